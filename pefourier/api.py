@@ -33,6 +33,7 @@ from pefourier.encodings.loader import (
     whole_numbers,
 )
 from pefourier.errors import PefourierError, shown
+from pefourier.types import Array, Counts, Fields, Ints, Strings
 from pefourier.writing.text import read_sides
 
 if TYPE_CHECKING:  # imported when a function is called
@@ -48,7 +49,7 @@ if TYPE_CHECKING:  # imported when a function is called
     from pefourier.questions.resize import Resizing
     from pefourier.questions.spectral_density import Method
     from pefourier.questions.spectrum import GridSpectrum, LineSpectrum
-    from pefourier.questions.usage import Usage
+    from pefourier.weights.usage import Usage
 
 
 def spectrum(
@@ -91,7 +92,7 @@ def spectrum(
 
 def reconstruct(
     encoding: Source,
-    positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    positions: Ints | Sequence[Ints] | None = None,
     *,
     lattice: Count | None = None,
     sigma: float | None = None,
@@ -142,7 +143,7 @@ def check(
 
     enc = load(encoding, **params)
     if enc.injection == "rotate" and "path" in enc.params:
-        from pefourier.questions.usage import with_pairing
+        from pefourier.weights.usage import with_pairing
 
         enc = with_pairing(enc)
     return check_faithful(enc, progress)
@@ -155,7 +156,7 @@ def compare(
     length: Count | None = None,
     d: Count | None = None,
     tolerance: float | None = None,
-    grid_second: str | Sequence[int] | None = None,
+    grid_second: str | Ints | None = None,
     **params: Any,
 ) -> Comparison:
     """Compare two encodings: report the transform between them, or where they differ.
@@ -236,7 +237,6 @@ def positions(
     *,
     shard: str | None = None,
     length: Count | None = None,
-    past: Count | None = None,
     mask: str | None = None,
     segments: Any = None,
     depth: Any = None,
@@ -260,8 +260,6 @@ def positions(
         the sequence: "every", "block" or "zigzag".
     length : int, optional
         Upper limit: all ids must be smaller.
-    past : int, optional
-        Tokens in the cache; an `attention_mask` (rows, past + n) and `cache_position` show them.
     segments, depth : array or path, optional
         Segment number of each token; depth of each token in a tree.
     **arrays
@@ -276,26 +274,24 @@ def positions(
 
     given = {"attention_mask": attention_mask, "cu_seqlens": cu_seqlens, **arrays}
     files = {"attention_mask": mask, "segment_ids": segments, "depth": depth}
-    length, past = whole_numbers(length=length, past=past)
-    return judge_input(position_ids, given, files, config, rank, shard, length, past)
+    (length,) = whole_numbers(length=length)
+    return judge_input(position_ids, given, files, config, rank, shard, length)
 
 
 def usage(
     model: str | os.PathLike[str],
     *,
     length: Count | None = None,
-    layers: Sequence[int] | None = None,
+    layers: Ints | None = None,
     against: str | os.PathLike[str] | None = None,
     stats: str | os.PathLike[str] | None = None,
-    base: str | os.PathLike[str] | None = None,
 ) -> Usage:
     """Measure which rotary frequencies a model's weights use, as ``pefourier usage --all`` does.
 
     Parameters
     ----------
     model : str or path
-        A model's folder, its .safetensors file next to config.json, a .gguf file, or the folder
-        of a PEFT adapter.
+        A model's folder, its .safetensors file next to config.json, or a .gguf file.
     length : int, optional
         Number of positions, by default the trained length.
     layers : sequence of int, optional
@@ -304,25 +300,21 @@ def usage(
         Another checkpoint of the model; with `stats`, another file of means.
     stats : str or path, optional
         File of mean activations to use instead of weights; `model` may then be a config.json.
-    base : str or path, optional
-        Folder of the base of a PEFT adapter, by default the folder that the adapter names.
     """
-    from pefourier.questions.usage import use_of_model
+    from pefourier.weights.usage import use_of_model
 
     (length,) = whole_numbers(length=length)
-    against, stats, base = (
-        None if path is None else os.fspath(path) for path in (against, stats, base)
-    )
+    against, stats = (None if path is None else os.fspath(path) for path in (against, stats))
     return use_of_model(
-        os.fspath(model), length, layers, every_head=True, against=against, stats=stats, base=base
+        os.fspath(model), length, layers, every_head=True, against=against, stats=stats
     )
 
 
 def design(
-    length: Count | Sequence[int] | None = None,
+    length: Count | Ints | None = None,
     d: Count | None = None,
     *,
-    criteria: Sequence[str] = (),
+    criteria: Strings = (),
     bases: Sequence[float] = (),
     dtype: str | None = None,
     span: str | float | None = None,
@@ -350,7 +342,7 @@ def design(
         )
     if span is not None:
         length = count_steps(str(span), str(resolution))
-    options: dict[str, Any] = {"bases": bases or BASES, "criteria": criteria or None}
+    options: Fields = {"bases": bases or BASES, "criteria": criteria or None}
     options |= {"d": count_of("d", d), "dtype": dtype}
     if length is None or (isinstance(length, Sequence) and not isinstance(length, str)):
         return design_grid(length or (), **options)
@@ -359,10 +351,10 @@ def design(
 
 def resize(
     encoding: Source,
-    to: Sequence[int] | str,
+    to: Ints | str,
     *,
     method: str = "",
-    from_crop: Sequence[int] = (),
+    from_crop: Ints = (),
     d: Count | None = None,
     **params: Any,
 ) -> Resizing:
@@ -416,11 +408,11 @@ def resize(
 
 def encode(
     encoding: Source,
-    positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    positions: Ints | Sequence[Ints] | None = None,
     *,
     what: str = "vectors",
     **params: Any,
-) -> np.ndarray[Any, np.dtype[Any]]:
+) -> Array:
     """Return the vectors (n, d) of all or some positions, or of points of a grid, in float64.
 
     `what` selects the numbers: vectors, or what engines store for a rotation (inv_freq, cos, sin,
@@ -443,9 +435,9 @@ def encode(
 
 def points_at(
     encoding: Source | SpecWithDefaults,
-    positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    positions: Ints | Sequence[Ints] | None = None,
     **params: Any,
-) -> tuple[Encoding, np.ndarray]:
+) -> tuple[Encoding, Array]:
     """Load an encoding and return it with the requested points (n,)."""
     points = as_points(positions)
     enc = load(encoding, **params)
@@ -453,7 +445,7 @@ def points_at(
     return enc, np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else rows
 
 
-def as_points(positions: Sequence[int] | Sequence[Sequence[int]] | None) -> list[tuple[int, ...]]:
+def as_points(positions: Ints | Sequence[Ints] | None) -> list[Counts]:
     """Return positions as points: tuples of one or more coordinates.
 
     >>> as_points([(3, 4), 5])
@@ -466,7 +458,7 @@ def as_points(positions: Sequence[int] | Sequence[Sequence[int]] | None) -> list
     return [tuple(map(int, point)) for point in points]
 
 
-def rows_of_points(domain: Domain, points: Sequence[tuple[int, ...]]) -> list[int]:
+def rows_of_points(domain: Domain, points: Sequence[Counts]) -> list[int]:
     """Return the rows of points; without a grid, each number of a point is a position.
 
     A single number is always a row, also on a grid, whose prefix rows have no coordinates.
@@ -481,7 +473,7 @@ def rows_of_points(domain: Domain, points: Sequence[tuple[int, ...]]) -> list[in
         return [row for point in points for row in point]
     from pefourier.questions.reconstruct import check_point
 
-    def row_of(point: tuple[int, ...]) -> int:
+    def row_of(point: Counts) -> int:
         return domain.prefix + int(
             np.ravel_multi_index(check_point(point, domain.sides), domain.sides)
         )

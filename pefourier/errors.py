@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any, ClassVar
+from typing import Any
 
 LONGEST = 200  # maximum number of characters of an argument in a message
 SHORT = 120  # characters that remain of a longer argument
@@ -21,7 +21,7 @@ PLACING = re.compile(r"--(grid|from|to|prefix|length)\b(?: ((?:\d+x)*\d+)\b( (?=
 class PefourierError(ValueError):
     """A request that cannot be answered, with the individual refusals if there are several."""
 
-    in_shell: ClassVar[bool] = False  # whether messages name options of the command line
+    in_shell = False  # whether messages name options of the command line
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -67,17 +67,6 @@ def shown(value: object, limit: int = SHORT) -> str:
     """
     text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
     return shorten(text, limit)
-
-
-def command_line(*words: object) -> str:
-    r"""Quote the words of a command for a shell; every command with a user's value is made here.
-
-    >>> print(command_line("curl", "-LO", "https://a.b/$(c)"))
-    curl -LO 'https://a.b/$(c)'
-    """
-    from shlex import join  # imported only for the few answers that suggest a command
-
-    return join(map(str, words))
 
 
 def shorten(text: str, limit: int = LONGEST) -> str:

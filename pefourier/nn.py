@@ -19,7 +19,6 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(needs, name="torch") from error
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pefourier.encodings import load
@@ -32,6 +31,7 @@ from pefourier.encodings.families.rotary_mixing import sums_of_frequencies
 from pefourier.encodings.grids import check_fit
 from pefourier.encodings.model_positions import axis_in, temperature_of
 from pefourier.errors import PefourierError
+from pefourier.types import Array, Counts, Fields
 
 BY_FREQUENCY = ("rope", "grape", "fope", "liere")  # rotations defined at any real position
 
@@ -39,11 +39,11 @@ BY_FREQUENCY = ("rope", "grape", "fope", "liere")  # rotations defined at any re
 class Tabled(torch.nn.Module):
     """A module with tables outside its state_dict, which are rebuilt when it is moved."""
 
-    tables: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    tables: Mapping[str, Array] = MappingProxyType({})
     keeps_float32 = False  # whether tables stay float32 in a half-precision model
     vectors: Tensor | torch.nn.Parameter  # (positions, d), (lags or pairs, heads) of a bias
 
-    def keep(self, tables: dict[str, np.ndarray], dtype: torch.dtype | None = None) -> None:
+    def keep(self, tables: dict[str, Array], dtype: torch.dtype | None = None) -> None:
         """Register tables as buffers, with their own type by default."""
         self.tables = {**self.tables, **tables}
         for name, table in tables.items():
@@ -226,7 +226,7 @@ class Rotary(Tabled):
         d: int | None = None,
         *,
         layer_type: str | None = None,
-        grid: tuple[int, ...] = (),
+        grid: Counts = (),
         **params: Any,
     ) -> None:
         super().__init__()
@@ -239,7 +239,7 @@ class Rotary(Tabled):
             axis = axis_in(enc)
         check_rotation(enc)
         self.encoding, self.layout = enc.spec, enc.params.get("layout", "halves")
-        self.scaling: dict[str, Any] = dict(enc.params) if by_length(enc) else {}
+        self.scaling: Fields = dict(enc.params) if by_length(enc) else {}
         self.trailing = bool(enc.params.get("trailing"))
         self.d = enc.params.get("d", enc.dim)
         self.factor = float(enc.params.get("attention_factor", 1.0))
@@ -386,7 +386,7 @@ class Bias(Tabled):
         heads: int,
         max_length: int | None = None,
         *,
-        grid: tuple[int, ...] = (),
+        grid: Counts = (),
         learn: bool | None = None,
         dtype: torch.dtype | None = None,
         **params: Any,
@@ -481,7 +481,7 @@ def by_length(enc: Encoding) -> bool:
     return enc.name == "rope" and enc.params.get("scaling") in ("dynamic", "longrope")
 
 
-def rotation_tables(enc: Encoding) -> dict[str, np.ndarray]:
+def rotation_tables(enc: Encoding) -> dict[str, Array]:
     """Return the tables of a rotation: frequencies, or cosines and sines of each row.
 
     For a scaling by length, also how frequencies change beyond the original length.
@@ -519,7 +519,7 @@ def check_floating(name: str, shape: str, x: Tensor, *, fits: bool) -> None:
         )
 
 
-def check_shape(position_ids: Tensor, shape: tuple[int, ...]) -> None:
+def check_shape(position_ids: Tensor, shape: Counts) -> None:
     """Raise unless position ids have the shape (…, n) or (n,)."""
     if tuple(position_ids.shape) not in (tuple(shape), tuple(shape[-1:])):
         found = tuple(position_ids.shape)
@@ -549,7 +549,7 @@ def check_places(position_ids: Tensor, rows: int | None, *, real: bool = False) 
         )
 
 
-def load_known(spec: str, length: int | None, d: int | None, params: dict[str, Any]) -> Encoding:
+def load_known(spec: str, length: int | None, d: int | None, params: Fields) -> Encoding:
     """Load the encoding of a SPEC; raise for unknown parameters."""
     enc = load(spec, length, d, **params)
     lost = [key for key in params if key not in (*enc.params, "grid")]

@@ -6,9 +6,8 @@ one sentence. d = 256 and rho = 10^4, as in the paper, unless stated otherwise.
 """
 
 import json
-import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import spectrum as spectrum_of
 from pefourier.report.forms import as_json, markdown_of
 from pefourier.report.render import Answer
+from pefourier.types import Array, Fields, Values
 from pefourier.writing.files import read_toml, write_whole
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import agreeing, aligned, paragraph
@@ -73,22 +73,18 @@ def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
     no such files, it uses the results that are shipped with this version.
     """
     from pefourier.report import plot
-    from pefourier.report.figures import reconstruct, spectrum
+    from pefourier.report.spectral_figures import reconstruct, spectrum
 
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     pair = [build("sinusoidal", length=LENGTH), build("dft", length=LENGTH)]
-    figures: dict[str, tuple[Any, list[Answer]]] = {
-        "figure1": (partial(spectrum, axis="linear"), [Answer(e, spectrum_of(e)) for e in pair]),
+    figures = {
+        "figure1": (spectrum, [Answer(e, spectrum_of(e)) for e in pair]),
         "figure2": (reconstruct, [Answer(e, position_functions(e, POSITIONS)) for e in pair]),
     }
     written = [str(out / f"{name}.{suffix}") for name in figures for suffix in ("pdf", "png")]
-    for path in map(Path, written):  # pictures of the same numbers stay, whatever drew them
-        draw, answers = figures[path.stem]
-        rows = [np.array([row[1:] for row in a.result.series()[1]], dtype=float) for a in answers]
-        drawn = f"numbers {zlib.crc32((np.round([*map(np.ravel, rows)], 6) + 0.0).tobytes()):08x}"
-        if not path.exists() or drawn.encode() not in path.read_bytes():
-            plot.save(str(path), draw, answers, plot.Look(keywords=drawn))
+    for path in written:
+        plot.save(path, *figures[Path(path).stem])
     claims = all_claims(read_summaries(out if has_results(out) else results_folder()))
     page = claims_page(claims)
     answer = json.dumps(json.loads(as_json(page)), indent=1) + "\n"
@@ -116,9 +112,9 @@ def results_folder() -> Path:
     )
 
 
-def read_summaries(folder: Path) -> list[Mapping[str, Any]]:
+def read_summaries(folder: Path) -> list[Values]:
     """Read the comparisons in a folder: one mapping per dataset and window."""
-    comparisons: list[Mapping[str, Any]] = []
+    comparisons: list[Values] = []
     for path in sorted(folder.glob("*/**/summary.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -134,7 +130,7 @@ def read_summaries(folder: Path) -> list[Mapping[str, Any]]:
     return comparisons
 
 
-def all_claims(trainings: Sequence[Mapping[str, Any]] = ()) -> list[Claim]:
+def all_claims(trainings: Sequence[Values] = ()) -> list[Claim]:
     """Return every claim, in the paper's order; Table 1 uses the datasets of summary.json."""
     return [*equations(), *figures_and_theorems(), *table_1(trainings)]
 
@@ -145,7 +141,7 @@ def claim(code: str, **values: Any) -> Claim:
     return Claim(**{key: text.format(**values).strip() for key, text in texts.items()})
 
 
-def fourier_basis(d: int) -> np.ndarray:
+def fourier_basis(d: int) -> Array:
     """The paper's basis, phi_l(s) in row s and column l: (d, d).
 
     A constant, K = d/2 - 1 cosines, as many sines phi_{K+1} … phi_{2K}, and Nyquist phi_{d-1}.
@@ -160,7 +156,7 @@ def fourier_basis(d: int) -> np.ndarray:
     return np.hstack([constant, waves, constant * (-1.0) ** s[:, None]])
 
 
-def transform(functions: np.ndarray) -> np.ndarray:
+def transform(functions: Array) -> Array:
     """Return the coefficients of functions (one per row) in basis order, by a fast transform."""
     coefficients = np.fft.rfft(functions, norm="ortho")
     real, imaginary = coefficients.real, coefficients.imag
@@ -222,7 +218,7 @@ def figures_and_theorems() -> Iterator[Claim]:
     yield claim("definition_1", r=check_faithful(build("sinusoidal", length=LENGTH)))
 
 
-def size_of_error(values: np.ndarray | float, expected: np.ndarray | float) -> str:
+def size_of_error(values: Array | float, expected: Array | float) -> str:
     """Format the largest error; rounding errors are only bounded, as they depend on the processor.
 
     >>> size_of_error(1 + 2.2e-16, 1), size_of_error(3e-9, 0)
@@ -232,7 +228,7 @@ def size_of_error(values: np.ndarray | float, expected: np.ndarray | float) -> s
     return "below 1e-14" if error < 1e-14 else f"{error:.1e}"
 
 
-def table_1(trainings: Sequence[Mapping[str, Any]]) -> list[Claim]:
+def table_1(trainings: Sequence[Values]) -> list[Claim]:
     """Return Table 1 (P / R / F1): the paper's training comparison and the recomputed one."""
     printed = {
         "SMD": "1 / 0.943 / 0.970 → 1 / 0.961 / 0.980",
@@ -241,7 +237,7 @@ def table_1(trainings: Sequence[Mapping[str, Any]]) -> list[Claim]:
     return [claim("elevator"), *(row_of_table_1(*row, trainings) for row in printed.items())]
 
 
-def row_of_table_1(dataset: str, printed: str, trainings: Sequence[Mapping[str, Any]]) -> Claim:
+def row_of_table_1(dataset: str, printed: str, trainings: Sequence[Values]) -> Claim:
     """Return a row of Table 1 with the leak-free comparisons on the same dataset."""
     runs = [run for run in trainings if run["dataset"] == dataset.lower()]
     runs = [run for run in runs if run["scores"].keys() >= COMPARED]
@@ -264,7 +260,7 @@ def row_of_table_1(dataset: str, printed: str, trainings: Sequence[Mapping[str, 
     return claim("table_1", dataset=dataset, printed=printed, **texts)
 
 
-def f1_difference(run: Mapping[str, Any]) -> str:
+def f1_difference(run: Values) -> str:
     """Describe the F1 difference between the DFT and the sinusoidal encoding."""
     at_equal_size = "".join(
         f"; both at {name.partition('@')[2]}: {difference['mean']:+.3f}"
@@ -286,7 +282,7 @@ def f1_difference(run: Mapping[str, Any]) -> str:
     return template.format(**slots)
 
 
-def scores_of(run: Mapping[str, Any], *metrics: str) -> str:
+def scores_of(run: Values, *metrics: str) -> str:
     """Format the scores of both encodings as in Table 1."""
     of_each = (
         " / ".join(f"{run['scores'][name][m]['mean']:.3f}" for m in metrics)
@@ -308,7 +304,7 @@ def claims_page(claims: Sequence[Claim]) -> Page:
     )
 
 
-def claim_record(claim: Claim) -> dict[str, Any]:
+def claim_record(claim: Claim) -> Fields:
     """Return the JSON object of a claim, which refers to the paper rather than to a SPEC."""
     return {
         "encoding": None,

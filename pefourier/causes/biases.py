@@ -9,19 +9,17 @@ biases of the expected side. Where values of the expected side cannot show what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pefourier.encodings.domain import Bools
-from pefourier.encodings.encoding import Floats, Places
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.types import Array, Bools, Counts, Floats, Ints, Places
 from pefourier.writing.text import first_few, joined_runs, number, shortest
 
 STRAIGHT = 1e-5  # share of the largest bias of a head, up to which its biases are linear
@@ -236,7 +234,7 @@ class HeadsReordered:
     """Heads are in another order: head h is head order[h] of the expected biases."""
 
     code: str = field(default="heads-reordered", init=False)
-    order: tuple[int, ...]
+    order: Counts
 
     @property
     def words(self) -> str:
@@ -264,7 +262,7 @@ class Scaled:
 
     code: str = field(default="scaled", init=False)
     by: float
-    heads: tuple[int, ...]
+    heads: Counts
 
     @property
     def words(self) -> str:
@@ -300,7 +298,7 @@ class Scaled:
             return replace(expected, numbers=expected.numbers * factors, rule=None)
 
 
-def in_words(heads: Sequence[int]) -> str:
+def in_words(heads: Ints) -> str:
     """Name heads by their indices.
 
     >>> in_words([7]), in_words([0, 2, 3])
@@ -442,7 +440,7 @@ def bucket_rules(biases: Biases) -> Iterator[BucketRule]:
     yield from (rule for rule in rules if same_groups(rule.groups(lags), groups))
 
 
-def same_groups(first: NDArray[Any], second: NDArray[Any]) -> bool:
+def same_groups(first: Array, second: Array) -> bool:
     """Whether two labellings induce the same partition.
 
     >>> same_groups(np.array([0, 0, 1]), np.array([5, 5, 2]))

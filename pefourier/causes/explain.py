@@ -15,6 +15,8 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.types import Bools, Counts
+
 Data = TypeVar("Data")
 
 
@@ -44,7 +46,7 @@ class Kind(Protocol[Data]):
 class Difference:
     """The first number that is not as expected."""
 
-    at: int | tuple[int, ...]  # index in the observed data
+    at: Counts  # index in the observed data
     expected: float
     observed: float
 
@@ -54,7 +56,7 @@ class Explanation(Generic[Data]):
     """Causes in the order in which they are applied, and the numbers that they reproduce."""
 
     causes: tuple[Cause[Data], ...]  # empty: nothing differs, or nothing that was tried explains it
-    reproduced: NDArray[np.bool_]  # of the observed numbers, by the causes
+    reproduced: Bools  # of the observed numbers, by the causes
 
     @property
     def share(self) -> float:
@@ -62,7 +64,7 @@ class Explanation(Generic[Data]):
         return float(self.reproduced.mean()) if self.reproduced.size else 1.0
 
     @property
-    def first(self) -> tuple[int, ...] | None:
+    def first(self) -> Counts | None:
         """Index of the first number that is not reproduced; None if all are."""
         if self.reproduced.all():
             return None
@@ -71,22 +73,16 @@ class Explanation(Generic[Data]):
 
 
 Agree = Callable[[Data, Data], NDArray[np.bool_]]  # which observed numbers equal expected ones
-Near = Callable[[Data, Data], bool]  # whether one cause could explain what remains
 
 
 def explain(
-    expected: Data,
-    observed: Data,
-    kinds: Sequence[Kind[Data]],
-    agree: Agree[Data],
-    near: Near[Data] = lambda *_: True,
+    expected: Data, observed: Data, kinds: Sequence[Kind[Data]], agree: Agree[Data]
 ) -> Explanation[Data]:
     """Return the first cause, else the first ordered pair of causes, that reproduces all numbers.
 
     Kinds are tried in their order, cheapest first. `agree` returns a mask with the shape of the
     observed data, all False where the shapes differ. Each number has its own tolerance there.
-    Both causes of a pair are proposed on what remains: the second on the result of the first, if
-    it is `near` the observed data.
+    Both causes of a pair are proposed on what remains: the second on the result of the first.
 
     >>> from dataclasses import field
     >>> @dataclass(frozen=True)
@@ -107,15 +103,12 @@ def explain(
     plain = agree(expected, observed)
     if plain.all():
         return Explanation((), plain)
-    tried = []  # without their results, which may be large
+    tried: list[tuple[Cause[Data], Data]] = []
     for cause, applied in proposals(expected, observed, kinds):
         if (reproduced := agree(applied, observed)).all():
             return Explanation((cause,), reproduced)
-        tried.append(cause)
-    for first in tried:
-        remaining = first.apply(expected)
-        if not near(remaining, observed):
-            continue
+        tried.append((cause, applied))
+    for first, remaining in tried:
         for second, applied in proposals(remaining, observed, kinds):
             if (reproduced := agree(applied, observed)).all():
                 return Explanation((first, second), reproduced)

@@ -11,19 +11,13 @@ number, as the factors in a .gguf file may.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import Any, TypeGuard, cast
 
 import numpy as np
 
-from pefourier.encodings.encoding import (
-    DeclaredEncoding,
-    Encoding,
-    Floats,
-    ShiftInvariantEncoding,
-)
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, ShiftInvariantEncoding
 from pefourier.encodings.families.rotary import (
     Rotation,
     complete_settings,
@@ -33,11 +27,11 @@ from pefourier.encodings.families.rotary import (
 )
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError
+from pefourier.types import Fields, Floats, Values
 
 ROUNDED = 1e-6  # relative tolerance, for numbers in float32
 BEYOND = ((1, 0), (1, 1), (2, 0), (16, 0))  # times the original, plus
 BY_LENGTH = ("dynamic", "longrope")  # scalings that change with the length
-LENGTHS = tuple(2**k for k in range(11, 18))  # of training
 OWN = ("d", "rho", "partial", "scaling", "layout", "attention_factor")  # of every rotation
 
 
@@ -55,7 +49,7 @@ class Rope:
     rho: float
     partial: float = 1.0
     scaling: str = "none"
-    scaled_by: Mapping[str, Any] = field(default_factory=dict)  # settings of the scaling
+    scaled_by: Values = field(default_factory=dict)  # settings of the scaling
     layout: str = "halves"
     attention_factor: float = 0.0  # as given; 0: as the scaling gives it
 
@@ -77,7 +71,7 @@ class Rope:
         return replace(rope, layout=layout, attention_factor=given if is_given else 0.0)
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Fields:
         """Settings that define the frequencies."""
         return {key: getattr(self, key) for key in OWN[:4]} | dict(self.scaled_by)
 
@@ -113,12 +107,9 @@ class Rope:
     @property
     def unscaled(self) -> Rope:
         """The rotation without its scaling; p-RoPE keeps its pairs that do not rotate."""
-        return self.with_(**self.without({"scaling": "none"}))
-
-    def without(self, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the changes that leave a setting out; unscaled p-RoPE has a factor of 1."""
-        is_shared = changes == {"scaling": "none"} and self.scaling == "proportional"
-        return {"factor": 1.0} if is_shared else changes
+        if self.scaling == "proportional":
+            return self.with_(factor=1.0)
+        return self.with_(scaling="none")
 
     def build(self, length: int) -> ShiftInvariantEncoding:
         """Build the encoding, with a SPEC that leaves out usual settings."""
@@ -158,7 +149,7 @@ def is_rotation(enc: Encoding) -> TypeGuard[DeclaredEncoding]:
 
 
 def both_at(
-    length: int, first: Mapping[str, Any], second: Mapping[str, Any], *, relative: bool = False
+    length: int, first: Values, second: Values, *, relative: bool = False
 ) -> list[Floats] | None:
     """Return the frequencies of two settings, or the factors of their scalings if `relative`.
 
@@ -184,22 +175,6 @@ def lengths_of_interest(length: int, *ropes: Rope) -> list[int]:
     """Return a length and the lengths around which scalings change frequencies."""
     originals = [rope.scaled_by["original"] for rope in ropes if rope.scaling in BY_LENGTH]
     return sorted({length, *(int(n * k + extra) for n in originals for k, extra in BEYOND)})
-
-
-def list_at(settings: Mapping[str, Any], length: int) -> str:
-    """Return the list of factors that longrope uses at a length."""
-    return "long" if length > settings["original"] else "short"
-
-
-def usual_scalings(
-    factors: Iterable[float], originals: Iterable[int] = LENGTHS
-) -> Iterator[dict[str, Any]]:
-    """Yield scalings by given factors and trained lengths."""
-    for factor, original in product(factors, originals):
-        lengths: dict[str, Any] = {"factor": factor, "original": original}
-        yield {"scaling": "llama3"} | lengths
-        yield {"scaling": "yarn"} | lengths
-        yield {"scaling": "yarn"} | lengths | {"truncate": False}
 
 
 def spelled(value: Any) -> str:

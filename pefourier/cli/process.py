@@ -11,7 +11,7 @@ import re
 import signal
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from os import _exit  # os._exit is blocked while user code runs, and at the end
 from pathlib import Path
@@ -22,11 +22,15 @@ import typer
 
 from pefourier.errors import LONGEST, PefourierError, shorten, shown
 from pefourier.geometry import is_cramped
+from pefourier.types import Values
 from pefourier.writing.files import label, reason, remove_drafts
 from pefourier.writing.text import printable
 
 UNWRITABLE = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT}
 VERDICT = re.compile(r"^(\S.*?: |)([A-Z]+[A-Z, ]+)\.", re.MULTILINE)  # after a label, if any
+BAD = "COLLIDES|DIFFERENT|PROBABLY A MISTAKE|TOO FEW ROWS"
+GOOD = "INVERTIBLE|ISOMETRIC|THE SAME|NO NEW ANGLES|SHARP|EXACT|NO SCALING NEEDED|STILL DISTINCT"
+COLOURS = dict.fromkeys(BAD.split("|"), "1;31") | dict.fromkeys(GOOD.split("|"), "1;32")
 LONG_WORD = re.compile(rf"\S{{{LONGEST + 1},}}")
 # Variables that libraries read when they are loaded, with the number of threads.
 POOLS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -74,12 +78,12 @@ def takes_colours(stream: Any) -> bool:
 
 
 def coloured(conclusion: str) -> str:
-    r"""Make the verdicts of a conclusion bold, which are the first words after a label.
+    r"""Colour the verdicts of a conclusion, which are the first words after a label.
 
     >>> coloured("dft: COLLIDES. Only 64 of 80.")
-    'dft: \x1b[1mCOLLIDES\x1b[0m. Only 64 of 80.'
+    'dft: \x1b[1;31mCOLLIDES\x1b[0m. Only 64 of 80.'
     """
-    return VERDICT.sub("\\1\x1b[1m\\2\x1b[0m.", conclusion)
+    return VERDICT.sub(lambda m: f"{m[1]}\x1b[{COLOURS.get(m[2], '1')}m{m[2]}\x1b[0m.", conclusion)
 
 
 def draws_dots(stream: Any) -> bool:
@@ -163,7 +167,7 @@ def leave(status: int) -> NoReturn:
 READ = (  # options and arguments whose values may name a file
     *("specs", "spec", "model", "extend_from", "against", "baseline", "times", "stats", "pos"),
     *("encoding", "dataset", "data", "ids", "config", "mask", "segments", "depth", "gates"),
-    *("places", "edges", "sources", "predict", "labels", "scores", "base"),
+    *("places", "edges"),
 )
 WRITTEN = ("out", "golden", "plot", "permutation", "save_models")
 OF_DATA = ("dataset", "data")  # never a model
@@ -171,7 +175,7 @@ OF_FOLDERS = re.compile(r".*\.(safetensors|jsonl?|md|png|npy)")  # files written
 OF_MODELS = re.compile(r"config\.json|.*\.safetensors(\.index\.json)?")  # files read from it
 
 
-def refuse_overwriting(values: Mapping[str, Any]) -> None:
+def refuse_overwriting(values: Values) -> None:
     """Raise if an option would replace a file that the same command reads, by any name."""
     written = {key: values[key] for key in WRITTEN if values.get(key)}
     replaced = {
@@ -188,7 +192,7 @@ def refuse_overwriting(values: Mapping[str, Any]) -> None:
             )
 
 
-def files_read(values: Mapping[str, Any]) -> Iterator[str]:
+def files_read(values: Values) -> Iterator[str]:
     """Yield the files that a command may read: the path of each SPEC, and files of its model."""
     for key in READ:
         texts = values.get(key) or ()

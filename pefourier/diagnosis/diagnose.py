@@ -1,7 +1,6 @@
 """Identify a table and find its mistakes, with the rules for lines or for grids."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -18,14 +17,13 @@ from pefourier.encodings.encoding import Encoding, Finding, without_prefix
 from pefourier.encodings.findings import SEVERITIES
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.precision import coarse_eps
+from pefourier.types import Fields
 
 NO_ROTATION = ("lost-minus", "not-a-rotation", "queries-keys-differ")
 UNTRAINED = ("untrained", "random-codes")  # explain all other findings
 
 
-def diagnose(
-    enc: Encoding, closest: ClosestPair, rank: int
-) -> tuple[dict[str, Any] | None, list[Finding]]:
+def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[Fields | None, list[Finding]]:
     """Identify a table (see `identify`) and return all findings about it, worst first.
 
     Only tables are identified: an encoding built by name has a known formula. A finding of
@@ -76,7 +74,7 @@ def urgency(finding: Finding) -> int:
 
 def diagnose_rows(
     enc: Encoding, closest: ClosestPair, rank: int
-) -> tuple[dict[str, Any] | None, list[Finding]]:
+) -> tuple[Fields | None, list[Finding]]:
     """Identify the rows of a table and return the findings about them."""
     table = enc.table()
     if any(entry.severity == "error" and entry.code in NO_ROTATION for entry in enc.findings):
@@ -96,7 +94,7 @@ def diagnose_rows(
 
 def diagnose_points(
     enc: Encoding, closest: ClosestPair, rank: int, behind: int
-) -> tuple[dict[str, Any] | None, list[Finding]]:
+) -> tuple[Fields | None, list[Finding]]:
     """Identify the points of a grid, by rules for grids and rules for any table."""
     table = enc.table()
     grid = grid_rules.GridFacts(

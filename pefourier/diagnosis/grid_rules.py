@@ -18,7 +18,7 @@ since high frequencies may be aliased. Settings are returned only if the table r
 differs by rounding alone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import product
@@ -26,12 +26,11 @@ from math import prod
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.diagnosis.identify import frequencies, identification, identify, shortest
 from pefourier.diagnosis.wave_rules import SEARCHED, ladder_of
 from pefourier.encodings.columns import Wave, columns_of_blocks, split_pairs
-from pefourier.encodings.encoding import Encoding, Finding, Floats, is_stationary
+from pefourier.encodings.encoding import Encoding, Finding, is_stationary
 from pefourier.encodings.families.axes import (
     LINES,
     Axes,
@@ -45,10 +44,11 @@ from pefourier.encodings.places import axis_columns, axis_lines
 from pefourier.encodings.registry import build, fact_of_convention, read_conventions
 from pefourier.errors import PefourierError
 from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distances
-from pefourier.geometry.grid_readings import better_reading
-from pefourier.geometry.precision import FLOAT32_EPS, Indices, Table
+from pefourier.geometry.interpolation import better_reading
+from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.products import toeplitz_residual_of_rows
 from pefourier.geometry.waves import LAYOUTS, Complex, Form, copies_of
+from pefourier.types import Counts, Fields, Floats, Indices, Ints, Places, Table, Texts
 from pefourier.writing.text import agreeing
 
 WORDS = {"t": "frame", "y": "row", "x": "column"}
@@ -63,14 +63,14 @@ class GridFacts:
     """A table of the points of a grid, with facts that rules use."""
 
     table: Table  # (n, d)
-    sides: tuple[int, ...]
+    sides: Counts
     eps: float
     closest: ClosestPair
     paired: bool = False  # whether columns are cosines and sines in no particular order
     prefix: int = 0  # rows before the grid
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> Texts:
         """Names of the axes, the slowest first."""
         return tuple(axis_letters(len(self.sides)))
 
@@ -80,7 +80,7 @@ class GridFacts:
         return np.stack(np.unravel_index(np.arange(len(self.table)), self.sides), axis=-1)
 
     @cached_property
-    def columns(self) -> list[NDArray[np.int64]] | None:
+    def columns(self) -> list[Places] | None:
         """Columns that change along each axis alone; None if some change along several axes."""
         return axis_columns(self.table.reshape(*self.sides, -1))
 
@@ -94,7 +94,7 @@ class GridFacts:
         """Largest residual that rounding of the stored numbers may cause."""
         return max(1e-6, 8 * self.eps)
 
-    def residual_of(self, sides: Sequence[int], points: Indices) -> float:
+    def residual_of(self, sides: Ints, points: Indices) -> float:
         """Return T of the rows placed at the given points of a grid, without rows outside it."""
         inside = (points >= 0) & (points < prod(sides))
         return toeplitz_residual_of_rows(self.table[inside], tuple(sides), points[inside])
@@ -249,7 +249,7 @@ Settings = tuple[tuple[Any, ...], dict[str, Any]]  # order of preference, change
 Match = tuple[*Settings, Encoding, Form | None, float]  # with the largest difference
 
 
-def identify_on_grid(facts: GridFacts) -> tuple[dict[str, Any] | None, list[Finding]]:
+def identify_on_grid(facts: GridFacts) -> tuple[Fields | None, list[Finding]]:
     """Return the conventions that a table follows, with settings, and findings about them."""
     attempts = product((False, True)[: 1 + (facts.columns is not None)], forms_of(facts))
     found = ([*follow_conventions(facts, form, fitted=fitted)] for fitted, form in attempts)

@@ -16,27 +16,26 @@ Conventions
 A column is :math:`A \sin(\omega (s + o) + \varphi)` with row s; parameters are those of `identify`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, log, log10
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pefourier.causes.rope import usual_scalings
 from pefourier.encodings.columns import Layout, orders, pair_columns, split_pairs
-from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, Floats, KernelMeasure, row_blocks
+from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, KernelMeasure, row_blocks
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision
-from pefourier.geometry.precision import Indices, Table
 from pefourier.geometry.waves import Part, Waves, align, copies_of, fit, fit_columns
+from pefourier.types import Array, Bools, Fields, Floats, Indices, Table
 from pefourier.writing import text
 
 Params = dict[str, Any]  # of a formula, by their names in a SPEC
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # tried if a table is too short for a fit
+LENGTHS = tuple(2**k for k in range(11, 18))  # of training
 CERTAIN = 8  # least ratio of a frequency to its slack; below it, rounding dominates
 CHANCE = 0.05  # probability that a short number fits a table by chance
 
@@ -116,6 +115,17 @@ def scaled_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
     return None
 
 
+def usual_scalings(
+    factors: Iterable[float], originals: Iterable[int] = LENGTHS
+) -> Iterator[Params]:
+    """Yield scalings by given factors and trained lengths."""
+    for factor, original in product(factors, originals):
+        lengths: Params = {"factor": factor, "original": original}
+        yield {"scaling": "llama3"} | lengths
+        yield {"scaling": "yarn"} | lengths
+        yield {"scaling": "yarn"} | lengths | {"truncate": False}
+
+
 def frequencies(params: Params, d: int) -> Floats:
     """Return the radians per row of the pairs of d columns, ((d + 1) // 2,)."""
     if "scaling" in params:
@@ -190,7 +200,7 @@ def chosen_digits(eps: float) -> int:
     return max(2, int(log10(CHANCE / max(eps, precision.FLOAT32_EPS))))
 
 
-def intercept(x: NDArray[Any], y: Floats, weight: Floats) -> float:
+def intercept(x: Array, y: Floats, weight: Floats) -> float:
     """Return the intercept a of the weighted least-squares line y = a + b x."""
     mean = weight @ x / weight.sum(), weight @ y / weight.sum()
     away = x - mean[0]
@@ -241,12 +251,10 @@ class Formula:
 
     encoding: str
     params: Params
-    vectors: Callable[[NDArray[Any]], Floats]  # (n, d) of rows s
-    tolerance: Callable[[NDArray[Any], Floats, float], Any]  # of rows s, vectors, resolution
+    vectors: Callable[[Array], Floats]  # (n, d) of rows s
+    tolerance: Callable[[Array, Floats, float], Any]  # of rows s, vectors, resolution
 
-    def residual(
-        self, s: NDArray[Any], vectors: Floats, eps: float
-    ) -> tuple[Floats, NDArray[np.bool_]]:
+    def residual(self, s: Array, vectors: Floats, eps: float) -> tuple[Floats, Bools]:
         """Return differences (n, d) at rows s, and whether rounding explains each row.
 
         Zero rows that the formula lists do not differ.
@@ -288,11 +296,11 @@ def rebuild(encoding: str, params: Params, d: int, top: float = np.inf) -> Formu
     offset = params.get("offset", 0) * (-1 if params.get("backwards") else 1)
     largest = float(np.abs(amplitude).max())
 
-    def vectors(s: NDArray[Any]) -> Floats:
+    def vectors(s: Array) -> Floats:
         waves: Floats = amplitude * np.sin(np.multiply.outer(s + offset, omega) + phase)
         return waves
 
-    def tolerance(s: NDArray[Any], vectors: Floats, eps: float) -> Floats:
+    def tolerance(s: Array, vectors: Floats, eps: float) -> Floats:
         stored = min(largest, max(top, float(np.abs(vectors).max(initial=0.0))))
         return 3 * eps * stored + largest * precision.phase_errors(s + offset, omega, eps)
 
@@ -365,7 +373,7 @@ NAMES = ("rho", "layout", "divisor", "offset", "scale", "first")  # in the order
 SHORT = ("bfloat16", "float16")
 
 
-def identify(table: Table, eps: float = FLOAT64_EPS) -> dict[str, Any] | None:
+def identify(table: Table, eps: float = FLOAT64_EPS) -> Fields | None:
     """Identify the encoding of a table; None if no formula fits.
 
     Parameters
@@ -411,7 +419,7 @@ def identify(table: Table, eps: float = FLOAT64_EPS) -> dict[str, Any] | None:
     return None
 
 
-def identification(encoding: str, params: Params, difference: float) -> dict[str, Any]:
+def identification(encoding: str, params: Params, difference: float) -> Fields:
     """Return the result of `identify` for a recognised table."""
     return {"encoding": encoding, "params": params, "max_difference": float(difference)}
 
@@ -449,15 +457,13 @@ def propose_onehot(table: Table, _: float) -> Formula | None:
     enc = build("onehot", length=n, d=d)
     params = {"offset": start, "scale": scale}
 
-    def vectors(s: NDArray[Any]) -> Floats:
+    def vectors(s: Array) -> Floats:
         return np.asarray(scale * enc.vectors(s + start), dtype=float)
 
     return Formula("onehot", params, vectors, lambda *_: 0.0)
 
 
-def propose_waves(
-    table: Table, eps: float, usable: NDArray[np.bool_] | None = None
-) -> Formula | None:
+def propose_waves(table: Table, eps: float, usable: Bools | None = None) -> Formula | None:
     """Propose sinusoids that fit a run of usable rows (by default, nonzero rows)."""
     n, d = table.shape
     live = np.concatenate([vectors.any(axis=1) for _, vectors in float_blocks(table)])
@@ -482,7 +488,7 @@ def propose_waves(
     return replace(formula, params=params | {"zero_rows": padding}) if padding else formula
 
 
-def longest_run(usable: NDArray[np.bool_]) -> tuple[int, int]:
+def longest_run(usable: Bools) -> tuple[int, int]:
     """Return the bounds of the longest run of True.
 
     >>> longest_run(np.array([True, False, True, True]))

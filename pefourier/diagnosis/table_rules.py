@@ -9,7 +9,6 @@ and from user code: the rows (repeated, zero, of unusual length), the frequencie
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.diagnosis.identify import SHORT, Params, identify, propose_waves
 from pefourier.diagnosis.wave_rules import (
@@ -29,8 +28,9 @@ from pefourier.diagnosis.wave_rules import (
 from pefourier.encodings.encoding import Finding, largest_number
 from pefourier.encodings.findings import finding
 from pefourier.geometry.closest import row_period
-from pefourier.geometry.precision import FORMATS, Indices, Table, rounded
+from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.geometry.waves import numbers_look_random, recurrence
+from pefourier.types import Bools, Indices, Table
 from pefourier.writing.text import agreeing, first_few, joined_runs
 
 TILES = 8  # parts of a table that are tried separately, since others may have wrong rows
@@ -145,7 +145,7 @@ def zero_rows(facts: TableFacts) -> Iterator[Finding]:
         yield finding("padding-row", "usual" if usual else "unusual", rows=row_names(zero))
 
 
-def ordinary_zeros(facts: TableFacts, zero: Indices) -> NDArray[np.bool_]:
+def ordinary_zeros(facts: TableFacts, zero: Indices) -> Bools:
     """Return which zero rows are ordinary: sines at 0, binary columns, or next to short rows."""
     if facts.identified is not None:
         return np.zeros(len(zero), dtype=bool)
@@ -188,7 +188,7 @@ def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
     yield from transposed(facts) or coarse_frequencies(facts)
 
 
-def runs_of_rows(facts: TableFacts) -> Iterator[NDArray[np.bool_]]:
+def runs_of_rows(facts: TableFacts) -> Iterator[Bools]:
     """Yield sets of rows that may all be correct: distinct rows, halves, and eighths."""
     n = len(facts.table)
     s, distinct = np.arange(n), facts.first == np.arange(n)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, product
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -33,20 +33,14 @@ from pefourier.diagnosis.identify import (
 )
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.columns import Layout, pair_columns
-from pefourier.encodings.encoding import Encoding, Finding, Floats, without_prefix
+from pefourier.encodings.encoding import Encoding, Finding, without_prefix
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_encodings
 from pefourier.geometry.closest import ClosestPair, between_zeros, row_period
-from pefourier.geometry.precision import (
-    FLOAT32_EPS,
-    FORMATS,
-    Indices,
-    Table,
-    phase_rounding,
-    rounded,
-)
+from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import Waves, fit_columns, recurrence, unfold
+from pefourier.types import Fields, Floats, Indices, Table
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import agreeing, first_few
 
@@ -179,7 +173,7 @@ class TableFacts:
 
     table: Table
     eps: float
-    identified: dict[str, Any] | None
+    identified: Fields | None
     closest: ClosestPair
     rank: int
     stored: float = 0.0  # resolution of the stored type; finer than eps if that type is wider
@@ -451,7 +445,7 @@ def unusual_conventions(facts: TableFacts) -> Iterator[Finding]:
 
 
 def without_rounding(
-    factors: Factors, identified: dict[str, Any] | None, eps: float = FLOAT32_EPS
+    factors: Factors, identified: Fields | None, eps: float = FLOAT32_EPS
 ) -> tuple[Factors, list[Finding]]:
     """Raise the rank's tolerance above the difference of a table from its formula, with a note.
 

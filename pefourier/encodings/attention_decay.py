@@ -13,7 +13,7 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.domain import Floats
+from pefourier.types import Floats, Places
 
 FARTHEST = 2**20  # lags and positions that are searched
 STEP = 2**7  # lags in each row of a matrix product
@@ -104,9 +104,7 @@ def first_below(frequencies: Floats, level: float, farthest: int = FARTHEST) -> 
     return None
 
 
-def reading_cosine(
-    frequencies: Floats, second: Floats, positions: Floats | NDArray[np.int64]
-) -> Floats:
+def reading_cosine(frequencies: Floats, second: Floats, positions: Floats | Places) -> Floats:
     r"""Cosine between the vectors of two readings of a rotation.
 
     This is the mean over pairs of :math:`\cos p(w_i - w'_i)`; it is 1 where both readings rotate by

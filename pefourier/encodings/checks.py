@@ -2,11 +2,11 @@
 
 import math
 import sys
-from collections.abc import Sequence
 from numbers import Real
 from typing import Any, TypeGuard
 
 from pefourier.errors import PefourierError, shown
+from pefourier.types import Counts, Ints
 
 LARGEST = 2**26  # positions or lattice points: half a GiB of numbers
 WIDEST = 2**21  # dimensions of a vector: more would take minutes
@@ -73,7 +73,7 @@ def check_tolerance(value: float) -> None:
         raise PefourierError(f"tolerance must be a finite number from 0 on; got {value}")
 
 
-def table_axes(shape: Sequence[int]) -> tuple[int, ...]:
+def table_axes(shape: Ints) -> Counts:
     """Return the shape of a table without axes of size 1 before or between its two axes.
 
     The points of an image become positions in raster order. A last axis of 2, which holds pairs, is
@@ -95,7 +95,7 @@ def table_axes(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def image_sides(shape: Sequence[int]) -> tuple[int, ...]:
+def image_sides(shape: Ints) -> Counts:
     """Rows and columns of an image's array (1, rows, columns, dimensions); () for other arrays.
 
     The dimensions may come first if the last two axes are equal or the second axis is the longest;
@@ -111,7 +111,7 @@ def image_sides(shape: Sequence[int]) -> tuple[int, ...]:
     return () if dimensions_first else (rows, columns)
 
 
-def channel_sides(shape: Sequence[int]) -> tuple[int, ...]:
+def channel_sides(shape: Ints) -> Counts:
     """Rows and columns of an array (1, dimensions, rows, columns), the order of convolutions.
 
     An array may hold biases if it has at most as many dimensions as attention has heads, or as a
@@ -125,7 +125,7 @@ def channel_sides(shape: Sequence[int]) -> tuple[int, ...]:
     return (rows, columns) if is_wide and not image_sides(shape) else ()
 
 
-def reshaping(shape: Sequence[int]) -> str:
+def reshaping(shape: Ints) -> str:
     """Return a hint on how to make a table of an array, or an empty string.
 
     A vector may hold the inverse frequencies that models store.

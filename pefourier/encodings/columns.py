@@ -9,15 +9,14 @@ interleaved, sines first, pairs in the order of their phases.
 """
 
 import re
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.domain import Floats
 from pefourier.encodings.encoding import DeclaredEncoding
 from pefourier.errors import PefourierError
+from pefourier.types import Array, Counts, Floats, Ints, Places
 
 Layout = Literal["interleaved", "halves"]
 Wave = Literal["sin", "cos"]
@@ -37,7 +36,7 @@ def pair_columns(layout: Layout, pairs: int) -> tuple[slice, slice]:
     return slice(0, pairs), slice(pairs, 2 * pairs)
 
 
-def columns_of_blocks(layout: str, sizes: Sequence[int]) -> Columns:
+def columns_of_blocks(layout: str, sizes: Ints) -> Columns:
     """First and second columns of the pairs, for blocks of `sizes` pairs.
 
     The layouts interleaved and halves ignore blocks; all other layouts use halves in each block.
@@ -79,13 +78,13 @@ def waves(phases: Floats, layout: Layout, first: Wave = "sin", d: int | None = N
     return table
 
 
-def split_pairs(table: NDArray[Any], layout: Layout) -> tuple[NDArray[Any], NDArray[Any]]:
+def split_pairs(table: Array, layout: Layout) -> tuple[Array, Array]:
     """Split a table (n, d) into the first and second columns of its pairs, views (n, d // 2)."""
     first, second = pair_columns(layout, table.shape[1] // 2)
     return table[:, first], table[:, second]
 
 
-def exchanged(table: NDArray[Any], layout: Layout) -> NDArray[Any]:
+def exchanged(table: Array, layout: Layout) -> Array:
     """Return a copy of the table with the two columns of each pair swapped.
 
     >>> exchanged(np.array([[1, 2, 3, 4, 0]]), "halves")
@@ -97,7 +96,7 @@ def exchanged(table: NDArray[Any], layout: Layout) -> NDArray[Any]:
     return result
 
 
-def orders(d: int) -> dict[Order, NDArray[np.int64]]:
+def orders(d: int) -> dict[Order, Places]:
     """Map layout and first function to the reference column of each of d columns.
 
     If d is odd, the last sine has no cosine; the interleaved order with cosines first is left out.
@@ -123,7 +122,7 @@ CHANGES: dict[str, tuple[Order, Order]] = {  # from one order to another
 }
 
 
-def changes_by_name(d: int) -> dict[str, NDArray[np.int64]]:
+def changes_by_name(d: int) -> dict[str, Places]:
     """Map named changes of the order of d columns to the old column of each new column.
 
     >>> changes_by_name(4)["halves exchanged"]
@@ -140,7 +139,7 @@ def changes_by_name(d: int) -> dict[str, NDArray[np.int64]]:
 AXES = "tyx"
 
 
-def describe_axes(axis: NDArray[np.int64]) -> str:
+def describe_axes(axis: Places) -> str:
     """Describe which axis rotates each pair, with runs and repeated cycles of axes merged.
 
     >>> describe_axes(np.repeat([0, 1, 2], [16, 24, 24])), describe_axes(np.arange(64) % 3)
@@ -153,9 +152,7 @@ def describe_axes(axis: NDArray[np.int64]) -> str:
     return " + ".join(f"{n} × ({axes})" if "," in axes else f"{n} {axes}" for n, axes in counts)
 
 
-def axes_of_sections(
-    sections: tuple[int, ...], interleaved: Interleaving, pairs: int
-) -> NDArray[np.int64]:
+def axes_of_sections(sections: Counts, interleaved: Interleaving, pairs: int) -> Places:
     """Index of the axis (t, y, x) that rotates each pair: in blocks, cyclic, or as in Ernie 4.5.
 
     The sections of Ernie 4.5 count pairs of rows, columns and frames. Rows and columns alternate,

@@ -14,19 +14,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pefourier.encodings.checks import LARGEST, check_count
 from pefourier.errors import PefourierError
+from pefourier.types import Array, Counts, Fields, Floats, Ints, Places, Table
 
-Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Indices = NDArray[np.integer]
-Table = NDArray[np.floating]  # (n, d), of any floating-point type
 EVEN = 1e-3  # largest deviation of evenly spaced times, in steps
 LARGEST_BASIS = 8192  # points of an irregular domain: the basis then takes 512 MiB
 COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory for a long table
@@ -37,15 +33,15 @@ class Domain:
     """Domain of n points; without a basis, the FFT applies."""
 
     kind: Literal["position", "lag", "time", "tree", "graph", "place"]
-    x: NDArray[Any]  # (n,) coordinate of each point
-    grid: tuple[int, ...] = ()  # points along each axis, the slowest first; () for a single axis
+    x: Array  # (n,) coordinate of each point
+    grid: Counts = ()  # points along each axis, the slowest first; () for a single axis
     prefix: int = 0  # rows before the lattice, without coordinates
 
     def __len__(self) -> int:
         return len(self.x)
 
     @cached_property
-    def sides(self) -> tuple[int, ...]:
+    def sides(self) -> Counts:
         """Points along each axis of the lattice, the slowest first; their product is n - prefix."""
         return self.grid or (len(self),)
 
@@ -70,7 +66,7 @@ class Domain:
             return 1.0
         return float(self.x[-1] - self.x[0]) / (len(self) - 1)
 
-    def coordinates(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
+    def coordinates(self, x: Places) -> Places:
         """Integer coordinates of each point x on the lattice, shape (len(x), axes).
 
         Lags on a grid are displacements key - query, of both signs.
@@ -94,7 +90,7 @@ class Domain:
         behind = len(self) - math.prod(self.sides)
         return replace(self, x=self.x[behind:]) if self.prefix and behind else self
 
-    def places(self, x: NDArray[Any]) -> NDArray[Any]:
+    def places(self, x: Array) -> Array:
         """Return points as input of a `Measure`: coordinates on several axes, otherwise numbers.
 
         >>> positions(9).places(np.array([7]))
@@ -118,7 +114,7 @@ def positions(length: int) -> Domain:
     return Domain("position", np.arange(length))
 
 
-def lattice(sides: Sequence[int], prefix: int = 0) -> Domain:
+def lattice(sides: Ints, prefix: int = 0) -> Domain:
     """Points of a lattice in raster order, the first axis slowest, after `prefix` other rows.
 
     >>> len(lattice((14, 14), prefix=1))
@@ -137,7 +133,7 @@ def lags_between(length: int, *, causal: bool = False) -> Domain:
     return Domain("lag", np.arange(1 - length, 1 if causal else length))
 
 
-def lags_on(sides: Sequence[int], prefix: int = 0) -> Domain:
+def lags_on(sides: Ints, prefix: int = 0) -> Domain:
     """Displacements key - query between points of a grid: 2 H - 1 by 2 W - 1, in raster order.
 
     >>> len(lags_on((7, 7), prefix=3))
@@ -168,7 +164,7 @@ def instants(t: ArrayLike) -> Domain:
     return BasisDomain("time", x, omega=2 * np.pi * k / n, basis=np.linalg.qr(waves)[0])
 
 
-def time_axis(length: int, times: ArrayLike | None) -> tuple[Domain, dict[str, Any]]:
+def time_axis(length: int, times: ArrayLike | None) -> tuple[Domain, Fields]:
     """Domain of `times`, or of positions if None, and the parameters that follow from it."""
     if times is None:
         return positions(length), {}
@@ -223,7 +219,7 @@ def check_basis(n: int, noun: str) -> None:
         raise PefourierError(f"{n} {noun} are too many for an (n, n) basis; limit {LARGEST_BASIS}")
 
 
-def periodogram(domain: Domain, table: NDArray[np.floating]) -> tuple[Floats, Floats]:
+def periodogram(domain: Domain, table: Table) -> tuple[Floats, Floats]:
     r"""Energy of a table at each frequency of its domain, summed over columns.
 
     On n regular points with :math:`X = \mathrm{rfft}(T)`: :math:`|X_0|^2/n` at the constant,
@@ -276,7 +272,7 @@ def distinct(numbers: Places) -> Places:
     return np.unique(numbers, return_index=True)[0]
 
 
-def half_plane(sides: Sequence[int]) -> list[Floats]:
+def half_plane(sides: Ints) -> list[Floats]:
     """Frequencies of a lattice along each axis, radians per point; 0 … pi for the last axis.
 
     Real vectors have the same energy at opposite frequencies, and half of the frequencies suffice.
@@ -290,7 +286,7 @@ def half_plane(sides: Sequence[int]) -> list[Floats]:
     return [*signed, 2 * np.pi * np.arange(last // 2 + 1, dtype=float) / last]
 
 
-def lattice_points(axes: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def lattice_points(axes: Sequence[Array]) -> Array:
     """All combinations of coordinates, one per row, the first axis slowest.
 
     >>> lattice_points([np.array([0, 1]), np.array([5, 6])]).tolist()
@@ -299,7 +295,7 @@ def lattice_points(axes: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
 
-def steps_ahead(sides: Sequence[int]) -> NDArray[np.int64]:
+def steps_ahead(sides: Ints) -> Places:
     """Displacements of a grid without their opposites: the first nonzero coordinate is positive.
 
     >>> steps_ahead((1, 3)).tolist(), len(steps_ahead((2, 3)))
@@ -309,7 +305,7 @@ def steps_ahead(sides: Sequence[int]) -> NDArray[np.int64]:
     return displacements[len(displacements) // 2 + 1 :]
 
 
-def displacement_of_each_pair(domain: Domain, length: int, spec: str) -> NDArray[np.int64]:
+def displacement_of_each_pair(domain: Domain, length: int, spec: str) -> Places:
     """Row of the displacement of each pair of query and key on a grid, shape (length^2,).
 
     >>> displacement_of_each_pair(lags_on((1, 2)), 2, "swin")

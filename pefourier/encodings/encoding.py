@@ -10,7 +10,7 @@ weights.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,8 +30,8 @@ from pefourier.encodings.checks import (
     table_axes,
 )
 from pefourier.encodings.domain import Domain, lags_between, lattice, positions
-from pefourier.encodings.domain import Floats as Floats  # for modules that import encodings
 from pefourier.errors import PefourierError, shown
+from pefourier.types import Array, Counts, Floats, Places, Table, Values
 from pefourier.writing.text import printable
 
 FLOAT64_EPS, FLOAT32_EPS = (float(np.finfo(kind).eps) for kind in (np.float64, np.float32))
@@ -44,7 +44,6 @@ VectorsAt = Callable[[NDArray[Any]], NDArray[np.floating]]  # points (n,) to vec
 Operator = Callable[  # R(p) of queries, of keys
     [NDArray[np.int64]], tuple[Floats, Floats]
 ]
-Places = NDArray[np.int64]
 Between = Callable[[Places, Places], Floats]  # queries (q,), keys (k,) to biases (heads, q, k)
 
 
@@ -64,11 +63,11 @@ class Measure:
     period: int | None = None
     offset: float | Floats = 0  # phases of position x are omega_j (x + offset)
 
-    def phases(self, x: NDArray[Any], columns: slice = slice(None)) -> Floats:
+    def phases(self, x: Array, columns: slice = slice(None)) -> Floats:
         """Phases at positions x, shape (len(x), m)."""
         return self.angles(np.asarray(x) + self.offset, columns)
 
-    def angles(self, lags: NDArray[Any], columns: slice = slice(None), per: int = 1) -> Floats:
+    def angles(self, lags: Array, columns: slice = slice(None), per: int = 1) -> Floats:
         """Angles omega_j lag / per; with a `period`, reduced exactly to at most pi in size.
 
         >>> Measure(np.eye(2), np.full(2, 0.5)).angles(np.array([[3, 5]]))  # 3 rows, 5 columns
@@ -77,11 +76,11 @@ class Measure:
         if self.period is None:
             return products(np.asarray(lags, dtype=float), self.frequencies[columns] / per)
         modulus, index = self.period * per, self.index(self.period)[columns]
-        steps: NDArray[np.int64] = products(np.asarray(lags) % modulus, index) % modulus
+        steps: Places = products(np.asarray(lags) % modulus, index) % modulus
         steps -= modulus * (2 * steps > modulus)
         return np.asarray(steps * (2 * np.pi / modulus), dtype=float)
 
-    def index(self, period: int) -> NDArray[np.int64]:
+    def index(self, period: int) -> Places:
         """Integers k of the frequencies 2 pi k / period."""
         return np.rint(self.frequencies * (period / (2 * np.pi))).astype(np.int64)
 
@@ -102,7 +101,7 @@ class KernelMeasure(Measure):
         """Amplitude of the cosine and sine at each frequency."""
         return np.sqrt(self.squared_length * self.weights)
 
-    def kernel(self, lags: NDArray[Any]) -> Floats:
+    def kernel(self, lags: Array) -> Floats:
         """Inner product of vectors `lags` apart, relative to their squared norm."""
         return np.cos(self.angles(lags)) @ self.weights
 
@@ -117,7 +116,7 @@ def equal_pairs(
     return KernelMeasure(frequencies, weights, squared_length=squared_length, offset=offset)
 
 
-def products(lags: NDArray[Any], frequencies: NDArray[Any]) -> NDArray[Any]:
+def products(lags: Array, frequencies: Array) -> Array:
     """Products of lags (…) and frequencies (m,), or (…, axes) and (m, axes); shape (…, m)."""
     if frequencies.ndim == 1:
         return np.asarray(np.multiply.outer(lags, frequencies))
@@ -142,7 +141,7 @@ class Encoding:
     dim: int
     vectors: VectorsAt
     injection: Literal["add", "rotate", "bias", "key", "key-query"] = "add"  # use by attention
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Values = field(default_factory=dict)
     spec: str = ""  # the request as typed
     eps: float = FLOAT64_EPS  # resolution of the stored numbers: float32 files are coarser
     findings: tuple[Finding, ...] = ()  # found while loading or building
@@ -150,12 +149,12 @@ class Encoding:
     untrained: bool = False  # the table has initial values, from before training
     lattice: int | None = None  # points of the frequency axis if the length was set; None: d
     paired: bool = False  # columns come from an array (n, m, 2) or from complex numbers
-    rebuild_at: Callable[[tuple[int, ...]], Encoding] | None = None  # rebuild for another window
+    rebuild_at: Callable[[Counts], Encoding] | None = None  # rebuild for another window
     rates: Floats | None = None  # frequencies of sines of time, if no measure is declared
     kernel: KernelMeasure | None = None  # of inner products on a line, without frequencies
     file: Any = None  # the opened config (`ModelFile`) or .gguf file (`GgufFile`) it comes from
     measure: Measure | None = field(default=None, init=False)  # set in `DeclaredEncoding`
-    operator: Operator | None = None  # of user code that rotates queries and keys
+    operator: Operator | None = field(default=None, init=False)  # set in `OperatorEncoding`
 
     def __len__(self) -> int:
         return len(self.domain)
@@ -180,7 +179,7 @@ class Encoding:
         """The request as displayed."""
         return printable(self.spec)
 
-    def table(self, x: NDArray[Any] | None = None) -> NDArray[np.floating]:
+    def table(self, x: Array | None = None) -> Table:
         """Return the table (n, d) of all points, or of points x, in the stored type of a file."""
         x = self.domain.x if x is None else x
         check_size(f"a table of {shown(self.spec)}", len(x), self.dim, limit=self.table_limit)
@@ -209,6 +208,13 @@ class ShiftInvariantEncoding(DeclaredEncoding):
     """A declared encoding with inner products that depend only on the lag."""
 
     measure: KernelMeasure
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorEncoding(Encoding):
+    """User code that rotates queries and keys."""
+
+    operator: Operator = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +253,7 @@ class BiasEncoding(Encoding):
         query = max(range(n), key=lambda i: (len(rows[i]) - len(np.unique(rows[i], axis=0)), i))
         domain = replace(self.domain, x=np.arange(len(rows[query])) - query)
 
-        def vectors(lag: NDArray[Any]) -> Floats:
+        def vectors(lag: Array) -> Floats:
             return np.asarray(rows[query][np.asarray(lag) + query])
 
         return replace(recast(self, Encoding), domain=domain, vectors=vectors), query
@@ -303,7 +309,7 @@ def row_blocks(n: int, numbers: int, width: int = 1) -> list[slice]:
     return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
-def largest_number(table: NDArray[Any]) -> float:
+def largest_number(table: Array) -> float:
     """Largest absolute value in a table; NaN if the table contains NaN.
 
     >>> largest_number(np.array([[1.0, -3.0]]))
@@ -313,7 +319,7 @@ def largest_number(table: NDArray[Any]) -> float:
     return float(np.max([(float(part.max()), -float(part.min())) for part in parts]))
 
 
-def unit_of(table: NDArray[Any]) -> float:
+def unit_of(table: Array) -> float:
     """Power of two that scales a table's largest absolute value into [1/2, 1); 1 for zeros.
 
     Scaling by a power of two is exact, and sums of powers of the scaled numbers do not overflow.
@@ -325,7 +331,7 @@ def unit_of(table: NDArray[Any]) -> float:
     return float(np.ldexp(1.0, min(-exponent, 1023)))
 
 
-def from_table(table: NDArray[Any], name: str = "table", **facts: Any) -> Encoding:
+def from_table(table: Array, name: str = "table", **facts: Any) -> Encoding:
     """Return the encoding of a table (n, d): row s is the vector of position s.
 
     >>> from_table(np.eye(3)).dim
@@ -345,14 +351,14 @@ def from_table(table: NDArray[Any], name: str = "table", **facts: Any) -> Encodi
         raise PefourierError(f"{name} holds {table[row, column]} at {where}")
     check_magnitude(name, top)
 
-    def vectors(x: NDArray[Any]) -> NDArray[np.floating]:
+    def vectors(x: Array) -> Table:
         return rows_of(table, within(x, len(table), name))
 
     facts = {"origin": "code", "lattice": max(table.shape), **facts}
     return Encoding(name, positions(len(table)), table.shape[1], vectors, **facts)
 
 
-def is_bias(shape: tuple[int, ...]) -> bool:
+def is_bias(shape: Counts) -> bool:
     """Return whether an array is a bias (heads, n, n) or (1, heads, n, n).
 
     >>> is_bias((4, 40, 40)), is_bias((1, 4, 40, 40)), is_bias((1, 40, 40)), is_bias((40, 2, 2))
@@ -363,7 +369,7 @@ def is_bias(shape: tuple[int, ...]) -> bool:
     return batch == 1 and heads > 1 and sides[0] == sides[1] > 2
 
 
-def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding:
+def from_bias(array: Array, name: str = "bias", **facts: Any) -> Encoding:
     """Return the encoding of a bias (heads, n, n) for each query and key, with vectors of lags.
 
     If all keys after the query are masked by -inf, their lags are left out. `vectors` refuses other
@@ -388,7 +394,7 @@ def from_bias(array: NDArray[Any], name: str = "bias", **facts: Any) -> Encoding
     causal = bool(np.isneginf(profile[n:]).all() and profile[:n].any())
     profile = profile[:n] if causal else profile
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         if not np.isfinite(profile).all():
             lag = int(np.flatnonzero(~np.isfinite(profile).all(axis=1))[0]) + 1 - n
             way_out = "use `pefourier compare`, which reads masks, or replace -inf by a number"
@@ -407,7 +413,7 @@ def bias_of_pairs(name: str, between: Between, lags: Domain, d: int, **facts: An
     n = 1 - int(lags.x[0])
     hint = reshaping((d, n, n)) if "origin" in facts else ""
 
-    def vectors(_: NDArray[Any]) -> Floats:
+    def vectors(_: Array) -> Floats:
         shape = f"biases (heads, queries, keys) = ({d}, {n}, {n})"
         way_out = f"use check-faithful, compare (without --plot), context or train{hint}"
         raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
@@ -416,14 +422,14 @@ def bias_of_pairs(name: str, between: Between, lags: Domain, d: int, **facts: An
     return BiasEncoding(name, lags, d, vectors, **facts)
 
 
-def rows_up_to(table: NDArray[Any], length: int | None, label: str) -> NDArray[Any]:
+def rows_up_to(table: Array, length: int | None, label: str) -> Array:
     """Return the first `length` rows of a table, by default all."""
     if length is not None and length > len(table):
         raise PefourierError(f"{label} has {len(table)} positions, fewer than --length {length}")
     return table[:length]
 
 
-def rows_of(table: NDArray[Any], rows: NDArray[np.int64] | slice) -> NDArray[Any]:
+def rows_of(table: Array, rows: Places | slice) -> Array:
     """Return rows of a table; copy them from a mapped file, with a check of its size around it.
 
     Reading a page that the file lost, because it was truncated, would kill the process.
@@ -444,7 +450,7 @@ def check_length(table: np.memmap[Any, Any]) -> None:
         raise PefourierError(f"{shown(str(path))} became shorter while it was read; write it again")
 
 
-def within(x: NDArray[Any], length: int, name: str) -> NDArray[np.int64] | slice:
+def within(x: Array, length: int, name: str) -> Places | slice:
     """Row indices for points of a table of `length` rows; consecutive rows as a slice (no copy)."""
     check_inside(x, length, "position", f"the positions of {name}")
     if len(x) and x[-1] - x[0] + 1 == len(x) and (np.diff(x) == 1).all():
@@ -452,7 +458,7 @@ def within(x: NDArray[Any], length: int, name: str) -> NDArray[np.int64] | slice
     return np.asarray(x, dtype=np.int64)
 
 
-def check_inside(x: NDArray[Any], count: int, noun: str, limits: str) -> None:
+def check_inside(x: Array, count: int, noun: str, limits: str) -> None:
     """Refuse points beyond 0 … count - 1."""
     if len(x) and not (0 <= np.min(x) and np.max(x) < count):
         worst = int(np.min(x) if np.min(x) < 0 else np.max(x))
@@ -468,7 +474,7 @@ def without_prefix(enc: Encoding) -> Encoding:
     if len(domain.grid) != 1 or domain.kind == "lag":
         return enc if domain is enc.domain else replace(enc, domain=domain)
 
-    def vectors(x: NDArray[Any]) -> NDArray[np.floating]:
+    def vectors(x: Array) -> Table:
         return enc.vectors(np.asarray(x) + behind)
 
     line = replace(enc, domain=positions(len(domain)), vectors=vectors)
@@ -490,7 +496,7 @@ def without_mean(enc: Encoding) -> Encoding:
     enc = without_prefix(enc)
     mean: Floats = sum(block.sum(axis=0) for _, block in enc.blocks()) / len(enc)
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         return np.asarray(enc.vectors(x), dtype=float) - mean
 
     params = {**enc.params, "demean": True}
@@ -517,7 +523,7 @@ def as_encoding(encoding: Any) -> Encoding:
     return replace(enc, domain=lattice(sides), params={"grid": sides, "prefix": 0})
 
 
-def in_rows(array: NDArray[Any]) -> tuple[NDArray[Any], bool]:
+def in_rows(array: Array) -> tuple[Array, bool]:
     """Return an array without axes of size 1, and whether it held pairs.
 
     If a last axis of 2 holds cosines and sines (points on a circle), the columns of a pair become
@@ -540,7 +546,7 @@ def in_rows(array: NDArray[Any]) -> tuple[NDArray[Any], bool]:
     return array.reshape((shape[0], 2 * shape[1]) if paired else shape), paired
 
 
-def numbers(answer: Any) -> tuple[NDArray[Any], float]:
+def numbers(answer: Any) -> tuple[Array, float]:
     """Return an array or torch tensor in float64, and the resolution of its original type.
 
     Complex numbers, as in source code that rotates, become pairs of adjacent columns: the real and
@@ -568,7 +574,7 @@ def numbers(answer: Any) -> tuple[NDArray[Any], float]:
     return (array if isinstance(array, np.memmap) else array.astype(float, copy=False)), eps
 
 
-def as_array(answer: Any) -> tuple[NDArray[Any], float]:
+def as_array(answer: Any) -> tuple[Array, float]:
     """Return an array, or a tensor in float64, and the resolution of its type."""
     torch = sys.modules.get("torch")  # a caller with a tensor has imported torch
     if torch is None or not isinstance(answer, torch.Tensor):

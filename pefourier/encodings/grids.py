@@ -6,12 +6,10 @@ rows, columns). Each point is a row of the table, in raster order, after `prefix
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.checks import MAX_HEADS as MAX_HEADS
 from pefourier.encodings.checks import check_count
@@ -19,6 +17,7 @@ from pefourier.encodings.domain import Domain, lags_on, lattice, positions
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Measure, from_table
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
+from pefourier.types import Array, Fields, Ints, Table
 
 Sides = tuple[int, ...]
 OF_CLASS_TOKEN = 3  # rows for the class token: from it, to it, with itself (BEiT)
@@ -31,7 +30,7 @@ LINES, CONTRAST = 16, 0.9  # lines of a grid that are tested; chance gives 0.5
 BIAS_CODES = ("biases-as-codes", "lags-as-codes")
 
 
-def size_of(sides: Sequence[int]) -> str:
+def size_of(sides: Ints) -> str:
     """Format sides as typed on the command line.
 
     >>> size_of((8, 30, 52))
@@ -40,7 +39,7 @@ def size_of(sides: Sequence[int]) -> str:
     return "x".join(map(str, sides))
 
 
-def grid_options(sides: Sequence[int], prefix: int, option: str = "--grid") -> str:
+def grid_options(sides: Ints, prefix: int, option: str = "--grid") -> str:
     """Format the options that place rows on a grid.
 
     >>> grid_options((14, 14), 1)
@@ -49,12 +48,12 @@ def grid_options(sides: Sequence[int], prefix: int, option: str = "--grid") -> s
     return f"{option} {size_of(sides)}" + (f" --prefix {prefix}" if prefix else "")
 
 
-def count_points(sides: Sequence[int], prefix: int = 0) -> int:
+def count_points(sides: Ints, prefix: int = 0) -> int:
     """Number of rows of a table on a grid; 0 without a grid."""
     return prefix + math.prod(sides) if sides else 0
 
 
-def grid_of(length: int, sides: Sequence[int], prefix: int) -> Domain:
+def grid_of(length: int, sides: Ints, prefix: int) -> Domain:
     """Return the domain of an encoding built for `length` rows: a grid if sides are given.
 
     >>> len(grid_of(13, (3, 4), 1)), grid_of(80, (), 0).grid
@@ -67,7 +66,7 @@ def grid_of(length: int, sides: Sequence[int], prefix: int) -> Domain:
     return lattice(sides or (length - prefix,), prefix)
 
 
-def check_sides(spec: str, sides: Sequence[int], prefix: int, length: int | None) -> None:
+def check_sides(spec: str, sides: Ints, prefix: int, length: int | None) -> None:
     """Refuse an invalid grid or prefix, or a length that contradicts them."""
     for side in sides:
         check_count("a side of --grid", side)
@@ -76,7 +75,7 @@ def check_sides(spec: str, sides: Sequence[int], prefix: int, length: int | None
         check_fit(f"{shown(spec)} with --length {length}", length, sides, prefix)
 
 
-def check_fit(subject: str, rows: int, sides: Sequence[int], prefix: int, hint: str = "") -> None:
+def check_fit(subject: str, rows: int, sides: Ints, prefix: int, hint: str = "") -> None:
     """Refuse a grid with a different number of points than rows, and propose a grid that fits."""
     if not sides and prefix >= rows:
         raise PefourierError(f"{subject}: --prefix must be less than {rows} rows; got {prefix}")
@@ -115,7 +114,7 @@ def most_square(count: int) -> Sides:
     return height, count // height
 
 
-def on_grid(enc: Encoding, sides: Sequence[int], prefix: int) -> Encoding:
+def on_grid(enc: Encoding, sides: Ints, prefix: int) -> Encoding:
     """Place the rows of an encoding of positions on the points of a grid, in raster order.
 
     >>> from pefourier.encodings import build
@@ -133,7 +132,7 @@ def on_grid(enc: Encoding, sides: Sequence[int], prefix: int) -> Encoding:
     window = None if fits or prefix or enc.origin != "file" else window_of_rows(enc, sides)
     if window:
         params = {**enc.params, "grid": window, "prefix": 0}
-        facts: dict[str, Any] = {"params": params, "eps": enc.eps}
+        facts: Fields = {"params": params, "eps": enc.eps}
         behind = len(enc) - len(lags_on(window))
         doubts = [f for f in enc.findings if f.code != "biases-as-codes"]  # resolved by the window
         facts["findings"] = [*doubts, finding("grid-convention", note=row_numbering(enc, behind))]
@@ -171,7 +170,7 @@ def with_grid_note(enc: Encoding) -> Encoding:
     return enc
 
 
-def line_contrast(table: NDArray[np.floating], width: int) -> float:
+def line_contrast(table: Table, width: int) -> float:
     """How often neighbours across the end of a line are less similar than neighbours in a line.
 
     A share of all comparisons between the two groups (area under the ROC curve); 0.5 by chance.
@@ -217,7 +216,7 @@ def window_of_rows(enc: Encoding, sides: Sides) -> Sides:
 
 def biases_within(
     window: Sides,
-    bias: NDArray[np.floating],
+    bias: Table,
     name: str,
     *,
     injection: Literal["bias", "key"] = "bias",
@@ -243,7 +242,7 @@ def row_numbering(enc: Encoding, behind: int) -> str:
     )
 
 
-def as_stored(enc: Encoding, rows: NDArray[Any]) -> NDArray[Any]:
+def as_stored(enc: Encoding, rows: Array) -> Array:
     """Return rows of an encoding in the order of its weights.
 
     A window's biases are ordered by query - key, with rows of class tokens last.

@@ -7,7 +7,7 @@ are imported only for a SPEC that needs them.
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,7 +39,8 @@ from pefourier.encodings.registry import (
     unknown_encoding,
     unknown_parameter,
 )
-from pefourier.errors import PefourierError, command_line, shown
+from pefourier.errors import PefourierError, shown
+from pefourier.types import Fields, Strings, Values
 from pefourier.writing.files import data_names, is_folder, missing, split_spec, suffix_of
 from pefourier.writing.text import read_sides, whole_number
 
@@ -98,10 +99,9 @@ def not_here(spec: str) -> PefourierError:
     True
     """
     hub = re.fullmatch(HUB, spec)
-    words = ("hf", "download", hub[1], "config.json") if hub else ("curl", "-LO", spec)
+    command = f"hf download {hub[1]} config.json" if hub else f"curl -LO {spec}"
     return PefourierError(
-        f"{shown(spec)} is not on this machine; run `{command_line(*words)}` and pass the "
-        "downloaded file"
+        f"{shown(spec)} is not on this machine; run {shown(command)} and pass the downloaded file"
     )
 
 
@@ -120,7 +120,7 @@ class SpecWithDefaults:
     """A SPEC with default parameters; parameters that the encoding lacks are ignored."""
 
     spec: str
-    params: Mapping[str, Any]
+    params: Values
 
 
 def load(
@@ -199,7 +199,7 @@ def count_of(key: str, value: int | str) -> int:
     return int(number)
 
 
-def check_parameters(spec: str, params: Mapping[str, Any]) -> None:
+def check_parameters(spec: str, params: Values) -> None:
     """Refuse a parameter that a SPEC does not have, or already sets."""
     kind, (name, _, text) = source_of(spec), spec.partition(":")
     if kind == "name":
@@ -214,7 +214,7 @@ def check_parameters(spec: str, params: Mapping[str, Any]) -> None:
 
 
 def load_object(
-    source: Any, length: int | None, d: int | None, place: Place, params: dict[str, Any]
+    source: Any, length: int | None, d: int | None, place: Place, params: Fields
 ) -> Encoding:
     """Load the encoding of an array, module or function."""
     if isinstance(source, Encoding) or not callable(source):
@@ -239,7 +239,7 @@ def load_object(
 
 
 def load_spec(
-    spec: str, length: int | None, d: int | None, place: Place, options: dict[str, Any]
+    spec: str, length: int | None, d: int | None, place: Place, options: Fields
 ) -> Encoding:
     """Load the encoding of a SPEC, on a grid if one is given."""
     if not any(place):
@@ -251,7 +251,7 @@ def load_spec(
     return on_grid(load_rows(spec, rows, d, options), *place)
 
 
-def load_rows(spec: str, length: int | None, d: int | None, options: dict[str, Any]) -> Encoding:
+def load_rows(spec: str, length: int | None, d: int | None, options: Fields) -> Encoding:
     """Load the encoding of a SPEC, on a grid only if the encoding is built for it."""
     shortest = options.get("min_length", 80) + options.get("prefix", 0)
     match source_of(spec):
@@ -351,7 +351,7 @@ def specs_of_rotations(spec: str) -> list[str]:
     return [spec]
 
 
-def read_points(option: str, path: str, specs: Sequence[str]) -> "NDArray[Any]":
+def read_points(option: str, path: str, specs: Strings) -> "NDArray[Any]":
     """Read times, places or edges; refuse them if no SPEC uses them."""
     from pefourier.encodings.sources.tables import read_numbers
 
@@ -361,7 +361,7 @@ def read_points(option: str, path: str, specs: Sequence[str]) -> "NDArray[Any]":
     return read_numbers(path)
 
 
-def with_gates(specs: Sequence[str], gates: str | None) -> list[str]:
+def with_gates(specs: Strings, gates: str | None) -> list[str]:
     """Add the file of gates to the SPECs of fox; refuse a file that no SPEC uses.
 
     >>> with_gates(["fox", "alibi"], "f.npy")
@@ -377,7 +377,7 @@ def with_gates(specs: Sequence[str], gates: str | None) -> list[str]:
 
 
 def build_by_name(
-    spec: str, length: int | None, d: int, min_length: int, options: dict[str, Any]
+    spec: str, length: int | None, d: int, min_length: int, options: Fields
 ) -> Encoding:
     """Build a registered encoding; the SPEC overrides options, and options override defaults."""
     name, _, text = spec.partition(":")
@@ -419,7 +419,7 @@ def load_file(spec: str, length: int | None) -> Encoding:
     return on_grid(enc, stored.sides, 0) if is_whole else enc
 
 
-def records() -> list[dict[str, Any]]:
+def records() -> list[Fields]:
     """Describe each registered encoding for `pefourier list --json`."""
     return [
         {

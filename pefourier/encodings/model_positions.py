@@ -5,12 +5,11 @@ encoding of the requested length; lengths and their sources; and ignored keys ab
 commands about models use it. The parameters of `rope` describe each rotation.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_cost
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
@@ -27,6 +26,7 @@ from pefourier.encodings.sources.huggingface import (
     trained_as_stated,
 )
 from pefourier.errors import shown
+from pefourier.types import Places, Texts, Values
 
 if TYPE_CHECKING:
     from pefourier.encodings.sources.gguf_file import GgufFile
@@ -64,7 +64,7 @@ class ModelPositions:
 
     spec: str
     layers: tuple[LayerRun, ...]
-    parts: tuple[str, ...]  # types of layers with different rotations; "" for all layers
+    parts: Texts  # types of layers with different rotations; "" for all layers
     rotations: tuple[Encoding, ...]  # the rotation of each part, at `length`
     encoding: Encoding  # the first rotation, or another positional encoding
     indexer: Encoding | None  # rotation of the indexer, which selects keys for attention
@@ -76,7 +76,7 @@ class ModelPositions:
     unrotated: int  # dimensions of a head that are stored apart from the rotated dimensions
     temperature: Temperature | None
     tables: dict[str, int | None]  # `ModelConfig.tables`
-    unread: tuple[str, ...]
+    unread: Texts
     findings: tuple[Finding, ...]
 
     @property
@@ -185,7 +185,7 @@ def scaling_notes(
 
 
 def assumed_length(
-    params: Mapping[str, Any],
+    params: Values,
     length: int,
     file: "ModelConfig | GgufFile | None",
     *,
@@ -271,12 +271,12 @@ def layer_runs(file: "ModelFile | GgufFile | None", spec: str, d: int | None) ->
     return [LayerRun((), "rotary" if on_a_line else enc.name, "", None)]
 
 
-def axis_in(enc: Encoding) -> NDArray[np.int64] | None:
+def axis_in(enc: Encoding) -> Places | None:
     """Index of the axis (t, y, x) that rotates each pair of a model; None: text only.
 
     The config or its model type sets the axes. In a .gguf file, 3 is axis e of llama.cpp.
     """
     if enc.file is None or not isinstance(enc, DeclaredEncoding):
         return None
-    axes: NDArray[np.int64] | None = enc.file.axis_of_pairs(len(enc.measure.frequencies))
+    axes: Places | None = enc.file.axis_of_pairs(len(enc.measure.frequencies))
     return axes

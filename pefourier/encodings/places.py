@@ -16,6 +16,7 @@ from pefourier.encodings.encoding import (
     without_prefix,
 )
 from pefourier.encodings.families.axes import axis_letters
+from pefourier.types import Bools, Places, Strings, Table
 from pefourier.writing.text import number
 
 Number = TypeVar("Number", bound=np.number)
@@ -58,7 +59,7 @@ def by_axis(values: Sequence[Any] | None, digits: int = 3) -> str | None:
     return by_name(axis_names(len(values)), values, digits)
 
 
-def by_name(names: Sequence[str], values: Sequence[Any], digits: int = 3) -> str:
+def by_name(names: Strings, values: Sequence[Any], digits: int = 3) -> str:
     """Format a number for each named axis.
 
     >>> by_name("yx", [0.911, 0.25])
@@ -142,7 +143,7 @@ def axis_lines(grid: NDArray[Number]) -> list[NDArray[Number]]:
     return [grid[tuple(slice(None) if b == a else 0 for b in axes)] for a in axes]
 
 
-def axis_columns(grid: NDArray[np.floating]) -> list[NDArray[np.int64]] | None:
+def axis_columns(grid: Table) -> list[Places] | None:
     """Columns (last index) that change along each axis only; None if one changes along several."""
     moves = np.array([changing_columns(grid, a) for a in range(grid.ndim - 1)])
     if (moves.sum(axis=0) > 1).any():
@@ -150,7 +151,7 @@ def axis_columns(grid: NDArray[np.floating]) -> list[NDArray[np.int64]] | None:
     return [np.flatnonzero(along) for along in moves]
 
 
-def changing_columns(grid: NDArray[np.floating], axis: int) -> NDArray[np.bool_]:
+def changing_columns(grid: Table, axis: int) -> Bools:
     """Return a mask of the columns (last index) that change along an axis."""
     lines = np.moveaxis(grid, axis, 0)
     changes = np.zeros(grid.shape[-1], dtype=bool)

@@ -6,17 +6,15 @@ A temperature multiplies the query at position p, not the keys, and is 1 at shor
 of positions do not contain it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import log
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_above, check_count
-from pefourier.encodings.domain import Floats
 from pefourier.errors import PefourierError
+from pefourier.types import Array, Fields, Floats, Values
 
 TemperatureRule = Literal["none", "llama4", "ministral3", "log-n", "inkling"]
 FLOORS = {"llama4": 8192, "ministral3": 16384, "log-n": 8192, "inkling": 128000}
@@ -38,7 +36,7 @@ class Temperature:
     stepwise: bool = True
     largest: float = 1.0  # at the last position of the length
 
-    def at(self, positions: NDArray[Any]) -> Floats:
+    def at(self, positions: Array) -> Floats:
         """Factors of the queries at some positions.
 
         >>> Temperature("all", 0.1, 8192, 1).at(np.array([8190, 8191, 131071])).round(8)
@@ -61,7 +59,7 @@ class Temperature:
         return f"1 + {self.scale:.6g} ln({x})"
 
 
-def temperature_settings(rule: str | None, scale: float, floor: int) -> dict[str, Any]:
+def temperature_settings(rule: str | None, scale: float, floor: int) -> Fields:
     """Return the scale and the floor of a rule; without a rule, refuse them and return nulls.
 
     >>> temperature_settings("ministral3", 0.0, 0)
@@ -79,7 +77,7 @@ def temperature_settings(rule: str | None, scale: float, floor: int) -> dict[str
     return {"temperature_scale": scale, "temperature_floor": floor}
 
 
-def temperature_in(params: Mapping[str, Any], length: int) -> Temperature | None:
+def temperature_in(params: Values, length: int) -> Temperature | None:
     """Return the temperature that the parameters of an encoding set, if any."""
     rule = params.get("temperature")
     if rule in ("none", None):

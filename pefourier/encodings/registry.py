@@ -19,6 +19,7 @@ from pefourier.encodings import checks
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, ShiftInvariantEncoding
 from pefourier.encodings.grids import check_sides, count_points
 from pefourier.errors import PefourierError, nearest, shown, unknown
+from pefourier.types import Fields, Values
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import whole_number
 
@@ -27,7 +28,7 @@ FACTS = ("source", "note", "text", "kept")  # keys that are not parameters
 
 
 @cache  # the file does not change during a run
-def read_conventions() -> Mapping[str, dict[str, dict[str, Any]]]:
+def read_conventions() -> Mapping[str, dict[str, Fields]]:
     """Read the conventions of all encodings, with lists as tuples.
 
     >>> read_conventions()["axial-rope"]["rope-vit"]["rho"]
@@ -42,7 +43,7 @@ def read_conventions() -> Mapping[str, dict[str, dict[str, Any]]]:
     }
 
 
-def list_conventions(encoding: str) -> list[dict[str, Any]]:
+def list_conventions(encoding: str) -> list[Fields]:
     """List the conventions of an encoding for a catalogue: name, parameters, source and note.
 
     >>> list_conventions("axial")[1]["params"]
@@ -80,7 +81,7 @@ def fact_of_convention(encoding: str, name: str, fact: str) -> Any:
     return read_conventions().get(encoding, {}).get(name, {}).get(fact) if name else None
 
 
-def with_convention(encoding: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def with_convention(encoding: str, parameters: Values) -> Fields:
     """Complete parameters with those of their convention; given parameters take precedence.
 
     >>> with_convention("axial-rope", {"convention": "rope-vit", "rho": 10.0})["rho"]
@@ -278,7 +279,7 @@ def largest_at_ends(enc: Encoding) -> float:
     return float(enc.measure.amplitudes.max())
 
 
-def parse_parameters(name: str, text: str) -> dict[str, Any]:
+def parse_parameters(name: str, text: str) -> Fields:
     """Parse ``key=value,key=value`` into the types of the builder's signature.
 
     >>> import pefourier.encodings
@@ -287,7 +288,7 @@ def parse_parameters(name: str, text: str) -> dict[str, Any]:
     """
     parameters = BUILDERS[name].parameters
     kinds = {"length": int, "d": int} | {key: p.annotation for key, p in parameters.items()}
-    values: dict[str, Any] = {}
+    values: Fields = {}
     for item in filter(None, text.split(",")):
         typed, equals, value = item.partition("=")
         key = typed if typed in kinds else ALIASES.get(typed, typed)
@@ -338,7 +339,7 @@ def convert(key: str, text: str, kind: Any) -> Any:
 SECTION = re.compile(r"^(\w+)\n-+\n", re.MULTILINE)
 
 
-def describe(function: Callable[..., Any]) -> dict[str, Any]:
+def describe(function: Callable[..., Any]) -> Fields:
     """Split a docstring into its parts, in plain text.
 
     >>> def wave(d, *, rho=10.0):

@@ -28,14 +28,12 @@ from itertools import islice
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.attention_decay import lag_sums
 from pefourier.encodings.domain import steps_ahead
 from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     Encoding,
-    Floats,
     KernelMeasure,
     is_stationary,
     row_blocks,
@@ -45,14 +43,13 @@ from pefourier.encodings.places import axis_columns, axis_lines
 from pefourier.geometry import THREADS, Progress
 from pefourier.geometry.precision import (
     NUMBERS_AT_ONCE,
-    Indices,
-    Table,
     first_duplicate,
     phase_errors,
     stored_resolution,
 )
 from pefourier.geometry.singular_values import kernel_of_period
 from pefourier.geometry.waves import recurrence
+from pefourier.types import Bools, Counts, Floats, Indices, Table
 
 TIE = 2e-9  # relative, of squared distances: one part in 10^9 of distances
 FINE = 2e-10  # a later pair is recomputed only if it is closer by this share
@@ -153,7 +150,7 @@ class BestPair:
         """The number of the pair in lexicographic order."""
         return self.pair[0] * len(self.rows.table) + self.pair[1]
 
-    def may_follow(self, i: Indices, j: Indices, squared: Floats) -> NDArray[np.bool_]:
+    def may_follow(self, i: Indices, j: Indices, squared: Floats) -> Bools:
         """Whether pairs i < j, given lower bounds on squared distances, may replace the pair."""
         earlier = self.order(i, j) < self.place
         limits = np.where(earlier, self.limit, self.smallest * (1 - FINE))
@@ -181,10 +178,10 @@ class Block:
     """Rows z minus a centre, with the columns -|z|²/2 and 1 for `minus_half_squares`."""
 
     index: Indices
-    augmented: NDArray[np.floating]  # (b, d + 2)
+    augmented: Table  # (b, d + 2)
 
     @property
-    def vectors(self) -> NDArray[np.floating]:
+    def vectors(self) -> Table:
         """The rows without the two added columns."""
         return self.augmented[:, :-2]
 
@@ -193,7 +190,7 @@ class Block:
         """Squared length of each row, in float64."""
         return -2.0 * self.augmented[:, -2].astype(float)
 
-    def where(self, keep: NDArray[np.bool_]) -> "Block":
+    def where(self, keep: Bools) -> "Block":
         """Return the block of the rows to keep."""
         return self if keep.all() else Block(self.index[keep], self.augmented[keep])
 
@@ -207,14 +204,14 @@ def make_block(rows: Rows, index: Indices, centre: Floats, dtype: type[np.floati
     return Block(index, augmented)
 
 
-def minus_half_squares(a: Block, b: Block) -> NDArray[np.floating]:
+def minus_half_squares(a: Block, b: Block) -> Table:
     """Return minus half the squared distances of two blocks; within a block, of pairs i < j only.
 
     These are products of (z, -|z|²/2, 1) and (w, 1, -|w|²/2).
     """
     partner = b.augmented.copy()
     partner[:, -2:] = b.augmented[:, :-3:-1]
-    product: NDArray[np.floating] = a.augmented @ partner.T
+    product: Table = a.augmented @ partner.T
     if a is b:
         product[np.tri(len(product), dtype=bool)] = -np.inf
     return product
@@ -363,7 +360,7 @@ def first_equal(table: Table, eps: float, *, in_order: bool = True) -> Indices:
     return firsts
 
 
-def first_on_grid(table: Table, eps: float, sides: tuple[int, ...], *, in_order: bool) -> Indices:
+def first_on_grid(table: Table, eps: float, sides: Counts, *, in_order: bool) -> Indices:
     """Return `first_equal` for points of a grid, axis by axis if each column depends on one axis.
 
     >>> y = np.sin([[0.0, 1.0], [2.0, 3.0], [0.0, 1.0]])
@@ -741,14 +738,14 @@ def promising_lags(measure: KernelMeasure, lags: Indices, best: float) -> tuple[
     return lags, squared
 
 
-def first_pair(lags: Indices, sides: tuple[int, ...]) -> tuple[int, int]:
+def first_pair(lags: Indices, sides: Counts) -> tuple[int, int]:
     """Return the indices of the first two raster points that differ by one of the displacements."""
     low = np.maximum(-lags, 0)
     ends = (np.ravel_multi_index(tuple(corner.T), sides) for corner in (low, low + lags))
     return min(zip(*(end.tolist() for end in ends), strict=True))
 
 
-def distinct_on_grid(zeros: Indices, sides: tuple[int, ...]) -> int:
+def distinct_on_grid(zeros: Indices, sides: Counts) -> int:
     """Count the distinct vectors if points that differ by some displacements have equal vectors."""
     again = np.zeros(sides, dtype=bool)
     for lag in zeros:

@@ -13,19 +13,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from math import prod, sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pefourier.encodings.checks import check_cost
-from pefourier.encodings.domain import Indices as Indices
-from pefourier.encodings.domain import Table as Table
 from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import FLOAT32_EPS as FLOAT32_EPS
-from pefourier.encodings.encoding import Encoding, Floats, is_stationary, row_blocks, unit_of
+from pefourier.encodings.encoding import Encoding, is_stationary, row_blocks, unit_of
 from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import shown
+from pefourier.types import Array, Floats, Indices, Ints, Table
 
 CACHED = 2**15  # numbers rounded at a time: their arrays stay in the cache
 NUMBERS_AT_ONCE = 2**20  # of a table, per block of rows read in float64
@@ -240,7 +238,7 @@ def check_formats(enc: Encoding) -> None:
         check_cost(shown(enc.spec), "positions in narrow formats", points)
 
 
-def loss_on_axes(losses: Sequence[FormatLoss], sides: Sequence[int]) -> FormatLoss:
+def loss_on_axes(losses: Sequence[FormatLoss], sides: Ints) -> FormatLoss:
     """Combine the losses along the axes of a grid: counts multiply, the largest error stays."""
     cast = prod(loss.distinct_cast for loss in losses)
     safe_cast = first_points([loss.safe_cast for loss in losses], sides)
@@ -252,7 +250,7 @@ def loss_on_axes(losses: Sequence[FormatLoss], sides: Sequence[int]) -> FormatLo
     return FormatLoss(cast, prod(phases), float(np.max(errors)), safe_cast, safe_phase)
 
 
-def first_points(safe: Sequence[int | None], sides: Sequence[int]) -> int | None:
+def first_points(safe: Sequence[int | None], sides: Ints) -> int | None:
     """Count the leading points of a raster that all differ, from such counts along each axis.
 
     >>> first_points([2, 5], (3, 5)), first_points([3, 4], (3, 5))
@@ -476,7 +474,7 @@ def phase_rounding(omega: Floats, eps: float) -> Floats:
     return rounding
 
 
-def phase_errors(s: NDArray[Any], omega: Floats, eps: float) -> Floats:
+def phase_errors(s: Array, omega: Floats, eps: float) -> Floats:
     """Return error bounds of the phases omega · s (n, m), in radians, limited to 1."""
     rounding = np.minimum(phase_rounding(omega, eps), 1e200)  # keeps the product finite
     errors: Floats = np.minimum(np.multiply.outer(np.abs(s), rounding), 1.0)

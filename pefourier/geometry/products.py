@@ -10,19 +10,18 @@ from functools import reduce
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.domain import lattice_points
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
-    Floats,
     ShiftInvariantEncoding,
     row_blocks,
     unit_of,
     with_measure,
 )
 from pefourier.encodings.families.location import LAGS, PlaceDomain
+from pefourier.types import Counts, Floats, Indices, Table
 
 DIRECT = 2**31  # n^2 d up to which the Toeplitz residual reads every inner product
 RESOLVED = 1e-7  # smallest residual that a difference of squares resolves from 0
@@ -78,9 +77,7 @@ def products_by_distance(enc: Encoding, domain: PlaceDomain) -> Floats:
     return np.array([(vectors * unit * (table * unit)).sum(axis=-1) for vectors in rows])
 
 
-def toeplitz_residual_of_rows(
-    table: NDArray[np.floating], sides: tuple[int, ...], placed: NDArray[np.integer] | None = None
-) -> float:
+def toeplitz_residual_of_rows(table: Table, sides: Counts, placed: Indices | None = None) -> float:
     r"""Return the Toeplitz residual of rows (k, d) at some points of a grid, by default at all.
 
     Computed from :math:`\lVert G\rVert^2 - \lVert\mathrm{Toep}(G)\rVert^2`, which resolves 1e-7;
@@ -102,7 +99,7 @@ def toeplitz_residual_of_rows(
     return float(np.sqrt(share)) if share > RESOLVED**2 else 0.0
 
 
-def mean_products(table: NDArray[np.floating], sides: tuple[int, ...]) -> Floats:
+def mean_products(table: Table, sides: Counts) -> Floats:
     """Return the mean inner product of rows at each displacement, (2 N_1 - 1, …)."""
     counts = [n - np.abs(np.arange(1 - n, n)) for n in sides]
     means: Floats = products_at_lags(table, sides) / reduce(np.multiply.outer, counts)
@@ -110,9 +107,9 @@ def mean_products(table: NDArray[np.floating], sides: tuple[int, ...]) -> Floats
 
 
 def products_at_lags(
-    table: NDArray[np.floating],
-    sides: tuple[int, ...],
-    placed: NDArray[np.integer] | None = None,
+    table: Table,
+    sides: Counts,
+    placed: Indices | None = None,
     unit: float = 1.0,
 ) -> Floats:
     """Sum the inner products of rows, times `unit`, at each displacement, by zero-padded FFT.

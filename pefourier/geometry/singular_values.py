@@ -31,14 +31,12 @@ from math import prod
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.attention_decay import sums_of_many
 from pefourier.encodings.checks import NUMBERS, check_cost, check_size
 from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     Encoding,
-    Floats,
     KernelMeasure,
     is_stationary,
     row_blocks,
@@ -47,6 +45,7 @@ from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry import Progress, keep_last, map_ahead
 from pefourier.geometry.precision import stored_resolution
+from pefourier.types import Floats, Indices, Ints
 
 Wave = Literal["cosines", "sines"]
 BLOCK = 2**20  # numbers of a block: 8 MiB
@@ -253,7 +252,7 @@ def orthogonal_parts(measure: KernelMeasure, n: int) -> tuple[Part, Part]:
     """Return the even and the odd part of orthogonal rows: left vectors are unit vectors."""
     index, length = np.arange((n + 1) // 2), np.sqrt(measure.squared_length)
 
-    def part(row_of: NDArray[np.integer]) -> Part:
+    def part(row_of: Indices) -> Part:
         def vectors(rows: slice, columns: slice) -> Floats:
             return np.where(index[rows, None] == row_of[columns], 1.0, 0.0)
 
@@ -396,7 +395,7 @@ class Factors:
             share[0] = 1.0  # the middle position is its own mirror image
         return share
 
-    def separable_error(self, sides: Sequence[int]) -> float:
+    def separable_error(self, sides: Ints) -> float:
         """Return the largest error of recovering a sum of one function per axis.
 
         This is the sine of the largest angle between such functions and the column space: 0 if a
@@ -509,7 +508,7 @@ def zero_sums(n: int) -> Floats:
     return basis
 
 
-def separable_rank(sides: Sequence[int]) -> int:
+def separable_rank(sides: Ints) -> int:
     """Return the dimension of the space of sums of one function per axis.
 
     >>> separable_rank((14, 14))
@@ -518,7 +517,7 @@ def separable_rank(sides: Sequence[int]) -> int:
     return 1 + sum(n - 1 for n in sides)
 
 
-def separable_basis(sides: Sequence[int], rows: slice) -> Floats:
+def separable_basis(sides: Ints, rows: slice) -> Floats:
     """Return rows of an orthonormal basis of sums of one function per axis, the constant first.
 
     >>> basis = separable_basis((3, 4), slice(0, 12))

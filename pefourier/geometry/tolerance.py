@@ -12,20 +12,19 @@ from math import prod
 
 import numpy as np
 
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, Floats, row_blocks
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, row_blocks
 from pefourier.encodings.places import axis_lines
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
     FORMATS,
     NUMBERS_AT_ONCE,
-    Indices,
-    Table,
     has_format,
     phase_errors,
     rounded,
     stored_resolution,
 )
 from pefourier.geometry.waves import fit_columns
+from pefourier.types import Floats, Indices, Table
 
 READ = 2**9  # rows from which frequencies are fitted
 STEEP = 0.8  # sine above which the phase cannot be recovered from it
@@ -113,6 +112,7 @@ def rounding_tolerance(table: Table, enc: Encoding, eps: float, phases_eps: floa
         omega[np.concatenate(of_pairs)] = 0.0
         for columns, pairs in zip(of_pairs, rotating, strict=True):
             omega[columns] = np.maximum(omega[columns], np.tile(pairs.frequency, 2))
+    size[omega > 0] = size.max()  # a slow sine is small, its phase errs as that of others
     numbers = 4 * min(eps, FLOAT32_EPS)
     return lambda rows: size * (numbers + phase_errors(steps[rows], omega, phases_eps))
 
@@ -124,8 +124,8 @@ def column_sizes(table: Table) -> Floats:
     array([2.e+02, 1.e-02])
     """
     blocks = row_blocks(len(table), NUMBERS_AT_ONCE, table.shape[1])
-    sizes = (np.abs(np.asarray(table[rows])).max(axis=0, initial=0.0) for rows in blocks)
-    return np.asarray(np.max([*sizes], axis=0, initial=0.0), dtype=float)
+    largest: Floats = np.max([np.abs(table[rows]).max(axis=0) for rows in blocks], axis=0)
+    return largest.astype(float)
 
 
 def steps_and_lines(table: Table, enc: Encoding) -> tuple[Floats, list[Table]]:

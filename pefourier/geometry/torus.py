@@ -9,15 +9,14 @@ the last axis runs over :math:`0 \dots N // 2`, the others over :math:`0, 1, \do
 of the half plane whose mirror image lies outside represents two frequencies (`multiplicity`).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import prod, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.domain import half_plane, lattice_points
-from pefourier.encodings.encoding import Floats, row_blocks
+from pefourier.encodings.encoding import Measure, row_blocks
+from pefourier.types import Bools, Floats, Ints
 
 AT_ONCE = 2**22  # numbers of a block of Gaussians
 TAILS = 39.0  # standard deviations at which a Gaussian underflows
@@ -27,7 +26,7 @@ ROUNDING = 1e-24  # share of the energy that rounding of a transform may add
 DIRECTIONS = 12  # bins of a half circle
 
 
-def multiplicity(sides: Sequence[int]) -> Floats:
+def multiplicity(sides: Ints) -> Floats:
     """Return the number of frequencies (1 or 2) that each point of the half plane represents.
 
     >>> multiplicity((3, 4))
@@ -58,9 +57,7 @@ def shares_along(steps: Floats, side: int, points: int, sigma: float) -> Floats:
     return total
 
 
-def torus_density(
-    frequencies: Floats, weights: Floats, sides: Sequence[int], sigma: float
-) -> Floats:
+def torus_density(frequencies: Floats, weights: Floats, sides: Ints, sigma: float) -> Floats:
     r"""Return the frequency density (Eq. 15) on a torus, over the half plane.
 
     .. math:: G_k \propto \sum_j w_j \tfrac12 \left(e^{-|k - s_j|^2/2\sigma^2} +
@@ -112,7 +109,7 @@ class Directions:
     angular: Floats  # (DIRECTIONS,) without the constant, which has no direction
 
 
-def directions_of(density: Floats, sides: Sequence[int]) -> Directions:
+def directions_of(density: Floats, sides: Ints) -> Directions:
     """Sum the density of a half plane over rings of one lattice step, and over directions.
 
     Directions lie in the plane of the last two axes, y and x. The step is that of the shortest
@@ -160,7 +157,7 @@ def isotropy(frequencies: Floats, weights: Floats) -> dict[str, float]:
     return {f"A{n}": 0.0 if value <= 1e-12 else value for n, value in moments.items()}
 
 
-def idle_shares(frequencies: Floats, weights: Floats, sides: Sequence[int]) -> list[float]:
+def idle_shares(frequencies: Floats, weights: Floats, sides: Ints) -> list[float]:
     """Return, for each axis, the idle share of the weight of frequencies along it.
 
     An idle frequency completes less than a full rotation across the lattice along its direction:
@@ -179,9 +176,19 @@ def aliased_shares(frequencies: Floats, weights: Floats) -> list[float]:
     return shares_where(frequencies, weights, np.abs(frequencies) > np.pi * (1 + 1e-12))
 
 
-def shares_where(frequencies: Floats, weights: Floats, passes: NDArray[np.bool_]) -> list[float]:
+def shares_where(frequencies: Floats, weights: Floats, passes: Bools) -> list[float]:
     """Return, for each axis, the share of weight of its frequencies (m, axes) that pass a test."""
     moving = frequencies != 0
     with np.errstate(invalid="ignore"):  # an axis may have no frequencies
         shares: list[float] = (weights @ (moving & passes) / (weights @ moving)).tolist()
     return shares
+
+
+def least_sigma(axes: int, on_line: float) -> float:
+    """Return the smallest bandwidth at which a Gaussian half a step off on all axes is above 0."""
+    return on_line * sqrt(axes)
+
+
+def frequencies_on_axes(measure: Measure) -> Floats:
+    """Return frequencies as (m, axes), also on one axis."""
+    return measure.frequencies.reshape(len(measure.weights), -1)

@@ -17,7 +17,7 @@ correlation of neighbours, is 0: similar neighbours change it. Orthogonal rows a
 pass.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -26,18 +26,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.encodings.columns import Layout, Wave, columns_of_blocks, split_pairs
-from pefourier.encodings.domain import Bools, Indices, Places, Table, distinct
-from pefourier.encodings.encoding import (
-    Encoding,
-    Floats,
-    ShiftInvariantEncoding,
-    unit_of,
-)
+from pefourier.encodings.domain import distinct
+from pefourier.encodings.encoding import Encoding, ShiftInvariantEncoding, row_blocks, unit_of
 from pefourier.encodings.places import axis_columns
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
     phase_errors,
     stored_resolution,
+)
+from pefourier.types import (
+    Array,
+    Bools,
+    Counts,
+    Fields,
+    Floats,
+    Indices,
+    Ints,
+    Places,
+    Table,
+    Texts,
 )
 
 BLOCK = 2**20  # numbers compared at a time
@@ -60,7 +67,7 @@ class Form:
     copies: Layout | None = None  # of equal columns, if each column occurs twice
     first: Wave = "cos"
 
-    def numbers(self, table: NDArray[Any]) -> Complex:
+    def numbers(self, table: Array) -> Complex:
         """Return cosines and sines (n, m) of the rows of a table (n, d); NaN for missing ones."""
         table = np.asarray(table, dtype=float)
         parts = [*split_pairs(table, self.layout)] if self.part == "both" else [table]
@@ -91,7 +98,7 @@ class Waves:
     columns: Indices = field(default_factory=lambda: np.zeros((2, 0), int))  # cosines and sines of
     # a table on a grid, or with pairs in any order, (2, m)
     residual: Floats | None = None  # (m,) of rows, in units of rounding; None: not a table
-    axis: tuple[str, ...] = ()  # that rotates each pair, if there are several axes
+    axis: Texts = ()  # that rotates each pair, if there are several axes
     repeats: int = 1  # consecutive rows of a table that share an angle
     rows: Places | None = None  # rows to compare; None: all
     moved: float = 0.0  # position of the first row of source code, where phases start
@@ -125,6 +132,14 @@ class Waves:
         """Whether a table holds angles instead of cosines and sines."""
         return self.form is not None and self.form.part == "angles"
 
+    @cached_property
+    def odd_rows(self) -> Places:
+        """The row whose amplitudes are furthest from the factor: it rules out most readings."""
+        blocks = row_blocks(self.length, BLOCK, len(self))
+        sizes = (np.abs(self.numbers(np.arange(rows.start, rows.stop))) for rows in blocks)
+        furthest = [np.abs(size - self.factor).max(axis=1) for size in sizes]
+        return np.array([np.concatenate(furthest).argmax()])
+
     def of_pairs(self, pairs: Indices | slice) -> "Waves":
         """Return some of the pairs, or all in another order."""
         numbers, residual, columns = self.numbers, self.residual, self.columns
@@ -139,7 +154,7 @@ class Waves:
         )
 
 
-def declared(enc: Encoding, axis: tuple[str, ...] = ()) -> Waves | None:
+def declared(enc: Encoding, axis: Texts = ()) -> Waves | None:
     """Return the pairs of an encoding with declared frequencies on one axis, otherwise None."""
     if not isinstance(enc, ShiftInvariantEncoding) or enc.measure.frequencies.ndim != 1:
         return None
@@ -176,7 +191,7 @@ def evaluate(phases: Floats, factor: float, form: Form | None = None) -> Complex
     return waves
 
 
-def fit(table: NDArray[Any], eps: float, sides: Sequence[int] = ()) -> Waves | None:
+def fit(table: Array, eps: float, sides: Ints = ()) -> Waves | None:
     """Fit the pairs of a table (n, d), of a line or of a grid; None if columns are not sinusoids.
 
     >>> omega = 100.0 ** (-np.arange(4) / 4)
@@ -205,12 +220,12 @@ def fit(table: NDArray[Any], eps: float, sides: Sequence[int] = ()) -> Waves | N
     return None
 
 
-def numbers_of(table: NDArray[Any], form: Form) -> Numbers:
+def numbers_of(table: Array, form: Form) -> Numbers:
     """Return a function for the cosines and sines of a table, by row."""
     return lambda rows: form.numbers(table[rows])
 
 
-def count_repeats(table: NDArray[Any]) -> int:
+def count_repeats(table: Array) -> int:
     """Return how often each row is repeated consecutively; 1 for most tables.
 
     >>> count_repeats(np.repeat(np.eye(4), 2, axis=0)), count_repeats(np.eye(4))
@@ -233,16 +248,10 @@ def table_forms(rows: Floats, eps: float) -> list[Form]:
             is_cosine = np.median(np.abs(front[0]) - np.abs(back[0])) >= 0
             forms.append(Form("both", layout, copies, "cos" if is_cosine else "sin"))
     copies = copies_of(rows)
-    if (rows[0] == rows[0, 0]).all() and rows[0, 0] > 0:
-        return [*forms, Form("cos", copies=copies)]
-    if rows[0].any():
-        return forms
-    line, largest = np.multiply.outer(np.arange(len(rows)), rows[1]), np.abs(rows).max()
-    are_angles = largest > 1.5 and np.abs(rows - line).max() <= NEAR * largest
-    return [*forms, Form("angles" if are_angles else "sin", copies=copies)]
+    return forms + [Form(part, copies=copies) for part in wave_parts_of(rows)]
 
 
-def copies_of(rows: NDArray[Any]) -> Layout | None:
+def copies_of(rows: Array) -> Layout | None:
     """Return the layout of duplicate columns, if every column occurs twice.
 
     >>> copies_of(np.array([[1, 2, 1, 2]])), copies_of(np.array([[1, 1, 2, 2]]))
@@ -250,6 +259,17 @@ def copies_of(rows: NDArray[Any]) -> Layout | None:
     """
     layouts = LAYOUTS if rows.shape[1] % 2 == 0 else ()
     return next((k for k in layouts if np.array_equal(*split_pairs(rows, k))), None)
+
+
+def wave_parts_of(rows: Floats) -> list[Part]:
+    """Return the single part (cos, sin or angles) that the columns of a table may hold."""
+    if (rows[0] == rows[0, 0]).all() and rows[0, 0] > 0:
+        return ["cos"]
+    if rows[0].any():
+        return []
+    line = np.multiply.outer(np.arange(len(rows)), rows[1])
+    straight = np.abs(rows - line).max() <= NEAR * np.abs(rows).max()
+    return ["angles"] if straight and np.abs(rows).max() > 1.5 else ["sin"]
 
 
 def fit_line(steps: Floats, form: Form, eps: float) -> Waves | None:
@@ -287,11 +307,10 @@ def fit_line(steps: Floats, form: Form, eps: float) -> Waves | None:
     limit = 4 * wave_tolerance(sample, omega, factor, eps)
     limit += np.abs(steps[-1]).max() * eps if form.part == "angles" else 0.0
     residual = (apart(observed, expected) / limit).max(axis=0)
-    is_scaled = form.part == "sin" and factor != 1  # by a number that was fitted, too
-    if form.part != "both" and (np.median(residual) if is_scaled else residual.min()) > 1:
+    if form.part != "both" and residual.min() > 1:
         return None
     offset = position_offset(start, omega, eps)
-    facts: dict[str, Any] = {"form": form, "residual": residual}
+    facts: Fields = {"form": form, "residual": residual}
     amplitude = np.full(len(omega), factor)
     return Waves(omega, start, amplitude, numbers_of(steps, form), n, eps, offset, **facts)
 
@@ -368,7 +387,7 @@ def position_offset(start: Floats, omega: Floats, eps: float) -> float:
     return steps if (np.abs(residual) < 1e-2).all() else np.nan
 
 
-def wave_tolerance(positions: NDArray[Any], omega: Floats, factor: float, eps: float) -> Floats:
+def wave_tolerance(positions: Array, omega: Floats, factor: float, eps: float) -> Floats:
     """Return error bounds of sinusoids (n, m) stored to `eps`, with float32 phases or better."""
     phases = phase_errors(positions, np.abs(omega), min(eps, FLOAT32_EPS))
     return abs(factor) * (4 * min(eps, FLOAT32_EPS) + (eps if eps > FLOAT32_EPS else 0) + phases)
@@ -381,7 +400,7 @@ def apart(first: Complex, second: Complex) -> Floats:
     return largest
 
 
-def fit_grid(table: Floats, sides: tuple[int, ...], eps: float) -> Waves | None:
+def fit_grid(table: Floats, sides: Counts, eps: float) -> Waves | None:
     """Fit the pairs of a table (n, d) on a grid; None if its columns do not pair up."""
     pairs = (p for p in columns_on_grid(table, sides) if on_circles(table, p[0], p[1], eps))
     if (columns := next(pairs, None)) is None:
@@ -392,10 +411,7 @@ def fit_grid(table: Floats, sides: tuple[int, ...], eps: float) -> Waves | None:
         return None
     if copies := copies_of(waves):
         waves, columns = split_pairs(waves, copies)[0], split_pairs(columns, copies)[0]
-    omega, start = fit_phases(waves / factor, sides)
-    omega[np.abs(omega) * np.array(sides) <= STILL * eps] = 0.0
-    for column in omega.T:
-        column[column != 0] = unfolded(column[column != 0])
+    omega, start = fit_planes(waves / factor, sides, eps)
     speed = np.abs(omega).max(axis=1)
     slow = waves[:, np.where(speed > 0, speed, np.inf).argmin()]
     if np.abs(slow.real).sum() < np.abs(slow.imag).sum():  # slow phases are near 0
@@ -414,7 +430,7 @@ def fit_grid(table: Floats, sides: tuple[int, ...], eps: float) -> Waves | None:
     )
 
 
-def columns_on_grid(table: Floats, sides: tuple[int, ...]) -> Iterator[Indices]:
+def columns_on_grid(table: Floats, sides: Counts) -> Iterator[Indices]:
     """Yield candidate columns of cosines and sines, (2, m): halves, interleaved, halves of axes."""
     m = table.shape[1] // 2
     axes = axis_columns(table.reshape(*sides, -1)) or []
@@ -425,7 +441,7 @@ def columns_on_grid(table: Floats, sides: tuple[int, ...]) -> Iterator[Indices]:
             yield np.array(columns_of_blocks(layout, sizes))
 
 
-def fit_phases(waves: Complex, sides: Sequence[int]) -> tuple[Floats, Floats]:
+def fit_planes(waves: Complex, sides: Counts, eps: float) -> tuple[Floats, Floats]:
     """Fit frequencies (m, axes) and first phases (m,) to sinusoids (n, m), by least squares."""
     grid, places = waves.reshape(*sides, -1), np.indices(sides).reshape(len(sides), -1).T
     lines = [np.moveaxis(grid, axis, 0) for axis in range(len(sides))]
@@ -435,7 +451,11 @@ def fit_phases(waves: Complex, sides: Sequence[int]) -> tuple[Floats, Floats]:
     start = np.angle(left.sum(axis=0))
     residual = np.angle(left * np.exp(-1j * start))
     drift = np.linalg.pinv(np.hstack([places, np.ones((len(places), 1))])) @ residual
-    return omega + drift[:-1].T, start + drift[-1]
+    omega += drift[:-1].T
+    omega[np.abs(omega) * np.array(sides) <= STILL * eps] = 0.0
+    for column in omega.T:
+        column[column != 0] = unfolded(column[column != 0])
+    return omega, start + drift[-1]
 
 
 def unfolded(omega: Floats) -> Floats:
@@ -533,8 +553,14 @@ def matchings(rows: Floats) -> Iterator[tuple[Indices, Indices]]:
 def measure_pairs(rows: Floats, first: Indices, second: Indices, eps: float) -> Waves:
     """Measure frequency, phase and amplitude of each pair; swap columns that rotate backwards."""
     z = rows[:, second] + 1j * rows[:, first]
-    turns, phase = fit_phases(z, z.shape[:1])
-    omega = turns[:, 0]
+    t = np.arange(len(z))
+    omega = np.angle((z[1:] * z[:-1].conj()).sum(axis=0))
+    unrotated = z * np.exp(-1j * np.multiply.outer(t, omega))
+    phase = np.angle(unrotated.sum(axis=0))
+    residual = np.angle(unrotated * np.exp(-1j * phase))
+    middle = t - t.mean()
+    drift = middle @ residual / (middle @ middle)
+    omega, phase = omega + drift, phase + residual.mean(axis=0) - drift * t.mean()
     back = omega < 0
     return Waves(
         np.abs(omega),

@@ -12,10 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.causes.biases import (
     KINDS,
@@ -27,12 +25,12 @@ from pefourier.causes.biases import (
     slope_of,
 )
 from pefourier.causes.explain import Difference, explain
-from pefourier.encodings.domain import Bools
-from pefourier.encodings.encoding import BiasEncoding, Encoding, Floats, Places
+from pefourier.encodings.encoding import BiasEncoding, Encoding
 from pefourier.encodings.findings import finding
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.tolerance import half_of_least
 from pefourier.questions.outcome import HeadDifference, Outcome, uncompared
+from pefourier.types import Array, Bools, Counts, Floats, Places
 
 MASKED = -1e4  # biases below it hide a key
 MASK_LEVELS = 3  # sums of two masks have three
@@ -90,7 +88,7 @@ def read_bias(enc: Encoding, counterpart: Biases | None = None) -> Biases | None
     return rows_of_lags(profile, enc.eps, causal=causal)
 
 
-def mask_as_bias(table: NDArray[Any]) -> Floats:
+def mask_as_bias(table: Array) -> Floats:
     """Convert a mask of zeros and ones to a bias: the value on the diagonal means visible.
 
     >>> mask_as_bias(np.tri(4))[0]
@@ -211,7 +209,7 @@ def compare_heads(outcome: Outcome, first: Biases, second: Biases) -> Outcome:
     )
 
 
-def first_of(place: tuple[int, ...] | None, a: Floats, b: Floats) -> Difference | None:
+def first_of(place: Counts | None, a: Floats, b: Floats) -> Difference | None:
     """Return the first number that differs: head, query and key, and both biases."""
     return None if place is None else Difference(place, float(a[place]), float(b[place]))
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +32,7 @@ from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.findings import finding
 from pefourier.encodings.places import point_of, points_in_words
 from pefourier.questions.result import Result
+from pefourier.types import Counts, Fields, Ints, Values
 from pefourier.writing.text import Verdict, join, number
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ class FormatRow:
 class Faithfulness(Result):
     """Faithfulness of an encoding; distances are l2, tolerances absolute."""
 
-    command: ClassVar[str] = "check-faithful"
-    verdicts: ClassVar[dict[str, Verdict]] = {
+    command = "check-faithful"
+    verdicts = {
         "collides": Verdict(
             "Not all {r.length:,} {r.points} have distinct vectors (distinct: {r.distinct:,}): "
             "{r.closest_ends} share a vector.",
@@ -96,7 +97,7 @@ class Faithfulness(Result):
             "Check which axis indexes the rows; it may be the batch.",
         ),
     }
-    shown: ClassVar[dict[str, str]] = {
+    shown = {
         "grid": "grid",
         "rows before the grid": "prefix",
         "query": "query",
@@ -118,7 +119,7 @@ class Faithfulness(Result):
         "aliased share": "aliased",
         "identified as": "identified_as",
     }
-    listed: ClassVar[dict[str, dict[str, str]]] = {
+    listed = {
         "formats": {
             "format": "name",
             "distinct when rounded": "loss.distinct_cast",
@@ -126,7 +127,7 @@ class Faithfulness(Result):
             "phase error (rad)": "loss.max_phase_error",
         }
     }
-    short: ClassVar[dict[str, tuple[str, ...]]] = {
+    short = {
         "shown": (
             "identified as",
             "grid",
@@ -157,7 +158,7 @@ class Faithfulness(Result):
     inverse_error: float  # largest |E E+ - I|
     stable_rank: float
     toeplitz_residual: float | None  # 0: inner products depend only on the lag
-    identified: dict[str, Any] | None
+    identified: Fields | None
     precision: dict[str, FormatLoss]
     findings: list[Finding]
 
@@ -212,12 +213,12 @@ class Faithfulness(Result):
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw singular values, and inner products by lag or a map."""
         from pefourier.questions.relations import kernel, kernel_curves
-        from pefourier.report.figures import faithful
+        from pefourier.report.code_figures import faithful
 
         parts = [without_prefix(a.encoding) for a in answers]
         return faithful(answers, [kernel_curves(enc, kernel(enc)) for enc in parts], look)
 
-    def extra_fields(self) -> dict[str, Any]:
+    def extra_fields(self) -> Fields:
         """Return further facts of a model's config: layers, and factors of logits."""
         enc = self.encodings[0]
         file = enc.file
@@ -276,13 +277,13 @@ class PlaceFaithfulness(LineFaithfulness):
 class GridFaithfulness(Faithfulness):
     """Faithfulness of an encoding of a grid; `length` counts points, pairs hold row numbers."""
 
-    on_grid: ClassVar[bool] = True
-    advice: ClassVar[str] = ""
+    on_grid = True
+    advice = ""
 
-    grid: tuple[int, ...]  # points along each axis, in row-major order
+    grid: Counts  # points along each axis, in row-major order
     prefix: int  # rows before the grid that have no place
     prefix_zeros: int  # how many such rows are zero
-    displacement: tuple[int, ...] | None  # of the closest pair, in points
+    displacement: Counts | None  # of the closest pair, in points
     axial: bool  # every column depends on one axis
     separable_error: float  # of the worst a(y) + b(x); 0: recovered exactly
     isotropy: dict[str, float]  # A2, A4
@@ -373,7 +374,7 @@ def check_faithful(
 
 
 def remarks(
-    query: int | None, computed: int, closest: ClosestPair, sides: Sequence[int]
+    query: int | None, computed: int, closest: ClosestPair, sides: Ints
 ) -> Iterator[Finding]:
     """Yield notes on a bias that depends on the query, and on points that bfloat16 merges."""
     if query is not None:
@@ -482,7 +483,7 @@ def is_noise_alone(enc: Encoding, findings: list[Finding]) -> bool:
     return bool((table != table[0]).any())
 
 
-def formula_in_words(identified: Mapping[str, Any]) -> str:
+def formula_in_words(identified: Values) -> str:
     """Describe the formula that a table was identified as."""
     params = ", ".join(f"{k}={number(v, 7)}" for k, v in identified["params"].items())
     names = [*identified.get("conventions", ())]

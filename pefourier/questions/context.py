@@ -5,36 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pefourier.encodings.columns import AXES
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.findings import finding
-from pefourier.encodings.loader import load, source_of
+from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import (
     ModelPositions,
     StatedLength,
     TrainedLength,
     axis_in,
     describe_positions,
-    positions_of,
 )
 from pefourier.encodings.query_temperature import Temperature
 from pefourier.encodings.sources.huggingface import INDEXER, trained_as_stated
-from pefourier.errors import PefourierError, command_line, shown
+from pefourier.errors import PefourierError
 from pefourier.questions.result import Result
 from pefourier.questions.rotations import (
     Band,
     Pair,
     Reading,
     Rotation,
-    count_unseen,
     describe_rotation,
     read_against,
     window_within,
 )
+from pefourier.types import Counts, Fields, Texts
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, number, ranges
 
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
 class Layers:
     """Layers of a model with equal settings."""
 
-    index: tuple[int, ...]  # empty if numbers are unknown, or there is no model
+    index: Counts  # empty if numbers are unknown, or there is no model
     kind: str  # rotary, none, learned, sinusoidal, alibi, t5, …
     rotation: int | None  # index into the rotations of the context
     window: int | None  # positions that a query sees; None for all
@@ -96,8 +94,8 @@ DIGITS = 6
 class Context(Result):
     """Positions of a model, or of one encoding."""
 
-    command: ClassVar[str] = "context"
-    verdicts: ClassVar[dict[str, Verdict]] = {
+    command = "context"
+    verdicts = {
         "unseen angles": Verdict(
             "At {r.length:,} positions, {r.new_in_words} reach angles never seen in training, "
             "which used {r.trained.length:,} positions ({r.trained.source}).",
@@ -177,7 +175,7 @@ class Context(Result):
             "Use `pefourier check-faithful` to see which positions can be distinguished.",
         ),
     }
-    shown: ClassVar[dict[str, str]] = {
+    shown = {
         "positions": "length",
         "trained length": "trained_text",
         "stated length": "stated",
@@ -188,7 +186,7 @@ class Context(Result):
         **{label: f"facts.{name}" for label, name in ROTATION_FACTS.items()},
         "largest query scale": "temperature.largest",
     }
-    listed: ClassVar[dict[str, dict[str, str]]] = {
+    listed = {
         "layers": {"layers": "numbers", "kind": "kind", "rotation": "name", "window": "window"},
         "all_bands": {
             "rotation": "rotation",
@@ -208,7 +206,7 @@ class Context(Result):
         "slope_lines": {"heads": "numbers", "slopes": "values"},
         "readings": {"cosine falls below": "level", "from position": "position"},
     }
-    short: ClassVar[dict[str, tuple[str, ...]]] = {
+    short = {
         "shown": (
             "positions",
             "trained length",
@@ -240,11 +238,11 @@ class Context(Result):
     length: int
     allowed: int | None  # positions that the config allows, with its scaling; None if no config
     temperature: Temperature | None  # scaling of queries with position, if any
-    unread: tuple[str, ...]  # keys about positions that the config sets and the reader ignores
+    unread: Texts  # keys about positions that the config sets and the reader ignores
     findings: tuple[Finding, ...]
     against: Reading | None = None  # the reading given by --against
     slopes: tuple[float, ...] | None = None  # of ALiBi, per head: decrease of a logit per position
-    fades: tuple[int, ...] | None = None  # of gates, per head: distance of the farthest key with 1%
+    fades: Counts | None = None  # of gates, per head: distance of the farthest key with 1%
     reach: Reach | None = None  # None if a layer sees all or layer numbers are unknown
     stands_for: int | None = field(default=None, metadata={"told": False})  # `ModelPositions`
     tables: dict[str, int | None] = field(  # tables with a fixed number of rows, by side
@@ -285,7 +283,7 @@ class Context(Result):
         if self.new_pairs and not self.is_within:
             beyond = f", beyond the stated {self.stated.length}" if self.stated else ""
             return f"{self.new_in_words} reach unseen angles at {self.length} positions{beyond}"
-        return next((f.message for f in self.findings if f.code == "unseen-phases"), None)
+        return None
 
     @property
     def new_in_words(self) -> str:
@@ -334,7 +332,7 @@ class Context(Result):
         return str(self.trained) if self.rotations else None
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Fields:
         """Facts about the rotation; if there are several, by the name of their layers.
 
         Facts that depend on the model type are marked as assumed if that type is unknown.
@@ -438,14 +436,14 @@ class Context(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw each pair at its wavelength, as trained and as scaled."""
-        from pefourier.report.figures import wavelengths
+        from pefourier.report.rotation_figures import wavelengths
 
         return wavelengths(answers, look)
 
     @classmethod
     def chart(cls, answers: Sequence[Answer], *, colour: bool) -> str:
         """Return the bands of each answer's rotations."""
-        from pefourier.report.figures import bands_charts
+        from pefourier.report.rotation_figures import bands_charts
 
         return bands_charts(answers, colour=colour)
 
@@ -502,10 +500,11 @@ def extension_command(c: Context) -> str | None:
     stands_for = c.trained.length if is_given else c.stands_for
     if c.rotating[0].base <= 1 or c.length <= (stands_for or c.length):
         return None
-    words: list[object] = ["pefourier", "design", "--extend-from", c.encoding.spec]
-    words += ["--length", stands_for] if is_given else []
-    words += ["--d", c.encoding.params["d"]] if source_of(c.encoding.spec) == "name" else []
-    return command_line(*words, "--to", c.length)
+    from shlex import quote
+
+    sizes = f" --length {stands_for}" if is_given else ""
+    sizes += f" --d {c.encoding.params['d']}" if source_of(c.encoding.spec) == "name" else ""
+    return f"pefourier design --extend-from {quote(c.encoding.spec)}{sizes} --to {c.length}"
 
 
 def by_rotation(rotations: Sequence[Rotation], values: list[Any]) -> Any:
@@ -541,8 +540,6 @@ def describe_context(
         rotations.append(describe_rotation(model.indexer, met, model.length, name=INDEXER))
     if model.trained.length is None:
         rotations = list(map(without_training, rotations))
-    is_used = rotations or not trained
-    beyond = [] if is_used else beyond_training(model.encoding, load(spec, trained, d))
     layers = []
     for run in model.layers:
         place = model.parts.index(run.part) if run.kind == "rotary" else None
@@ -558,7 +555,7 @@ def describe_context(
         allowed=model.allowed,
         temperature=model.temperature,
         unread=model.unread,
-        findings=(*model.findings, *beyond),
+        findings=model.findings,
         encodings=(model.encoding,),
         against=read_against(model_rotations, against, model.length, d) if against else None,
         slopes=slopes_of(model_rotations[0]),
@@ -566,27 +563,6 @@ def describe_context(
         reach=reach_of(layers),
         stands_for=model.stands_for,
         tables=model.tables,
-    )
-
-
-def beyond_training(enc: Encoding, trained: Encoding) -> list[Finding]:
-    """Report sinusoids that reach angles never seen in training; refuse a length without a use.
-
-    >>> sizes = [load("sinusoidal", length, 64) for length in (336, 96)]
-    >>> beyond_training(*sizes)[0].message[:14]
-    '22 of 32 pairs'
-    """
-    lengths = {"length": positions_of(enc), "trained": positions_of(trained)}
-    if enc.measure is not None and trained.measure is not None and len(enc.domain.sides) == 1:
-        omega, met = (np.abs(e.measure.frequencies) for e in (enc, trained) if e.measure)
-        count = count_unseen(omega, met, lengths["trained"], lengths["length"])
-        slots = {"count": count, "total": len(omega)} | lengths
-        return [finding("unseen-phases", "positions", **slots)] if count else []
-    if enc.name == "learned" or source_of(enc.spec) != "name":
-        return []
-    raise PefourierError(
-        f"{shown(enc.spec)} has neither angles nor rows that depend on training; leave out "
-        f"--trained {lengths['trained']}"
     )
 
 
@@ -614,7 +590,7 @@ def without_training(rotation: Rotation) -> Rotation:
     return replace(rotation, unseen=None, familiar_length=None, critical_dimension=None)
 
 
-def pairs_by_axis(enc: Encoding) -> dict[str, tuple[int, ...]] | None:
+def pairs_by_axis(enc: Encoding) -> dict[str, Counts] | None:
     """Pairs rotated by the frame, row and column of image tokens; None if by one index."""
     try:
         axis = axis_in(enc)
@@ -638,7 +614,7 @@ def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
     return tuple((-enc.vectors(np.array([-1]))[0]).tolist()) if enc.name == "alibi" else None
 
 
-def fades_of(enc: Encoding) -> tuple[int, ...] | None:
+def fades_of(enc: Encoding) -> Counts | None:
     """Distance of the farthest key with 1% of its weight at the query, per head of gates, or None.
 
     >>> from pefourier.encodings import load

@@ -39,7 +39,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, inf, log, pi
 from operator import ge, le
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -71,7 +71,8 @@ from math import exp, floor
 from numpy.typing import NDArray
 
 from pefourier.encodings.attention_decay import powers_of_waves
-from pefourier.encodings.encoding import Floats, row_blocks
+from pefourier.encodings.encoding import row_blocks
+from pefourier.types import Floats, Ints, Strings, Texts
 
 LARGEST_BASE = 1e300  # beyond this base, the smallest frequency is subnormal in float64
 PER_DECADE, GRID_DIGITS = 400, 4  # grid of the bases tried above the smallest
@@ -313,8 +314,8 @@ class Candidate:
 class Design(Result):
     """Candidate bases, and the best base for each criterion."""
 
-    command: ClassVar[str] = "design"
-    verdicts: ClassVar[dict[str, Verdict]] = {
+    command = "design"
+    verdicts = {
         "no base needed": Verdict(
             "The dft encoding keeps {r.length:,} positions at equal distances; no base above 1 "
             "achieves this.",
@@ -333,12 +334,12 @@ class Design(Result):
             title="no base works",
         ),
     }
-    shown: ClassVar[dict[str, str]] = {
+    shown = {
         "axis": "axis_shown",
         "positions": "length",
         "dimensions": "d",
     }
-    listed: ClassVar[dict[str, dict[str, str]]] = {
+    listed = {
         "rows": {
             "base": "base",
             "smallest distance": "min_distance",
@@ -351,7 +352,7 @@ class Design(Result):
             "best by": "best_by",
         }
     }
-    short: ClassVar[dict[str, dict[str, str]]] = {
+    short = {
         "nearest_rows": {
             "base": "base",
             "best by": "best_by",
@@ -364,7 +365,7 @@ class Design(Result):
 
     length: int
     d: int
-    criteria: tuple[str, ...]
+    criteria: Texts
     candidates: tuple[Candidate, ...]  # by ascending base
     best: dict[str, float | None]  # None if no base is suitable
     dft_serves: bool  # 2 < length <= d, no grid: the DFT lattice is better than any base
@@ -442,7 +443,7 @@ class Design(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw each criterion over the base."""
-        from pefourier.report.figures import criteria
+        from pefourier.report.rotation_figures import criteria
 
         return criteria(answers, look)
 
@@ -509,7 +510,7 @@ def design_base(
     length: int,
     d: int,
     bases: Sequence[float] = BASES,
-    criteria: Sequence[str] | None = None,
+    criteria: Strings | None = None,
     dtype: str | None = None,
     axis: str = "",
 ) -> Design:
@@ -566,7 +567,7 @@ def design_base(
 
 
 def is_too_long(
-    length: int, d: int, bases: Sequence[float], criteria: Sequence[str], dtype: str | None
+    length: int, d: int, bases: Sequence[float], criteria: Strings, dtype: str | None
 ) -> bool:
     """Whether a length is too long for tables; raise an error if a criterion needs them."""
     cosines, largest = (len(bases) + len(CRITERIA)) * d // 2, COSTS["cosines of candidates"][1]
@@ -591,7 +592,7 @@ def best_of(criterion: str, candidates: Sequence[Candidate]) -> float | None:
     return None if lacking else best.rho
 
 
-def design_grid(sides: Sequence[int], d: int, **options: Any) -> tuple[Design, ...]:
+def design_grid(sides: Ints, d: int, **options: Any) -> tuple[Design, ...]:
     """Design a base for each axis of a grid in row-major order, with options of `design_base`.
 
     Every axis gets an equal share of the pairs, and the first axis also the remainder, as in Wan.
@@ -623,7 +624,7 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
         if criterion == "turns":
             return typed_above_1(base_of_rotations(d, length), le)
         if name == "wavelength" and 0 < float(value) < inf:
-            return typed_above_1(base_of_rotations(d, length, float(value)), le)
+            return typed_above_1(base_of_rotations(d, length, float(value)), ge)
         if name == "phase" and 0 <= float(cosine) < 1 and int(layers or 1) > 0:
             return typed_above_1(base_of_phase(d, length, float(cosine), int(layers or 1)), ge)
     except ValueError:

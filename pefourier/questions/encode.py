@@ -18,10 +18,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.columns import Columns, columns_of_blocks, rotated_columns
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
@@ -31,6 +30,7 @@ from pefourier.encodings.sources.tables import rows_of_vectors, write_table
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.questions.result import Result
+from pefourier.types import Array, Counts, Fields
 from pefourier.writing.files import suffix_of, write_whole
 from pefourier.writing.text import Verdict, printable
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from pefourier.report.plot import Look
     from pefourier.report.render import Answer
 
-Table = NDArray[Any]
 CONTENTS = {  # name in a sentence, and of the array in a file
     "vectors": ("vectors", "codes"),
     "inv_freq": ("inverse frequencies", "inv_freq"),
@@ -96,7 +95,7 @@ def pairs_of(enc: Encoding) -> DeclaredEncoding | None:
 
 
 def write_numbers(
-    enc: Encoding, x: Table, out: str, what: str, layout: str | None, dtype: str
+    enc: Encoding, x: Array, out: str, what: str, layout: str | None, dtype: str
 ) -> Written:
     """Write the numbers of points x; a failed write leaves no partial file."""
     kind, layout = numbers_in_file(what, dtype, suffix_of(out)), layout_of(enc, what, layout)
@@ -110,7 +109,7 @@ def write_numbers(
     return Written(out, shape, x, what, layout, dtype, encodings=(enc,))
 
 
-def computed(enc: Encoding, x: Table, what: str, layout: str | None) -> Iterator[Table]:
+def computed(enc: Encoding, x: Array, what: str, layout: str | None) -> Iterator[Array]:
     """Yield the numbers of points x in float64, in blocks of rows."""
     rotation = pairs_of(enc)
     if what == "vectors" or rotation is None:
@@ -123,7 +122,7 @@ def computed(enc: Encoding, x: Table, what: str, layout: str | None) -> Iterator
             yield arranged(table, own, what, layout)
 
 
-def arranged(table: Table, own: Columns, what: str, layout: str | None) -> Table:
+def arranged(table: Array, own: Columns, what: str, layout: str | None) -> Array:
     """Arrange cosines and sines as an engine stores them, given their columns in a table.
 
     >>> own, table = (np.array([0, 1]), np.array([2, 3])), np.array([[1.0, 2.0, 3.0, 4.0]])
@@ -143,7 +142,7 @@ def arranged(table: Table, own: Columns, what: str, layout: str | None) -> Table
     return result.reshape(-1, len(first), 2) if is_stacked else result
 
 
-def cast(numbers: Table, kind: np.dtype[Any], dtype: str, spec: str) -> Table:
+def cast(numbers: Array, kind: np.dtype[Any], dtype: str, spec: str) -> Array:
     """Convert numbers to their stored type; raise an error if it cannot hold the largest of a row.
 
     >>> cast(np.array([1.0, -3.0]), np.dtype("<u2"), "bfloat16", "it").tolist()
@@ -162,7 +161,7 @@ def cast(numbers: Table, kind: np.dtype[Any], dtype: str, spec: str) -> Table:
     return np.ascontiguousarray(numbers, kind)
 
 
-def write_golden(enc: Encoding, x: Table | None, out: str) -> Written:
+def write_golden(enc: Encoding, x: Array | None, out: str) -> Written:
     """Write expected numbers of points x, by default `golden_points`, atomically."""
     x = golden_points(enc) if x is None else x
     text = golden_text(enc, x).encode()
@@ -170,7 +169,7 @@ def write_golden(enc: Encoding, x: Table | None, out: str) -> Written:
     return Written(out, (len(x), enc.dim), x, "golden", encodings=(enc,))
 
 
-def golden_points(enc: Encoding) -> Table:
+def golden_points(enc: Encoding) -> Array:
     """The first positions, some later positions, and the ends of the stated lengths.
 
     Points beyond the length are left out if an encoding has an end or depends on the length.
@@ -183,7 +182,7 @@ def golden_points(enc: Encoding) -> Table:
     return np.asarray(enc.domain.x[places[places < len(enc)]])
 
 
-def golden_rows(enc: Encoding, x: Table, numbers: Table) -> tuple[list[float], list[Any]]:
+def golden_rows(enc: Encoding, x: Array, numbers: Array) -> tuple[list[float], list[Any]]:
     """Frequencies of the pairs of a rotation, or an empty list, and a row for each point."""
     measure, rotation = enc.measure, pairs_of(enc)
     if rotation and rotation.measure.frequencies.ndim == 1:
@@ -197,7 +196,7 @@ def golden_rows(enc: Encoding, x: Table, numbers: Table) -> tuple[list[float], l
     return [], [{"position": p, "radians": angle, "vector": v} for p, angle, v in vectors]
 
 
-def tolerances(largest: float) -> dict[str, dict[str, Any]]:
+def tolerances(largest: float) -> dict[str, Fields]:
     """Largest error of numbers of each type, from the rounding errors of their computation.
 
     The error of pair i is up to 3 (i + 2) roundings of its angle: an engine that multiplies
@@ -218,7 +217,7 @@ def tolerances(largest: float) -> dict[str, dict[str, Any]]:
     return found
 
 
-def golden_text(enc: Encoding, x: Table) -> str:
+def golden_text(enc: Encoding, x: Array) -> str:
     """Text of the file, with every entry, tolerance and row on a separate line."""
     numbers = np.asarray(enc.table(x), dtype=float)
     frequencies, rows = golden_rows(enc, x, numbers)
@@ -235,7 +234,7 @@ def golden_text(enc: Encoding, x: Table) -> str:
     return f'{{\n{lines_of(head)},\n"tolerance": {{\n{limits}\n}},\n"rows": [\n{text}\n]\n}}\n'
 
 
-def lines_of(entries: dict[str, Any]) -> str:
+def lines_of(entries: Fields) -> str:
     """Format the entries of a JSON object, each on a separate line."""
     return ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items())
 
@@ -244,20 +243,20 @@ def lines_of(entries: dict[str, Any]) -> str:
 class Written(Result):
     """Numbers of an encoding in a file."""
 
-    command: ClassVar[str] = "encode"
-    verdicts: ClassVar[dict[str, Verdict]] = {
+    command = "encode"
+    verdicts = {
         "written": Verdict(
             "Wrote the {r.contents} of {r.shape[0]:,} {r.points} to {r.path}: {r.dtype}, shape "
             "{r.shape}{r.layout:?, layout {r.layout}}.",
             "{r.factor:?Multiply cosines and sines by the attention factor, {r.factor}.}",
         ),
     }
-    verdict: ClassVar[str] = "written"
-    shown: ClassVar[dict[str, str]] = {"shape": "shape"}
+    verdict = "written"
+    shown = {"shape": "shape"}
 
     out: str
-    shape: tuple[int, ...]  # of the array; for golden rows, their number and size
-    positions: np.ndarray  # (n,) points of the rows, or points for which frequencies hold
+    shape: Counts  # of the array; for golden rows, their number and size
+    positions: Array  # (n,) points of the rows, or points for which frequencies hold
     what: str = "vectors"
     layout: str | None = None
     dtype: str = "float64"
@@ -291,6 +290,6 @@ class Written(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw the written vectors."""
-        from pefourier.report.figures import encode
+        from pefourier.report.code_figures import encode
 
         return encode(answers, look)

@@ -8,7 +8,7 @@ there is a named encoding, parameters apply to it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from typing import Any
 from pefourier.causes.rope import BY_LENGTH
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import Domain
-from pefourier.encodings.encoding import BiasEncoding, Encoding
+from pefourier.encodings.encoding import BiasEncoding, Encoding, OperatorEncoding
 from pefourier.encodings.grids import on_common_grid
 from pefourier.encodings.loader import (
     Count,
@@ -30,6 +30,7 @@ from pefourier.encodings.loader import (
 from pefourier.errors import PefourierError
 from pefourier.geometry.waves import LAYOUTS, copies_of
 from pefourier.questions.operators import head_size
+from pefourier.types import Fields, Values
 
 LARGEST_SOURCE = 2**25  # most numbers requested from source code if no size was given
 PLACES = {"grid", "prefix"}  # parameters of all encodings that place their rows
@@ -41,7 +42,7 @@ def load_matching_pair(
     b: Source | SpecWithDefaults,
     length: Count | None = None,
     d: Count | None = None,
-    params: Mapping[str, Any] | None = None,
+    params: Values | None = None,
     grid_second: Any = None,
 ) -> tuple[Encoding, Encoding]:
     """Load two encodings for comparison; the second may have a different grid."""
@@ -58,8 +59,7 @@ def load_matching_pair(
     )
     load_b = partial(load_b, grid=grid_second) if grid_second else load_b
     first = load_a()
-    if grid_second and len(first.domain.sides) < 2:
-        raise PefourierError("--grid-second also needs --grid HxW, the grid of the first")
+    check_has_grid(first, grid_second)
     try:
         second = load_b()
     except PefourierError:  # source code of another size only
@@ -80,6 +80,12 @@ def load_matching_pair(
     return on_common_grid(first, second)
 
 
+def check_has_grid(first: Encoding, grid_second: Any) -> None:
+    """Raise an error if only the second has a grid."""
+    if grid_second and len(first.domain.sides) < 2:
+        raise PefourierError("--grid-second also needs --grid HxW, the grid of the first")
+
+
 def load_first(source: Any, **size: Any) -> Encoding:
     """Load the first rotation of a model under the SPEC of the whole model."""
     spec = os.fspath(getattr(source, "spec", source))
@@ -96,7 +102,7 @@ def resized_to_partner(
     is_fixed: bool,
 ) -> Encoding:
     """Reload user's source code in the size of its counterpart, if allowed and possible."""
-    is_operator = code.operator is not None
+    is_operator = isinstance(code, OperatorEncoding)
     width, own = (head_size(x) if is_operator else x.dim for x in (reference, code))
     if d is None and own != width:
         with suppress(PefourierError):  # source code of one size only is compared as is
@@ -111,17 +117,17 @@ def resized_to_partner(
     return code
 
 
-def size_and_place(reference: Encoding, domain: Domain) -> dict[str, Any]:
+def size_and_place(reference: Encoding, domain: Domain) -> Fields:
     """Length and dimension of an encoding, and its grid if the other has none."""
     if domain.kind == "lag":
         return size_of_lags(reference)
-    is_operator = reference.operator is not None
+    is_operator = isinstance(reference, OperatorEncoding)
     d = head_size(reference) if is_operator else reference.dim
     if reference.domain.grid and not is_operator:
         d = width_of_waves(reference)
         if domain.grid and domain.grid != reference.domain.grid:
             return {"d": d}
-    size: dict[str, Any] = {"length": len(reference), "d": d}
+    size: Fields = {"length": len(reference), "d": d}
     if domain.grid and domain.grid == reference.domain.grid:
         return size | {"prefix": reference.domain.prefix}
     if domain.kind != "position" or domain.grid:
@@ -136,7 +142,7 @@ def width_of_waves(enc: Encoding) -> int:
     return enc.dim // (2 if any(copies_of(a) and copies_of(b) for a, b in pairs) else 1)
 
 
-def size_of_lags(reference: Encoding) -> dict[str, Any]:
+def size_of_lags(reference: Encoding) -> Fields:
     """Positions and heads of a table of biases: (heads, n, n), (n, n) or one row per lag."""
     if isinstance(reference, BiasEncoding):
         return {"length": reference.positions, "d": reference.dim}

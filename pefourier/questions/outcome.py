@@ -6,16 +6,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.causes import explain
-from pefourier.causes.mistakes import Cause
 from pefourier.causes.pairs import PairDifference, PositionRun
+from pefourier.diagnosis.config_errors import Cause
 from pefourier.encodings.encoding import Encoding, Finding, largest_number, row_blocks
 from pefourier.geometry.precision import FLOAT32_EPS, NUMBERS_AT_ONCE
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.geometry.waves import Waves, apart, wave_tolerance
 from pefourier.questions.operators import OperatorComparison
+from pefourier.types import Bools, Counts, Fields, Texts
 from pefourier.writing.text import ranges
 
 Field = Literal["layers", "rotations", "windows", "factors"]
@@ -40,7 +40,7 @@ class HeadDifference:
 class LayerDifference:
     """Layers of two models that differ in one way."""
 
-    index: tuple[int, ...]  # empty where layers are not numbered
+    index: Counts  # empty where layers are not numbered
     what: Field
     first: str  # as each has it
     second: str
@@ -64,12 +64,12 @@ class Outcome:
     """Outcome of one strategy: a verdict, the number of differing units, and evidence."""
 
     verdict: str = "different"
-    compared: tuple[str, ...] = ("codes",)  # outputs, rotations, layers, windows, factors
+    compared: Texts = ("codes",)  # outputs, rotations, layers, windows, factors
     differing: int  # how many of `counted` units differ, such as pairs
     counted: int
     unit: str
     bitwise: bool = False
-    transform: dict[str, Any] = field(default_factory=dict)  # columns, layout, signs, scale, part …
+    transform: Fields = field(default_factory=dict)  # columns, layout, signs, scale, part …
     length: int  # positions compared
     lengths: tuple[int, int]
     dimensions: tuple[int, int]
@@ -89,7 +89,7 @@ class Outcome:
     tried: dict[str, int] | None = None  # what was tried to explain a difference
     operator: OperatorComparison | None = None  # of two rotations
     layers: tuple[LayerDifference, ...] = ()  # that differ
-    unread: tuple[str, ...] = ()  # keys about positions that a config sets and the reader ignores
+    unread: Texts = ()  # keys about positions that a config sets and the reader ignores
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -121,26 +121,20 @@ def uncompared(unit: str, lengths: tuple[int, int], dimensions: tuple[int, int])
     )
 
 
-def compare_numbers(
-    first: Encoding, second: Encoding, limit: int | None = None, tolerance: float | None = None
-) -> Outcome:
-    """Compare two tables number by number over their common rows, at most `limit` rows.
-
-    A `tolerance` replaces the differences that rounding explains.
-    """
+def compare_numbers(first: Encoding, second: Encoding, limit: int | None = None) -> Outcome:
+    """Compare two tables number by number over their common rows, at most `limit` rows."""
     outcome = uncompared("columns", (len(first), len(second)), (first.dim, second.dim))
     if outcome.differing:
         return outcome
     n = min(outcome.length, limit or outcome.length)
     a, b = (enc.table(enc.domain.x[:n]) for enc in (first, second))
     allowed, _ = stored_tolerance(a, b, first, second)
-    differs, largest, worst = np.zeros(a.shape[1], bool), 0.0, 0.0
+    differs, tolerance, worst = np.zeros(a.shape[1], bool), 0.0, 0.0
     places: list[tuple[int, int] | None] = [None, None]  # of the first and the largest difference
     for part in row_blocks(n, NUMBERS_AT_ONCE, a.shape[1]):
         residual = np.abs(np.asarray(a[part], dtype=float) - b[part])
-        rows = np.arange(part.start, part.stop)
-        limits = allowed(rows) if tolerance is None else np.full(residual.shape, tolerance)
-        beyond, largest = residual > limits, max(largest, float(limits.max()))
+        limits = allowed(np.arange(part.start, part.stop))
+        beyond, tolerance = residual > limits, max(tolerance, float(limits.max()))
         differs |= beyond.any(axis=0)
         places[0] = places[0] or first_place(beyond, part.start)
         if residual.max() > worst:
@@ -151,7 +145,7 @@ def compare_numbers(
         verdict="different" if differs.any() else "the same",
         differing=int(differs.sum()),
         bitwise=not worst,
-        tolerance=largest,
+        tolerance=tolerance,
         max_difference=worst,
         first_difference=places[0],
         largest_difference=places[1],
@@ -188,22 +182,10 @@ def compare_waves(numbers: Outcome, pairs: tuple[Waves, Waves]) -> Outcome:
     rows = np.arange(min(numbers.length, MOST_ROWS))
     limit = wave_tolerance(rows, a.frequency, a.factor, max(FLOAT32_EPS, a.eps, b.eps))
     worst = float(apart(a.numbers(rows), b.numbers(rows)).max())
-    return replace(
-        numbers,
-        max_difference=worst,
-        tolerance=float(limit.max()),
-        first_difference=None,
-        largest_difference=None,
-    )
+    return replace(numbers, max_difference=worst, tolerance=float(limit.max()))
 
 
-def have_same_columns(a: Waves, b: Waves) -> bool:
-    """Whether columns are comparable one by one: not cosines alone with cosines and sines."""
-    kinds = [("both", None) if x.form is None else (x.form.part, x.form.copies) for x in (a, b)]
-    return kinds[0] == kinds[1]
-
-
-def first_place(beyond: NDArray[np.bool_], start: int = 0) -> tuple[int, int] | None:
+def first_place(beyond: Bools, start: int = 0) -> tuple[int, int] | None:
     """Row (counted from the start of a block) and column of the first difference.
 
     >>> first_place(np.array([[False, False], [False, True]]))

@@ -25,7 +25,6 @@ from pefourier.encodings.domain import lattice as lattice_of
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
-    Floats,
     as_encoding,
     is_stationary,
     without_prefix,
@@ -42,6 +41,7 @@ from pefourier.questions.spectral_density import (
     estimate_spectrum,
     lattice_sides,
 )
+from pefourier.types import Counts, Floats, Ints
 from pefourier.writing.text import Verdict, number
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ OWN_BASE = re.compile(r"[:,](rho|base|theta)=")
 class Reconstruction:
     """One rebuilt position function, on a line or a grid."""
 
-    position: int | tuple[int, ...]
+    position: int | Counts
     values: Floats
     peak: float  # largest value
     side_lobe: float  # largest |value| outside the flanks of the peak, on a grid beyond one step
@@ -108,7 +108,7 @@ class LineReconstruction(Reconstruction):
 class GridReconstruction(Reconstruction):
     """One rebuilt function (N_1, …) of a point, with axes in row-major order."""
 
-    position: tuple[int, ...]
+    position: Counts
     half_max_area: int  # points at or above half the peak
     cross: float  # energy on points that share a coordinate with the position
 
@@ -136,8 +136,8 @@ class Vectors:
 class Reconstructions(Result):
     """Position functions rebuilt on a lattice of one or several axes."""
 
-    command: ClassVar[str] = "reconstruct"
-    verdicts: ClassVar[dict[str, Verdict]] = {
+    command = "reconstruct"
+    verdicts = {
         "zero codes": Verdict(
             "All vectors are zero, so no position can be reconstructed.",
             "Check the table or its source code.",
@@ -184,7 +184,7 @@ class Reconstructions(Result):
         ),
     }
     shown: ClassVar[dict[str, str]] = {}
-    listed: ClassVar[dict[str, dict[str, str]]] = {
+    listed = {
         "reconstructions": {
             "position": "point",
             "peak": "peak",
@@ -196,7 +196,7 @@ class Reconstructions(Result):
             "linear inverse error": "inverse_error",
         }
     }
-    short: ClassVar[dict[str, tuple[str, ...]]] = {
+    short = {
         "reconstructions": (
             "position",
             "peak",
@@ -206,7 +206,7 @@ class Reconstructions(Result):
         ),
     }
 
-    lattice: int | tuple[int, ...]
+    lattice: int | Counts
     sigma: float
     reconstructions: Sequence[LineReconstruction] | Sequence[GridReconstruction]
     inverse_error: float  # largest over all positions of the encoding
@@ -219,7 +219,7 @@ class Reconstructions(Result):
         return self.reconstructions[0]
 
     @property
-    def sides(self) -> tuple[int, ...]:
+    def sides(self) -> Counts:
         """Points of the lattice along each axis."""
         return self.estimate.sides
 
@@ -325,14 +325,14 @@ class Reconstructions(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw the reconstructed position functions."""
-        from pefourier.report.figures import reconstruct
+        from pefourier.report.spectral_figures import reconstruct
 
         return reconstruct(answers, look)
 
     @classmethod
     def chart(cls, answers: Sequence[Answer], *, colour: bool) -> str:
         """Return the curves of the reconstructed position functions."""
-        from pefourier.report.figures import reconstruct_chart
+        from pefourier.report.spectral_figures import reconstruct_chart
 
         return reconstruct_chart(answers, colour=colour)
 
@@ -367,9 +367,9 @@ class LineReconstructions(Reconstructions):
 class GridReconstructions(Reconstructions):
     """Functions of points on a lattice of several axes."""
 
-    on_grid: ClassVar[bool] = True
+    on_grid = True
 
-    lattice: tuple[int, ...]
+    lattice: Counts
     reconstructions: Sequence[GridReconstruction]
 
 
@@ -411,7 +411,7 @@ def repeats(h: Floats, farthest: int) -> Distances:
 
 def position_functions(
     encoding: Encoding | ArrayLike,
-    positions: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    positions: Ints | Sequence[Ints] | None = None,
     lattice: int | None = None,
     sigma: float | None = None,
     method: Method = "auto",
@@ -477,7 +477,7 @@ def position_functions(
     )
 
 
-def position_function(density: Floats, sides: tuple[int, ...]) -> Floats:
+def position_function(density: Floats, sides: Counts) -> Floats:
     """Rebuild the function at the first point, with norm 1: Algorithm 1."""
     axes = len(sides)
     weights = density if axes == 1 else density / multiplicity(sides)
@@ -485,7 +485,7 @@ def position_function(density: Floats, sides: tuple[int, ...]) -> Floats:
     return np.asarray(h / np.linalg.norm(h))
 
 
-def distinct_vectors(enc: Encoding, sides: tuple[int, ...]) -> Vectors:
+def distinct_vectors(enc: Encoding, sides: Counts) -> Vectors:
     """Count the distinct vectors of the rows within a lattice."""
     from pefourier.geometry.closest import closest_pair, first_equal
 
@@ -524,8 +524,8 @@ def rebase(enc: Encoding, rho: float) -> Encoding | None:
 
 
 def where_to_rebuild(
-    enc: Encoding, lattice: int | None, positions: Sequence[int] | Sequence[Sequence[int]] | None
-) -> tuple[tuple[int, ...], Sequence[int] | Sequence[Sequence[int]]]:
+    enc: Encoding, lattice: int | None, positions: Ints | Sequence[Ints] | None
+) -> tuple[Counts, Ints | Sequence[Ints]]:
     """Sides of the lattice, and the points at which deltas are placed."""
     if enc.domain.irregular or enc.domain.kind in ("place", "graph"):
         raise PefourierError(
@@ -544,7 +544,7 @@ def where_to_rebuild(
     return sides, positions
 
 
-def usual_positions(n: int) -> tuple[int, ...]:
+def usual_positions(n: int) -> Counts:
     """Positions 5, 40 and 75 of 80 as in the paper, scaled for shorter or long lattices.
 
     >>> usual_positions(256), usual_positions(64), usual_positions(2), usual_positions(8192)
@@ -555,7 +555,7 @@ def usual_positions(n: int) -> tuple[int, ...]:
     return tuple(sorted({s * n // USUAL_LENGTH for s in USUAL}))
 
 
-def check_point(point: int | Sequence[int], sides: tuple[int, ...]) -> tuple[int, ...]:
+def check_point(point: int | Ints, sides: Counts) -> Counts:
     """Return a point of a lattice; raise an error for wrong axes or a point outside."""
     place = tuple(int(x) for x in np.atleast_1d(point))
     if len(place) != len(sides) or not all(0 <= x < n for x, n in zip(place, sides, strict=False)):
@@ -570,9 +570,7 @@ def check_point(point: int | Sequence[int], sides: tuple[int, ...]) -> tuple[int
     return place
 
 
-def inverse_error_at(
-    factors: Factors, point: tuple[int, ...], sides: tuple[int, ...]
-) -> float | None:
+def inverse_error_at(factors: Factors, point: Counts, sides: Counts) -> float | None:
     """Error of the linear inverse at a point; None if the encoding has no vector there."""
     if any(x >= n for x, n in zip(point, sides, strict=True)):
         return None

@@ -15,17 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pefourier.encodings.domain import lattice_points, steps_ahead
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
     Finding,
-    Floats,
     ShiftInvariantEncoding,
     as_encoding,
     is_stationary,
@@ -40,6 +39,7 @@ from pefourier.geometry import keep_last
 from pefourier.geometry.products import mean_products, products_by_distance, toeplitz_residual
 from pefourier.geometry.waves import numbers_look_random
 from pefourier.questions.result import Result
+from pefourier.types import Counts, Floats, Table
 from pefourier.writing.text import Verdict, number
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ SAMPLE = 2**10  # evenly spaced positions used to correlate distances
 class Relations(Result):
     """Relations of vectors to the distance and order of positions; None if undefined."""
 
-    command: ClassVar[str] = "relations"
-    verdicts: ClassVar[dict[str, Verdict]] = {
+    command = "relations"
+    verdicts = {
         "no lags": Verdict(
             "No lag occurs often enough between these points to compare their vectors.",
             "Use `pefourier check-faithful` to see which vectors are similar.",
@@ -103,7 +103,7 @@ class Relations(Result):
             "Inner products depend only on the displacement between points.",
         ),
     }
-    shown: ClassVar[dict[str, str]] = {
+    shown = {
         "positions": "length",
         "dimensions": "dimension",
         "Toeplitz residual (0 = lag alone)": "toeplitz_residual",
@@ -171,7 +171,7 @@ class Relations(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw inner products by lag."""
-        from pefourier.report.figures import relations
+        from pefourier.report.code_figures import relations
 
         curves = [kernel_curves(a.encoding, a.result.kernel) for a in answers]
         return relations(answers, curves, look)
@@ -185,9 +185,9 @@ class GridRelations(Relations):
     `first_rise` are lists with one number per axis.
     """
 
-    on_grid: ClassVar[bool] = True
+    on_grid = True
 
-    grid: tuple[int, ...]  # points along each axis, in row-major order
+    grid: Counts  # points along each axis, in row-major order
     prefix: int  # rows before the grid that have no place
 
     @property
@@ -390,7 +390,7 @@ def kernel_lines(k: Floats) -> list[Floats]:
     return [k[tuple(place)] for place in places]
 
 
-def kernel_of_biases(biases: NDArray[np.floating]) -> Floats:
+def kernel_of_biases(biases: Table) -> Floats:
     """Mean of exp(bias) over heads at each lag (n, d), relative to lag 0; infinite on overflow.
 
     >>> kernel_of_biases(np.array([[-1e9], [-2e9], [1e9]]))

@@ -8,6 +8,11 @@ apart along an axis; their similarity is the mean cosine of their vectors. When 
 are compared, frequencies are in cycles per side, so a preserved frequency keeps its number.
 Densities are those of `spectrum` without smoothing, over the lattice of the points of the table. If
 a sequence declares its inner products, closed forms describe it without its table.
+
+Libraries that resize the tables of a model, and their methods.
+
+Model types list libraries under ``resized``, and under ``resized_lags`` for biases and vectors of
+lags. Each library has a list of methods and uses the first that can make the new grid.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +30,6 @@ from pefourier.encodings.domain import half_plane, lattice, lattice_points, posi
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
-    Floats,
     from_table,
     is_stationary,
     row_blocks,
@@ -45,12 +49,17 @@ from pefourier.encodings.grids import (
 )
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.places import point_of
-from pefourier.encodings.sources.huggingface import type_row
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.grid_readings import better_reading
-from pefourier.geometry.interpolation import METHODS, first_of_crop, resize_lattice, why_not
+from pefourier.geometry.interpolation import (
+    METHODS,
+    better_reading,
+    first_of_crop,
+    resize_lattice,
+    why_not,
+)
 from pefourier.geometry.precision import NUMBERS_AT_ONCE
+from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
 from pefourier.writing.page import labelled_fields
@@ -61,6 +70,29 @@ if TYPE_CHECKING:
 
     from pefourier.report.plot import Look
     from pefourier.report.render import Answer
+
+
+from pefourier.encodings.sources.huggingface import type_row
+from pefourier.types import Array, Counts, Fields, Floats, Ints
+
+
+def ways_of(enc: Encoding) -> list[list[str]]:
+    """Libraries that resize a table, each followed by its methods; empty if unknown."""
+    by_lag = any(entry.code == "lags-as-codes" for entry in enc.findings)
+    kind = "sam_vision_model" if by_lag else str(enc.params.get("model_type") or "")
+    row = type_row(kind) or {}
+    by_lag |= enc.domain.kind == "lag"
+    return row.get("resized_lags", []) if by_lag else row.get("resized", [])
+
+
+def methods_of(enc: Encoding, new: Ints) -> dict[str, str]:
+    """Method of each library that can resize a table to a lattice of this size."""
+    return {
+        library: fitting[0]
+        for library, *methods in ways_of(enc)
+        if (fitting := [name for name in methods if not why_not(name, enc.domain.sides, new)])
+    }
+
 
 SUMS_EPS = 2.0**-46  # relative error of sums of a few rows
 DEFAULT = "bicubic"
@@ -73,14 +105,14 @@ class Picture:
     """Vectors of a table on a lattice: their distances and frequencies."""
 
     name: str = field(metadata={"told": False})  # before or after
-    grid: tuple[int, ...]
+    grid: Counts
     norm: float  # RMS norm of the vectors
     distinct: int  # number of distinct vectors
     nearest: float | None  # smallest distance of two vectors over `norm`; None for a single point
     neighbours: list[float]  # mean cosine of vectors one step apart along each axis
     cycles: float  # mean frequency in cycles per side (Euclidean norm over the axes)
     constant: float  # share of the energy that is constant over all points
-    density: np.ndarray  # (K_1, …) over the half plane, sums to one
+    density: Array  # (K_1, …) over the half plane, sums to one
     closest: tuple[int, int] | None = field(default=None, metadata={"told": False})  # rows
 
     @property
@@ -125,8 +157,8 @@ LIBRARY_METHOD = (  # action of most verdicts
 class Resizing(Result):
     """A table resized to a new lattice, with a comparison of methods."""
 
-    command: ClassVar[str] = "resize"
-    verdicts: ClassVar[dict[str, Verdict]] = {
+    command = "resize"
+    verdicts = {
         "all zero": Verdict(
             "All vectors are zero, and stay zero.",
             "Check the table or its source code.",
@@ -159,14 +191,14 @@ class Resizing(Result):
             title="recomputed",
         ),
     }
-    shown: ClassVar[dict[str, str]] = {
+    shown = {
         "from": "old",
         "to": "new",
         "rows before the grid": "prefix",
         "method": "method",
         "written to": "out",
     }
-    listed: ClassVar[dict[str, dict[str, str]]] = {
+    listed = {
         "states": {
             "table": "name",
             "grid": "grid",
@@ -185,7 +217,7 @@ class Resizing(Result):
         },
         "unseen": {"axis": "axis", "pairs": "pairs", "pairs at unseen angles": "unseen"},
     }
-    short: ClassVar[dict[str, tuple[str, ...]]] = {
+    short = {
         "shown": (
             "from",
             "to",
@@ -205,26 +237,26 @@ class Resizing(Result):
         ),
     }
 
-    old: tuple[int, ...] = field(metadata={"told": "from"})
-    new: tuple[int, ...] = field(metadata={"told": "to"})
+    old: Counts = field(metadata={"told": "from"})
+    new: Counts = field(metadata={"told": "to"})
     prefix: int
     method: str
-    make_table: Callable[[], np.ndarray] = field(compare=False, metadata={"told": False})
+    make_table: Callable[[], Array] = field(compare=False, metadata={"told": False})
     before: Picture
     after: Picture
     methods: list[Method]  # empty if the table was recomputed
     unseen: list[Unseen]  # by axis; empty if frequencies are not declared
     unchanged: int | None  # rows of a sequence's formula that keep their values
     library: str | None = None  # library that resizes tables of the model by this method
-    crop: tuple[int, ...] | None = None  # the first point of a crop
+    crop: Counts | None = None  # the first point of a crop
     out: str | None = None  # the file that the table was written to
 
     @cached_property
-    def table(self) -> np.ndarray:
+    def table(self) -> Array:
         """The new table (prefix + n, d), in the order of the weights."""
         return as_stored(self.encodings[0], self.make_table())
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Fields:
         """Return the state to pickle, with the table in place of the closure that makes it."""
         return {**super().__getstate__(), "table": self.table, "make_table": None}
 
@@ -275,9 +307,7 @@ class Resizing(Result):
     def findings(self) -> list[Finding]:
         """Findings of the table, and pairs of a formula that reach unseen angles."""
         unseen = [(a.unseen, a.pairs, a.axis) for a in self.unseen if a.unseen]
-        notes = [
-            finding("unseen-phases", "grid", count=n, total=m, axis=axis) for n, m, axis in unseen
-        ]
+        notes = [finding("unseen-phases", count=n, total=m, axis=axis) for n, m, axis in unseen]
         notes = [*self.encodings[0].findings, *notes]
         if self.method == RECOMPUTED and self.encodings[0].name == "swin2":
             notes += unseen_coordinates(self.encodings[0], self.old, self.new)
@@ -294,17 +324,17 @@ class Resizing(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw the share of energy by cycles, before and after."""
-        from pefourier.report.figures import resizing
+        from pefourier.report.code_figures import resizing
 
         return resizing(answers[0], list(map(by_cycles, answers[0].result.states)), look)
 
 
 def resize_table(
     encoding: Encoding,
-    new: Sequence[int],
+    new: Ints,
     method: str = "",
     formula: Encoding | None = None,
-    first: Sequence[int] = (),
+    first: Ints = (),
 ) -> Resizing:
     """Resize a table by one of `METHODS`, and compare all usable methods.
 
@@ -379,7 +409,7 @@ def with_doubts(enc: Encoding) -> Encoding:
     return replace(enc, findings=(*(f for rule in rules for f in rule(facts)), *enc.findings))
 
 
-def check_method(enc: Encoding, method: str, new: Sequence[int], first: Sequence[int]) -> None:
+def check_method(enc: Encoding, method: str, new: Ints, first: Ints) -> None:
     """Raise an error if a method cannot make the new table."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
@@ -395,7 +425,7 @@ def check_method(enc: Encoding, method: str, new: Sequence[int], first: Sequence
         raise PefourierError(f"--method {method} {reason}; got {sizes}")
 
 
-def methods_on(enc: Encoding, new: Sequence[int], chosen: str) -> list[str]:
+def methods_on(enc: Encoding, new: Ints, chosen: str) -> list[str]:
     """Names of the methods to compare: those for this kind of table, and the chosen method."""
     sides, names = enc.domain.sides, [*METHODS[:4]]
     if len(sides) > 1:
@@ -404,7 +434,7 @@ def methods_on(enc: Encoding, new: Sequence[int], chosen: str) -> list[str]:
     return list(dict.fromkeys([*usable, chosen]))
 
 
-def unseen_coordinates(enc: Encoding, old: Sequence[int], new: Sequence[int]) -> list[Finding]:
+def unseen_coordinates(enc: Encoding, old: Ints, new: Ints) -> list[Finding]:
     """Report coordinates of Swin V2's network beyond those of its windows in training."""
     first = np.array(enc.params.get("pretrained") or old)
     *trained, reached = log_spaced(np.array([first, old, new]) - 1, first)
@@ -412,7 +442,7 @@ def unseen_coordinates(enc: Encoding, old: Sequence[int], new: Sequence[int]) ->
     return [finding("unseen-coordinates", reached=r, known=k) for r, k in beyond[-1:]]
 
 
-def rows_behind(encoding: Encoding, computed: Encoding) -> np.ndarray:
+def rows_behind(encoding: Encoding, computed: Encoding) -> Array:
     """Vectors of a formula on a new grid, after the rows of the old table without a place."""
     prefix = encoding.domain.prefix
     front = encoding.table(encoding.domain.x[:prefix])
@@ -443,7 +473,7 @@ def unchanged_rows(old: Encoding, new: Encoding | None) -> int | None:
     return sum(int((a[: len(b)] == b[: len(a)]).all(axis=1).sum()) for (_, a), (_, b) in blocks)
 
 
-def has_formula(enc: Encoding, source: Any, new: Sequence[int]) -> bool:
+def has_formula(enc: Encoding, source: Any, new: Ints) -> bool:
     """Whether the source of an encoding can compute its formula on a new grid.
 
     Randomly drawn tables have no formula; randomly drawn frequencies are equal on all grids.
@@ -467,11 +497,6 @@ def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
         raise PefourierError(f"{reason}; to resize a trained table, pass its file")
     if axes == 1:
         return replace(enc, domain=lattice((len(enc) - prefix,), prefix))
-    if enc.file and enc.origin == "formula":
-        raise PefourierError(
-            f"{shown(enc.label)} has {len(enc)} positions of text, not points of a grid; pass one "
-            "side, such as --to 2048"
-        )
     side = math.isqrt(len(enc) - prefix)
     may_be_biases = side % 2 == 1 and not prefix and enc.dim <= MAX_HEADS
     may_be_biases |= any(entry.code in BIAS_CODES for entry in enc.findings)
@@ -485,7 +510,7 @@ def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
     )
 
 
-def check_new_sides(encoding: Encoding, new: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+def check_new_sides(encoding: Encoding, new: Ints) -> tuple[Counts, ...]:
     """Return the sides of the old grid, of the new grid and of the new table, after checks.
 
     Sides of biases are those of a window; their table has one row per displacement.
@@ -503,7 +528,7 @@ def check_new_sides(encoding: Encoding, new: Sequence[int]) -> tuple[tuple[int, 
 
 
 def compare_method(
-    name: str, rows: Floats, chosen: Floats, states: Sequence[Picture], first: Sequence[int]
+    name: str, rows: Floats, chosen: Floats, states: Sequence[Picture], first: Ints
 ) -> Method:
     """Compare the result of a method with the chosen table, in blocks of columns."""
     before, sides = states[0], states[1].grid
@@ -516,7 +541,7 @@ def compare_method(
     return Method(name, rms(products) / size, similarities(products), largest)
 
 
-def neighbour_products(table: Floats, sides: Sequence[int]) -> Floats:
+def neighbour_products(table: Floats, sides: Ints) -> Floats:
     """Inner products of each vector with itself and with the next along each axis.
 
     The shape is (1 + axes, *sides), with 0 at the end of an axis.
@@ -551,7 +576,7 @@ def similarities(products: Floats) -> list[float]:
     return means
 
 
-def picture(name: str, table: np.ndarray, sides: tuple[int, ...]) -> Picture:
+def picture(name: str, table: Array, sides: Counts) -> Picture:
     """Describe a table on a lattice; one axis is treated as a row of a grid."""
     enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
     enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
@@ -563,10 +588,10 @@ def picture(name: str, table: np.ndarray, sides: tuple[int, ...]) -> Picture:
 def describe(
     name: str,
     enc: Encoding,
-    sides: tuple[int, ...],
+    sides: Counts,
     norm: float,
     neighbours: list[float],
-    density: np.ndarray,
+    density: Array,
 ) -> Picture:
     """Describe the vectors of an encoding on a lattice, given their inner products."""
     waves = [omega * n / (2 * np.pi) for omega, n in zip(half_plane(sides), sides, strict=True)]
@@ -585,7 +610,7 @@ def describe(
     )
 
 
-def by_cycles(picture: Picture) -> np.ndarray:
+def by_cycles(picture: Picture) -> Array:
     """Energy at 0, 1, 2, … cycles per side along each axis, summed over both directions."""
     folded = picture.density
     for axis, n in enumerate(picture.grid[:-1]):  # the last axis has one direction
@@ -604,8 +629,7 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
     """
     if old.measure is None or new.measure is None:
         return []
-    shape = -1, len(old.domain.sides)
-    before, after = (np.abs(m.frequencies.reshape(shape)) for m in (old.measure, new.measure))
+    before, after = (np.abs(frequencies_on_axes(m)) for m in (old.measure, new.measure))
     reached, farther = (
         omega * (np.array(enc.domain.sides) - 1) for omega, enc in ((before, old), (after, new))
     )
@@ -616,22 +640,3 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
         indices = np.flatnonzero(is_unseen[rotating, axis]).tolist()
         axes.append(Unseen(letter, int(rotating.sum()), len(indices), indices))
     return axes
-
-
-def ways_of(enc: Encoding) -> list[list[str]]:
-    """Libraries that resize a table, each followed by its methods; empty if unknown."""
-    by_lag = any(entry.code == "lags-as-codes" for entry in enc.findings)
-    kind = "sam_vision_model" if by_lag else str(enc.params.get("model_type") or "")
-    row = type_row(kind) or {}
-    by_lag |= enc.domain.kind == "lag"
-    ways: list[list[str]] = row.get("resized_lags" if by_lag else "resized", [])
-    return ways
-
-
-def methods_of(enc: Encoding, new: Sequence[int]) -> dict[str, str]:
-    """Method of each library that can resize a table to a lattice of this size."""
-    return {
-        library: fitting[0]
-        for library, *methods in ways_of(enc)
-        if (fitting := [name for name in methods if not why_not(name, enc.domain.sides, new)])
-    }

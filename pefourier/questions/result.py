@@ -9,12 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError
 from pefourier.report import render
+from pefourier.types import Array, Fields, Floats
 from pefourier.writing.page import plain
 from pefourier.writing.text import Verdict
 
@@ -36,7 +34,7 @@ class Result:
     listed: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # tables: field, labels, fields
     # without --full: labels of rows ("shown"), labels or columns of tables; all if it is empty
     short: ClassVar[Mapping[str, Iterable[str] | Mapping[str, str]]] = {}
-    on_grid: ClassVar[bool] = False  # whether points have several axes
+    on_grid = False  # whether points have several axes
     encodings: tuple[Encoding, ...] = field(default=(), compare=False, metadata=HIDDEN)
 
     @classmethod
@@ -54,7 +52,7 @@ class Result:
         """Return curves for a terminal."""
         return ""
 
-    def extra_fields(self) -> dict[str, Any]:
+    def extra_fields(self) -> Fields:
         """Return additional fields of JSON."""
         return {}
 
@@ -63,11 +61,11 @@ class Result:
         """One to three sentences made by fixed rules; the command prints them first."""
         return str(self.record()["conclusion"])
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Fields:
         """Return the fields of `to_dict` without converting arrays."""
         return render.record_of(render.answer_of(self))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """Return the object that ``--json`` prints: lists, numbers, None for infinity."""
         return dict(plain(self.record()))
 
@@ -86,7 +84,7 @@ class Result:
         """Return the output of the command as HTML for notebooks."""
         return render.as_html(self)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Fields:
         """Return the state to pickle, without the rules of encodings, which are closures."""
         encodings = tuple(replace(enc, vectors=vectors_gone) for enc in self.encodings)
         return {**vars(self), "encodings": encodings}
@@ -99,6 +97,6 @@ def csv_table(items: Iterable[Any], fields: Iterable[str]) -> tuple[list[str], l
     return names, [[getattr(item, name) for name in fields] for item in items]
 
 
-def vectors_gone(_: NDArray[Any]) -> NDArray[np.float64]:
+def vectors_gone(_: Array) -> Floats:
     """Raise an error in place of vectors, which are not pickled."""
     raise PefourierError("a pickled or copied result has no vectors; compute it again")

@@ -11,7 +11,7 @@ fraction of a step beyond the last trained position.
 
 Vectors of two readings of a rotation have equal length. Their cosine at p is the mean over pairs of
 cos p (w - w') and measures their agreement (`pefourier.encodings.attention_decay`). Mistakes are
-named as in `pefourier.causes.mistakes` and separated by commas; ``layout`` pairs neighbours
+named as in `pefourier.diagnosis.config_errors` and separated by commas; ``layout`` pairs neighbours
 in place of halves.
 """
 
@@ -20,12 +20,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, isclose, log, pi
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pefourier.causes.misreadings import MISREADINGS, changes_of, layer_of, misread
 from pefourier.causes.rope import Rope
+from pefourier.diagnosis.misreadings import MISREADINGS, changes_of, layer_of, misread
 from pefourier.encodings.attention_decay import (
     FARTHEST,
     first_below,
@@ -33,12 +33,13 @@ from pefourier.encodings.attention_decay import (
     levels_below,
     readings_apart,
 )
-from pefourier.encodings.domain import Bools, distinct
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Floats
+from pefourier.encodings.domain import distinct
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.sources.huggingface import PAIRED, trained_as_stated
 from pefourier.errors import PefourierError, shown, unknown
+from pefourier.types import Bools, Counts, Fields, Floats, Values
 from pefourier.writing.text import number
 
 if TYPE_CHECKING:
@@ -151,8 +152,8 @@ class Rotation:
     frequencies: Floats  # (rotated pairs,) radians per position
     trained_frequencies: Floats  # the same without the scaling
     precision: Mapping[str, "FormatLoss"]
-    axes: dict[str, tuple[int, ...]] | None = None  # pairs by image axis: frame, row, column
-    scaling_parameters: dict[str, Any] = field(default_factory=dict)  # as parameters of `rope`
+    axes: dict[str, Counts] | None = None  # pairs by image axis: frame, row, column
+    scaling_parameters: Fields = field(default_factory=dict)  # as parameters of `rope`
     by_pair: tuple[Pair, ...] = ()  # rotated pairs
 
     @property
@@ -187,11 +188,8 @@ def describe_rotation(
     enc, params, length = as_rotation(enc), enc.params, length or len(enc)
     by_pair = params["scaling"] == "longrope"
     trained = trained or trained_as_stated(enc.params) or len(enc)
-    omega, rope = enc.measure.frequencies, Rope.of(enc)
-    plain = rope.unscaled.frequencies(len(enc)) if rope else omega
-    before = rope.frequencies(trained) if rope and not before_scaling else plain
-    is_varying = rope and (rope.frequencies(1) != rope.frequencies(length)).any()
-    keys = sorted(scaling_parameters(params["scaling"]).keys() - {"attention_factor"})
+    omega, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
+    before = plain if before_scaling else frequencies_at(enc, trained)
     rotating, reach = omega != 0, window_within(window, length) or length
     head, familiar = params["d"] + unrotated, longest_familiar(omega, before, trained, window)
     return Rotation(
@@ -210,12 +208,12 @@ def describe_rotation(
         critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
         idle=count_idle(omega[rotating], length),
         unseen=count_unseen(omega, before, trained, reach),
-        familiar_length=None if is_varying else familiar,
+        familiar_length=None if has_many(enc, length) else familiar,
         window=window,
         frequencies=omega[rotating],
         trained_frequencies=plain[rotating],
         precision=Losses(enc),
-        scaling_parameters={key: params[key] for key in keys if params.get(key) is not None},
+        scaling_parameters=settings_of_scaling(params),
         by_pair=tuple(pairs(name, omega, plain, before * trained, params["scaling"])),
     )
 
@@ -233,6 +231,16 @@ def effective_base(enc: DeclaredEncoding) -> float | None:
         return None
     base = float(omega[-1] ** (-rotated / 2 / (len(omega) - 1)))
     return None if isclose(base, enc.params["rho"], rel_tol=RATIO_SLACK) else base
+
+
+def settings_of_scaling(params: Values) -> Fields:
+    """Settings of a rotation's scaling, without the attention factor.
+
+    >>> settings_of_scaling({"scaling": "linear", "factor": 8.0, "original": None})
+    {'factor': 8.0}
+    """
+    keys = scaling_parameters(params["scaling"]).keys() - {"attention_factor"}
+    return {key: params[key] for key in sorted(keys) if params.get(key) is not None}
 
 
 def as_rotation(enc: Encoding) -> DeclaredEncoding:
@@ -314,6 +322,28 @@ def treatments(scaled: Floats, plain: Floats, *, by_pair: bool = False) -> dict[
     far = ratio.max() if ratio.max() > 1 else ratio.min()
     stretched = ~unchanged & (np.abs(ratio - far) <= RATIO_SLACK * far)
     return {"kept": unchanged, "blended": ~unchanged & ~stretched, "stretched": stretched}
+
+
+def frequencies_before_scaling(enc: DeclaredEncoding) -> Floats:
+    """Frequencies of the same rotation without its scaling, as before context extension."""
+    rope = Rope.of(enc)
+    return enc.measure.frequencies if rope is None else rope.unscaled.frequencies(len(enc))
+
+
+def frequencies_at(enc: DeclaredEncoding, length: int) -> Floats:
+    """Frequencies of a rotation at a length, with its scaling."""
+    rope = Rope.of(enc)
+    if rope is None or not (has_many(enc, length) or has_many(enc, len(enc))):
+        return enc.measure.frequencies
+    return rope.frequencies(length)
+
+
+def has_many(enc: Encoding, length: int) -> bool:
+    """Whether frequencies vary with the length up to a given length: dynamic, longrope."""
+    rope = Rope.of(enc)
+    if rope is None or rope.scaling == "none":
+        return False
+    return not np.array_equal(rope.frequencies(1), rope.frequencies(length))
 
 
 def base_bound(frequencies: Floats, limit: int = FARTHEST, unrotated: int = 0) -> int | None:
@@ -473,14 +503,7 @@ def read_against(
             raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
         check_one_axis(enc.spec, enc.measure.frequencies)
         rotations.append(enc)
-    readings = (reading_of(enc, misreading, length, d) for enc in rotations)
-    return min(
-        readings,
-        key=lambda r: (
-            *(FARTHEST if p is None else p for p in r.below.values()),
-            -abs(log(r.logits)),
-        ),
-    )
+    return min((reading_of(enc, misreading, length, d) for enc in rotations), key=likeness_of)
 
 
 def check_one_axis(spec: str, frequencies: Floats) -> None:
@@ -490,6 +513,12 @@ def check_one_axis(spec: str, frequencies: Floats) -> None:
             f"{shown(spec)} rotates pairs along {frequencies.shape[1]} axes; --against compares "
             "rotations by one position (for two grids, use pefourier compare)"
         )
+
+
+def likeness_of(reading: Reading) -> tuple[float, ...]:
+    """Sort key: positions at which the cosine falls, then closeness of logits; less is worse."""
+    falls = (FARTHEST if p is None else p for p in reading.below.values())
+    return (*falls, -abs(log(reading.logits)))
 
 
 def reading_of(enc: DeclaredEncoding, misreading: str, length: int, d: int | None) -> Reading:
@@ -527,7 +556,7 @@ def check_reading(enc: Encoding, misreading: str) -> None:
         raise unknown("misreading", misreading, MISREADINGS, way_out) from None
 
 
-def logits_factor(settings: Mapping[str, Any]) -> float:
+def logits_factor(settings: Values) -> float:
     """Factor of a rotation on logits: queries and keys each have the attention factor."""
     factor: float = settings["attention_factor"] ** 2 * settings.get("softmax_factor", 1.0)
     return factor

@@ -7,11 +7,11 @@ Frequencies are in lattice steps of 2 pi / N radians; points 0, 1 … cover half
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, log, pi, sqrt
+from math import ceil, log, pi
 from typing import Literal, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.domain import half_plane, lattice_points, periodogram
@@ -19,7 +19,6 @@ from pefourier.encodings.encoding import (
     BLOCK,
     FLOAT32_EPS,
     Encoding,
-    Floats,
     as_encoding,
     is_stationary,
     row_blocks,
@@ -31,9 +30,11 @@ from pefourier.geometry.torus import (
     aliased_shares,
     idle_shares,
     isotropy,
+    least_sigma,
     multiplicity,
     torus_density,
 )
+from pefourier.types import Bools, Counts, Floats
 
 DEFAULT_SIGMA = 4.0  # lattice steps
 DEFAULT_GRID_SIGMA = 1.0  # for several axes, which have short sides
@@ -70,7 +71,7 @@ class WeightedFrequencies:
         """The size (m,) of each visible frequency, in any direction."""
         return norms(self.visible)
 
-    def share(self, chosen: NDArray[np.bool_]) -> float:
+    def share(self, chosen: Bools) -> float:
         """The share of energy at some of the frequencies."""
         return float(self.weights[chosen].sum())
 
@@ -164,7 +165,7 @@ class SpectralEstimate:
     """A spectral measure and its density over a lattice, with axes in row-major order."""
 
     measure: WeightedFrequencies
-    sides: tuple[int, ...]  # points of the lattice along each axis
+    sides: Counts  # points of the lattice along each axis
     sigma: float  # bandwidth in lattice steps, 0 = not smoothed
     omega: list[Floats]  # (K_a,) of each axis, radians per position
     raw: Floats  # (K_1, …) weights at their nearest points; sums to one
@@ -184,7 +185,7 @@ def estimate_spectrum(
     With several axes, each point represents several frequencies.
     """
     sides = lattice_sides(enc, lattice)
-    check_sigma(sigma, round(LEAST_SIGMA * sqrt(len(sides)), 3))
+    check_sigma(sigma, round(least_sigma(len(sides), LEAST_SIGMA), 3))
     measure = weighted_frequencies(enc, method)
     steps = measure.visible * (np.array(sides) / (2 * pi))
     sigma = usual_sigma(steps, measure.method, len(sides)) if sigma is None else sigma
@@ -200,7 +201,7 @@ def estimate_spectrum(
     return SpectralEstimate(measure, sides, sigma, [omega], raw, smoothed)
 
 
-def lattice_sides(enc: Encoding, lattice: int | None) -> tuple[int, ...]:
+def lattice_sides(enc: Encoding, lattice: int | None) -> Counts:
     """Points of the lattice along each axis: as given, or the default of the encoding."""
     axes = len(enc.domain.sides)
     if axes == 1 or lattice is not None:

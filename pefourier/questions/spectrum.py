@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import pi
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,6 @@ from numpy.typing import ArrayLike
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
-    Floats,
     as_encoding,
     without_mean,
     without_prefix,
@@ -49,6 +48,7 @@ from pefourier.questions.spectral_density import (
     single_waves,
     summarize_density,
 )
+from pefourier.types import Counts, Floats
 from pefourier.writing.text import Verdict, percent
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class Peak:
 class Spectrum(Result):
     """A density over a lattice: a `LineSpectrum` or, over several axes, a `GridSpectrum`."""
 
-    command: ClassVar[str] = "spectrum"
-    verdicts: ClassVar[dict[str, Verdict]] = {
+    command = "spectrum"
+    verdicts = {
         "zero codes": Verdict(
             "All vectors are zero, so there is no spectrum.",
             "Check the table or its source code.",
@@ -142,7 +142,7 @@ class Spectrum(Result):
             "0 if none); the mean frequency is {r.measure.centroid:3} rad per point.",
         ),
     }
-    shown: ClassVar[dict[str, str]] = {
+    shown = {
         "lattice points N": "lattice",
         "bandwidth (lattice steps)": "sigma",
         "source of frequencies": "method",
@@ -160,7 +160,7 @@ class Spectrum(Result):
         "share of aliased frequencies": "aliased",
         "largest step (rad)": "largest_step",
     }
-    short: ClassVar[dict[str, tuple[str, ...]]] = {
+    short = {
         "shown": (
             "source of frequencies",
             "frequencies",
@@ -172,7 +172,7 @@ class Spectrum(Result):
         ),
     }
 
-    lattice: int | tuple[int, ...]
+    lattice: int | Counts
     sigma: float  # bandwidth in lattice steps, 0 = not smoothed
     method: str
     omega: Floats | list[Floats]  # radians per position; of each axis
@@ -223,14 +223,14 @@ class Spectrum(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look, axis: str = "auto") -> Figure:
         """Draw the densities over frequency."""
-        from pefourier.report.figures import spectrum
+        from pefourier.report.spectral_figures import spectrum
 
         return spectrum(answers, look, axis)
 
     @classmethod
     def chart(cls, answers: Sequence[Answer], *, colour: bool, axis: str = "auto") -> str:
         """Return the curves of the densities."""
-        from pefourier.report.figures import spectrum_chart
+        from pefourier.report.spectral_figures import spectrum_chart
 
         return spectrum_chart(answers, colour=colour, axis=axis)
 
@@ -254,9 +254,7 @@ class Spectrum(Result):
 class LineSpectrum(Spectrum):
     """A density over the N // 2 + 1 = K points of a lattice of one axis."""
 
-    listed: ClassVar[dict[str, dict[str, str]]] = {
-        "peaks": {"wavelength": "period", "share of energy": "share"}
-    }
+    listed = {"peaks": {"wavelength": "period", "share of energy": "share"}}
 
     lattice: int
     omega: Floats  # (K,), like the density
@@ -301,9 +299,9 @@ class LineSpectrum(Spectrum):
 class GridSpectrum(Spectrum):
     """A density (K_1, …) over the half plane of numpy.rfftn, with axes in row-major order."""
 
-    on_grid: ClassVar[bool] = True
+    on_grid = True
 
-    lattice: tuple[int, ...]
+    lattice: Counts
     omega: list[Floats]  # (K_a,) for each axis
     marginals: list[Floats]  # (K_a,): sums over the other axes
     radial: dict[str, Floats]  # omega (R,) lengths, density (R,)

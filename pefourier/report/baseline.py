@@ -17,6 +17,7 @@ from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.questions.check_faithful import LADDER, rung_of
 from pefourier.report.render import Answer, Refusal, record_of
+from pefourier.types import Values
 from pefourier.writing.files import missing, os_errors, split_spec, status_of
 from pefourier.writing.page import SCHEMA, Reason, plain
 from pefourier.writing.text import first_few, number, printable
@@ -27,17 +28,15 @@ SEVERITIES = ("note", "warning", "error")
 BETTER = {"verdict": 1, "min_distance": 1, "gap": 1, "unseen": -1, "idle": -1}  # 1: upwards
 BETTER |= {"distinct_cast": 1, "distinct_phase": 1}
 SIZES = ("length", "dimension", "trained.length")
-MEASURED = tuple("length dimension trained verdict min_distance gap precision".split())
-SETTINGS = tuple(
-    "params rotations indexer layers identified softmax_factor temperature slopes tables "
-    "allowed".split()
+MEASURED = ("length", "dimension", "trained", "verdict", "min_distance", "gap", "precision")
+SETTINGS = (
+    *("params", "rotations", "indexer", "layers", "identified"),
+    *("softmax_factor", "temperature", "slopes", "tables", "allowed"),
 )
-DERIVED = {
-    *"bands bound critical_dimension decay cache familiar_length name trained_frequencies largest "
-    "nearer_higher index precision rotation effective_base stepwise by_pair path length "
-    "max_difference conventions source distinct".split(),
-    *BETTER,
-}
+DERIVED = {"bands", "bound", "critical_dimension", "decay", "cache", "familiar_length", "name"}
+DERIVED |= {"trained_frequencies", "largest", "nearer_higher", "index", "precision", "rotation"}
+DERIVED |= {"effective_base", "stepwise"}
+DERIVED |= {"path", "length", "max_difference", "conventions", "source", "distinct", *BETTER}
 
 
 Fields = Mapping[str, Any]  # fields of one SPEC by path; empty if it was refused
@@ -71,7 +70,7 @@ def read_baseline(path: str, command: str) -> dict[str, Fields]:
     return stored
 
 
-def fields_of_record(record: Mapping[str, Any]) -> Fields:
+def fields_of_record(record: Values) -> Fields:
     """Return the fields of a JSON object; verdicts and findings become ranks.
 
     Measured values are numbers, or null if infinite.
@@ -105,7 +104,7 @@ def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from flatten(item, f"{path}.{key}".strip("."))
 
 
-def part_name(part: Mapping[str, Any]) -> str:
+def part_name(part: Values) -> str:
     """Return the name of a rotation or a run of layers."""
     index = part.get("index")
     name = part.get("name") or part.get("kind") or "all"

@@ -8,7 +8,7 @@ have changed, the registry is read instead; ``make catalogue`` rewrites the file
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -16,6 +16,7 @@ from textwrap import indent
 from typing import Any
 
 from pefourier.errors import unknown
+from pefourier.types import Fields, Strings, Values
 from pefourier.writing.page import Page
 from pefourier.writing.text import aligned, paragraph
 
@@ -24,28 +25,28 @@ ENCODINGS = Path(__file__).parents[1] / "encodings"
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes of a tree"}
 POINTS |= {"graph": "nodes of a graph", "place": "places", "pair": "pairs of positions"}
 USED_BY = {  # some model types of transformers whose configs use an encoding
-    "rope": "llama mistral qwen3 gemma3_text gpt_neox",
-    "learned": "bert gpt2 vit whisper",
-    "sinusoidal": "whisper marian",
-    "axial": "vit_mae",
-    "axial-rope": "dinov3_vit llama4_vision_model",
-    "alibi": "bloom mpt",
-    "xl": "xlnet parakeet_encoder",
-    "deberta": "deberta-v2 sew-d",
-    "t5": "t5 switch_transformers",
-    "swin": "swin",
-    "swin2": "swinv2",
+    "rope": ("llama", "mistral", "qwen3", "gemma3_text", "gpt_neox"),
+    "learned": ("bert", "gpt2", "vit", "whisper"),
+    "sinusoidal": ("whisper", "marian"),
+    "axial": ("vit_mae",),
+    "axial-rope": ("dinov3_vit", "llama4_vision_model"),
+    "alibi": ("bloom", "mpt"),
+    "xl": ("xlnet", "parakeet_encoder"),
+    "deberta": ("deberta-v2", "sew-d"),
+    "t5": ("t5", "switch_transformers"),
+    "swin": ("swin",),
+    "swin2": ("swinv2",),
 }
 SIZES = ("length", "d")  # parameters that every encoding has
 UNTRAINED = " Its table has initial values, before training."
 
 
-def read_catalogue() -> list[dict[str, Any]]:
+def read_catalogue() -> list[Fields]:
     """Return a JSON object for each registered encoding."""
     catalogue = json.loads(FILE.read_text(encoding="utf-8"))
     if catalogue["sources"] != checksum_of_sources():
         catalogue = json.loads(catalogue_of_registry())
-    records: list[dict[str, Any]] = catalogue["encodings"]
+    records: list[Fields] = catalogue["encodings"]
     return records
 
 
@@ -65,7 +66,7 @@ def checksum_of_sources() -> int:
     return checksum
 
 
-def catalogue_page(names: Sequence[str] = ()) -> Page:
+def catalogue_page(names: Strings = ()) -> Page:
     """Build the answer of `pefourier list`: all encodings in brief, or some in full."""
     records = [record for name in names for record in find_records(name)] or read_catalogue()
     count = (
@@ -81,7 +82,7 @@ def catalogue_page(names: Sequence[str] = ()) -> Page:
     )
 
 
-def find_records(name: str) -> list[dict[str, Any]]:
+def find_records(name: str) -> list[Fields]:
     """Find the record of an encoding, or the records with a convention of this name.
 
     >>> [(record["encoding"], len(record["conventions"])) for record in find_records("dinov3")]
@@ -115,19 +116,19 @@ def name_behind(synonym: str) -> str:
     return canonical_spec(synonym).partition(":")[0]
 
 
-def with_conclusion(record: dict[str, Any]) -> dict[str, Any]:
+def with_conclusion(record: Fields) -> Fields:
     """Add the conclusion to a record, after the fields of every answer."""
     first = {key: record[key] for key in ("encoding", "spec", "params")}
     conclusion = record["meaning"] + UNTRAINED * record["untrained"]
     return first | {"conclusion": conclusion} | record | {"used_by": [*users_of(record)]}
 
 
-def users_of(record: Mapping[str, Any]) -> Sequence[str]:
+def users_of(record: Values) -> Strings:
     """Return model types whose configs use an encoding."""
-    return USED_BY.get(record["encoding"], "").split()
+    return USED_BY.get(record["encoding"], ())
 
 
-def description(record: dict[str, Any]) -> str:
+def description(record: Fields) -> str:
     """Describe an encoding: meaning, formula, example, and its parameters with their meaning."""
     parameters = {key: x for key, x in record["params"].items() if key not in SIZES}
     typed = [assignment(key, value) for key, value in parameters.items() if spec_text(value)]
@@ -150,14 +151,14 @@ def description(record: dict[str, Any]) -> str:
     return "".join(lines)
 
 
-def convention_line(convention: Mapping[str, Any]) -> str:
+def convention_line(convention: Values) -> str:
     """Describe a published convention: its settings and its source."""
     values = ", ".join(assignment(*item) for item in convention["params"].items())
     facts = [values, *(convention[key] for key in ("source", "note") if key in convention)]
     return paragraph(f"    convention={convention['convention']}: {'. '.join(facts)}.", " " * 6)
 
 
-def rows(records: Sequence[dict[str, Any]] | None = None) -> list[list[str]]:
+def rows(records: Sequence[Fields] | None = None) -> list[list[str]]:
     """Return a header and a row for each encoding, by default of all named encodings."""
     table = [["encoding", "family", "domain", "measure", "used by", "source", "parameters"]]
     for record in read_catalogue() if records is None else records:

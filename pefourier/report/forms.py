@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pefourier.types import Fields, Strings
 from pefourier.version import __version__
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import SCHEMA, Page, plain
@@ -81,7 +82,7 @@ def as_latex(page: Page) -> str:
     )
 
 
-def latex_table(rows: Sequence[Sequence[str]]) -> str:
+def latex_table(rows: Sequence[Strings]) -> str:
     r"""Return a LaTeX table; the first row is the header.
 
     >>> print(latex_table([["", "dft"], ["rank_tolerance", "5 %"]]))
@@ -186,13 +187,13 @@ def as_sarif(page: Page) -> str:
     return json.dumps({"$schema": SARIF, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
 
 
-def rule_of(term: Any) -> dict[str, Any]:
+def rule_of(term: Any) -> Fields:
     """Return a SARIF rule, with the help that code scanning shows for a finding."""
     text = " ".join(filter(None, [term.meaning, term.good, term.source]))
     return {"id": term.term, "shortDescription": {"text": term.meaning}, "help": {"text": text}}
 
 
-def sarif_result(annotation: Annotation) -> dict[str, Any]:
+def sarif_result(annotation: Annotation) -> Fields:
     """Return a SARIF result; its location is the SPEC if that is a file.
 
     >>> sarif_result(Annotation("dft", "none", "note", "All is well."))
@@ -200,7 +201,7 @@ def sarif_result(annotation: Annotation) -> dict[str, Any]:
     """
     spec, message = annotation.spec, annotation.message
     text = f"{spec}: {message}" if spec and spec not in message else message
-    result: dict[str, Any] = {"ruleId": annotation.code, "level": annotation.severity}
+    result: Fields = {"ruleId": annotation.code, "level": annotation.severity}
     result["message"] = {"text": printable(text)}
     path, _ = split_spec(spec)
     if Path(path).is_file():

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.errors import PefourierError, shorten
+from pefourier.types import Array, Fields
 from pefourier.writing.files import write_whole
 from pefourier.writing.text import printable
 
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
     from pefourier.encodings.encoding import Encoding
-COLOURS = "#0072B2 #D55E00 #009E73 #CC79A7 #56B4E9 #E69F00 #000000".split()
-LINES = "- -- -. : - -- -. -- -. : - -. : --".split()  # fourteen
-STYLE: dict[str, Any] = {
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+LINES = ("-", "--", "-.", ":", "-", "--", "-.", "--", "-.", ":", "-", "-.", ":", "--")  # fourteen
+STYLE: Fields = {
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
     "svg.hashsalt": "pefourier",
@@ -62,7 +63,6 @@ class Look:
     width: float | None = None  # inches; None: default of the figure
     dpi: int = 200  # of a PNG
     title: str = ""
-    keywords: str = ""  # in the metadata of the file
 
 
 USUAL = Look()
@@ -122,7 +122,7 @@ def width_of(axes: Axes) -> float:
     return float(axes.figure.bbox.width / axes.figure.dpi)
 
 
-def draw_dense(axes: Axes, x: np.ndarray, y: np.ndarray, **style: Any) -> None:
+def draw_dense(axes: Axes, x: Array, y: Array, **style: Any) -> None:
     """Draw a curve; with many points, draw means at logarithmic steps and a band of all values."""
     if len(x) <= DENSE:
         axes.plot(x, y, **style)
@@ -164,7 +164,6 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
     """Render a figure of answers to a file format in memory, which avoids partial files."""
     dates: dict[str, dict[str, str | None]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
     metadata = {"Title": printable(look.title) or title_of(draw, answers), **dates.get(kind, {})}
-    metadata |= {"Keywords": look.keywords} if look.keywords else {}
     stream = io.BytesIO()
     figure = draw_styled(draw, answers, look)
     check_pixels(kind, figure, look.dpi)

@@ -18,6 +18,7 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import by_axis, by_name
 from pefourier.errors import shorten
+from pefourier.types import Fields, Strings, Texts
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
     aligned,
@@ -57,7 +58,7 @@ class Refusal:
     error: str
 
 
-def in_sentences(conclusion: Sequence[str]) -> str:
+def in_sentences(conclusion: Strings) -> str:
     """Join a conclusion into one paragraph.
 
     >>> in_sentences(("SHARP", "A position comes back.", "", "Row 9 has no code."))
@@ -117,7 +118,7 @@ def short_text_of(answers: Sequence[Answer]) -> str:
 class Table:
     """Rows of cells, the header first."""
 
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Strings]
     has_encodings: bool  # a column for each; otherwise the first column names the encoding
     label: str | None  # of the only encoding, which the conclusion names
 
@@ -151,7 +152,7 @@ def table_text(table: Table) -> str:
     return paragraph(said, "  ") * bool(said) + aligned(rows, key_count(rows))
 
 
-def key_count(rows: Sequence[Sequence[str]]) -> int:
+def key_count(rows: Sequence[Strings]) -> int:
     """Return the number of first columns that tell all rows apart, at most three.
 
     >>> key_count([["layers", "band", "n"], ["all", "kept", "1"], ["all", "blended", "1"]])
@@ -264,12 +265,12 @@ def series_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
             yield [enc.name, enc.spec, *(None if i is None else row[i] for i in places)]
 
 
-def identity_of(enc: Encoding) -> dict[str, Any]:
+def identity_of(enc: Encoding) -> Fields:
     """Return the analysed encoding: name, SPEC as typed, all parameters used."""
     return {"encoding": enc.name, "spec": enc.spec, "params": enc.params}
 
 
-def conclude(result: Any) -> tuple[str, ...]:
+def conclude(result: Any) -> Texts:
     """Return the verdict, its meaning and action with numbers, and the worst findings."""
     words = result.verdicts[result.verdict]
     meaning, action = (fill(text, r=result) for text in (words.meaning, words.action))
@@ -283,7 +284,7 @@ def conclusion_of(answer: Answer) -> str:
     return paragraph(f"{answer.encoding.label}: {in_sentences(conclude(answer.result))}", "  ")
 
 
-def head_of(answer: Answer) -> dict[str, Any]:
+def head_of(answer: Answer) -> Fields:
     """Return the first fields of every JSON object: the encoding and the conclusion."""
     _, meaning, action, *_ = conclusion = conclude(answer.result)
     reference = answer.result.encodings[1:]
@@ -298,7 +299,7 @@ def head_of(answer: Answer) -> dict[str, Any]:
     }
 
 
-def record_of(answer: Answer) -> dict[str, Any]:
+def record_of(answer: Answer) -> Fields:
     """Return the JSON object of a SPEC: its head, the fields of the result, further facts."""
     return {**head_of(answer), **fields_of(answer.result), **answer.result.extra_fields()}
 

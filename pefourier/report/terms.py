@@ -10,13 +10,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
 
 from pefourier.errors import PefourierError, unknown
 from pefourier.report.catalogue import assignment, name_behind, read_catalogue, spec_text
+from pefourier.types import Fields, Strings, Texts
 from pefourier.writing.files import read_toml
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import Verdict, capital, paragraph
@@ -40,10 +39,10 @@ class Term:
     range: str = ""
     good: str = ""  # good values, and what to do about other values
     source: str = ""
-    also: Sequence[str] = ()  # other spellings: names of rows and columns in text
+    also: Strings = ()  # other spellings: names of rows and columns in text
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> Texts:
         """The name of the term, and other spellings."""
         return (self.term, *self.also)
 
@@ -66,7 +65,7 @@ def terms_of_files() -> list[Term]:
     return [*terms, *parameter_terms(records), *encoding_terms(records)]
 
 
-def facts_of_finding(row: dict[str, Any]) -> dict[str, str]:
+def facts_of_finding(row: Fields) -> dict[str, str]:
     """Return the facts about a finding; without a meaning, its messages with "…" for slots."""
     opening, texts = row.pop("opening", ""), [row.pop(key) for key in SEVERITIES if key in row]
     variants = [[*text.values()] if isinstance(text, dict) else [text] for text in texts]
@@ -74,7 +73,7 @@ def facts_of_finding(row: dict[str, Any]) -> dict[str, str]:
     return {"meaning": f"{capital('. Or: '.join(forms))}.", **row}
 
 
-def term_of(group: str, names: str, entry: str | dict[str, Any]) -> Term:
+def term_of(group: str, names: str, entry: str | Fields) -> Term:
     r"""Return the term of an entry: a table of facts, or a text with a fact per line.
 
     >>> term_of("spectrum", "peak; maximum", "Largest value.\nrange: 0 … 1").range
@@ -100,11 +99,32 @@ def verdict_terms(spellings: set[str]) -> Iterable[Term]:
 
 def verdicts_by_command() -> list[tuple[str, Mapping[str, Verdict]]]:
     """Return the verdicts of each question, with their sentences; imports all questions."""
-    from pefourier.questions.result import Result
+    from pefourier.questions.check_faithful import Faithfulness
+    from pefourier.questions.compare import Comparison
+    from pefourier.questions.context import Context
+    from pefourier.questions.design import Design
+    from pefourier.questions.encode import Written
+    from pefourier.questions.extend import Extensions
+    from pefourier.questions.positions import Positions
+    from pefourier.questions.reconstruct import Reconstructions
+    from pefourier.questions.relations import Relations
+    from pefourier.questions.resize import Resizing
+    from pefourier.questions.spectrum import Spectrum
+    from pefourier.weights.usage import Usage
 
-    for path in sorted(Path(__file__).parents[1].glob("questions/[a-z]*.py")):
-        import_module(f"pefourier.questions.{path.stem}")
-    return [(kind.command, kind.verdicts) for kind in Result.__subclasses__()]
+    return [
+        ("spectrum", Spectrum.verdicts),
+        ("reconstruct", Reconstructions.verdicts),
+        ("relations", Relations.verdicts),
+        ("check-faithful", Faithfulness.verdicts),
+        ("context", Context.verdicts),
+        ("design", {**Design.verdicts, **Extensions.verdicts}),
+        ("resize", Resizing.verdicts),
+        ("usage", Usage.verdicts),
+        ("compare", Comparison.verdicts),
+        ("encode", Written.verdicts),
+        ("positions", Positions.verdicts),
+    ]
 
 
 def without_slots(text: str) -> str:
@@ -117,7 +137,7 @@ def without_slots(text: str) -> str:
     return re.sub(rf"{SLOT}(?: ?{SLOT})*", "…", text)
 
 
-def encoding_terms(records: Sequence[dict[str, Any]]) -> Iterable[Term]:
+def encoding_terms(records: Sequence[Fields]) -> Iterable[Term]:
     """Yield registered encodings, and choices of their parameters in published models."""
     for record in records:
         name = record["encoding"]
@@ -134,7 +154,7 @@ def encoding_terms(records: Sequence[dict[str, Any]]) -> Iterable[Term]:
             yield Term(name, "conventions", meaning, source=convention["source"])
 
 
-def parameter_terms(records: Iterable[dict[str, Any]]) -> list[Term]:
+def parameter_terms(records: Iterable[Fields]) -> list[Term]:
     """Return parameters of encodings; parameters with equal name and meaning are merged."""
     users: dict[tuple[str, str], dict[str, str]] = {}
     for record in records:
@@ -171,14 +191,14 @@ def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
     )
     for rule in rules:
         if matches := [term for term in terms if any(map(rule, term.names))]:
-            return sorted(matches, key=lambda term: term.group != "words")  # plain meaning first
+            return matches
     if (target := name_behind(word)) != word:
         return find_terms(target, terms)
     names = {name for term in terms for name in term.names}
     raise unknown("term", word, names, "'pefourier explain all' lists all.")
 
 
-def explain_page(words: Sequence[str], command_terms: Sequence[Term] = ()) -> Page:
+def explain_page(words: Strings, command_terms: Sequence[Term] = ()) -> Page:
     """Build the answer of `pefourier explain`: the named terms, by default all."""
     is_all = list(words) in ([], ["all"])
     terms = [*read_terms(), *command_terms] if is_all else terms_of_words(words, command_terms)
@@ -192,7 +212,7 @@ def explain_page(words: Sequence[str], command_terms: Sequence[Term] = ()) -> Pa
     )
 
 
-def terms_of_words(words: Sequence[str], command_terms: Sequence[Term]) -> list[Term]:
+def terms_of_words(words: Strings, command_terms: Sequence[Term]) -> list[Term]:
     """Find the terms of all words joined, as a term can have several words, or of each word."""
     together = " ".join(words)
     single = list(dict.fromkeys(together.split()))
@@ -210,7 +230,7 @@ def terms_of_words(words: Sequence[str], command_terms: Sequence[Term]) -> list[
     return [term for word in single for term in find_terms(word, terms)]
 
 
-def explanation(term: Term, words: Sequence[str] = ()) -> str:
+def explanation(term: Term, words: Strings = ()) -> str:
     """Format a term by the name in `words`: its meaning, and each fact on a separate line."""
     typed = {spelling(" ".join(words)), *map(spelling, words)}
     head = next((name for name in term.names if spelling(name) in typed), term.term)

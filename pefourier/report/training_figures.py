@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.report import plot
+from pefourier.types import Array, Strings, Values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,9 +72,7 @@ def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
     return figure
 
 
-def learning_curves(
-    runs: Sequence[tuple[Mapping[str, Any], np.ndarray]], look: plot.Look = plot.USUAL
-) -> Figure:
+def learning_curves(runs: Sequence[tuple[Values, Array]], look: plot.Look = plot.USUAL) -> Figure:
     """Draw means over runs of training loss, validation score and validation loss.
 
     A finished run keeps its last values. `runs` are rows, each with its curve (checks, 3).
@@ -82,7 +81,7 @@ def learning_curves(
     size = (plot.WIDTH, 0.8 + 2.0 * len(datasets))
     figure, axes = plot.make_panels(len(datasets), len(CURVES), size, look)
     for panels, dataset in zip(axes, datasets, strict=True):
-        curves: dict[str, list[np.ndarray]] = {}
+        curves: dict[str, list[Array]] = {}
         for row, curve in runs:
             if row["dataset"] == dataset:
                 curves.setdefault(row["encoding"], []).append(curve)
@@ -186,7 +185,7 @@ def comparison(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
     return figure
 
 
-def draw_scores(panel: Any, dataset: Any, runs: Sequence[Mapping[str, Any]]) -> None:
+def draw_scores(panel: Any, dataset: Any, runs: Sequence[Values]) -> None:
     """Draw F1 of every run of a dataset as a point, and means with intervals."""
     for row, (encoding, scores) in enumerate(dataset.scores.items()):
         key = (dataset.dataset, encoding)
@@ -225,7 +224,7 @@ def draw_interval(panel: Any, mean: Any, height: float, colour: str, face: str) 
     panel.plot(mean.mean, height, "D", color=colour, markerfacecolor=face, markersize=4)
 
 
-def name_rows(panel: Any, names: Sequence[str]) -> None:
+def name_rows(panel: Any, names: Strings) -> None:
     """Label rows from top to bottom."""
     panel.set_yticks(range(len(names)), names)
     panel.set_ylim(len(names) - 0.4, -0.6)

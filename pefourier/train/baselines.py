@@ -20,13 +20,14 @@ import numpy as np
 from pefourier.errors import PefourierError, unknown
 from pefourier.train.data.split import Task
 from pefourier.train.options import BESIDE
+from pefourier.types import Array, Texts
 
 PACKAGES = {"trees": ("sklearn", "digits"), "minirocket": ("aeon", "data")}  # and pip's extra
 LEAST_ROWS = 9  # width of MiniRocket's kernels
 LEAVES = 10  # per tree that each class has room for
 
 
-def check_methods(names: tuple[str, ...]) -> None:
+def check_methods(names: Texts) -> None:
     """Reject unknown methods and methods with a missing package."""
     for name in names:
         if name not in BESIDE:
@@ -46,7 +47,7 @@ def check_method(name: str, task: Task) -> None:
         )
 
 
-def fit_method(name: str, task: Task, fold: int) -> tuple[np.ndarray, np.ndarray, int, float]:
+def fit_method(name: str, task: Task, fold: int) -> tuple[Array, Array, int, float]:
     """Return logits (n, K) of validation and test windows, the step 1, and the seconds used."""
     began = time.perf_counter()
     parts = task.folds[fold]
@@ -57,13 +58,13 @@ def fit_method(name: str, task: Task, fold: int) -> tuple[np.ndarray, np.ndarray
     return valid, test, 1, time.perf_counter() - began
 
 
-def windows_summed_up(windows: np.ndarray, _: np.ndarray | None) -> np.ndarray:
+def windows_summed_up(windows: Array, _: Array | None) -> Array:
     """Mean, standard deviation, minimum and maximum (W, 4 C) of windows (W, L, C), without nan."""
     rules = (np.nanmean, np.nanstd, np.nanmin, np.nanmax)
     return np.concatenate([rule(windows, axis=1) for rule in rules], axis=1)
 
 
-def stretched(windows: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
+def stretched(windows: Array, lengths: Array | None) -> Array:
     """Stretch the unpadded rows of windows (W, L, C) to all L rows by linear interpolation.
 
     >>> two = np.array([[0.0, 1.0, 2.0], [0.0, 4.0, 9.0]])[..., None]
@@ -80,7 +81,7 @@ def stretched(windows: np.ndarray, lengths: np.ndarray | None) -> np.ndarray:
     return np.asarray(low + (positions - before)[..., None] * (high - low))
 
 
-def as_logits(scores: np.ndarray) -> np.ndarray:
+def as_logits(scores: Array) -> Array:
     """Decision values (n,) of two classes or (n, K) of more classes, as logits.
 
     >>> as_logits(np.array([-1.0, 2.0])).tolist()
@@ -89,9 +90,7 @@ def as_logits(scores: np.ndarray) -> np.ndarray:
     return scores if scores.ndim == 2 else np.column_stack([np.zeros(len(scores)), scores])
 
 
-def boosted_trees(
-    train: np.ndarray, labels: np.ndarray, queries: list[np.ndarray]
-) -> list[np.ndarray]:
+def boosted_trees(train: Array, labels: Array, queries: list[Array]) -> list[Array]:
     """Decision values of boosted trees on other windows."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -106,9 +105,7 @@ def boosted_trees(
     return [trees.decision_function(query) for query in queries]
 
 
-def mini_rocket(
-    train: np.ndarray, labels: np.ndarray, queries: list[np.ndarray]
-) -> list[np.ndarray]:
+def mini_rocket(train: Array, labels: Array, queries: list[Array]) -> list[Array]:
     """Decision values of a ridge classifier on MiniRocket features of other windows."""
     from aeon.transformations.collection.convolution_based import MiniRocket
     from sklearn.linear_model import RidgeClassifierCV

@@ -26,16 +26,16 @@ encoding worse.
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
 from pefourier.train import statistics
+from pefourier.train.chance import Chance
 from pefourier.train.options import LEVEL, WITHOUT_VECTORS
-from pefourier.train.statistics import LEAST_UNITS, Chance, Difference
-from pefourier.writing.files import read_toml
+from pefourier.train.statistics import LEAST_UNITS, Difference
+from pefourier.types import Array, Texts
 
-SENTENCES = read_toml(Path(__file__).with_name("sentences.toml"))
+ALL = ("best", "tied", "no difference", "too few", "cut short", "alone", "leaky")
 SHARED = 0.15  # of the level, for tests without a reference while a reference may be the best
 KINDS = ("encoding", "scaled", "baseline")  # later kinds are compared if earlier ones are too few
 
@@ -44,13 +44,12 @@ KINDS = ("encoding", "scaled", "baseline")  # later kinds are compared if earlie
 class Decision:
     """The verdict on the encodings of a dataset, or over datasets, with its reasons."""
 
-    verdict: str  # from SENTENCES, or those that hold on different datasets
-    best: tuple[str, ...] = ()  # highest mean F1 or best rank, then those tied with it
+    verdict: str  # from `ALL`, or those that hold on different datasets
+    best: Texts = ()  # highest mean F1 or best rank, then those tied with it
     worse: dict[str, float] = field(default_factory=dict)  # encoding: mean F1 minus the highest
     left_out: dict[str, str] = field(default_factory=dict)  # encoding: why it is not compared
-    pair: tuple[str, ...] = ()  # the pair that needs most units, if there are too few
+    pair: Texts = ()  # the pair that needs most units, if there are too few
     shortage: Difference | None = None  # of that pair
-    no_gain: bool = False  # by 95% intervals, no encoding exceeds `none` by the difference to find
 
 
 def compared(names: Iterable[str], excluded: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
@@ -67,7 +66,7 @@ def compared(names: Iterable[str], excluded: Mapping[str, str]) -> tuple[list[st
 
 
 def decide(
-    runs: Mapping[str, np.ndarray],
+    runs: Mapping[str, Array],
     differences: Mapping[str, Difference],
     chance: Chance,
     find: float,
@@ -89,22 +88,19 @@ def decide(
     found = dict(zip(pairs, statistics.compare_pairs(runs, pairs, chance, find), strict=True))
     table = {frozenset((e, d.reference)): d for e, d in differences.items()}
     beaten = find_worse(runs, found, table, chance)
-    gains = [d.high if b == "none" else -d.low for (a, b), d in found.items() if "none" in (a, b)]
-    enough = all(d.units >= LEAST_UNITS for d in found.values())
     best = tuple(e for e in means if e not in beaten)
-    no_gain = "none" in best and enough and max(gains) < find
     if beaten:
         worse = {e: means[e] - means[best[0]] for e in means if e in beaten}
-        return Decision("tied" if len(best) > 1 else "best", best, worse, left_out, no_gain=no_gain)
+        return Decision("tied" if len(best) > 1 else "best", best, worse, left_out)
     short = {pair: d for pair, d in found.items() if not finds(d)}
     if not short:
-        return Decision("no difference", best, left_out=left_out, no_gain=no_gain)
+        return Decision("no difference", best, left_out=left_out)
     pair = max(short, key=lambda pair: short[pair].needed or np.inf)
-    return Decision("too few", best, {}, left_out, pair, short[pair], no_gain)
+    return Decision("too few", best, {}, left_out, pair, short[pair])
 
 
 def find_worse(
-    runs: Mapping[str, np.ndarray],
+    runs: Mapping[str, Array],
     found: Mapping[tuple[str, str], Difference],
     table: Mapping[frozenset[str], Difference],
     chance: Chance,
@@ -136,9 +132,7 @@ def find_worse(
         worse |= new
 
 
-def p_of_worse(
-    name: str, names: Iterable[str], runs: Mapping[str, np.ndarray], chance: Chance
-) -> float:
+def p_of_worse(name: str, names: Iterable[str], runs: Mapping[str, Array], chance: Chance) -> float:
     """One-sided p of an encoding that is as good as the mean of the others, with the same units.
 
     >>> swing = np.array([0.01, -0.01, 0.01, -0.01])
@@ -170,7 +164,7 @@ def verdict_on(encoding: str, d: Difference, *, leaky: bool, cut_short: Containe
 
 
 def decide_ranks(
-    names: Iterable[str], ranks: Mapping[str, float], p: np.ndarray, excluded: Mapping[str, str]
+    names: Iterable[str], ranks: Mapping[str, float], p: Array, excluded: Mapping[str, str]
 ) -> Decision | None:
     """Return the decision over datasets by average ranks; None if all are tied with the best.
 

@@ -37,25 +37,15 @@ import torch
 from torch import Tensor
 
 from pefourier.errors import PefourierError
-from pefourier.train import metrics
+from pefourier.train import compiling, device_data, metrics
+from pefourier.train.compiling import Compiler
 from pefourier.train.data.split import Task
+from pefourier.train.device_data import Resident, class_weights
 from pefourier.train.model import Classifier, OrderFree, Parameters
-from pefourier.train.program import (
-    CAPTURING,
-    COMPILING,
-    Compiler,
-    Program,
-    Replica,
-    Resident,
-    class_weights,
-    count_fitting,
-    fetch,
-    is_vector,
-    seconds_of_step,
-    send,
-)
+from pefourier.train.program import Program, Replica, is_vector
 from pefourier.train.request import Schedule
 from pefourier.train.store import Checkpoint
+from pefourier.types import Array
 
 LEAST_GAIN = 0.01  # decrease of the loss, in nats, that counts as better at an equal score
 AHEAD = {"cpu": 0, "cuda": 1}  # looks that a device receives before the last is scored
@@ -66,7 +56,7 @@ MEMORY_ENDS = (
 )
 
 
-def no_rows() -> np.ndarray:
+def no_rows() -> Array:
     """An empty array of vectors, for models without them, or of looks, for methods without them."""
     return np.zeros((0, 3))
 
@@ -76,14 +66,14 @@ class Outcome:
     """Result of one member: logits of validation and test windows with the kept weights."""
 
     member: Replica
-    valid: np.ndarray  # (n, K)
-    test: np.ndarray
+    valid: Array  # (n, K)
+    test: Array
     step: int  # 0 if training diverged at once: the initial weights
     seconds: float  # of its stack, divided by its members
-    vectors: np.ndarray = field(default_factory=no_rows)  # trained vectors of all places
-    frequencies: np.ndarray | None = None  # of a rotation, if known, or slopes and shifts
-    parameters: dict[str, np.ndarray] = field(default_factory=dict)  # all but trained vectors
-    curve: np.ndarray = field(default_factory=no_rows)  # (looks, 3): loss; validation score, loss
+    vectors: Array = field(default_factory=no_rows)  # trained vectors of all places
+    frequencies: Array | None = None  # of a rotation, if known, or slopes and shifts
+    parameters: dict[str, Array] = field(default_factory=dict)  # all but trained vectors
+    curve: Array = field(default_factory=no_rows)  # (looks, 3): loss; validation score, loss
 
     @property
     def finite(self) -> bool:
@@ -91,13 +81,13 @@ class Outcome:
         return bool(np.isfinite(self.valid).all() and np.isfinite(self.test).all())
 
 
-def score_members(program: Program, logits: Sequence[np.ndarray]) -> np.ndarray:
+def score_members(program: Program, logits: Sequence[Array]) -> Array:
     """Score and loss (M, 2) of each member's validation windows, from their logits (n, K)."""
     pairs = zip(program.members, logits, strict=True)
     return np.array([score_and_loss(program.data.task, m.fold, rows) for m, rows in pairs])
 
 
-def score_and_loss(task: Task, number: int, logits: np.ndarray) -> tuple[float, float]:
+def score_and_loss(task: Task, number: int, logits: Array) -> tuple[float, float]:
     """Score and loss of a fold's validation windows by logits (n, K); nan after divergence."""
     fold = task.folds[number]
     labels = task.labels[fold.valid]
@@ -122,7 +112,7 @@ def fit(
     """Train members together, or as many at a time as fit into memory."""
     outcomes, checkpoint = list[Outcome](), checkpoint or Checkpoint(None)
     try:
-        size = count_fitting(
+        size = device_data.count_fitting(
             data.device,
             len(members),
             lambda count: Program(data, model, members[:count], schedule, eager=True).step(),
@@ -146,7 +136,7 @@ class Look:
     """Results of a program at a validation look, readable once `wait` returns."""
 
     program: Program
-    active: np.ndarray  # its members
+    active: Array  # its members
     begun: int  # steps before the look
     done: int  # steps after the look
     results: Sequence[Tensor]  # mean training loss (M,) and logits of validation windows
@@ -169,10 +159,10 @@ class Training:
         self.running = self.program_of(self.members)
         self.best = {name: p.detach().clone() for name, p in self.running.parameters.items()}
         count = len(self.members)
-        self.highest: np.ndarray = np.tile([-1.0, np.inf], (count, 1))  # score and loss
-        self.best_step: np.ndarray = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
-        self.curve: np.ndarray = np.zeros((0, count, 3))  # by look; nan for finished members
-        self.active: np.ndarray = np.arange(count)  # members in `running`
+        self.highest: Array = np.tile([-1.0, np.inf], (count, 1))  # score and loss
+        self.best_step: Array = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
+        self.curve: Array = np.zeros((0, count, 3))  # by look; nan for finished members
+        self.active: Array = np.arange(count)  # members in `running`
         self.seconds = 0.0
 
     def program_of(self, members: Sequence[Replica], *, eager: bool = False) -> Program:
@@ -203,7 +193,7 @@ class Training:
         """Start training to the next look, without waiting for its results."""
         program, begun = self.running, self.running.done
         steps = min(self.schedule.every, self.schedule.steps - begun)
-        results, wait = fetch([program.train(steps), program.logits_of("valid")])
+        results, wait = device_data.fetch([program.train(steps), program.logits_of("valid")])
         parameters = program.parameters
         if AHEAD[self.data.device.type]:  # training changes them meanwhile
             parameters = {name: p.detach().clone() for name, p in parameters.items()}
@@ -222,13 +212,13 @@ class Training:
         members = look.active[better]
         self.highest[members], self.best_step[members] = scores[better], look.done
         device = self.data.device
-        rows, of_all = (send(torch.as_tensor(x), device) for x in (better, members))
+        rows, of_all = (device_data.send(torch.as_tensor(x), device) for x in (better, members))
         for name, p in look.parameters.items():
             places: tuple[Tensor | slice, ...] = (of_all, *map(slice, p.shape[1:]))
             self.best[name][places] = p.detach()[rows]
         return float(loss.mean())
 
-    def is_patient(self, members: np.ndarray, done: int) -> np.ndarray:
+    def is_patient(self, members: Array, done: int) -> Array:
         """Whether members have patience left after this many steps."""
         waited = done - self.best_step[members]
         return np.asarray(waited < (self.schedule.patience or np.inf))
@@ -246,20 +236,20 @@ class Training:
                 self.running = self.running.with_members(stay.tolist())
                 self.active = self.active[stay]
 
-    def choose_smaller(self, patient: np.ndarray) -> np.ndarray:
+    def choose_smaller(self, patient: Array) -> Array:
         """Return members that stay on a GPU: all, unless fewer save more than a capture costs."""
         size = next(size for size in SIZES if size >= patient.sum())
         batch = self.running.index.shape[1]
-        now, then = (seconds_of_step(self.model, batch, n) for n in (len(patient), size))
+        now, then = (compiling.seconds_of_step(self.model, batch, n) for n in (len(patient), size))
         last = int(self.best_step[self.active].max()) + (self.schedule.patience or 0)
         steps = min(last, self.schedule.steps) - self.running.done  # at least
-        cost = CAPTURING + (COMPILING if self.compiler else 0)
+        cost = compiling.CAPTURING + (compiling.COMPILING if self.compiler else 0)
         if 3 * size > 2 * len(patient) or steps * (now - then) < cost:
             return np.arange(len(patient))
         filled = np.flatnonzero(~patient)[: size - patient.sum()]
         return np.sort(np.concatenate([np.flatnonzero(patient), filled]))
 
-    def state(self) -> dict[str, np.ndarray]:
+    def state(self) -> dict[str, Array]:
         """Return everything needed to continue training."""
         tensors = self.running.state() | {f"best.{name}": p for name, p in self.best.items()}
         return {name: value.cpu().numpy() for name, value in tensors.items()} | {
@@ -318,7 +308,7 @@ class Training:
         ]
 
 
-def is_better(scores: np.ndarray, before: np.ndarray) -> np.ndarray:
+def is_better(scores: Array, before: Array) -> Array:
     """Whether scores with losses (M, 2) are higher, or equal with clearly less loss, than before.
 
     >>> is_better(np.array([[0.9, 3.0], [0.8, 1.0], [np.nan, 0.0]]), np.array([[0.8, 2.0]] * 3))
@@ -329,7 +319,7 @@ def is_better(scores: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 
 @torch.no_grad()
-def trained_vectors(program: Program) -> list[tuple[np.ndarray, np.ndarray | None]]:
+def trained_vectors(program: Program) -> list[tuple[Array, Array | None]]:
     """Return the vectors of all places of each member, and its frequencies or lines."""
     injections = [m.injection for m in program.members]
     if isinstance(program.model, OrderFree):

@@ -11,10 +11,9 @@ rotation stay that way, and a rotary pair of one axis of a grid stays on that ax
 time2vec at measured times, training changes slopes and shifts: vectors at other times follow.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,9 +24,10 @@ from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import Encoding, is_of_pairs, table_of_pairs
 from pefourier.encodings.families.learned_time import LineAndSines
 from pefourier.encodings.loader import SpecWithDefaults, source_of
-from pefourier.encodings.query_temperature import temperature_in
+from pefourier.encodings.model_positions import temperature_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
+from pefourier.types import Array, Counts, Fields, Values
 
 ACTS = ("add", "rotate", "bias", "key", "key-query")
 WITH_TIMES = "none alibi fourier-features mtan mtan-fixed rope sinusoidal tape time2vec xpos"
@@ -43,9 +43,9 @@ OTHERWISE = {  # rotations that treat queries and keys differently
 class Shifts(NamedTuple):
     """Changes of the positions of sinusoids, drawn for each window of a training step."""
 
-    positions: np.ndarray  # (T,) in evaluation
-    frequencies: np.ndarray  # (k / 2,) radians per position
-    ranges: np.ndarray  # (5,) least shift, range, range for a position, ln stretch, if whole steps
+    positions: Array  # (T,) in evaluation
+    frequencies: Array  # (k / 2,) radians per position
+    ranges: Array  # (5,) least shift, range, range for a position, ln stretch, if whole steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +53,14 @@ class Injection:
     """Injection of one member: distinct vectors and the vector of each place."""
 
     act: str
-    vectors: np.ndarray  # (U, k) float64
-    index: np.ndarray  # (places,) rows of `vectors`, or (W, places) for times of all windows
+    vectors: Array  # (U, k) float64
+    index: Array  # (places,) rows of `vectors`, or (W, places) for times of all windows
     learn: bool
-    params: Mapping[str, Any] = field(default_factory=dict)  # of the encoding, with defaults
+    params: Values = field(default_factory=dict)  # of the encoding, with defaults
     # of rotations, if known: positions (U, axes), and radians per step (axes, k / 2); of mtan and
     # time2vec at measured times: times and ones (U, 2), and slopes and shifts (2, k)
-    places: np.ndarray | None = None
-    frequencies: np.ndarray | None = None
+    places: Array | None = None
+    frequencies: Array | None = None
     shifts: Shifts | None = None  # of CAPE and SHAPE
 
     @property
@@ -68,11 +68,18 @@ class Injection:
         """Whether it has an effect: the encoding none adds zeros."""
         return self.learn or bool(self.vectors.any())
 
-    def table(self) -> np.ndarray:
+    def without_effect(self) -> "Injection":
+        """Injection of the same act and size without effect: adds 0 or rotates by 0."""
+        vectors = np.zeros((1, self.vectors.shape[1]))
+        if self.act == "rotate":
+            vectors[:, : vectors.shape[1] // 2] = 1.0
+        return Injection(self.act, vectors, np.zeros_like(self.index), learn=False)
+
+    def table(self) -> Array:
         """Vector of every place, shape (places, k), or the distinct vectors of all times."""
         return np.take(self.vectors, self.index, axis=0) if self.index.ndim == 1 else self.vectors
 
-    def rotated(self, change: np.ndarray) -> "Injection":
+    def rotated(self, change: Array) -> "Injection":
         """Injection with other frequencies, or slopes and shifts, changed by `change`."""
         if self.act == "add":
             lines = self.places @ (self.frequencies + change)
@@ -95,8 +102,8 @@ def load_injection(
     seed: int,
     *,
     learn: bool = False,
-    grid: tuple[int, ...] = (),
-    times: np.ndarray | None = None,
+    grid: Counts = (),
+    times: Array | None = None,
 ) -> Injection:
     """Load the injection of a SPEC for `length` tokens of dimension d and `heads` heads.
 
@@ -121,13 +128,8 @@ def load_injection(
     if places * windows * size > NUMBERS:
         raise PefourierError(f"{spec} needs {places * windows} vectors; choose a larger --patch")
     enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
-    temperature = temperature_in(enc.params, length)
-    if enc.file is not None:
-        from pefourier.encodings.model_positions import temperature_of  # imports all of configs
-
-        temperature = temperature_of(enc, length)
-    is_used = temperature and temperature.layers == "all"
-    if temperature and is_used and (times is not None or temperature.largest != 1):
+    temperature = temperature_of(enc, length)
+    if temperature and (times is not None or temperature.largest != 1):
         way_out = "this model does not; choose a larger temperature_floor"
         raise PefourierError(f"{spec} multiplies queries of {length} tokens; {way_out}")
     if times is not None:
@@ -153,7 +155,7 @@ def load_injection(
     return Injection(enc.injection, vectors, index.reshape(-1), trained, enc.params, shifts=shifts)
 
 
-def inject_times(enc: Encoding, times: np.ndarray, k: int) -> Injection:
+def inject_times(enc: Encoding, times: Array, k: int) -> Injection:
     """Evaluate an encoding at the times (W, T) of each window's tokens."""
     if enc.name not in WITH_TIMES.split() or enc.origin != "formula":
         known = WITH_TIMES.replace(" ", ", ")
@@ -170,7 +172,7 @@ def inject_times(enc: Encoding, times: np.ndarray, k: int) -> Injection:
     return Injection(enc.injection, table, index, enc.untrained, enc.params, places, waves)
 
 
-def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, Any]:
+def waves_of_rotation(enc: Encoding, table: Array) -> Fields:
     """Positions (n, axes) and frequencies (axes, pairs) of a rotation, if they give its table."""
     if enc.measure is None:
         return {}
@@ -185,7 +187,7 @@ def waves_of_rotation(enc: Encoding, table: np.ndarray) -> dict[str, Any]:
     return {"places": places, "frequencies": frequencies}
 
 
-def sides_for(spec: str, length: int, grid: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+def sides_for(spec: str, length: int, grid: Counts) -> dict[str, Counts]:
     """Return the option grid if the encoding has it and tokens lie on a grid."""
     name = spec.partition(":")[0]
     if not grid or name not in BUILDERS or "grid" not in BUILDERS[name].parameters:
@@ -198,7 +200,7 @@ def sides_for(spec: str, length: int, grid: tuple[int, ...]) -> dict[str, tuple[
 
 
 def load_for_heads(
-    spec: str, enc: Encoding, length: int, d: int, heads: int, options: Mapping[str, Any]
+    spec: str, enc: Encoding, length: int, d: int, heads: int, options: Values
 ) -> Encoding:
     """Reload the encoding with the number of heads or the size of a head, if its d is that."""
     if enc.injection == "add" or enc.origin != "formula":
@@ -215,7 +217,7 @@ def count_places(act: str, length: int) -> int:
     return {"add": length, "rotate": length, "bias": length**2}.get(act, 2 * length - 1)
 
 
-def vectors_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndarray:
+def vectors_of_places(enc: Encoding, length: int, heads: int, k: int) -> Array:
     """Return the vector of each place (places, k)."""
     if is_of_pairs(enc):
         return table_of_pairs(enc)
@@ -237,7 +239,7 @@ def vectors_of_places(enc: Encoding, length: int, heads: int, k: int) -> np.ndar
     return in_halves(enc, table, k) if enc.injection == "rotate" else table
 
 
-def in_halves(enc: Encoding, table: np.ndarray, k: int) -> np.ndarray:
+def in_halves(enc: Encoding, table: Array, k: int) -> Array:
     """Cosines, then sines, of k / 2 rotary pairs; pairs without rotation have angle 0.
 
     The choice of dimensions for a pair does not matter to a model with random initial weights.
@@ -277,7 +279,7 @@ def varies(injection: Injection) -> bool:
     return size > 1e-12 * float(np.abs(mean).max())
 
 
-def mean_and_variation(injection: Injection) -> tuple[np.ndarray, float]:
+def mean_and_variation(injection: Injection) -> tuple[Array, float]:
     """Mean vector (k,) over positions, and root mean square of the deviations from it."""
     table = injection.table()
     mean = table.mean(axis=0)

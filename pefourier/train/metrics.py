@@ -5,14 +5,19 @@ validation. With more classes, or two without a positive class (`macro`), the la
 and all four scores are means over classes.
 """
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from pefourier.train.store import MEASURES
+from pefourier.types import Array
+
+if TYPE_CHECKING:
+    from pefourier.train.model import Transformer
 
 
-def score(
-    predicted: np.ndarray, logits: np.ndarray, labels: np.ndarray, *, macro: bool
-) -> dict[str, float]:
+def score(predicted: Array, logits: Array, labels: Array, *, macro: bool) -> dict[str, float]:
     """Compute `MEASURES` of test windows from predicted classes and logits (n, K).
 
     `auprc` is average precision, the area under precision over recall. Points are not adjusted.
@@ -29,19 +34,19 @@ def score(
     return dict(zip(MEASURES, values, strict=True))
 
 
-def choose_threshold(valid: np.ndarray, labels: np.ndarray, *, macro: bool) -> float | None:
+def choose_threshold(valid: Array, labels: Array, *, macro: bool) -> float | None:
     """Choose the smallest difference of logits (n, K) that predicts the positive class, if any."""
     return None if macro else best_threshold(valid[:, 1] - valid[:, 0], labels == 1)
 
 
-def decide(logits: np.ndarray, threshold: float | None) -> np.ndarray:
+def decide(logits: Array, threshold: float | None) -> Array:
     """Predict classes from logits (n, K), by a threshold or else by the largest logit."""
     if threshold is None:
         return np.asarray(logits.argmax(axis=1))
     return np.asarray(logits[:, 1] - logits[:, 0] >= threshold, dtype=int)
 
 
-def count_confusions(predicted: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+def count_confusions(predicted: Array, labels: Array, classes: int) -> Array:
     """Count windows by true class (rows) and predicted class (columns).
 
     >>> count_confusions(np.array([0, 1, 1]), np.array([0, 0, 1]), 2).tolist()
@@ -50,7 +55,7 @@ def count_confusions(predicted: np.ndarray, labels: np.ndarray, classes: int) ->
     return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
-def validation_score(logits: np.ndarray, labels: np.ndarray, *, macro: bool) -> float:
+def validation_score(logits: Array, labels: Array, *, macro: bool) -> float:
     """Score that selects weights: average precision of two classes, macro F1 of more.
 
     With more classes, the largest logit decides, and average precision by class may be 1 although
@@ -65,14 +70,14 @@ def validation_score(logits: np.ndarray, labels: np.ndarray, *, macro: bool) -> 
     return mean_precision(logits, labels, macro=False)
 
 
-def macro_scores(chosen: np.ndarray, labels: np.ndarray) -> tuple[float, float, float]:
+def macro_scores(chosen: Array, labels: Array) -> tuple[float, float, float]:
     """Mean precision, recall and F1 over the classes present."""
     per_class = [precision_recall_f1(chosen == c, labels == c) for c in np.unique(labels)]
     precision, recall, f1 = (float(np.mean(column)) for column in zip(*per_class, strict=True))
     return precision, recall, f1
 
 
-def cross_entropy(logits: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> float:
+def cross_entropy(logits: Array, labels: Array, weights: Array) -> float:
     r"""Mean of :math:`w_y (\log \sum_k e^{z_k} - z_y)` over logits z (n, K) of classes y (n,).
 
     >>> round(cross_entropy(np.zeros((2, 2)), np.array([0, 1]), np.array([1.0, 1.0])), 6)
@@ -83,7 +88,7 @@ def cross_entropy(logits: np.ndarray, labels: np.ndarray, weights: np.ndarray) -
     return float((weights[labels] * (total - logits[np.arange(len(labels)), labels])).mean())
 
 
-def mean_precision(logits: np.ndarray, labels: np.ndarray, *, macro: bool) -> float:
+def mean_precision(logits: Array, labels: Array, *, macro: bool) -> float:
     """Average precision of logits (n, K): of class 1, or the mean over the classes present."""
     if logits.shape[1] == 2:
         margin = logits[:, 1] - logits[:, 0]
@@ -93,7 +98,7 @@ def mean_precision(logits: np.ndarray, labels: np.ndarray, *, macro: bool) -> fl
     return float(np.mean([average_precision(logits[:, c], labels == c) for c in np.unique(labels)]))
 
 
-def precision_recall_f1(predicted: np.ndarray, true: np.ndarray) -> tuple[float, float, float]:
+def precision_recall_f1(predicted: Array, true: Array) -> tuple[float, float, float]:
     """Precision, recall and F1 of booleans; 0 if nothing is predicted or true.
 
     >>> precision_recall_f1(np.array([True, True, False]), np.array([True, False, False]))
@@ -104,16 +109,14 @@ def precision_recall_f1(predicted: np.ndarray, true: np.ndarray) -> tuple[float,
     return precision, recall, 2 * hits / max(int(predicted.sum() + true.sum()), 1)
 
 
-def count_from_top(
-    score: np.ndarray, true: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def count_from_top(score: Array, true: Array) -> tuple[Array, Array, Array]:
     """Distinct scores in descending order, with counts of true and of all windows down to each."""
     order = np.argsort(-score, kind="stable")
     last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
     return score[order][last], np.cumsum(true[order])[last], last + 1
 
 
-def best_threshold(score: np.ndarray, true: np.ndarray) -> float:
+def best_threshold(score: Array, true: Array) -> float:
     """Threshold with the best F1, halfway to the next score below.
 
     >>> best_threshold(np.array([0.0, 1.0, 2.0, 3.0]), np.array([False, False, True, True]))
@@ -125,7 +128,7 @@ def best_threshold(score: np.ndarray, true: np.ndarray) -> float:
     return float((levels[best] + below) / 2)
 
 
-def average_precision(score: np.ndarray, true: np.ndarray) -> float:
+def average_precision(score: Array, true: Array) -> float:
     r"""Sum of precision times the gain in recall, :math:`\sum_i P_i (R_i - R_{i-1})`.
 
     >>> average_precision(np.array([3.0, 2.0, 1.0]), np.array([True, False, True]))
@@ -134,3 +137,33 @@ def average_precision(score: np.ndarray, true: np.ndarray) -> float:
     _, hits, claims = count_from_top(score, true)
     gained = np.diff(hits, prepend=0)
     return float((hits / claims * gained).sum() / max(int(true.sum()), 1))
+
+
+TERMS = ("content-content", "content-position", "position-content", "position-position")
+
+
+def score_terms(
+    model: "Transformer", parameters: Mapping[str, Array], vectors: Array, x: Array
+) -> list[list[float]]:
+    """Shares (heads, 4) of `TERMS` for scaled windows x (n, length, channels), vectors (T, d)."""
+    starts = np.arange(model.tokens) * model.step
+    rows = x[:, starts[:, None] + np.arange(model.patch)]  # (n, T, patch, C)
+    content = rows.reshape(*rows.shape[:2], -1) @ parameters["project.w"] + parameters["project.b"]
+    if model.inject == "concat":
+        vectors = vectors @ parameters["inject.w"]
+    w_q, w_k, _ = np.split(np.asarray(parameters["0.qkv.w"], float), 3, axis=1)
+    parts = (content, np.broadcast_to(vectors, content.shape))
+    queries, keys = ([by_head(part @ w, model.heads) for part in parts] for w in (w_q, w_k))
+    terms = np.stack([q @ k.transpose(0, 1, 3, 2) for q in queries for k in keys])
+    terms -= terms.mean(axis=-1, keepdims=True)  # (4, n, H, T, T)
+    total = terms.sum(axis=0)
+    shares = (terms * total).sum(axis=(1, 3, 4)) / np.maximum(
+        (total**2).sum(axis=(0, 2, 3)), 1e-300
+    )
+    heads: list[list[float]] = shares.T.tolist()
+    return heads
+
+
+def by_head(x: Array, heads: int) -> Array:
+    """Split rows (n, T, d) by head into (n, H, T, d / H)."""
+    return x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)

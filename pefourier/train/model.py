@@ -31,6 +31,7 @@ from pefourier.encodings.checks import WIDEST, check_count
 from pefourier.errors import PefourierError
 from pefourier.train.injection import ACTS, Injection, Shifts
 from pefourier.train.options import LEAST_D, Inject, Options
+from pefourier.types import Array, Counts, Ints
 
 FEW_TOKENS = {"cpu": 64, "cuda": 32}  # up to this count, attention is computed explicitly
 STILL = Shifts(np.zeros(0), np.zeros(0), np.zeros(5))
@@ -111,10 +112,7 @@ def vectors_of_act(
 ) -> StackVectors:
     """Stack the vectors of an act for all members."""
     first = next(m for m in injections if m.act == act)
-    zeros = np.zeros((1, first.vectors.shape[1]))  # adds 0, or rotates by 0
-    if act == "rotate":
-        zeros[:, : zeros.shape[1] // 2] = 1.0
-    nothing = Injection(act, zeros, np.zeros_like(first.index), learn=False)
+    nothing = first.without_effect()
     members = [m if m.act == act else nothing for m in injections]
     vectors = start = as_tensor([m.vectors for m in members], device, dtype)
     learn, places = [np.full((1, m.vectors.shape[1]), m.learn) for m in members], None
@@ -137,7 +135,7 @@ def vectors_of_act(
     )
 
 
-def as_tensor(arrays: Sequence[np.ndarray], device: torch.device, dtype: torch.dtype) -> Tensor:
+def as_tensor(arrays: Sequence[Array], device: torch.device, dtype: torch.dtype) -> Tensor:
     """Arrays of all members as one tensor, padded with zeros."""
     largest = np.max([array.shape for array in arrays], axis=0)
     full = [np.pad(array, [(0, n) for n in largest - array.shape]) for array in arrays]
@@ -176,7 +174,7 @@ def bias_of_pairs(table: Tensor, length: int) -> Tensor:
     return torch.unflatten(of_windows(table), 2, (length, length)).permute(0, 1, 4, 2, 3)
 
 
-def lags_of_pairs(shape: Sequence[int], device: torch.device) -> Tensor:
+def lags_of_pairs(shape: Ints, device: torch.device) -> Tensor:
     """Lag key - query + T - 1 of each pair of positions, (…, T, T)."""
     positions = torch.arange(shape[-1], device=device)
     return (positions - positions[:, None] + shape[-1] - 1).expand(shape)
@@ -267,7 +265,7 @@ class Transformer:
     patch: int = Options.patch  # rows per token
     stride: int | None = None  # rows from one token to the next; default: patch
     ffn: int | None = None  # default: 2 d
-    grid: tuple[int, ...] = ()  # sides, if rows are points in raster order
+    grid: Counts = ()  # sides, if rows are points in raster order
     inject: Inject = "add"
 
     def __post_init__(self) -> None:
@@ -433,15 +431,16 @@ def greatest_of(x: Tensor, padding: Tensor | None) -> Tensor:
 
 
 class Dropout:
-    """Dropout on (M, …) in training; the rest is scaled up.
+    """Dropout on (M, …) in training, with a rate per member; the rest is scaled up.
 
     On a CPU, the random numbers of a member depend on its key, the step and the dropout layer, but
     not on other members of the stack; elsewhere, torch's generator draws them.
     """
 
-    def __init__(self, share: float, keys: Sequence[int], device: torch.device) -> None:
-        self.share, self.scale = share, torch.tensor(share, dtype=torch.float32, device=device)
+    def __init__(self, shares: Sequence[float], keys: Ints, device: torch.device) -> None:
+        self.share = torch.tensor(shares, dtype=torch.float32, device=device)
         self.keys, self.step, self.site = keys, 0, 0
+        self.common_share = shares[0] if len({*shares}) == 1 else None
         self.generator = torch.Generator()
 
     def begin(self, step: int) -> "Dropout":
@@ -452,12 +451,13 @@ class Dropout:
     def __call__(self, x: Tensor) -> Tensor:
         """Apply dropout to x (M, …)."""
         self.site += 1
-        if x.device.type != "cpu":
-            return torch.native_dropout(x, self.share, train=True)[0]  # one kernel
+        share = self.share.view(-1, *(1,) * (x.dim() - 1))
+        if x.device.type != "cpu" and self.common_share is not None:
+            return torch.native_dropout(x, self.common_share, train=True)[0]  # one kernel
         uniform = self.uniform(x.shape, x.device, self.site)
-        return x * ((uniform >= self.scale) / (1 - self.scale)).to(x.dtype)
+        return x * ((uniform >= share) / (1 - share)).to(x.dtype)
 
-    def uniform(self, shape: Sequence[int], device: torch.device, site: int) -> Tensor:
+    def uniform(self, shape: Ints, device: torch.device, site: int) -> Tensor:
         """Draw numbers of a shape (M, …) on [0, 1) for a place of the model."""
         if device.type != "cpu":
             return torch.rand(shape, device=device)

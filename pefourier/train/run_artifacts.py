@@ -24,6 +24,7 @@ from pefourier.encodings.sources.tables import open_arrays
 from pefourier.train.data.split import Task
 from pefourier.train.metrics import choose_threshold
 from pefourier.train.store import KEY, Key, key_of
+from pefourier.types import Array, Fields, Values
 from pefourier.writing.files import write_whole
 
 if TYPE_CHECKING:  # curves are read without torch
@@ -58,11 +59,6 @@ def file_of_run(folder: Path, key: Key) -> Path:
     return folder / FOLDER / f"{name_of_run(key)}.npz"
 
 
-def file_of_model(folder: str, key: Key) -> Path:
-    """Return the path of the classifier of a run."""
-    return Path(folder, f"{name_of_run(key)}.safetensors")
-
-
 def trace_of(task: Task, outcome: "Outcome") -> bytes:
     """Return the trace of a run as the bytes of a file."""
     member, fold = outcome.member, task.folds[outcome.member.fold]
@@ -73,7 +69,7 @@ def trace_of(task: Task, outcome: "Outcome") -> bytes:
     wrong = np.flatnonzero(predicted != labels)
     worst = wrong[np.argsort(-confidence[wrong], kind="stable")][:MOST_MISTAKES]
     facts = task.starts[fold.test], labels, predicted, confidence
-    arrays = {
+    arrays: Fields = {
         "valid": outcome.valid.astype(np.float32),
         "valid_labels": task.labels[fold.valid],
         "test": outcome.test.astype(np.float32),
@@ -99,7 +95,7 @@ def threshold_of(task: Task, outcome: "Outcome") -> float | None:
     return choose_threshold(outcome.valid, labels, macro=task.positive is None)
 
 
-def class_probabilities(logits: np.ndarray, threshold: float | None) -> np.ndarray:
+def class_probabilities(logits: Array, threshold: float | None) -> Array:
     """Probabilities (n, K) by softmax; a difference of two logits at the threshold has 0.5.
 
     >>> class_probabilities(np.array([[0.0, 3.0], [0.0, 2.0]]), 2.0).round(3).tolist()
@@ -117,7 +113,7 @@ def write_trace(folder: Path, key: Key, trace: bytes) -> None:
     write_whole(str(path), lambda out: out.write(trace))
 
 
-def read_traces(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[Trace]:
+def read_traces(folder: Path, rows: Sequence[Values]) -> list[Trace]:
     """Read the learning curves and mistakes of runs; files of earlier versions may lack them."""
     traces = []
     for row in rows:

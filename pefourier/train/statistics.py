@@ -9,122 +9,27 @@ only. There is one test per question: Student's t of the mean of n paired differ
 standard error, with n - 1 degrees of freedom; the interval uses the same t. Fewer units than
 `LEAST_UNITS` give no verdict: with two or three units of scores near 1, the error rate of the test
 is 6 to 38% instead of 5% (simulated). Holm's p adjusts for all differences of a dataset. No seed,
-fold or encoding is selected by its score.
-
-Standard errors
----------------
-Folds share windows, so the variance of their mean exceeds S²/J, where S² is the variance over J
-folds. Let r = n_test/n_train, N the number of windows, and v the variance contributed by a window.
-Shared test windows leave v/N in the mean, and shared training windows leave :math:`n_{train}/N` of
-the variance due to training. S² contains v/N r⁻¹ and :math:`n_{test}/N` of that variance. Hence
-
-* up to r = 1, the variance is S² (1/J + r) (Nadeau and Bengio, 2003, “Inference for the
-  generalization error”), which is exact if training adds no variance;
-* for r > 1, that formula overestimates the variance due to training by a factor r². Solving for
-  both parts gives S² (1/J + 1/r) + (1 - 1/r²) v/N. The unknown v is replaced by that of two
-  classifiers with independent mistakes, which is no smaller, from their confusion matrices by the
-  delta method. Both formulas agree at r = 1, and resamples never have a variance below v/N.
-
-A mean difference :math:`\delta` over M windows of equally large classes has a variance of at least
-:math:`|\delta| (1 - |\delta|) / M`, because a share :math:`|\delta|` of the windows is classified
-differently. Over runs, which share their windows, this term is added; over folds it is a minimum.
-tests/tools/simulate_tests.py simulates the error rate and the power of both formulas.
+fold or encoding is selected by its score. Standard errors come from `pefourier.train.chance`.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 from scipy.special import nctdtrinc, ndtr, stdtr, stdtrit
 
 from pefourier.errors import PefourierError
-from pefourier.train.data.split import FOLDS
+from pefourier.train.chance import Chance
 from pefourier.train.options import LEVEL
+from pefourier.types import Array, Strings
 
 RESAMPLES = 10_000
 LEAST_UNITS = 4
 POWER = 0.8  # of detecting the difference of --find
 MOST_UNITS = 1000  # limit of the search for enough units
 LEAST_OF_CLASS = 10  # test windows; with fewer, no difference counts as detectable
-TEST_TO_TRAIN = 1 / (FOLDS - 2)  # one fold tests, one validates, the rest train
-REDRAWN = 2  # tests per window above which folds count as resamples
-
-
-@dataclass(frozen=True)
-class Chance:
-    """Inputs of the standard error of mean differences, besides the spread of units."""
-
-    folds: np.ndarray  # of each run
-    ratio: float = TEST_TO_TRAIN  # test windows per training window
-    windows: float = np.inf  # distinct test windows, as if classes had equal size
-    rarest: float = np.inf  # test windows of the rarest class
-    variances: Mapping[str, float] = field(default_factory=dict)  # of scores, by draw of windows
-    are_redrawn: bool = False  # folds are resamples, which test the same windows repeatedly
-
-    @property
-    def over(self) -> str:
-        """The units that differences are averaged over."""
-        return "folds" if len(np.unique(self.folds)) > 1 else "runs"
-
-    def error(
-        self, variance: float, units: int, difference: float, pair: Sequence[str] = ()
-    ) -> float:
-        """Return the standard error of a mean difference of two encodings over units.
-
-        >>> five = Chance(np.arange(5)), Chance(np.arange(5), ratio=20)
-        >>> [round(chance.error(0.005, 5, 0.1), 4) for chance in five]
-        [0.0516, 0.0354]
-        """
-        least = difference * (1 - difference) / self.windows
-        if self.over == "runs":
-            return float(np.sqrt(variance / units + least))
-        drawn = sum(self.variances.get(name, 0.0) for name in pair)
-        shared = min(self.ratio, 1 / self.ratio)
-        spread = variance * (1 / units + shared) + drawn * (1 - shared**2) * (self.ratio > 1)
-        return float(np.sqrt(max(spread, least, drawn * self.are_redrawn)))
-
-
-def window_variance(confusion: np.ndarray, *, positive: bool) -> float:
-    """Variance of F1 per window (delta method), of the second class or the mean of all classes.
-
-    >>> round(window_variance(np.array([[40, 10], [10, 40]]), positive=False), 3)  # 0.8 × 0.2
-    0.16
-    """
-    p = confusion / confusion.sum()
-    total = p.sum(axis=0) + p.sum(axis=1)
-    weights = (total > 0) / np.where(total > 0, total, 1.0)
-    weights *= (np.arange(len(p)) == 1) if positive else 1 / np.count_nonzero(total)
-    slope = weights * np.divide(2 * np.diag(p), total, out=np.zeros(len(p)), where=total > 0)
-    gain = 2 * np.diag(weights) - slope[:, None] - slope
-    return float((p * gain**2).sum())
-
-
-def chance_of(
-    rows: Sequence[Mapping[str, Any]], confusions: Mapping[str, np.ndarray], folds: np.ndarray
-) -> Chance:
-    """Return the `Chance` of a dataset from its result rows and the folds of all runs.
-
-    Folds that test windows repeatedly are resamples, each of which uses all windows. Training
-    windows may overlap, so the ratio is at least that of five folds.
-    """
-    if not confusions:  # scores from elsewhere, of as many folds as there are
-        return Chance(folds, max(TEST_TO_TRAIN, 1 / max(len(np.unique(folds)) - 1, 1)))
-    tested = sum({row["fold"]: row["windows"] for row in rows}.values())
-    whole = max(row["windows"] + row["trained"] for row in rows)
-    are_redrawn = tested >= REDRAWN * whole
-    number, positive = whole if are_redrawn else tested, rows[0].get("positive") is not None
-    counts = next(iter(confusions.values())).sum(axis=1)
-    classes = number * counts[counts > 0] / counts.sum()
-    equal = len(classes) ** 2 / (1 / classes).sum()
-    if positive:  # a window moves the F1 of its class by half a window of that class
-        equal = min(number, 2 * max(1.0, number * counts[1] / counts.sum()))
-    tables = confusions.items()
-    variances = {e: window_variance(table, positive=positive) / number for e, table in tables}
-    ratio = max(TEST_TO_TRAIN, *(row["windows"] / row["trained"] for row in rows))
-    return Chance(folds, ratio, float(equal), float(classes.min()), variances, are_redrawn)
 
 
 @dataclass(frozen=True)
@@ -152,7 +57,7 @@ class Difference:
     needed: int | None  # units that detect the difference of --find; None: no number does
 
 
-def interval(values: np.ndarray) -> Mean:
+def interval(values: Array) -> Mean:
     """Mean of runs (n,) and its expanded percentile bootstrap interval, equal on every call.
 
     The percentiles are Φ(±t √(n / (n - 1))), with t of Student's distribution with n - 1 degrees of
@@ -171,12 +76,12 @@ def interval(values: np.ndarray) -> Mean:
     return Mean(float(values.mean()), float(low), float(high))
 
 
-def fold_means(values: np.ndarray, folds: np.ndarray) -> np.ndarray:
+def fold_means(values: Array, folds: Array) -> Array:
     """Mean of the runs of each fold."""
     return np.array([values[folds == fold].mean() for fold in np.unique(folds)])
 
 
-def paired_units(a: np.ndarray, b: np.ndarray, folds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def paired_units(a: Array, b: Array, folds: Array) -> tuple[Array, Array]:
     """Paired differences of runs, and of units: folds if there are several, else runs.
 
     `folds` has the fold of each run. If one side has a single run per fold, means by fold are
@@ -193,9 +98,7 @@ def paired_units(a: np.ndarray, b: np.ndarray, folds: np.ndarray) -> tuple[np.nd
     return a - b, fold_means(a - b, folds) if len(distinct) > 1 else a - b
 
 
-def t_test(
-    differences: np.ndarray, chance: Chance, pair: Sequence[str] = ()
-) -> tuple[float, float, float]:
+def t_test(differences: Array, chance: Chance, pair: Strings = ()) -> tuple[float, float, float]:
     """Two-sided p of the mean of units (n,), and its 95% interval within [-1, 1].
 
     >>> d = np.array([0.0, 0.1, 0.2, 0.1, 0.1])
@@ -225,9 +128,7 @@ def detectable(units: int, level: float = LEVEL) -> float:
     return float(nctdtrinc(units - 1, 1 - POWER, stdtrit(units - 1, 1 - level / 2)))
 
 
-def units_needed(
-    deviation: float, find: float, chance: Chance, pair: Sequence[str] = ()
-) -> int | None:
+def units_needed(deviation: float, find: float, chance: Chance, pair: Strings = ()) -> int | None:
     """Smallest number of units that detects a difference with 80% power in one comparison.
 
     None if no number does: folds share too much, runs share too few windows, or a class has very
@@ -248,7 +149,7 @@ def units_needed(
     return units[place] if place < len(units) else None
 
 
-def holm(p: Sequence[float]) -> np.ndarray:
+def holm(p: Sequence[float]) -> Array:
     """Adjust p values by Holm's step-down method.
 
     >>> holm([0.01, 0.04, 0.03])
@@ -263,7 +164,7 @@ def holm(p: Sequence[float]) -> np.ndarray:
 
 
 def compare_pairs(
-    runs: Mapping[str, np.ndarray],
+    runs: Mapping[str, Array],
     pairs: Iterable[tuple[str, str]],
     chance: Chance,
     find: float = 0.1,
@@ -299,18 +200,18 @@ def compare_pairs(
     return [replace(d, p_holm=p) for d, p in zip(differences, adjusted, strict=True)]
 
 
-def average_ranks(scores: np.ndarray) -> np.ndarray:
+def average_ranks(scores: Array) -> Array:
     """Average rank of each column over rows; rank 1 is the highest score, ties share ranks.
 
     >>> average_ranks(np.array([[0.9, 0.8, 0.8], [0.7, 0.6, 0.5]]))
     array([1.  , 2.25, 2.75])
     """
-    from scipy.stats import rankdata  # imports much, only for several datasets
+    above = (scores[:, None, :] > scores[:, :, None]).sum(axis=2)
+    equal = (scores[:, None, :] == scores[:, :, None]).sum(axis=2)
+    return np.asarray((above + (equal + 1) / 2).mean(axis=0))
 
-    return np.asarray(rankdata(-scores, axis=1).mean(axis=0))
 
-
-def wilcoxon_holm(scores: np.ndarray) -> np.ndarray:
+def wilcoxon_holm(scores: Array) -> Array:
     """Holm-adjusted p of Wilcoxon's signed-rank test for every pair of columns, shape (k, k).
 
     Rows of `scores` (N, k) are datasets.
@@ -327,7 +228,7 @@ def wilcoxon_holm(scores: np.ndarray) -> np.ndarray:
     return np.maximum(p, p.T)
 
 
-def signed_rank_p(differences: np.ndarray) -> float:
+def signed_rank_p(differences: Array) -> float:
     """Two-sided exact p of Wilcoxon's signed-rank test; zeros are dropped, ties share a rank.
 
     >>> signed_rank_p(np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5]))
@@ -342,7 +243,7 @@ def signed_rank_p(differences: np.ndarray) -> float:
     return float(counts[off >= abs((np.sign(d) * ranks).sum())].sum() / counts.sum())
 
 
-def cliques(average: Mapping[str, float], p: np.ndarray) -> list[list[str]]:
+def cliques(average: Mapping[str, float], p: Array) -> list[list[str]]:
     """Largest groups of neighbours in rank without a significant difference; p in given order.
 
     >>> apart = np.array([[1, 0.9, 0.01], [0.9, 1, 0.3], [0.01, 0.3, 1]])

@@ -8,6 +8,7 @@ The best encoding is decided in `pefourier.train.decision`. A difference in F1 f
 * too few: Holm's p is higher, and the units do not, or are fewer than `LEAST_UNITS`.
 """
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -15,16 +16,12 @@ from typing import Any
 import numpy as np
 
 from pefourier.train import statistics
-from pefourier.train.decision import (
-    SENTENCES,
-    Decision,
-    decide,
-    decide_ranks,
-    verdict_on,
-)
+from pefourier.train.chance import chance_of
+from pefourier.train.decision import ALL, Decision, decide, decide_ranks, verdict_on
 from pefourier.train.options import BESIDE, FIND, LEVEL, seeds_of
-from pefourier.train.statistics import Difference, Mean, chance_of
+from pefourier.train.statistics import Difference, Mean
 from pefourier.train.store import MEASURES
+from pefourier.types import Array, Fields, Texts, Values
 
 REFERENCE = "sinusoidal"
 LEAKY = "leaky split"
@@ -60,13 +57,17 @@ class DatasetSummary(Decision):
     verdicts: dict[str, str]  # of each difference
     diverged: dict[str, int]  # runs that keep their initial weights
     last_kept: dict[str, int]  # runs that keep the weights of the last step
-    cut_short: tuple[str, ...]  # encodings with too many such runs
-    params: Mapping[str, Mapping[str, Any]]  # of each encoding
+    cut_short: Texts  # encodings with too many such runs
+    params: Mapping[str, Values]  # of each encoding
+    # settings selected on validation, with their values and counts of runs
+    chosen: dict[str, list[Fields]] = field(default_factory=dict)
     lengths: dict[str, tuple[LengthMeans, ...]] = field(default_factory=dict)  # further lengths
     confusion: dict[str, list[list[int]]] = field(default_factory=dict)  # summed over runs
     budget: Mapping[str, int] | None = None  # steps, patience, and steps between two looks
     positive: str | None = None  # class that scores describe; None: means over classes
     shortest: int | None = None  # rows of the shortest window
+    # mean shares of the four score terms in the variance of scores, for added vectors
+    terms: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def chance(self) -> dict[str, float]:
@@ -75,8 +76,6 @@ class DatasetSummary(Decision):
         With a positive class of share p, it predicts that class, with F1 2p / (1 + p). Otherwise it
         predicts the most common of K classes, and scores are means over classes.
         """
-        if not self.confusion:  # of scores from elsewhere
-            return {}
         counts = np.sum(next(iter(self.confusion.values())), axis=1).tolist()
         positive = self.positive is not None
         k = 1 if positive else len(counts)
@@ -108,9 +107,9 @@ class Summary(Decision):
     reference: str
     datasets: tuple[DatasetSummary, ...]
     ranks: dict[str, float]
-    cliques: tuple[tuple[str, ...], ...]  # without significant difference; () for one dataset
-    runs: tuple[dict[str, Any], ...]
-    training: Mapping[str, Any] = field(default_factory=dict)  # settings of all models
+    cliques: tuple[Texts, ...]  # without significant difference; () for one dataset
+    runs: tuple[Fields, ...]
+    training: Values = field(default_factory=dict)  # settings of all models
 
     @property
     def find(self) -> float:
@@ -143,7 +142,7 @@ class Summary(Decision):
 
 
 def summarize_runs(
-    rows: Rows, params: Mapping[str, Any] | None = None, training: Mapping[str, Any] | None = None
+    rows: Rows, params: Values | None = None, training: Values | None = None
 ) -> Summary:
     """Summarize the rows of results.jsonl; without `REFERENCE`, the first encoding replaces it.
 
@@ -173,7 +172,7 @@ def summarize_runs(
 
 
 def decide_all(
-    datasets: Sequence[DatasetSummary], ranks: Mapping[str, float], p: np.ndarray
+    datasets: Sequence[DatasetSummary], ranks: Mapping[str, float], p: Array
 ) -> Decision:
     """Decide on one dataset, by ranks over several, or combine the verdicts on each."""
     if len(datasets) == 1:
@@ -184,12 +183,10 @@ def decide_all(
     found = {data.verdict for data in datasets}
     if "leaky" not in found and (by_ranks := decide_ranks(names, ranks, p, excluded)):
         return by_ranks
-    return Decision(" and ".join(code for code in SENTENCES["CONCLUSIONS"] if code in found))
+    return Decision(" and ".join(code for code in ALL if code in found))
 
 
-def summarize_dataset(
-    rows: Rows, reference: str, params: Mapping[str, Any], find: float
-) -> DatasetSummary:
+def summarize_dataset(rows: Rows, reference: str, params: Values, find: float) -> DatasetSummary:
     """Summarize a dataset over the runs that all encodings have."""
     runs, values = common_runs(rows)
     scores = {e: {m: statistics.interval(v) for m, v in s.items()} for e, s in values.items()}
@@ -197,15 +194,11 @@ def summarize_dataset(
     facts, folds = facts_of_runs(rows), np.array([fold for _, fold in runs])
     leaky, cut = facts["leaky"], facts["cut_short"]
     paired = rows_by("encoding", (r for r in rows if (r["seed"], r["fold"]) in runs))
-    confusions = {}
-    if "confusion" in rows[0]:
-        confusions = {e: np.sum([r["confusion"] for r in of], axis=0) for e, of in paired.items()}
-    samples = {m: {e: s[m] for e, s in values.items() if m in s} for m in ("f1", "auprc")}
+    confusions = {e: np.sum([row["confusion"] for row in of], axis=0) for e, of in paired.items()}
+    samples = {m: {e: s[m] for e, s in values.items()} for m in ("f1", "auprc")}
     chance, pairs = chance_of(rows, confusions, folds), references.items()
     differences, auprc = (
         dict(zip(references, statistics.compare_pairs(f, pairs, chance, find), strict=True))
-        if f
-        else {}
         for f in samples.values()
     )
     verdicts = {e: verdict_on(e, d, leaky=leaky, cut_short=cut) for e, d in differences.items()}
@@ -226,22 +219,22 @@ def summarize_dataset(
 
 
 def exclusions(
-    names: Iterable[str], cut_short: Iterable[str], params: Mapping[str, Mapping[str, Any]]
+    names: Iterable[str], cut_short: Iterable[str], params: Mapping[str, Values]
 ) -> dict[str, str]:
     """Reasons why encodings are not compared: vectors collide, or training was cut short."""
     colliding = (e for e in names if params.get(e, {}).get("collides"))
     return dict.fromkeys(cut_short, "cut short") | dict.fromkeys(colliding, COLLIDES)
 
 
-def rows_by(key: str, rows: Iterable[Mapping[str, Any]]) -> dict[Any, list[Mapping[str, Any]]]:
+def rows_by(key: str, rows: Iterable[Values]) -> dict[Any, list[Values]]:
     """Group rows by encoding or dataset, in order of appearance."""
-    groups: dict[Any, list[Mapping[str, Any]]] = {}
+    groups: dict[Any, list[Values]] = {}
     for row in rows:
         groups.setdefault(row[key], []).append(row)
     return groups
 
 
-def facts_of_runs(rows: Rows) -> dict[str, Any]:
+def facts_of_runs(rows: Rows) -> Fields:
     """Facts about a dataset's windows and training, independent of scores.
 
     Training of an encoding was cut short if too many of its runs keep their last weights; other
@@ -250,17 +243,48 @@ def facts_of_runs(rows: Rows) -> dict[str, Any]:
     row, groups = rows[0], rows_by("encoding", rows)
     steps = {e: [r for r in of if "step" in r and e not in BESIDE] for e, of in groups.items()}
     first = {e: sum(r["step"] == 0 for r in of) for e, of in steps.items()}
-    last = {  # with the weights of the last possible step: may have been cut short
-        e: sum(bool(r.get("budget") and r["step"] >= r["budget"]["steps"]) for r in of)
-        for e, of in steps.items()
-    }
+    last = {e: sum(map(keeps_last, of)) for e, of in steps.items()}
     return {
-        **{key: row.get(key, 0) for key in ("dataset", "split", "leaky", "length")},
+        **{key: row[key] for key in ("dataset", "split", "leaky", "length")},
         **{key: row.get(key) for key in ("positive", "shortest", "budget")},
+        "chosen": {e: choices for e, of in groups.items() if (choices := count_choices(of))},
+        "terms": {e: terms for e, of in groups.items() if (terms := mean_terms(of))},
         "diverged": {e: count for e, count in first.items() if count},
         "last_kept": {e: count for e, count in last.items() if count},
         "cut_short": tuple(e for e, n in last.items() if n * CUT_SHORT > len(groups[e])),
     }
+
+
+def keeps_last(row: Values) -> bool:
+    """Whether a run keeps the weights of its last possible step and may have been cut short."""
+    budget = row.get("budget")
+    return bool(budget and row["step"] >= budget["steps"])
+
+
+def mean_terms(rows: Rows) -> list[float]:
+    """Mean shares of the four score terms over runs and heads; [] without shares.
+
+    >>> mean_terms([{"terms": [[1, 0, 0, 0], [0, 1, 0, 0]]}, {"terms": []}])
+    [0.5, 0.5, 0.0, 0.0]
+    """
+    heads = [shares for row in rows for shares in row.get("terms", ())]
+    return np.mean(heads, axis=0).tolist() if heads else []
+
+
+def count_choices(rows: Rows) -> list[Fields]:
+    """Count the runs that chose each value of the searched settings.
+
+    >>> count_choices([{"chosen": {"rate": 0.01}}, {"chosen": {"rate": 0.01}}, {}])
+    [{'setting': 'rate', 'value': '0.01', 'runs': 2}]
+    """
+    counts = Counter(
+        (setting, value if isinstance(value, str) else f"{value:g}")
+        for row in rows
+        for setting, value in row.get("chosen", {}).items()
+    )
+    settings = list(dict.fromkeys(setting for setting, _ in counts))
+    choices = sorted(counts, key=lambda choice: settings.index(choice[0]))
+    return [{"setting": s, "value": value, "runs": counts[s, value]} for s, value in choices]
 
 
 def summarize_lengths(rows: Rows) -> tuple[LengthMeans, ...]:
@@ -277,7 +301,7 @@ def summarize_lengths(rows: Rows) -> tuple[LengthMeans, ...]:
     return tuple(means)
 
 
-def common_runs(rows: Rows) -> tuple[list[tuple[int, int]], dict[str, dict[str, np.ndarray]]]:
+def common_runs(rows: Rows) -> tuple[list[tuple[int, int]], dict[str, dict[str, Array]]]:
     """Return the runs (seed, fold) that all encodings have, and the measures over these runs.
 
     Other methods have only the first seed, and their measures are over folds.
@@ -288,7 +312,7 @@ def common_runs(rows: Rows) -> tuple[list[tuple[int, int]], dict[str, dict[str, 
     runs = sorted(r for r in keys if all(paired_run(e, r) in of_run for e, of_run in arms.items()))
     pairs = {e: sorted({paired_run(e, run) for run in runs}) for e in arms}
     return runs, {
-        e: {m: np.array([of_run[run][m] for run in pairs[e]]) for m in MEASURES if m in rows[0]}
+        e: {m: np.array([of_run[run][m] for run in pairs[e]]) for m in MEASURES}
         for e, of_run in arms.items()
     }
 

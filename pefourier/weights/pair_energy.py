@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.sources.huggingface import ModelFile
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
+from pefourier.types import Bools, Floats, Places
 from pefourier.weights.model import LayerEnergies, ModelWeights
 
 MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean")
@@ -60,7 +60,7 @@ class PairLayout:
         return ", ".join(f"{n} {v:+.2f}" for n, v in values.items() if v is not None)
 
 
-def pair_rows(count: int, name: str) -> NDArray[np.int64]:
+def pair_rows(count: int, name: str) -> Places:
     """Return the two rows of each pair (2, pairs).
 
     >>> pair_rows(2, "halves").tolist(), pair_rows(2, "neighbours").tolist()
@@ -70,7 +70,7 @@ def pair_rows(count: int, name: str) -> NDArray[np.int64]:
 
 
 def layout_likeness(
-    rows: Sequence[tuple[NDArray[np.float64], int]],
+    rows: Sequence[tuple[Floats, int]],
 ) -> tuple[float | None, float | None]:
     r"""Return, for each layout, the correlation of log norms between the two rows of a pair.
 
@@ -97,9 +97,7 @@ def layout_likeness(
     return likeness("halves"), likeness("neighbours")
 
 
-def choose_pairing(
-    model: ModelWeights, rows: Sequence[tuple[NDArray[np.float64], int]]
-) -> PairLayout:
+def choose_pairing(model: ModelWeights, rows: Sequence[tuple[Floats, int]]) -> PairLayout:
     """Return the layout of the config or the architecture, otherwise the layout of the weights.
 
     `rows` are energies in the form that `layout_likeness` expects.
@@ -125,28 +123,26 @@ class LayerShares:
     layer: int
     rotation: int
     kv_heads: int
-    q: NDArray[np.float64]  # (heads, pairs)
-    k: NDArray[np.float64]  # shares of the keys of the head's group
-    product: NDArray[np.float64]
-    rows: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None  # energies (heads, d)
+    q: Floats  # (heads, pairs)
+    k: Floats  # shares of the keys of the head's group
+    product: Floats
+    rows: tuple[Floats, Floats] | None = None  # energies (heads, d)
     halved: bool = False  # only pairs are known; each row gets half the energy of its pair
 
     @property
-    def used(self) -> NDArray[np.float64]:
+    def used(self) -> Floats:
         """Return the shares of the product, or of the queries if keys are unknown."""
         return self.q if np.isnan(self.product).all() else self.product
 
 
-def normalise_pair_energy(
-    layer: int, rotation: int, q: NDArray[np.float64], k: NDArray[np.float64]
-) -> LayerShares:
+def normalise_pair_energy(layer: int, rotation: int, q: Floats, k: Floats) -> LayerShares:
     """Return shares from the energies of pairs (heads, pairs) and (kv_heads, pairs)."""
     shares_q, shares_k = (normalised(np.repeat(e, len(q) // len(e), axis=0)) for e in (q, k))
     product = normalised(shares_q * shares_k)  # products of shares cannot overflow
     return LayerShares(layer, rotation, len(k), shares_q, shares_k, product)
 
 
-def shares_of(layer: LayerEnergies, frequencies: NDArray[np.float64], layout: str) -> LayerShares:
+def shares_of(layer: LayerEnergies, frequencies: Floats, layout: str) -> LayerShares:
     """Return the shares of the rotary pairs in each query head of a layer."""
     rows = pair_rows(len(frequencies), layout)[:, frequencies != 0]
     q, k = (part[:, rows].sum(axis=1) for part in (layer.q, layer.k))
@@ -154,7 +150,7 @@ def shares_of(layer: LayerEnergies, frequencies: NDArray[np.float64], layout: st
     return shares if layer.latent else replace(shares, rows=(layer.q, layer.k))
 
 
-def normalised(energies: NDArray[np.float64]) -> NDArray[np.float64]:
+def normalised(energies: Floats) -> Floats:
     """Divide energies by the sum of each head (heads, pairs); NaN for a head of zeros."""
     totals = energies.sum(axis=1, keepdims=True)
     shares = np.full(energies.shape, np.nan)
@@ -162,7 +158,7 @@ def normalised(energies: NDArray[np.float64]) -> NDArray[np.float64]:
     return shares
 
 
-def shares_of_means(path: str, rotating: NDArray[np.bool_], layout: str) -> Iterator[LayerShares]:
+def shares_of_means(path: str, rotating: Bools, layout: str) -> Iterator[LayerShares]:
     """Yield shares of squared mean lengths, layer by layer, from a file of mean activations.
 
     `rotating` (pairs,) is True for rotary pairs. Keys may be stored for groups of heads, under the
@@ -173,7 +169,7 @@ def shares_of_means(path: str, rotating: NDArray[np.bool_], layout: str) -> Iter
     PefourierError
         If the file has no such names, lacks a head, or has another number of pairs.
     """
-    means: dict[int, dict[str, dict[int, NDArray[np.float64]]]] = {}
+    means: dict[int, dict[str, dict[int, Floats]]] = {}
     with open_arrays(path, regular=True) as file:
         for match in filter(None, map(MEANS.fullmatch, file.arrays)):
             name, (layer, head, part) = match[0], match.groups()

@@ -28,15 +28,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import erfc, exp, log, pi, sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.types import Array, Bools, Counts, Floats, Ints, Places
 from pefourier.weights.pair_energy import LayerShares
 from pefourier.writing.text import ranges
 
-Array = NDArray[np.float64]
 Singles = NDArray[np.float32]
 SIZES = {"token": 0, "group of 64": 64, "group of 32": 32}  # channels that share a step; 0: all
 BLOCK = 32  # channels that are multiplied first
@@ -66,17 +65,17 @@ def rounding_error() -> Singles:
     return np.where(squares < 0.01, squares, 1 / 12 + sum(waves)).astype(np.float32)
 
 
-def looked_up(table: NDArray[Any], ratios: NDArray[Any], of: Singles) -> NDArray[Any]:
+def looked_up(table: Array, ratios: Array, of: Singles) -> Array:
     """Look up a table at log ratios of (channels, heads, blocks) times (cells,)."""
     with np.errstate(divide="ignore"):
         scale = np.float32((len(LOGS) - 1) / (LOGS[-1] - LOGS[0]))
         shift = (np.log(ratios) - np.float32(LOGS[0])) * scale
         place = shift[..., None] + np.log(of) * scale
-    values: NDArray[Any] = table[np.clip(place, 0, len(LOGS) - 1).astype(np.int32)]
+    values: Array = table[np.clip(place, 0, len(LOGS) - 1).astype(np.int32)]
     return values
 
 
-def group_errors(moments: Array, bits: Sequence[int]) -> Iterator[tuple[str, int, bool, Array]]:
+def group_errors(moments: Array, bits: Ints) -> Iterator[tuple[str, int, bool, Array]]:
     """Yield squared errors (heads, d) of channels that share steps, by size, bits, zero point."""
     heads, d = moments.shape
     wide = -(-d // 64) * 64
@@ -151,10 +150,10 @@ def cells(joint: Singles) -> Singles:
     return np.maximum(chance, zero)
 
 
-def share_of_setting(hazards: Singles) -> Singles:
+def share_of_setting(hazards: Array) -> Singles:
     """Return the probability that a channel sets a step (block, heads, groups, blocks, cells)."""
-    total: Singles = np.maximum(hazards.sum(axis=(0, 3), keepdims=True), np.float32(1e-30))
-    return hazards / total
+    total = np.maximum(hazards.sum(axis=(0, 3), keepdims=True), np.float32(1e-30))
+    return np.asarray(hazards / total, np.float32)
 
 
 def token_factors(omega: Array, ratios: Array, length: int) -> tuple[Array, Array]:
@@ -174,7 +173,7 @@ def token_factors(omega: Array, ratios: Array, length: int) -> tuple[Array, Arra
     return largest, 2 * squares + 2 * mean**2
 
 
-def token_steps(moments: Array, rows: NDArray[np.int64], omega: Array, length: int) -> list[Array]:
+def token_steps(moments: Array, rows: Places, omega: Array, length: int) -> list[Array]:
     """Return E[max x^2] and E[(max x - min x)^2] over tokens of each channel (heads, d)."""
     unrotated = token_factors(np.zeros(1), np.zeros(1), length)
     by_kind = [moments * factor for factor in unrotated]
@@ -191,7 +190,7 @@ def token_steps(moments: Array, rows: NDArray[np.int64], omega: Array, length: i
     return by_kind
 
 
-def largest_squares(moments: Array, rows: NDArray[np.int64]) -> tuple[Array, Array]:
+def largest_squares(moments: Array, rows: Places) -> tuple[Array, Array]:
     """Return E[max x^2] over channels: (heads,), and without each pair (heads, pairs)."""
     deviations = np.sqrt(np.maximum(moments, FEWEST**2)).astype(np.float32)
     inside = looked_up(within(), 1 / deviations, EDGES)
@@ -251,7 +250,7 @@ class Spared:
     """Pairs that deserve a higher precision when keys are int4 with one step per token."""
 
     rotation: str | None
-    pairs: tuple[int, ...]
+    pairs: Counts
     rows: tuple[tuple[int, int], ...]  # the two rows of each pair
     ratio: float  # error with these pairs exact, divided by the error with all pairs rounded
     halved: bool
@@ -270,7 +269,7 @@ class Spared:
 class Keys:
     """Key heads of all layers, with the size and the cost of each channel."""
 
-    layer: NDArray[np.int64]  # (heads,)
+    layer: Places  # (heads,)
     moments: Array  # (heads, d), scaled to a maximum of 1 in each head
     cost: Array  # (heads, d): squared relative error of scores per unit of squared error
 
@@ -285,19 +284,19 @@ class Rotation:
     """The rotation of the pairs of a head, and the number of positions."""
 
     name: str | None
-    index: NDArray[np.int64]  # of the pairs with a frequency above 0
-    rows: NDArray[np.int64]  # (2, pairs)
+    index: Places  # of the pairs with a frequency above 0
+    rows: Places  # (2, pairs)
     omega: Array
     length: int
 
     @classmethod
-    def of(cls, name: str | None, rows: NDArray[np.int64], omega: Array, length: int) -> "Rotation":
+    def of(cls, name: str | None, rows: Places, omega: Array, length: int) -> "Rotation":
         """Create a rotation without the pairs of frequency 0."""
         index = np.flatnonzero(omega)
         return cls(name, index, rows[:, index], omega[index], length)
 
 
-def mixed(moments: Array, rows: NDArray[np.int64], share: Array) -> Array:
+def mixed(moments: Array, rows: Places, share: Array) -> Array:
     """Mix moments (heads, d): both rows of a pair keep a share and exchange the rest."""
     rotated, a, b = moments.copy(), moments[:, rows[0]], moments[:, rows[1]]
     rotated[:, rows[0]], rotated[:, rows[1]] = (
@@ -384,9 +383,7 @@ def quantisation_errors(
         yield QuantisationError(rotation.name, *scheme, *totals, np.sqrt(of_pairs), layers)
 
 
-def mean_errors(
-    before: Array | None, after: Array, of: NDArray[np.bool_]
-) -> tuple[float | None, float]:
+def mean_errors(before: Array | None, after: Array, of: Bools) -> tuple[float | None, float]:
     """Return the root mean squared errors of some heads."""
     early = None if before is None else sqrt(float(before[of].mean()))
     return early, sqrt(float(after[of].mean()))
@@ -422,7 +419,7 @@ def spared_pairs(shares: Sequence[LayerShares], rotation: Rotation) -> Spared:
 
 def greedy_path(
     keys: Keys, rotation: Rotation, limit: int
-) -> tuple[list[int], list[Array], NDArray[np.float64]]:
+) -> tuple[list[int], list[Array], Floats]:
     """Choose pairs one by one that reduce the error of int4 with one step per token the most.
 
     Returns the pairs; the gain of each pair (pairs, heads) at each step, for a chosen pair that at
@@ -454,14 +451,14 @@ def greedy_path(
     return path, gains, np.array(errors)
 
 
-def without(keys: Keys, rows: NDArray[np.int64]) -> Keys:
+def without(keys: Keys, rows: Places) -> Keys:
     """Return key heads without some rows."""
     mask = np.ones(keys.cost.shape[1])
     mask[rows] = 0
     return replace(keys, moments=keys.moments * mask, cost=keys.cost * mask)
 
 
-def exact_error(keys: Keys, spared: NDArray[np.int64]) -> float:
+def exact_error(keys: Keys, spared: Places) -> float:
     """Return the mean squared error of int4 with one step per token if some rows are exact."""
     remaining, total = without(keys, spared), 0.0
     for start in range(0, len(remaining.cost), AT_ONCE):

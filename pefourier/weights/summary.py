@@ -5,18 +5,17 @@ from dataclasses import dataclass, field
 from math import pi
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.errors import PefourierError
+from pefourier.types import Bools, Counts, Floats, Places
 from pefourier.weights.pair_energy import LayerShares
-from pefourier.writing.text import agreeing, number, percent, ranges
+from pefourier.writing.text import number, ranges
 
 OFTEN = 32  # a pair with more full rotations than this within the length counts as fast
 STRONGEST = 3  # pairs in the short answer
 BANDS = 8  # rows of the table of pairs
 EVEN = 0.1  # relative difference from the even share up to which use counts as even
 CHANCE = 3.0  # difference, in spreads of shuffled pairs, up to which it may be chance
-ALIKE = 0.9  # of the excess of the preferred pairs, from which other pairs are used as much
 FEW = 0.5  # share of effective pairs up to which few pairs are used
 
 
@@ -30,11 +29,6 @@ class PairUse:
     share_q: float
     share_k: float | None  # None if only queries were measured
     share: float | None  # of the product
-
-    @property
-    def used(self) -> float:
-        """Return the share of the product, or of the queries if keys are unknown."""
-        return self.share_q if self.share is None else self.share
 
 
 @dataclass(frozen=True)
@@ -87,9 +81,8 @@ class RotationUse:
     never_turn: Portion
     often: Portion
     effective_pairs: float  # median over heads of exp(entropy of the shares)
-    half: tuple[int, ...]  # the fewest pairs that hold half of the product
-    half_rows: tuple[int, ...] = ()  # the rows of a head that hold these pairs
-    pair_spread: float = field(default=0.0, metadata={"told": False})  # of one pair, by chance
+    half: Counts  # the fewest pairs that hold half of the product
+    half_rows: Counts = ()  # the rows of a head that hold these pairs
 
     @property
     def part(self) -> str | None:
@@ -114,31 +107,9 @@ class RotationUse:
         return "few pairs used" if self.effective_pairs <= FEW * self.count else "no preference"
 
     @property
-    def others(self) -> str:
-        """A sentence on the other pairs that are used, or neglected, as much as the preferred."""
-        is_slow = self.never_turn.preference != 0
-        lead = self.never_turn if is_slow else self.often
-        excess = (lead.used / lead.uniform - 1) * ALIKE if lead.uniform else 0.0
-        even = 1 / self.count
-        index = [
-            pair.index
-            for pair in self.pairs
-            if (pair.turns >= 1 if is_slow else pair.turns <= OFTEN)
-            and abs(pair.used - even) > CHANCE * self.pair_spread
-            and (pair.used / even - 1) / excess >= 1
-        ]
-        if not index:
-            return ""
-        share = sum(pair.used for pair in self.pairs if pair.index in index)
-        verb = "preferred" if excess > 0 else "neglected"
-        subject = agreeing(len(index), f"Pair {index[0]} is", f"Pairs {ranges(index)} are")
-        uniform = percent(len(index) * even, 2)
-        return f" {subject} {verb} as much, with {percent(share, 2)} ({uniform} if even)."
-
-    @property
     def strongest(self) -> list[StrongPair]:
         """Return the pairs with the largest shares, of queries if keys are unknown."""
-        order = sorted(self.pairs, key=lambda pair: -pair.used)
+        order = sorted(self.pairs, key=lambda p: -(p.share_q if p.share is None else p.share))
         return [StrongPair(self.part, pair) for pair in order[:STRONGEST]]
 
     @property
@@ -159,7 +130,7 @@ class RotationUse:
 
 
 def summarise(
-    name: str, frequencies: NDArray[np.float64], length: int, shares: Sequence[LayerShares]
+    name: str, frequencies: Floats, length: int, shares: Sequence[LayerShares]
 ) -> RotationUse:
     """Summarise the use of pairs with these frequencies over the heads of a rotation's layers."""
     used = np.concatenate([layer.used for layer in shares])
@@ -174,7 +145,7 @@ def summarise(
     turns = omega * length / (2 * pi)
     entropy = -(used * np.log(np.where(used > 0, used, 1.0))).sum(axis=1)
 
-    def portion(members: NDArray[np.bool_]) -> Portion:
+    def portion(members: Bools) -> Portion:
         uniform = float(members.sum() / len(index))
         q, k = float(mean_q[members].sum()), share_of(mean_k, members)
         product, spread = share_of(mean_product, members), shuffled_spread(shares, uniform)
@@ -196,7 +167,6 @@ def summarise(
         never_turn=portion(turns < 1),
         often=portion(turns > OFTEN),
         effective_pairs=float(np.median(np.exp(entropy))),
-        pair_spread=shuffled_spread(shares, 1 / len(index)),
         half=tuple(index[fewest_holding(used.mean(axis=0), 0.5)].tolist()),
     )
 
@@ -207,12 +177,12 @@ def total(shares: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def share_of(means: NDArray[np.float64] | None, pairs: int | NDArray[np.bool_]) -> float | None:
+def share_of(means: Floats | None, pairs: int | Bools) -> float | None:
     """Return the mean share of one or several pairs; None if no head has shares."""
     return None if means is None else float(means[pairs].sum())
 
 
-def head_mean(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64] | None:
+def head_mean(parts: Sequence[Floats]) -> Floats | None:
     """Return the mean of shares over the heads of some layers; None if no head has shares."""
     heads = np.concatenate(parts)
     return None if np.isnan(heads).all() else np.nanmean(heads, axis=0)
@@ -232,7 +202,7 @@ def shuffled_spread(shares: Sequence[LayerShares], part: float) -> float:
     return float(np.sqrt(squares * part * (1 - part) * pairs))
 
 
-def fewest_holding(shares: NDArray[np.float64], part: float) -> NDArray[np.int64]:
+def fewest_holding(shares: Floats, part: float) -> Places:
     """Return the indices of the fewest shares that sum to at least a part of the total, sorted.
 
     >>> fewest_holding(np.array([0.1, 0.4, 0.2, 0.3]), 0.5).tolist()

@@ -8,16 +8,17 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from pefourier.errors import PefourierError, shown, unknown
+from pefourier.types import Fields
 
 DRAFT = ".pefourier-"  # prefix of a file name while the file is written
 DRAFTS: set[Path] = set()  # drafts that this process is writing
 
 
 @cache  # files of the package do not change while it runs
-def read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> Fields:
     """Read a data file of the package."""
     import tomllib  # imported only by commands that need it
 
@@ -25,13 +26,13 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 @cache
-def read_section(path: Path, name: str) -> dict[str, Any]:
+def read_section(path: Path, name: str) -> Fields:
     """Read the tables ``[name]`` and ``[name.…]`` of a data file; a whole file can take 10 ms."""
     import tomllib
 
     tables = path.read_text(encoding="utf-8").split("\n[")
     text = "\n[".join(["", *(table for table in tables if re.match(rf"{name}[].]", table))])
-    section: dict[str, Any] = tomllib.loads(text)[name]
+    section: Fields = tomllib.loads(text)[name]
     return section
 
 

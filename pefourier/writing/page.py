@@ -10,6 +10,8 @@ from functools import cache
 from math import isfinite
 from typing import Any, Literal
 
+from pefourier.types import Fields, Values
+
 SCHEMA = 5  # of JSON; increases when a field changes its meaning or is removed, not when added
 
 
@@ -69,7 +71,7 @@ def plain(value: Any) -> Any:
     return plain(numbers)
 
 
-def fields_of(result: Any) -> dict[str, Any]:
+def fields_of(result: Any) -> Fields:
     """Return the reported fields of a dataclass by name, in order."""
     kind: Any = type(result)
     return {label: getattr(result, name) for name, label in labelled_fields(kind).items()}
@@ -82,7 +84,7 @@ def labelled_fields(kind: Any) -> dict[str, str]:
     return {name: label for name, label in labels.items() if label}
 
 
-def flattened(records: Iterable[Mapping[str, Any]]) -> Iterable[list[Any]]:
+def flattened(records: Iterable[Values]) -> Iterable[list[Any]]:
     """Return a header and rows of the single values of records; nested names are ``outer.inner``.
 
     Sentences of a conclusion are left out.
@@ -97,7 +99,7 @@ def flattened(records: Iterable[Mapping[str, Any]]) -> Iterable[list[Any]]:
     return [header, *([row.get(key) for key in header] for row in rows)]
 
 
-def single_values(record: Mapping[str, Any], within: str = "") -> Iterable[tuple[str, Any]]:
+def single_values(record: Values, within: str = "") -> Iterable[tuple[str, Any]]:
     """Yield names and values that are neither lists nor mappings, at any depth."""
     for key, value in record.items():
         if isinstance(value, Mapping):

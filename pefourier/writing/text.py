@@ -17,6 +17,7 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from pefourier.errors import PefourierError, shown
+from pefourier.types import Counts, Ints, Strings
 
 RUNNER = re.compile(r"(?<!\S)::|##(?=\[)")  # may be read as a command by workflow runners
 MARKUP = re.compile(  # of Markdown; not a_b, an interval [0.1, 0.2] or 1 < 2
@@ -146,10 +147,10 @@ KEY_SHARE = 0.5  # of a narrow terminal, for the columns that name a row
 UNITS = {"k": 2**10, "M": 2**20}  # as in context lengths: 128k is 131072
 
 TABLE = "\x1d"  # placeholder of a table that is kept in SET_ASIDE
-SET_ASIDE: ContextVar[list[Sequence[Sequence[str]]] | None] = ContextVar("tables", default=None)
+SET_ASIDE: ContextVar[list[Sequence[Strings]] | None] = ContextVar("tables", default=None)
 
 
-def aligned(rows: Sequence[Sequence[str]], keys: int = 1) -> str:
+def aligned(rows: Sequence[Strings], keys: int = 1) -> str:
     """Align rows of cells in columns, two spaces apart, within the width of a terminal.
 
     Cells that do not fit are broken between words, never inside a word. If that is not enough, the
@@ -178,9 +179,9 @@ def is_for_document() -> bool:
     return SET_ASIDE.get() is not None
 
 
-def parts_of_words(*texts: Callable[[], str]) -> list[str | Sequence[Sequence[str]]]:
+def parts_of_words(*texts: Callable[[], str]) -> list[str | Sequence[Strings]]:
     """Return the paragraphs and tables (rows of cells) of a text in order, for documents."""
-    tables: list[Sequence[Sequence[str]]] = []
+    tables: list[Sequence[Strings]] = []
     before = SET_ASIDE.set(tables)
     try:
         lines = [line.strip(" ") for words in texts for line in words().split("\n")]
@@ -190,7 +191,7 @@ def parts_of_words(*texts: Callable[[], str]) -> list[str | Sequence[Sequence[st
     return [next(parts) if line == TABLE else line for line in lines if line]
 
 
-def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(rows: Sequence[Strings]) -> str:
     r"""Return a Markdown table; the first row is the header.
 
     >>> print(markdown_table([["p", "|p|"], ["a", "1"]]))
@@ -202,12 +203,12 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
 
 
-def breadth(widths: Sequence[int]) -> int:
+def breadth(widths: Ints) -> int:
     """Return the width of a line with columns of these widths."""
     return sum(widths) + GAP * (len(widths) - 1)
 
 
-def parts_within(widths: Sequence[int], keys: int, width: int) -> list[slice]:
+def parts_within(widths: Ints, keys: int, width: int) -> list[slice]:
     """Split the columns after the keys into parts that fit, with at least one column each."""
     parts, start = [], keys
     for end in range(keys + 1, len(widths) + 1):
@@ -218,7 +219,7 @@ def parts_within(widths: Sequence[int], keys: int, width: int) -> list[slice]:
     return parts
 
 
-def in_columns(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
+def in_columns(rows: Sequence[Strings], widths: Ints) -> str:
     """Write rows in columns of these widths; wider cells use several lines."""
     lines = []
     for row in rows:
@@ -385,7 +386,7 @@ def joined_runs(numbers: Iterable[int], joint: str) -> list[str]:
     return [joint.join(map(str, dict.fromkeys((part[0], part[-1])))) for part in parts]
 
 
-def first_few(items: Sequence[str], limit: int = 4) -> str:
+def first_few(items: Strings, limit: int = 4) -> str:
     """List the first items, with … if there are more.
 
     >>> first_few("abcde"), first_few("ab")
@@ -419,7 +420,7 @@ def whole_number(text: str) -> int | None:
     return int(value * unit) if exact and value * unit % 1 == 0 else None
 
 
-def read_sides(text: str) -> tuple[int, ...]:
+def read_sides(text: str) -> Counts:
     """Read the sides of a grid.
 
     >>> read_sides("14x14")

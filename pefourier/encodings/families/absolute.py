@@ -5,17 +5,15 @@ table). sinusoidal and dft declare their spectral measure; the others are estima
 """
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.checks import WIDEST, check_above, check_count, check_size
 from pefourier.encodings.columns import Layout, waves
 from pefourier.encodings.domain import positions, time_axis
 from pefourier.encodings.encoding import (
     Encoding,
-    Floats,
     KernelMeasure,
     Measure,
     equal_pairs,
@@ -26,6 +24,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.query_temperature import TemperatureRule, temperature_settings
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
+from pefourier.types import Array, Floats
 from pefourier.writing.text import shortest
 
 
@@ -66,7 +65,7 @@ def none(
     """
     settings = temperature_settings(temperature, temperature_scale, temperature_floor)
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         return np.zeros((len(x), d))
 
     return Encoding("none", positions(length), d, vectors, params=settings)
@@ -76,7 +75,7 @@ def none(
 def onehot(length: int, d: int) -> Encoding:
     """The position function itself: 1 in column s mod d, 0 elsewhere."""
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         table = np.zeros((len(x), d))
         table[np.arange(len(x)), np.asarray(x) % d] = 1.0
         return table
@@ -96,7 +95,7 @@ def ramp(length: int, d: int, *, normalise: bool = True) -> Encoding:
     """
     top = max(length - 1, 1) if normalise else 1
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         return np.repeat(np.asarray(x, dtype=float)[:, None] / top, d, axis=1)
 
     return Encoding("ramp", positions(length), d, vectors)
@@ -202,7 +201,7 @@ def sinusoidal(
     step = domain.spacing
     measure = replace(plain, frequencies=frequencies * step, offset=offset / step)
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         return waves(plain.phases(x), layout, d=d)
 
     return with_measure(Encoding("sinusoidal", domain, d, vectors, params=noted), measure)
@@ -224,7 +223,7 @@ def dft(length: int, d: int) -> Encoding:
     """
     measure = lattice_measure(d)
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         phases = measure.phases(x)
         cosines = measure.amplitudes * np.cos(phases)
         sines = measure.amplitudes * np.sin(phases)

@@ -23,7 +23,6 @@ from pefourier.encodings.columns import Columns, Wave, columns_of_blocks
 from pefourier.encodings.domain import Domain, lattice
 from pefourier.encodings.encoding import (
     Encoding,
-    Floats,
     KernelMeasure,
     Measure,
     check_inside,
@@ -32,6 +31,7 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError
+from pefourier.types import Array, Counts, Floats, Places
 
 AxesLayout = Literal["interleaved", "halves", "axis-halves", "mismatched"]
 CoordinateKind = Literal["index", "unit", "2pi", "centred", "closed", "signed", "diagonal"]
@@ -124,7 +124,7 @@ class Axes:
     reference: tuple[float, ...] = ()
     rows: Literal["raster", "transposed", "blocks"] = "raster"
 
-    def resolved(self, sides: tuple[int, ...]) -> "Axes":
+    def resolved(self, sides: Counts) -> "Axes":
         """Return the settings with an explicit order, and refuse settings that do not fit."""
         letters = axis_letters(len(sides))
         order = self.order or letters
@@ -167,9 +167,9 @@ def axis_letters(count: int) -> str:
 class Pairs:
     """The pairs of a vector in the order of their columns."""
 
-    axis: NDArray[np.int64]  # (m,) index in `order` of the axis of each phase
+    axis: Places  # (m,) index in `order` of the axis of each phase
     omega: Floats  # (m,) radians per unit of the coordinate
-    blocks: tuple[int, ...]  # pairs of each axis, in the order of columns
+    blocks: Counts  # pairs of each axis, in the order of columns
 
 
 def split_dimensions(name: str, axes: Axes, d: int) -> tuple[list[int], int]:
@@ -215,7 +215,7 @@ def geometric(axes: Axes, count: int, stretch: float = 1.0, trained: float = 0.0
     return scale * np.float64(base) ** (-np.arange(count) / max(under, 1))
 
 
-def alternate_axes(counts: list[int], last: int = -1) -> NDArray[np.int64]:
+def alternate_axes(counts: list[int], last: int = -1) -> Places:
     """Deal pairs to axes cyclically until each axis has its count; return the axis of each pair.
 
     The axis `last`, if any, has the pairs after those of all others.
@@ -329,7 +329,7 @@ def wave_vectors(
     first: Wave = "cos",
     rotates: bool = True,
     places: Coordinates = Domain.places,
-) -> Callable[[NDArray[Any]], Floats]:
+) -> Callable[[Array], Floats]:
     """Return the function from points to vectors: cosines and sines in their columns.
 
     Rows before the grid are zero or, if `rotates`, have phase 0 (for rotary encodings).
@@ -340,7 +340,7 @@ def wave_vectors(
     blank = np.zeros(d)
     blank[columns_a if first == "cos" else columns_b] = float(rotates)
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         x = np.asarray(x)
         check_points(name, domain, x)
         table = np.tile(blank, (len(x), 1))
@@ -353,12 +353,12 @@ def wave_vectors(
     return vectors
 
 
-def down_columns(domain: Domain, x: NDArray[np.int64]) -> NDArray[np.int64]:
+def down_columns(domain: Domain, x: Places) -> Places:
     """Coordinates of rows that run fastest along the first axis, as on a transposed grid."""
     return np.stack(np.unravel_index(x - domain.prefix, domain.sides, order="F"), axis=-1)
 
 
-def through_blocks(domain: Domain, x: NDArray[np.int64], side: int = 2) -> NDArray[np.int64]:
+def through_blocks(domain: Domain, x: Places, side: int = 2) -> Places:
     """Coordinates of rows that run through blocks of side x side points.
 
     >>> from pefourier.encodings.domain import lattice
@@ -371,14 +371,14 @@ def through_blocks(domain: Domain, x: NDArray[np.int64], side: int = 2) -> NDArr
     return np.stack([*outer, side * row + down, side * column + right], axis=-1)
 
 
-def rows_of_blocks(sides: tuple[int, ...], side: int = 2) -> NDArray[np.int64]:
+def rows_of_blocks(sides: Counts, side: int = 2) -> Places:
     """Row in raster order of each row of a table that runs through blocks of points."""
     check_blocks(sides, side)
     places = through_blocks(lattice(sides), np.arange(prod(sides)), side)
     return np.asarray(np.ravel_multi_index(tuple(places.T), sides))
 
 
-def check_blocks(sides: tuple[int, ...], side: int = 2) -> None:
+def check_blocks(sides: Counts, side: int = 2) -> None:
     """Refuse a grid that blocks of side x side points do not fill."""
     if len(sides) < 2 or sides[-1] % side or sides[-2] % side:
         fit = "x".join(map(str, [*sides[:-2], *(n + -n % side for n in ((1, *sides)[-2:]))]))
@@ -395,7 +395,7 @@ ROWS: dict[str, Coordinates] = {
 }
 
 
-def check_points(name: str, domain: Domain, x: NDArray[Any]) -> None:
+def check_points(name: str, domain: Domain, x: Array) -> None:
     """Refuse points that are not on the grid; a single axis without a grid is unlimited."""
     if domain.grid:
         sides = "x".join(map(str, domain.grid))

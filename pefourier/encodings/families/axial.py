@@ -17,13 +17,12 @@ from pefourier.encodings.families.fourier import pair_count
 from pefourier.encodings.grids import grid_of, size_of
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
+from pefourier.types import Counts
 
 
 @encoding("axial", "He et al., 2022 (MAE); Carion et al., 2020 (DETR)", declared=True)
 @taking_axes()
-def axial(
-    length: int, d: int, *, grid: tuple[int, ...] = (), prefix: int = 0, **settings: Any
-) -> Encoding:
+def axial(length: int, d: int, *, grid: Counts = (), prefix: int = 0, **settings: Any) -> Encoding:
     """Sines and cosines of each axis of a grid, in separate columns.
 
     Columns are sin(ω_i u), cos(ω_i u) with ω_i = ρ^(−i/n) for i = 0 … n - 1 and the coordinate u of
@@ -53,7 +52,7 @@ def axial(
 @encoding("axial-rope", "Heo et al., 2024 (RoPE-ViT); Fang et al., 2023 (EVA-02)", declared=True)
 @taking_axes(layout="halves")
 def axial_rope(
-    length: int, d: int, *, grid: tuple[int, ...] = (), prefix: int = 0, **settings: Any
+    length: int, d: int, *, grid: Counts = (), prefix: int = 0, **settings: Any
 ) -> Encoding:
     """Rotation by the axes of a grid: one axis rotates each pair of a head.
 
@@ -86,7 +85,7 @@ def mixed_rope(
     length: int,
     d: int,
     *,
-    grid: tuple[int, ...] = (),
+    grid: Counts = (),
     prefix: int = 0,
     heads: int = 1,
     rho: float = 10.0,

@@ -7,19 +7,19 @@ query and key. If the lag alone determines the bias, they have vectors of lags, 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_above, check_count, check_size
 from pefourier.encodings.domain import lags_between
-from pefourier.encodings.encoding import Encoding, Floats, Places, bias_of_pairs
+from pefourier.encodings.encoding import Encoding, bias_of_pairs
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.relative import alibi_slopes, by_lag
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
+from pefourier.types import Array, Counts, Fields, Floats, Places
 
 Layers = Sequence[tuple[Floats, Floats]]  # weights (inputs, outputs) and shifts (outputs,)
 
@@ -85,7 +85,7 @@ def pseudo_gaussian(length: int, d: int, *, power: int = 2, causal: bool = False
 
 
 @lru_cache(maxsize=4)
-def linear_layers(seed: int, sizes: tuple[int, ...]) -> Layers:
+def linear_layers(seed: int, sizes: Counts) -> Layers:
     """Draw the weights and shifts of linear layers, uniform on ±1/√inputs as in torch."""
     draw = stream(seed).uniform
     shapes = [(inputs**-0.5, (inputs, outputs)) for inputs, outputs in pairwise(sizes)]
@@ -165,7 +165,7 @@ def dpb(
     return by_lag("dpb", length, d, vectors, causal=causal)
 
 
-def fire_share(distance: Floats, query: NDArray[Any], c: float, threshold: float) -> Floats:
+def fire_share(distance: Floats, query: Array, c: float, threshold: float) -> Floats:
     """Input of FIRE's network: the log-scaled distance over that of the query, at least L.
 
     >>> fire_share(np.array([7.0, 300.0]), np.array([10.0, 600.0]), 0.1, 512).round(6)
@@ -215,7 +215,7 @@ def fire(
     check_above("c", c)
     check_count("threshold", threshold)
 
-    def biases(lag: NDArray[Any], query: NDArray[Any]) -> Floats:
+    def biases(lag: Array, query: Array) -> Floats:
         share = fire_share(np.asarray(lag, dtype=float), query, c, threshold)
         return network(share[..., None], linear_layers(seed, (1, 32, d)), relu)
 
@@ -251,7 +251,7 @@ def fox(length: int, d: int, *, gates: Floats | None = None) -> Encoding:
     >>> fox(4, 1, gates=np.array([0.9, 0.5, 0.8, 0.99])).bias[0, 3].round(4)  # query 3
     array([-0.9263, -0.2332, -0.0101,  0.    ])
     """
-    facts: dict[str, Any] = {"findings": (finding("gates-default"),)}
+    facts: Fields = {"findings": (finding("gates-default"),)}
     logs = -alibi_slopes(d)[:, None]
     if gates is not None:
         stored = gates_up_to(length, gates)

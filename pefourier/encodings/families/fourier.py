@@ -4,17 +4,15 @@ learnable-sinusoidal (learned frequencies before training), fourier-features (Ta
 and tape (Foumani et al., 2023). All declare d / 2 frequencies of equal weight.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Layout, Wave, columns_of_blocks, waves
 from pefourier.encodings.domain import Domain, positions
-from pefourier.encodings.encoding import Encoding, Floats, equal_pairs, with_measure
+from pefourier.encodings.encoding import Encoding, equal_pairs, with_measure
 from pefourier.encodings.families.absolute import geometric_frequencies, stream
 from pefourier.encodings.families.axes import (
     LINES,
@@ -26,6 +24,7 @@ from pefourier.encodings.families.axes import (
 from pefourier.encodings.grids import grid_of
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
+from pefourier.types import Array, Counts, Floats, Ints
 
 
 def pair_count(name: str, d: int) -> int:
@@ -41,7 +40,7 @@ def sinusoids(
     """Sines and cosines of positions or times at given frequencies, in radians per unit."""
     plain = equal_pairs(frequencies, offset=offset)
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         return waves(plain.phases(x), layout)
 
     step = domain.spacing
@@ -112,7 +111,7 @@ def fourier_features(
     length: int,
     d: int,
     *,
-    grid: tuple[int, ...] = (),
+    grid: Counts = (),
     prefix: int = 0,
     mapping: Mapping = "gaussian",
     scale: float = SCALE,
@@ -173,7 +172,7 @@ def fourier_features(
         "fourier-features", domain, measure, columns=columns, first=first, rotates=False
     )
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         table = wave_table(x)
         table[:, columns[first == "cos"]] *= signs
         return table
@@ -190,9 +189,7 @@ def line_of(coordinates: Coordinates, side: int) -> tuple[float, float]:
     return step, start + (step / 2 if coordinates == "centred" else 0.0)
 
 
-def frequency_vectors(
-    mapping: Mapping, sides: Sequence[int], d: int, scale: float, seed: int
-) -> Floats:
+def frequency_vectors(mapping: Mapping, sides: Ints, d: int, scale: float, seed: int) -> Floats:
     """Frequency vectors (m, axes), radians per unit of the coordinates, slowest axis first.
 
     SAM draws a matrix (axes, m) with x, the fastest axis, in the first row. Along each axis, NeRF

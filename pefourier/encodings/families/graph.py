@@ -9,17 +9,17 @@ path.
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pefourier.encodings.checks import check_size
 from pefourier.encodings.domain import LARGEST_BASIS, BasisDomain, check_basis
-from pefourier.encodings.encoding import Encoding, Finding, Floats, from_table
+from pefourier.encodings.encoding import Encoding, Finding, from_table
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
+from pefourier.types import Fields, Floats, Places
 from pefourier.writing.text import first_few
 
 EQUAL = 1e-9  # difference of equal eigenvalues
@@ -28,7 +28,7 @@ PRIME = 2**31 - 1  # residues and their products fit into 64 bits
 SMALLEST = 1e-7  # part of a node in an eigenspace that exceeds rounding
 
 
-def graph_of(edges: ArrayLike | None, length: int) -> tuple[BasisDomain, dict[str, Any]]:
+def graph_of(edges: ArrayLike | None, length: int) -> tuple[BasisDomain, Fields]:
     """Graph of edges, by default a path of `length` nodes, and the parameters that follow from it.
 
     >>> graph_of([[0, 1], [1, 2]], 0)[1]["eigenvalues"]
@@ -50,7 +50,7 @@ def graph_of(edges: ArrayLike | None, length: int) -> tuple[BasisDomain, dict[st
     return graph, {"length": n, "eigenvalues": tuple(values.tolist()), **stated}
 
 
-def adjacency(edges: ArrayLike | None, length: int) -> tuple[NDArray[np.int64], Floats]:
+def adjacency(edges: ArrayLike | None, length: int) -> tuple[Places, Floats]:
     """Pairs of nodes, by default those of a path, and the adjacency matrix (n, n) of 0 and 1."""
     line = np.stack([np.arange(length - 1), np.arange(1, length)], axis=-1)
     pairs = line if edges is None else check_edges(edges)
@@ -61,7 +61,7 @@ def adjacency(edges: ArrayLike | None, length: int) -> tuple[NDArray[np.int64], 
     return pairs, adjacent
 
 
-def eigenspaces(graph: BasisDomain) -> list[NDArray[np.int64]]:
+def eigenspaces(graph: BasisDomain) -> list[Places]:
     """Columns of the basis with equal eigenvalues."""
     return np.split(graph.x, np.flatnonzero(np.diff(-np.cos(graph.omega)) > EQUAL) + 1)
 
@@ -87,7 +87,7 @@ def by_first_nodes(space: Floats) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def check_edges(edges: ArrayLike) -> NDArray[np.int64]:
+def check_edges(edges: ArrayLike) -> Places:
     """Refuse edges that are not pairs of different nodes; return each once, in order."""
     pairs = np.atleast_2d(np.asarray(edges, dtype=float))  # a file of one edge has one axis
     if pairs.ndim != 2 or pairs.shape[1] != 2:

@@ -8,16 +8,16 @@ distance before the query, as in the source code of these models.
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.checks import LARGEST, check_above, check_count, check_size
 from pefourier.encodings.columns import Layout, waves
-from pefourier.encodings.encoding import Encoding, Floats, equal_pairs, with_measure
+from pefourier.encodings.encoding import Encoding, equal_pairs, with_measure
 from pefourier.encodings.families.absolute import geometric_frequencies, stream
 from pefourier.encodings.families.fourier import pair_count
 from pefourier.encodings.families.relative import by_lag
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
+from pefourier.types import Floats, Places
 
 
 @encoding("xl", "Dai et al., 2019 (Transformer-XL), section 3.3", domain="lag", declared=True)
@@ -66,16 +66,14 @@ def xl(
     measure = equal_pairs(geometric_frequencies(d, rho, divisor))
     farthest = clamp or LARGEST
 
-    def vectors(lag: NDArray[np.int64]) -> Floats:
+    def vectors(lag: Places) -> Floats:
         return waves(measure.phases(np.clip(-np.asarray(lag), -farthest, farthest)), layout)
 
     enc = by_lag("xl", length, d, vectors, causal=causal, injection="key")
     return with_measure(enc, None if farthest < length - 1 else measure)
 
 
-def deberta_buckets(
-    distance: NDArray[np.int64], buckets: int = 256, max_distance: int = 512
-) -> NDArray[np.int64]:
+def deberta_buckets(distance: Places, buckets: int = 256, max_distance: int = 512) -> Places:
     r"""Signed bucket of each distance query - key (DeBERTa V2): exact, then logarithmic.
 
     With e = buckets // 2, distances r up to e are their own bucket. Larger distances have bucket
@@ -161,7 +159,7 @@ def of_distances(
     span, d = len(table) // 2, table.shape[1]
     deberta_buckets(np.zeros(1, dtype=int), buckets, max_distance)  # refuses invalid numbers
 
-    def vectors(lag: NDArray[np.int64]) -> Floats:
+    def vectors(lag: Places) -> Floats:
         row = deberta_buckets(-np.asarray(lag), buckets, max_distance) + span
         return table[np.clip(row, 0, 2 * span - 1)]
 

@@ -8,17 +8,16 @@ can be compared with other encodings. Frequencies are in radians per mean spacin
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.domain import Domain, time_axis
-from pefourier.encodings.encoding import Encoding, Finding, Floats
+from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.families.absolute import geometric_frequencies, stream
 from pefourier.encodings.families.fourier import pair_count, sinusoids
 from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
+from pefourier.types import Array, Fields, Floats
 
 UNUSUAL = 4.0  # ratio of the median step to 1 beyond which the initial rates do not fit the times
 
@@ -44,7 +43,7 @@ class LineAndSines:
     slopes: Floats  # (d,)
     shifts: Floats
 
-    def __call__(self, t: NDArray[Any]) -> Floats:
+    def __call__(self, t: Array) -> Floats:
         """Return the vectors of times."""
         table: Floats = np.multiply.outer(np.asarray(t, dtype=float), self.slopes) + self.shifts
         table[:, 1:] = np.sin(table[:, 1:])
@@ -52,7 +51,7 @@ class LineAndSines:
 
 
 def line_and_sines(
-    name: str, domain: Domain, slopes: Floats, shifts: Floats, params: dict[str, Any]
+    name: str, domain: Domain, slopes: Floats, shifts: Floats, params: Fields
 ) -> Encoding:
     """Return the encoding of `LineAndSines`."""
     vectors = LineAndSines(slopes, shifts)

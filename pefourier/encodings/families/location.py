@@ -8,15 +8,16 @@ sphere of the Earth's mean radius.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf, isqrt, pi, sqrt
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pefourier.encodings.domain import Domain
-from pefourier.encodings.encoding import Encoding, Floats, within
+from pefourier.encodings.encoding import Encoding, within
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
+from pefourier.types import Array, Floats
 
 EARTH = 6371.0088  # mean radius in km (IUGG)
 LAGS = 100  # steps up to the largest distance
@@ -44,7 +45,7 @@ class PlaceDomain(Domain):
         points = np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)
         return EARTH * np.stack(points, axis=-1)
 
-    def places(self, x: NDArray[Any]) -> Floats:
+    def places(self, x: Array) -> Floats:
         """Cartesian coordinates of points x."""
         return self.points(self.at[x])
 
@@ -53,7 +54,7 @@ class PlaceDomain(Domain):
         sine = np.minimum(straight / (2 * EARTH), 1.0)
         return 2 * EARTH * np.arcsin(sine) if self.unit else straight
 
-    def distances(self, a: NDArray[Any], b: NDArray[Any]) -> Floats:
+    def distances(self, a: Array, b: Array) -> Floats:
         """Distances of points a and b, in km on the globe.
 
         >>> capitals = place_domain([[-0.1278, 51.5074], [2.3522, 48.8566]], "km")
@@ -105,7 +106,7 @@ def placed(name: str, d: int, vectors: Vectors, length: int, places: Floats | No
     domain = place_domain(at, "" if name == "space2vec" else "km")
     stated = {} if places is None else {"places": tuple(map(tuple, domain.at.tolist()))}
 
-    def vectors_at(x: NDArray[Any]) -> Floats:
+    def vectors_at(x: Array) -> Floats:
         return vectors(domain.at[within(x, len(domain), name)] if x.ndim == 1 else x)
 
     return Encoding(name, domain, d, vectors_at, params={"length": len(domain), **stated})

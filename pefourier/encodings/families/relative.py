@@ -10,16 +10,16 @@ from functools import cache
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_above, check_count, check_size
 from pefourier.encodings.domain import Domain, lags_between, lags_on, positions
-from pefourier.encodings.encoding import Encoding, Floats, VectorsAt, within
+from pefourier.encodings.encoding import Encoding, VectorsAt, within
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.axes import check_points
 from pefourier.encodings.grids import OF_CLASS_TOKEN, check_sides
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
+from pefourier.types import Array, Counts, Floats, Places
 
 Parts = tuple[Floats, ...]  # arrays of learned numbers
 
@@ -82,8 +82,8 @@ def shaw(
 
 
 def t5_buckets(
-    lag: NDArray[np.int64], buckets: int = 32, max_distance: int = 128, *, causal: bool = False
-) -> NDArray[np.int64]:
+    lag: Places, buckets: int = 32, max_distance: int = 128, *, causal: bool = False
+) -> Places:
     r"""Bucket of each lag (Raffel et al., 2020): single distances, then increasingly wide ranges.
 
     With b buckets per sign and e = b // 2, a distance r below e has bucket r. Larger distances have
@@ -237,7 +237,7 @@ def kerple(
     draw = stream(seed).uniform
     p, a = np.maximum(draw(0.0, 2.0, d), 0.01), np.maximum(draw(0.0, 1.0, d), 0.01)
 
-    def vectors(lag: NDArray[np.int64]) -> Floats:
+    def vectors(lag: Places) -> Floats:
         r = np.abs(lag)[:, None].astype(float)
         return np.asarray(-p * np.log1p(a * r) if kernel == "log" else -a * r**p)
 
@@ -271,7 +271,7 @@ def erpe(
     check_size("erpe", 2 * length - 1, d)
     bias = stream(seed).normal(0.0, scale, (2 * length - 1, d))
 
-    def vectors(lag: NDArray[np.int64]) -> Floats:
+    def vectors(lag: Places) -> Floats:
         within(np.abs(lag), length, "erpe")
         return bias[lag + length - 1]
 
@@ -333,7 +333,7 @@ def tupe(
         query, key = ((p @ u).reshape(length, heads, d // heads) for u in maps)
         return query, key, draw(0.0, scale, (buckets, heads))
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         query, key, bias = weights()
         bins = t5_buckets(np.arange(-length, length), buckets, max_distance)  # at lag + length
         i = np.arange(length)[within(x, length, "tupe")]
@@ -351,13 +351,13 @@ def tupe(
 HIDDEN = 512  # hidden units of SwinV2's network
 
 
-def lags_of_window(length: int, grid: tuple[int, ...]) -> Domain:
+def lags_of_window(length: int, grid: Counts) -> Domain:
     """Displacements within a window on a grid, or on one axis without a grid."""
     check_sides("a window", grid, 0, length if grid else None)
     return lags_on(grid) if grid else lags_between(length)
 
 
-def toward_query(domain: Domain, x: NDArray[np.int64]) -> NDArray[np.int64]:
+def toward_query(domain: Domain, x: Places) -> Places:
     """Displacements query - key of points, (n, axes), the sign in the authors' source code."""
     return -domain.places(x).reshape(len(x), len(domain.sides))
 
@@ -372,7 +372,7 @@ def free_biases(name: str, domain: Domain, d: int, scale: float, seed: int) -> E
     def bias() -> Floats:
         return stream(seed).normal(0.0, scale, (len(domain), d))
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         x = np.asarray(x)
         check_points(name, domain, x)
         table, row = bias(), np.empty(len(x), dtype=int)
@@ -386,9 +386,7 @@ def free_biases(name: str, domain: Domain, d: int, scale: float, seed: int) -> E
 
 
 @encoding("swin", "Liu et al., 2021 (before training)", domain="lag", untrained=True)
-def swin(
-    length: int, d: int, *, grid: tuple[int, ...] = (), scale: float = 0.02, seed: int = 0
-) -> Encoding:
+def swin(length: int, d: int, *, grid: Counts = (), scale: float = 0.02, seed: int = 0) -> Encoding:
     """A learned scalar for each displacement in a window and each of d heads (Swin Transformer).
 
     In the authors' table, the displacement (dy, dx) from key to query has row
@@ -413,9 +411,7 @@ def swin(
 
 
 @encoding("beit", "Bao et al., 2022 (before training)", domain="lag", untrained=True)
-def beit(
-    length: int, d: int, *, grid: tuple[int, ...] = (), scale: float = 0.02, seed: int = 0
-) -> Encoding:
+def beit(length: int, d: int, *, grid: Counts = (), scale: float = 0.02, seed: int = 0) -> Encoding:
     r"""Swin's biases over the whole image, and three for the class token (BEiT).
 
     The first three rows belong to no displacement: from the class token to other tokens, from other
@@ -441,7 +437,7 @@ def beit(
     return free_biases("beit", domain, d, scale, seed)
 
 
-def log_spaced(lags: NDArray[np.int64], sides: NDArray[np.int64]) -> Floats:
+def log_spaced(lags: Places, sides: Places) -> Floats:
     """SwinV2's input sign(u) log2(1 + |u|) / 3 with u = 8 lag / (side - 1); 0 for a side of 1.
 
     >>> log_spaced(np.array([[-6, 3]]), np.array([7, 7])).round(7)
@@ -458,17 +454,15 @@ def swin2_bias(coordinates: Floats, weights: Floats, shifts: Floats, heads: Floa
         return 16 / (1 + np.exp(-(hidden @ heads)))
 
 
-def of_network(
-    domain: Domain, sides: NDArray[np.int64], d: int, network: Callable[[], Parts]
-) -> Encoding:
+def of_network(domain: Domain, sides: Places, d: int, network: Callable[[], Parts]) -> Encoding:
     """Biases of SwinV2 from the W, b and V of a network, which also apply to other windows."""
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         x = np.asarray(x)
         check_points("swin2", domain, x)
         return swin2_bias(log_spaced(toward_query(domain, x), sides), *network())
 
-    def rebuild_at(window: tuple[int, ...]) -> Encoding:
+    def rebuild_at(window: Counts) -> Encoding:
         return of_network(lags_on(window), sides, d, network)
 
     return Encoding("swin2", domain, d, vectors, injection="bias", rebuild_at=rebuild_at)
@@ -481,8 +475,8 @@ def swin2(
     length: int,
     d: int,
     *,
-    grid: tuple[int, ...] = (),
-    pretrained: tuple[int, ...] = (),
+    grid: Counts = (),
+    pretrained: Counts = (),
     scale: float = 0.02,
     seed: int = 0,
 ) -> Encoding:

@@ -11,13 +11,12 @@ in float64.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, floor, log, nextafter, pi, sqrt
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_above, check_count
 from pefourier.encodings.columns import Layout, split_pairs, waves
@@ -27,7 +26,6 @@ from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     Encoding,
     Finding,
-    Floats,
     Measure,
     ShiftInvariantEncoding,
     equal_pairs,
@@ -38,6 +36,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.query_temperature import TemperatureRule, temperature_settings
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, shown, unknown
+from pefourier.types import Array, Fields, Floats, Table, Values
 
 XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' source code
 ABOVE_ZERO = {"factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor"}
@@ -200,7 +199,7 @@ def llama3(
     return np.where(scaled, theta / factor, np.where(unscaled, theta, blended)), 1.0
 
 
-def original_of_llama3(params: Mapping[str, Any]) -> int | None:
+def original_of_llama3(params: Values) -> int | None:
     """Original length of the llama3 scaling that gave rope_freqs; None: another scaling.
 
     The limits are 1 and 4, as in all published models, and the blended pairs set the length.
@@ -309,7 +308,7 @@ def scaling_parameters(scaling: str) -> dict[str, inspect.Parameter]:
     return parameters
 
 
-def complete_settings(scaling: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def complete_settings(scaling: str, settings: Values) -> Fields:
     """All parameters of a scaling, as set or default; None and () mean not set."""
     if scaling not in SCALINGS:
         raise unknown("scaling", scaling, SCALINGS)
@@ -326,7 +325,7 @@ def complete_settings(scaling: str, settings: Mapping[str, Any]) -> dict[str, An
     return values
 
 
-def remarks_on(settings: dict[str, Any], length: int) -> tuple[Finding, ...]:
+def remarks_on(settings: Fields, length: int) -> tuple[Finding, ...]:
     """Findings about legal but unusual parameters of a scaling."""
     remarks = []
     if settings.get("factor", 1.0) < 1:
@@ -340,7 +339,7 @@ def remarks_on(settings: dict[str, Any], length: int) -> tuple[Finding, ...]:
     return tuple(remarks)
 
 
-def scale_frequencies(scaling: str, head: Head, settings: Mapping[str, Any]) -> Rotation:
+def scale_frequencies(scaling: str, head: Head, settings: Values) -> Rotation:
     """Frequencies and attention factor of a scaling; refuse frequencies too high for float64."""
     check_above("rho", head.rho)
     with np.errstate(all="ignore"):
@@ -370,7 +369,7 @@ def logits_gain(mscale: float, factor: float, label: str = "a scaling") -> float
     return gain
 
 
-def rotation_of(settings: Mapping[str, Any], length: int) -> Rotation:
+def rotation_of(settings: Values, length: int) -> Rotation:
     """Frequencies and attention factor for settings of `rope`, by the formula of their scaling.
 
     Settings of the scaling that are None or missing have their default.
@@ -384,7 +383,15 @@ def rotation_of(settings: Mapping[str, Any], length: int) -> Rotation:
     return scale_frequencies(settings["scaling"], head, chosen)
 
 
-def refuse_unused(scaling: str, settings: Mapping[str, Any]) -> None:
+def rotation_if_any(settings: Values, length: int) -> Rotation | None:
+    """Return `rotation_of`, or None if settings are incomplete or refused."""
+    try:
+        return rotation_of(settings, length)
+    except PefourierError:
+        return None
+
+
+def refuse_unused(scaling: str, settings: Values) -> None:
     """Refuse settings of other scalings; None and () mean not set."""
     for key in settings.keys() - scaling_parameters(scaling).keys():
         if settings[key] not in (None, ()):
@@ -514,7 +521,7 @@ def rope(
     params |= temperature_settings(temperature, temperature_scale, temperature_floor)
     measure = equal_pairs(frequencies, amplitude=attention)
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         return attention * waves(measure.phases(x), layout, first="cos")
 
     return ShiftInvariantEncoding(
@@ -575,7 +582,7 @@ def xpos(
     plain = rope(length, d, rho=rho, layout=layout)
     zeta = (2 * np.arange(d // 2) / d + XPOS_GAMMA) / (1 + XPOS_GAMMA)
 
-    def vectors(x: NDArray[Any]) -> NDArray[np.floating]:
+    def vectors(x: Array) -> Table:
         with np.errstate(all="ignore"):  # overflow is refused when the encoding is built
             decay = zeta ** (np.asarray(x, dtype=float)[:, None] / span)
         table = plain.vectors(x)
@@ -613,7 +620,7 @@ def rope_imaginary(
     """
     plain = rope(length, d, rho=rho, layout=layout, partial=partial)
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         return waves(plain.measure.phases(x) - pi / 2, layout, first="cos")
 
     return replace(plain, name="rope++", vectors=vectors)
@@ -645,7 +652,7 @@ def grape(length: int, d: int, *, rho: float = 10000.0, inv_freq: Floats | None 
     plain = rope(length, d, rho=rho, inv_freq=inv_freq)
     measure = replace(plain.measure, frequencies=-plain.measure.frequencies)
 
-    def vectors(x: NDArray[Any]) -> NDArray[np.floating]:
+    def vectors(x: Array) -> Table:
         return plain.vectors(-np.asarray(x, dtype=float))
 
     return replace(plain, name="grape", measure=measure, vectors=vectors)

@@ -2,16 +2,15 @@
 
 from dataclasses import replace
 from math import pi, sqrt
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.checks import check_count, check_size
-from pefourier.encodings.encoding import Encoding, Floats, Measure, with_measure
+from pefourier.encodings.encoding import Encoding, Measure, with_measure
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.rotary import check_head, rope
 from pefourier.encodings.registry import encoding
+from pefourier.types import Array, Floats
 
 
 @encoding("fope", "Hua et al., 2024, arXiv 2412.17739", declared=True)
@@ -59,7 +58,7 @@ def fope(
     check_size("fope", 2, d // 2, d // 2)
     c, s = sums_of_frequencies(d // 2, gain, seed)
 
-    def vectors(x: NDArray[Any]) -> Floats:
+    def vectors(x: Array) -> Floats:
         cosines, sines = np.split(plain.vectors(x), 2, axis=1)
         return np.hstack([cosines @ c, sines @ s])
 

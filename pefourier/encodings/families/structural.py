@@ -10,6 +10,7 @@ from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, from_table
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
+from pefourier.types import Counts
 
 
 @encoding("tree", "Shiv & Quirk, 2019", domain="tree")
@@ -17,7 +18,7 @@ def tree(
     length: int,
     d: int,
     *,
-    parents: tuple[int, ...] = (),
+    parents: Counts = (),
     width: int = 2,
     p: tuple[float, ...] = (0.7,),
 ) -> Encoding:

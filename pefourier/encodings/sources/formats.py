@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from pefourier.encodings.checks import image_sides, table_axes
 from pefourier.encodings.sources.json_object import single_pairs
 from pefourier.errors import PefourierError, shown
+from pefourier.types import Array, Counts
 
-Array = NDArray[Any]
 MEMORY = 2**33  # largest array in memory that is not mapped, in bytes
 SUSPECT = 2**28  # arrays above this size, in bytes, may take RATIO times their bytes in the file
 RATIO = 100
@@ -52,7 +52,7 @@ TEXT = re.compile(r"(str|bytes)[1-9][0-9]*")  # fixed-width text
 class Stored:
     """An array as a file declares it; `load` reads the data."""
 
-    shape: tuple[int, ...]
+    shape: Counts
     kind: str  # name of the type of its numbers
     width: int  # bytes of a number in memory
     file_bytes: int  # bytes of the array in the file
@@ -60,12 +60,12 @@ class Stored:
     mapped: Callable[[], Array] | None = None  # maps the array if numpy has its layout
 
     @property
-    def axes(self) -> tuple[int, ...]:
+    def axes(self) -> Counts:
         """Return the shape without single axes before or between positions and dimensions."""
         return table_axes(self.shape)
 
     @property
-    def sides(self) -> tuple[int, ...]:
+    def sides(self) -> Counts:
         """Return the rows and columns of an image's points if they are the middle axes."""
         return image_sides(self.shape)
 
@@ -286,17 +286,12 @@ def npy_array(
     is_plain = dtype.name in KINDS or TEXT.fullmatch(dtype.name)
     room = size - head.tell() if is_plain else math.inf  # other types are pickled
     check_shape(shape, dtype.itemsize, room)
-    mapped = map_of(stream, dtype, head.tell(), shape, "F" if fortran else "C")
+    mapped = None
+    if dtype.isnative and stream is not None and not isinstance(stream, io.BytesIO):
+        place = head.tell(), shape, "F" if fortran else "C"
+        mapped = partial(np.memmap, stream, dtype, "r", *place)
     pairs = (lambda: copied().view(dtype).reshape(shape)) if is_complex else copied
     return Stored(shape, dtype.name, dtype.itemsize, file_bytes, pairs, mapped)
-
-
-def map_of(
-    stream: IO[bytes] | None, dtype: np.dtype[Any], *place: Any
-) -> Callable[[], Array] | None:
-    """Return a function that maps an array of a file; None if numpy cannot map it."""
-    is_file = stream is not None and not isinstance(stream, io.BytesIO)
-    return partial(np.memmap, stream, dtype, "r", *place) if is_file and dtype.isnative else None
 
 
 def read_npz(stream: BinaryIO) -> dict[str, Stored]:
@@ -480,7 +475,9 @@ def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
         bits = data.view(dtype).reshape(shape)
         return decode(bits) if decode else bits
 
-    mapped = None if decode else map_of(stream, dtype, first, tuple(shape))
+    is_file = dtype.isnative and not isinstance(stream, io.BytesIO)
+    mapping = partial(np.memmap, stream, dtype, "r", first, tuple(shape))
+    mapped = mapping if is_file and not decode else None
     sizes = 4 if decode else dtype.itemsize, end - begin
     return RawArray(tuple(shape), kind, *sizes, copied, mapped, start=first, bits=dtype)
 
@@ -497,16 +494,13 @@ READERS: dict[str, Callable[[BinaryIO], dict[str, Stored]]] = {
 class RowBlocks(NamedTuple):
     """An array that is computed in blocks of rows while it is written."""
 
-    shape: tuple[int, ...]
+    shape: Counts
     dtype: np.dtype[Any]
     blocks: Iterator[Array]
     kind: str = ""  # name in .safetensors, for types that numpy lacks
 
 
-Rows = Array | RowBlocks
-
-
-def write_npy(stream: IO[bytes], table: Rows, _name: str = "") -> None:
+def write_npy(stream: IO[bytes], table: Array | RowBlocks, _name: str = "") -> None:
     """Write a .npy file, unlike numpy.save also to a pipe; a full disk raises a clear error."""
     header = {"descr": table.dtype.str, "fortran_order": False, "shape": table.shape}
     NPY.write_array_header_1_0(stream, header)
@@ -514,20 +508,20 @@ def write_npy(stream: IO[bytes], table: Rows, _name: str = "") -> None:
         stream.write(block.data)
 
 
-def write_csv(stream: BinaryIO, table: Rows, _name: str = "") -> None:
+def write_csv(stream: BinaryIO, table: Array | RowBlocks, _name: str = "") -> None:
     """Write numbers with 17 digits, which read back exactly."""
     for block in getattr(table, "blocks", [table]):
         np.savetxt(stream, block.reshape(len(block), -1), fmt="%.17g", delimiter=",")
 
 
-def write_npz(stream: BinaryIO, table: Rows, name: str) -> None:
+def write_npz(stream: BinaryIO, table: Array | RowBlocks, name: str) -> None:
     """Write a .npz file; unlike numpy.savez also with the array name "file"."""
     with zipfile.ZipFile(stream, "w") as archive:
         with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
             write_npy(member, table)
 
 
-def write_tensors(stream: BinaryIO, tensors: Mapping[str, Rows]) -> None:
+def write_tensors(stream: BinaryIO, tensors: Mapping[str, Array | RowBlocks]) -> None:
     """Write tensors by name as .safetensors: length of the header, JSON header, data."""
     entries, end = {}, 0
     for name, value in tensors.items():
@@ -544,7 +538,7 @@ def write_tensors(stream: BinaryIO, tensors: Mapping[str, Rows]) -> None:
 
 
 WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
-Writer = Callable[[BinaryIO, Rows, str], None]  # with a table's name
+Writer = Callable[[BinaryIO, NDArray[Any] | RowBlocks, str], None]  # with a table's name
 WRITERS: dict[str, Writer] = {
     ".npy": write_npy,
     ".npz": write_npz,

@@ -13,17 +13,16 @@ such as vocabularies, are skipped.
 """
 
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log, prod
 from pathlib import Path
 from struct import Struct
 from struct import error as CutOff
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.checks import WIDEST, is_count, is_number
 from pefourier.encodings.columns import describe_axes
@@ -43,8 +42,9 @@ from pefourier.encodings.sources.huggingface import (
     trained_as_stated,
     type_row,
 )
-from pefourier.encodings.sources.json_object import Section, Values
+from pefourier.encodings.sources.json_object import Section
 from pefourier.errors import PefourierError, shown, unknown
+from pefourier.types import Counts, Fields, Places, Strings, Texts, Values
 from pefourier.writing.files import missing, os_errors, read_toml, split_spec, status_of
 
 SCALARS = {  # by type number
@@ -67,12 +67,12 @@ TYPES = {number: name for name, (number, _, _) in KNOWN.items()}
 class TensorPlace:
     """Shape, type and place of a tensor in a GGUF file."""
 
-    shape: tuple[int, ...]  # rows first, as in numpy; the file stores the fastest axis first
+    shape: Counts  # rows first, as in numpy; the file stores the fastest axis first
     type: str  # F32, F16, Q4_K, …, or the number of an unknown type
     start: int  # offset in the file, in bytes
 
 
-def read_header(path: str) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
+def read_header(path: str) -> tuple[Fields, dict[str, TensorPlace]]:
     """Return the keys of a GGUF file with their values, and its tensors by name.
 
     Lists of more than 2^14 items, such as vocabularies, are None. Tensors of known types are within
@@ -95,7 +95,7 @@ def read_header(path: str) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
             ) from error
 
 
-def walk_header(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, TensorPlace]]:
+def walk_header(data: mmap.mmap) -> tuple[Fields, dict[str, TensorPlace]]:
     """Parse the header for `read_header`; damaged files raise ValueError or `CutOff`."""
     walk = Walk(data)
     version = walk.number(U32)
@@ -198,8 +198,8 @@ class GgufFile:
     factors: Mapping[str, tuple[float, ...]]
     part: str = ""  # the selected type of layer
     spec: str = ""
-    model: ClassVar[None] = None  # no config
-    unrotated: ClassVar[int] = 0  # unrotated dimensions before the d dimensions of a head
+    model = None  # no config
+    unrotated = 0  # unrotated dimensions before the d dimensions of a head
 
     @property
     def kind(self) -> str:
@@ -216,7 +216,7 @@ class GgufFile:
         return Section(shown(self.path), firsts)
 
     @property
-    def sections(self) -> tuple[int, ...]:
+    def sections(self) -> Counts:
         """Return the number of pairs on llama.cpp's axes t, y, x and e; empty if not set."""
         counts = self.metadata.get(f"{self.kind}.rope.dimension_sections") or []
         if not isinstance(counts, list) or not all(is_count(n, 0, WIDEST) for n in counts[:4]):
@@ -289,7 +289,7 @@ class GgufFile:
             runs.setdefault(key, []).append(i)
         return [LayerRun(tuple(index), *key) for key, index in runs.items()]
 
-    def axis_of_pairs(self, pairs: int) -> NDArray[np.int64] | None:
+    def axis_of_pairs(self, pairs: int) -> Places | None:
         """Return the axis (t, y, x or e) that rotates each pair; None if not set.
 
         In llama.cpp the position on axis e is 0 in text and in images.
@@ -333,7 +333,7 @@ class GgufFile:
         except PefourierError as error:
             raise PefourierError(f"{shown(self.path)}: {error}") from error
         axis = self.axis_of_pairs(rotated // 2)
-        noted: dict[str, Any] = {} if axis is None else {"mrope_section": describe_axes(axis)}
+        noted: Fields = {} if axis is None else {"mrope_section": describe_axes(axis)}
         noted |= {"unread": unread} if unread else {}
         longest = self.keys.count("context_length") or 0
         family = lost_family(type_row(self.kind) or {}, enc.params, longest)
@@ -386,14 +386,14 @@ def head_sizes(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
 OF_POSITIONS = ("rope.", "attention.sliding_window", "attention.alibi", "attention.max_alibi")
 
 
-def unread_in(file: GgufFile) -> tuple[str, ...]:
+def unread_in(file: GgufFile) -> Texts:
     """Return the keys about positions that no reader uses."""
     encodings = [key for key in file.keys.values if key.startswith(OF_POSITIONS)]
     readable = {*decided()["keys"]["read"].split(), *decided()["reads"]}
     return tuple(key for key in encodings if key not in readable)
 
 
-def notes_on_file(file: GgufFile, unread: Sequence[str]) -> Iterator[Finding]:
+def notes_on_file(file: GgufFile, unread: Strings) -> Iterator[Finding]:
     """Yield findings about settings that the file leaves to llama.cpp, and about unread keys."""
     who = f"{shown(file.path)} (architecture {shown(file.kind)})"
     unrotated = decided()["unrotated"].get(file.kind)
@@ -434,14 +434,14 @@ def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:
     return [i % abs(interval) != full for i in range(count)]
 
 
-def scaling_of_file(file: GgufFile) -> dict[str, Any]:
+def scaling_of_file(file: GgufFile) -> Fields:
     """Return the scaling of a file as parameters of `rope`."""
     kind, factors = file.keys.values.get("rope.scaling.type", "linear"), file.factors
     factor = float(file.number("rope.scaling.factor") or file.number("rope.scale_linear") or 1)
     original = file.keys.count("rope.scaling.original_context_length", "context_length")
     alpha, mixed = file.optional("rope.scaling.alpha"), file.keys.values.get(EXT_FACTOR, 1)
     mixed = 1 if is_number(mixed) and mixed < 0 else mixed  # negative means not set
-    sizes: dict[str, Any] = {"factor": factor, "original": original}
+    sizes: Fields = {"factor": factor, "original": original}
     is_plain = kind in ("none", "linear")
     if LONG in factors and SHORT in factors and original:
         lists = {"short_factor": factors[SHORT], "long_factor": factors[LONG]}
@@ -502,6 +502,6 @@ def softmax_factor_in(file: GgufFile, params: Values) -> dict[str, float]:
     return {"softmax_factor": logits_gain(times, params["factor"], file.keys.label)}
 
 
-def decided() -> dict[str, Any]:
+def decided() -> Fields:
     """Return llama.cpp's decisions by architecture."""
     return read_toml(Path(__file__).with_name("gguf_architectures.toml"))

@@ -16,7 +16,7 @@ import re
 import stat
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +40,7 @@ from pefourier.encodings.sources.formats import (
     Stored,
 )
 from pefourier.errors import PefourierError, shown, unknown
+from pefourier.types import Array, Counts, Ints
 from pefourier.writing.files import (
     check_suffix,
     in_place,
@@ -133,7 +134,7 @@ class ArrayFile:
     advice: str  # what to do if the file is damaged
     arrays: Mapping[str, Stored]
 
-    def load(self, name: str, dtype: str | None = None, **how: Any) -> np.ndarray:
+    def load(self, name: str, dtype: str | None = None, **how: Any) -> Array:
         """Check and load an array: see `Stored.load`."""
         act = partial(self.arrays[name].load, self.label, name, dtype, **how)
         return parse_or_refuse(act, self.label, self.suffix, self.advice)
@@ -153,7 +154,7 @@ def parse_or_refuse(act: Callable[[], T], file: str, suffix: str, advice: str) -
             ) from error
 
 
-def read_table(path: str, key: str | None = None) -> tuple[np.ndarray, float]:
+def read_table(path: str, key: str | None = None) -> tuple[Array, float]:
     """Return the table (n, d) in a file and the resolution of its stored type.
 
     The suffix selects the format: .npy, .npz, .csv, .pt, .pth or .safetensors. The first bytes
@@ -176,12 +177,12 @@ class NamedTable(NamedTuple):
     """A table of a file."""
 
     name: str  # empty if the array has no name
-    vectors: np.ndarray
+    vectors: Array
     eps: float
     paired: bool  # stored as complex numbers, an axis of 2, or arrays of cosines and of sines
     chosen: bool  # chosen among several arrays by its name
-    sides: tuple[int, ...]  # rows and columns of an image, if they are axes of the array
-    beside: tuple[int, ...]  # shape of the array if it has single axes other than the batch axis
+    sides: Counts  # rows and columns of an image, if they are axes of the array
+    beside: Counts  # shape of the array if it has single axes other than the batch axis
 
 
 def read_named_table(path: str, key: str | None = None) -> NamedTable:
@@ -209,7 +210,7 @@ def waves_by_part(arrays: Mapping[str, Stored]) -> list[str]:
     return names if is_pair and arrays[names[0]].shape == arrays[names[1]].shape else []
 
 
-def read_numbers(spec: str) -> np.ndarray:
+def read_numbers(spec: str) -> Array:
     """Return numbers in FILE[#ARRAY]: (n,) for one axis, column or row, otherwise (n, columns)."""
     path, key = split_spec(spec)
     with open_arrays(path) as file:
@@ -265,7 +266,7 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
     return key
 
 
-def counts_tokens(array: np.ndarray) -> bool:
+def counts_tokens(array: Array) -> bool:
     """Return whether integers are position ids: one row, or rows that mostly step by 1.
 
     >>> counts_tokens(np.arange(8)), counts_tokens(np.eye(8, dtype=int))
@@ -320,8 +321,8 @@ def names_and_shapes(arrays: Mapping[str, Stored]) -> str:
 
 
 def in_form_of(
-    path: str, key: str | None, table: np.ndarray, out: str, sides: Sequence[int] = ()
-) -> tuple[np.ndarray, str, str]:
+    path: str, key: str | None, table: Array, out: str, sides: Ints = ()
+) -> tuple[Array, str, str]:
     """Return a table in the form of an array in a file: its shape, its type and its name.
 
     Single axes of the array are restored. If the array has axes for the rows and columns of an
@@ -355,7 +356,7 @@ def array_names(path: str) -> list[str]:
         return list(file.arrays)
 
 
-def rows_of_vectors(enc: Encoding, x: np.ndarray) -> RowBlocks:
+def rows_of_vectors(enc: Encoding, x: Array) -> RowBlocks:
     """Compute the vectors of points x in float64 in blocks, for files larger than memory."""
     check_size(f"a table of {shown(enc.spec)}", len(x), enc.dim, limit=NUMBERS)
     blocks = row_blocks(len(x), AT_ONCE, enc.dim)
@@ -363,9 +364,7 @@ def rows_of_vectors(enc: Encoding, x: np.ndarray) -> RowBlocks:
     return RowBlocks((len(x), enc.dim), np.dtype("<f8"), vectors)
 
 
-def write_table(
-    path: str, table: np.ndarray | RowBlocks, dtype: str = "<f8", name: str = CODES
-) -> None:
+def write_table(path: str, table: Array | RowBlocks, dtype: str = "<f8", name: str = CODES) -> None:
     """Write a table (n, d) in the format of the suffix: see `WRITERS`.
 
     Arrays in .npz and .safetensors have a name. A .csv file has 17 significant digits, which read

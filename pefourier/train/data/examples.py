@@ -11,30 +11,27 @@ from pathlib import Path
 import numpy as np
 
 from pefourier.encodings.domain import EVEN
-from pefourier.encodings.sources.formats import reads_as_number
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data import split
 from pefourier.train.data.split import Task
 from pefourier.train.options import Missing, Options, Split
-from pefourier.writing.text import first_few
+from pefourier.types import Array, Counts, Strings
 
 DEFAULTS = Options()
 LARGEST = 1e30  # of input values: float32 ends at 3e38
-FEW_NUMBERS, MOST_NUMBERS = 10, 100  # classes whose names are numbers
-NO_REGRESSION = "regression is not supported: write a class for each range of numbers"
 NO_AEON = "needs the package aeon; install it with pip install 'pefourier[data]'"
 
 
 def from_examples(
     name: str,
-    x: np.ndarray,
-    y: np.ndarray,
+    x: Array,
+    y: Array,
     options: Options = DEFAULTS,
     *,
-    classes: Sequence[str] = (),
+    classes: Strings = (),
     tested: int | None = None,
-    groups: np.ndarray | None = None,
-    lengths: np.ndarray | None = None,
+    groups: Array | None = None,
+    lengths: Array | None = None,
 ) -> Task:
     """Make a task of examples, shuffled into folds by class; the last `tested` are the test part.
 
@@ -48,20 +45,15 @@ def from_examples(
             f"--window and --stride are for recordings; {shown(name)} holds examples (set the "
             "length of built-in tasks by name: order:length=24)"
         )
-    labels, names = np.zeros(y.shape, int), ["?"]
-    if options.predict is None:
-        labels, names = read_classes(name, x, y)
+    labels, names = read_classes(name, x, y)
     lengths = check_lengths(name, lengths, *x.shape[:2])
     x, lengths, filled, lost = fill_examples(name, x, lengths, options.missing)
     n, length, channels = x.shape
     rows = x.reshape(n * length, channels)
     check_rows(f"{name}, X in rows of {length} an example", rows)
     rows = rows.astype(np.float32)
-    starts = np.arange(n) * length
-    if options.predict is not None:  # for trained models: nothing is split
-        whole = name, options.split, rows, starts, labels, length, tuple(names), ()
-        return Task(*whole, lengths=lengths, own_names=True, filled=filled)
     parts = split_examples(name, labels, options, tested, groups)
+    starts = np.arange(n) * length
     row_counts = length if lengths is None else lengths
     leaky = groups is not None and options.split == "random"
     count = 0 if groups is None or leaky else len(np.unique(groups))
@@ -82,14 +74,12 @@ def from_examples(
     return task
 
 
-def check_rows(name: str, rows: np.ndarray) -> None:
+def check_rows(name: str, rows: Array) -> None:
     """Reject rows that are not finite numbers of shape (n, channels)."""
     if rows.ndim != 2 or 0 in rows.shape or rows.dtype.kind not in "fiub":
         raise PefourierError(
             f"{name}: expected numbers of shape (n, channels), got {rows.dtype} {rows.shape}"
         )
-    if rows.dtype.kind != "f":
-        return
     wide = rows.astype(np.float32) if rows.dtype.name == "float16" else rows
     bad = np.argwhere(~(np.abs(wide) <= LARGEST))
     if len(bad):
@@ -101,15 +91,12 @@ def check_rows(name: str, rows: np.ndarray) -> None:
 
 
 def fill_missing(
-    rows: np.ndarray,
-    missing: Missing | None,
-    place: Callable[[int, int], str],
-    names: Sequence[str] = (),
-) -> tuple[np.ndarray, np.ndarray, int]:
+    rows: Array, missing: Missing | None, place: Callable[[int, int], str]
+) -> tuple[Array, Array, int]:
     """Fill or drop missing numbers (nan) of a series; also return kept rows and the filled count.
 
     A missing number at the start of a channel gets the channel's next number. `place` names the
-    position of a row and a column in messages, and `names` are those of the columns.
+    position of a row and a column in messages.
 
     >>> rows = np.array([[np.nan, 1.0], [2.0, np.nan]])
     >>> fill_missing(rows, "previous", lambda row, column: "")[0].tolist()
@@ -121,11 +108,9 @@ def fill_missing(
         return rows, complete, 0
     drops = missing == "drop"
     if missing is None or (absent.any(axis=1).all() if drops else absent.all(axis=0).any()):
-        where, counts = place(*np.argwhere(absent)[0].tolist()), absent.sum(axis=0).tolist()
-        each = [f"{names[i] if names else i} {n}" for i, n in enumerate(counts) if n]
+        where = place(*np.argwhere(absent)[0].tolist())
         raise PefourierError(
-            f"{where} is missing ({first_few(each)} of {len(rows)} rows); fill it, or pass "
-            "--missing previous, mean or drop if some remain"
+            f"{where} is missing; fill it, or pass --missing previous, mean or drop if some remain"
         )
     if drops:
         complete = np.logical_not(absent.any(axis=1))
@@ -138,17 +123,13 @@ def fill_missing(
 
 
 def fill_examples(
-    name: str, x: np.ndarray, lengths: np.ndarray | None, missing: Missing | None
-) -> tuple[np.ndarray, np.ndarray | None, int, int]:
+    name: str, x: Array, lengths: Array | None, missing: Missing | None
+) -> tuple[Array, Array | None, int, int]:
     """Fill or drop missing numbers; return examples, their rows, and filled and dropped counts."""
     if x.dtype.kind != "f" or not np.isnan(x).any():
         return x, lengths, 0, 0
     row_counts = np.full(len(x), x.shape[1]) if lengths is None else lengths
     where = "{}: example {}, row {}, channel {}"
-    if missing is None:
-        read = np.arange(x.shape[1]) < row_counts[:, None]
-        at = np.argwhere(read)
-        fill_missing(x[read], None, lambda row, i: where.format(name, *at[row], i))
     series = [
         fill_missing(example[:rows], missing, partial(where.format, name, i))
         for i, (example, rows) in enumerate(zip(x, row_counts, strict=True))
@@ -159,7 +140,7 @@ def fill_examples(
     return x, lengths, filled, int((row_counts - remaining).sum())
 
 
-def check_lengths(name: str, lengths: np.ndarray | None, n: int, length: int) -> np.ndarray | None:
+def check_lengths(name: str, lengths: Array | None, n: int, length: int) -> Array | None:
     """Check the rows of each example; None if all examples have full length."""
     if lengths is None:
         return None
@@ -172,9 +153,7 @@ def check_lengths(name: str, lengths: np.ndarray | None, n: int, length: int) ->
     return None if (lengths == length).all() else lengths.astype(np.int64)
 
 
-def check_times(
-    name: str, times: np.ndarray, shape: tuple[int, ...], lengths: np.ndarray | None = None
-) -> np.ndarray:
+def check_times(name: str, times: Array, shape: Counts, lengths: Array | None = None) -> Array:
     """Check the times (n, length) of the rows of each example; padding repeats the last time.
 
     >>> check_times("x", np.array([[1, 2, 0]]), (1, 3), np.array([2])).tolist()
@@ -197,14 +176,14 @@ def check_times(
     return times
 
 
-def with_times(task: Task, times: np.ndarray, steps: np.ndarray) -> Task:
+def with_times(task: Task, times: Array, steps: Array) -> Task:
     """Add the times of all rows; steps between rows that are 0 are of padding."""
     steps = steps[steps > 0]
     uneven = len(steps) > 0 and bool(np.ptp(steps) > EVEN * steps.mean())
     return replace(task, times=times.ravel(), uneven=uneven)
 
 
-def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, list[str]]:
+def read_classes(name: str, x: Array, y: Array) -> tuple[Array, list[str]]:
     """Return the class of each example, counted from 0, and the names of the classes."""
     if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "fiub" or y.shape != x.shape[:1]:
         raise PefourierError(
@@ -212,30 +191,17 @@ def read_classes(name: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, l
             f"got {x.dtype} {x.shape} and {y.shape}"
         )
     if y.dtype.kind == "f" and (odd := y[~(np.isfinite(y) & (np.floor(y) == y))].tolist()):
-        raise PefourierError(
-            f"{name}: y must hold whole numbers or class names, got {odd[0]}; {NO_REGRESSION}"
-        )
-    found, labels = np.unique(y, return_inverse=True)
-    names = [f"{c:.0f}" if y.dtype.kind == "f" else str(c) for c in found]
-    check_labels(name, names, len(y))
+        raise PefourierError(f"{name}: y must hold whole numbers or class names, got {odd[0]}")
+    names, labels = np.unique(y, return_inverse=True)
     if len(names) < 2 or len(names) > len(y) // 2:
         raise PefourierError(
             f"{name}: y has {len(names)} classes in {len(y)} examples; need 2 or more, each several"
         )
-    return labels, names
-
-
-def check_labels(name: str, names: Sequence[str], count: int) -> None:
-    """Reject labels of so many numbers that they are measurements."""
-    most = min(MOST_NUMBERS, max(FEW_NUMBERS, count // split.FOLDS))
-    if len(names) > most and all(map(reads_as_number, names)):
-        raise PefourierError(
-            f"{name}: {len(names)} classes in {count} labels look like numbers; {NO_REGRESSION}"
-        )
+    return labels, [f"{c:.0f}" if y.dtype.kind == "f" else str(c) for c in names]
 
 
 def split_examples(
-    name: str, labels: np.ndarray, options: Options, tested: int | None, groups: np.ndarray | None
+    name: str, labels: Array, options: Options, tested: int | None, groups: Array | None
 ) -> list[split.Parts]:
     """Split examples: published test part, groups, time order or a shuffle within classes."""
     n = len(labels)
@@ -250,9 +216,7 @@ def split_examples(
     return split.deal_within_classes(labels)
 
 
-def split_by_groups(
-    name: str, labels: np.ndarray, split_by: Split, groups: np.ndarray
-) -> list[split.Parts]:
+def split_by_groups(name: str, labels: Array, split_by: Split, groups: Array) -> list[split.Parts]:
     """Split by whole groups; each of two to four is a test part; random ignores groups."""
     if groups.shape != labels.shape or (groups.dtype.kind == "f" and np.isnan(groups).any()):
         raise PefourierError(
@@ -268,11 +232,11 @@ def split_by_groups(
         return split.deal_groups(labels, groups)
     tested = [groups == group for group in names if len(np.unique(labels[groups == group])) > 1]
     if not tested:
-        raise PefourierError(f"{name}: each group has one class, {split.NO_GROUP}")
+        raise PefourierError(f"{name}: {split.NO_GROUP}")
     return [with_validation(labels, ~mask) for mask in tested]
 
 
-def random_parts(labels: np.ndarray, tested: int, seed: int) -> split.Parts:
+def random_parts(labels: Array, tested: int, seed: int) -> split.Parts:
     """Draw a training part with the class counts of the published one.
 
     >>> labels = np.array([0, 1] * 10 + [0, 0, 0, 1])
@@ -288,7 +252,7 @@ def random_parts(labels: np.ndarray, tested: int, seed: int) -> split.Parts:
     return with_validation(labels, learning)
 
 
-def with_validation(labels: np.ndarray, learning: np.ndarray) -> split.Parts:
+def with_validation(labels: Array, learning: Array) -> split.Parts:
     """Hold out a fifth of each class of the learning examples (n,) for validation."""
     learned = np.flatnonzero(learning)
     valid = learned[split.deal_within_classes(labels[learned])[0][1]]
@@ -309,7 +273,7 @@ def from_ts(name: str, options: Options) -> Task:
     return from_examples(name, x, y, options, tested=tested, lengths=lengths)
 
 
-def padded_series(series: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def padded_series(series: Sequence[Array]) -> tuple[Array, Array]:
     """Pad series (rows, channels) to the longest; also return the rows of each.
 
     >>> x, lengths = padded_series([np.array([[1.0], [2.0]]), np.array([[3.0]])])
@@ -323,7 +287,7 @@ def padded_series(series: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
     return x, lengths
 
 
-def read_ts(name: str, data: str | None) -> list[tuple[np.ndarray, np.ndarray]]:
+def read_ts(name: str, data: str | None) -> list[tuple[Array, Array]]:
     """Read training and test series (n, channels, length) with their classes, through aeon."""
     path, set_name = Path(name), name.removeprefix("uea:")
     files = [path]

@@ -9,11 +9,12 @@ of .npy with labeled_anomalies.csv. An array may use an eighth of the machine's 
 limit holds for all recordings of a dataset together.
 """
 
+import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -27,9 +28,9 @@ from pefourier.encodings.sources.tables import (
     parse_or_refuse,
 )
 from pefourier.errors import PefourierError, shown
-from pefourier.train.data.columns import read_columns
 from pefourier.train.data.examples import check_rows
 from pefourier.train.data.split import Series, machine_memory
+from pefourier.types import Array, Texts
 from pefourier.writing.files import label as name_of_file
 from pefourier.writing.files import status_of
 
@@ -40,7 +41,8 @@ Recording = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, 
 GROUPS = (("T-4", "T-5"), ("T-12", "T-13"), ("M-1", "M-2"), ("M-3", "M-4", "M-5"), ("F-4", "F-5"))
 PARTS = ("train", "test", "label")  # of an archive
 LIST, COLUMNS = "labeled_anomalies.csv", ("chan_id", "spacecraft", "anomaly_sequences")
-LARGEST_LIST = 2**24  # bytes
+LARGEST, LARGEST_LIST = 2**30, 2**24  # bytes of a .csv, and of the list
+DELIMITERS = ",;\t"
 
 
 def memory_limit() -> int:
@@ -57,18 +59,13 @@ def open_part(path: Path, suffix: str) -> AbstractContextManager[ArrayFile]:
 
 def load_part(
     file: ArrayFile, name: str = "", dtype: str | None = None, *, text: bool = False
-) -> np.ndarray:
-    """Load an array of a data file into memory; labels and groups may be text.
-
-    The limit is that of float32, the type in which rows are trained on, or of a larger type.
-    """
-    stored = file.arrays[name]
-    if stored.kind == "object":
+) -> Array:
+    """Load an array of a data file into memory; labels and groups may be text."""
+    if file.arrays[name].kind == "object":
         raise PefourierError(
             f"{file.label} holds Python objects; save numbers or np.array(names, dtype=str)"
         )
-    arrays = {name: replace(stored, width=max(stored.width, 4))}
-    return replace(file, arrays=arrays).load(name, dtype, text=text, limit=memory_limit())
+    return file.load(name, dtype, text=text, limit=memory_limit())
 
 
 def scale_recording(
@@ -88,13 +85,13 @@ def scale_recording(
     return Series(name, scaled, label, recorded_with, dealt_with)
 
 
-def unscaled_series(name: str, rows: np.ndarray, label: np.ndarray) -> Series:
+def unscaled_series(name: str, rows: Array, label: Array) -> Series:
     """A recording that is scaled later by its training windows."""
     check_rows(name, rows)
     return Series(name, rows.astype(np.float32), label, name, name)
 
 
-def truth_values(name: str, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
+def truth_values(name: str, rows: Array, label: Array) -> Array:
     """Return labels as booleans, one for each row."""
     if label.ndim != 1 or rows.ndim != 2 or len(label) != len(rows):
         raise PefourierError(
@@ -112,7 +109,7 @@ class Source:
 
     floor: float  # lower bound of a channel's standard deviation
     blocks: int
-    folders: tuple[str, ...]  # of --data DIR that may hold it
+    folders: Texts  # of --data DIR that may hold it
     names: str  # of its recordings, a regular expression
     suffix: str  # of its publisher's files
     read_published: Callable[[Path], Iterator[tuple[str, Recording]]]
@@ -190,10 +187,10 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
     if not path.is_file():
         raise PefourierError(f"{path} is missing; {AGAIN}")
     parse = partial(parse_or_refuse, file=name_of_file(str(path)), suffix=".csv", advice=AGAIN)
-    found = read_columns(path, largest=LARGEST_LIST)
-    for name in set(COLUMNS) - set(found.names):
+    names, cells, *_ = parse(partial(parse_lines, path, LARGEST_LIST))
+    for name in set(COLUMNS) - set(names):
         raise PefourierError(f"{path} has no column {name} in its first line; {AGAIN}")
-    columns = dict(zip(found.names, found.cells, strict=True))
+    columns = dict(zip(names, cells, strict=True))
     listed = zip(*map(columns.get, COLUMNS), strict=True)
     unlisted = {recorded.stem for recorded in (folder / "test").glob("*.npy")}
     unlisted -= {*columns["chan_id"]}
@@ -206,7 +203,32 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
         yield name, (train, test, label)
 
 
-def read_channel(folder: Path, name: str) -> np.ndarray:
+def parse_lines(
+    path: Path, largest: int = LARGEST
+) -> tuple[list[str], list[list[str]], Array, str]:
+    """Return column names, cells of each column, line numbers and the delimiter."""
+    if path.stat().st_size > largest:
+        raise ValueError(f"the file has more than {largest} bytes")
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        delimiter = max(DELIMITERS, key=stream.readline().count)
+        stream.seek(0)
+        reader = csv.reader(stream, delimiter=delimiter)
+        try:
+            lines = [(reader.line_num, row) for row in reader if row]
+        except csv.Error as error:
+            raise ValueError(str(error)) from error
+    if len(lines) < 2:
+        raise ValueError("there is no line below the column names")
+    (_, head), *lines = lines
+    for number, row in lines:
+        if len(row) != len(head):
+            raise ValueError(f"line {number} has {len(row)} cells, the first has {len(head)}")
+    names = ["" if cell.startswith("Unnamed: ") else cell.strip() for cell in head]
+    columns = [list(map(str.strip, column)) for column in zip(*(r for _, r in lines), strict=True)]
+    return names, columns, np.array([number for number, _ in lines]), delimiter
+
+
+def read_channel(folder: Path, name: str) -> Array:
     """Read the rows (n, columns) of a channel in train/ or test/."""
     if not re.fullmatch(SOURCES["msl"].names, name):
         raise PefourierError(f"MSL has no channel {shown(name)}; {AGAIN}")
@@ -216,7 +238,7 @@ def read_channel(folder: Path, name: str) -> np.ndarray:
     return rows
 
 
-def label_events(name: str, text: str, n: int) -> np.ndarray:
+def label_events(name: str, text: str, n: int) -> Array:
     """Labels of n rows from events [first, last] in JSON, both inclusive.
 
     >>> label_events("C-1", "[[0, 1], [3, 3]]", 4)

@@ -14,6 +14,7 @@ import numpy as np
 from pefourier.encodings.registry import convert
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data.split import MOST_ROWS
+from pefourier.types import Array, Counts, Fields
 
 Examples = tuple[np.ndarray, np.ndarray, tuple[str, ...]]  # X (n, length, C), y (n,), classes
 
@@ -107,16 +108,16 @@ def grid(
     return x, right, ("A left of B", "B left of A")
 
 
-def mark(x: np.ndarray, places: np.ndarray, channels: tuple[Any, Any]) -> None:
+def mark(x: Array, places: Array, channels: tuple[Any, Any]) -> None:
     """Add two events of height 1 to each example (n, length, C), at its rows (n, 2)."""
     for place, channel in zip(places.T, channels, strict=True):
         x[np.arange(len(x)), place, channel] += 1.0
 
 
-TASKS: dict[str, Any] = {task.__name__: task for task in (grid, irregular, lags, order)}
+TASKS: Fields = {task.__name__: task for task in (grid, irregular, lags, order)}
 
 
-def task_parameters(name: str) -> dict[str, Any]:
+def task_parameters(name: str) -> Fields:
     """All parameters of ``NAME`` or ``NAME:key=value,…``, in the types of its function."""
     task, _, text = name.partition(":")
     params = inspect.signature(TASKS[task]).parameters
@@ -146,7 +147,7 @@ def draw_examples(name: str) -> Any:
     return TASKS[task](**params)
 
 
-def sides_of_task(name: str) -> tuple[int, ...]:
+def sides_of_task(name: str) -> Counts:
     """Sides of the grid of a task's points; () if they lie on one axis.
 
     >>> sides_of_task("grid:width=9"), sides_of_task("order")

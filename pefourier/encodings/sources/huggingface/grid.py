@@ -19,13 +19,12 @@ first is read, or the table that ``#NAME`` selects by its name or a part of the 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isqrt
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.domain import lags_on, lattice
 from pefourier.encodings.encoding import Encoding, Finding
@@ -43,11 +42,10 @@ from pefourier.encodings.grids import (
 from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources.huggingface import weights
 from pefourier.encodings.sources.huggingface.config import ModelConfig
-from pefourier.encodings.sources.json_object import Values
 from pefourier.errors import PefourierError, UnknownPositions, shown
+from pefourier.types import Counts, Fields, Places, Values
 
-Block = Values
-Sides = tuple[int, ...]
+Block = Mapping[str, Any]
 SCALED_FROM = 64  # patches per side at which PixArt's scale is 1
 
 
@@ -70,7 +68,7 @@ def read_axes(model: ModelConfig) -> Encoding | None:
 
 def block_of(model: ModelConfig) -> Block | None:
     """Return the first block of the model's row that matches its config."""
-    entry = model.row.get("axial", [])
+    entry: Any = model.row.get("axial", [])
     blocks: list[Block] = entry if isinstance(entry, list) else [entry]
     for block in blocks:
         key, expected, usual = block.get("when", ("", None, None))
@@ -124,7 +122,7 @@ def dimension_of(model: ModelConfig, block: Block) -> int:
     return model.dimension(d or None, "size of a head or width")
 
 
-def window_of(model: ModelConfig, block: Block, stage: int = 0) -> Sides:
+def window_of(model: ModelConfig, block: Block, stage: int = 0) -> Counts:
     """Return the window of a stage (stages halve the image's patches); empty if unknown."""
     if model.grid or "sides" not in block:
         return tuple(model.grid)
@@ -135,7 +133,7 @@ def window_of(model: ModelConfig, block: Block, stage: int = 0) -> Sides:
     return tuple(min(n, max(m >> stage, 1)) for n, m in zip(sides, image, strict=True))
 
 
-def pretrained(model: ModelConfig, block: Block, axes: int, stage: int) -> Sides:
+def pretrained(model: ModelConfig, block: Block, axes: int, stage: int) -> Counts:
     """Return the window of pretraining, from a list that of the stage; empty if not set."""
     key = block.get("pretrained", "")
     value = model.config.values.get(key)
@@ -154,7 +152,7 @@ def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
     return replace(model.config, values={key: value}).count(key) or default or 0
 
 
-def sides_of(model: ModelConfig, block: Block) -> tuple[Sides, tuple[Finding, ...]]:
+def sides_of(model: ModelConfig, block: Block) -> tuple[Counts, tuple[Finding, ...]]:
     """Return the sides of the grid: requested, from the config, or default sides with a note."""
     if model.grid:
         return tuple(model.grid), ()
@@ -185,7 +183,7 @@ def prefix_of(model: ModelConfig, block: Block) -> int:
     return model.prefix or int(block.get("prefix", 0)) + rows
 
 
-def values_read(model: ModelConfig, block: Block) -> dict[str, Any]:
+def values_read(model: ModelConfig, block: Block) -> Fields:
     """Read parameters from the config and its rope_parameters."""
     parameters = {}
     rope = model.config.section("rope_parameters")
@@ -295,12 +293,12 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
     expected = len(lags_on(window)) + others if window else None
     doubts = weights.shape_findings(model, name, path, (rows, heads), (expected, None))
     params = {"path": path, "array": name, "grid": fits, "d": heads, "model_type": model.kind}
-    facts: dict[str, Any] = {"params": params, "eps": stored.eps, "findings": doubts}
+    facts: Fields = {"params": params, "eps": stored.eps, "findings": doubts}
     facts["injection"] = "key" if is_of_lags else "bias"
     return biases_within(fits, stored.vectors, "lags" if is_of_lags else "biases", **facts)
 
 
-def window_of_rows(rows: int, window: Sides, axes: int) -> Sides:
+def window_of_rows(rows: int, window: Counts, axes: int) -> Counts:
     """Return the window with this number of displacements, `window` if it fits; () if none fits.
 
     >>> window_of_rows(172, (4, 12), 2), window_of_rows(127, (14, 14), 1)
@@ -314,7 +312,7 @@ def window_of_rows(rows: int, window: Sides, axes: int) -> Sides:
 
 
 def of_stored_network(
-    model: ModelConfig, name: str, path: str, window: Sides, trained: Sides
+    model: ModelConfig, name: str, path: str, window: Counts, trained: Counts
 ) -> Encoding:
     """Compute Swin V2's biases on a window from the network in the weights."""
     from pefourier.encodings.sources.tables import read_numbers
@@ -326,7 +324,7 @@ def of_stored_network(
         read_numbers(f"{paths.get(stem + part, path)}#{stem}{part}")
         for part in ("0.weight", "0.bias", "2.weight")
     )
-    sides: NDArray[np.int64] = np.array(trained or window)
+    sides: Places = np.array(trained or window)
     if first.shape != (len(shifts), len(sides)) or heads.size % len(shifts):
         raise PefourierError(f"{name} has shape {first.shape}, unlike Swin V2's network")
     by_head = heads.reshape(-1, len(shifts)).T

@@ -24,9 +24,11 @@ from math import log
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.query_temperature import Temperature
-from pefourier.encodings.sources.huggingface.config import PAIRED, PARAMS, TUNED, ModelConfig
-from pefourier.encodings.sources.json_object import MOST_LAYERS, Section, Values
+from pefourier.encodings.sources.huggingface.config import PAIRED, PARAMS, ModelConfig
+from pefourier.encodings.sources.huggingface.scaling import TUNED
+from pefourier.encodings.sources.json_object import MOST_LAYERS, Section
 from pefourier.errors import shown
+from pefourier.types import Counts, Values
 
 RECURRENT = ("linear_attention", "mamba", "conv", "recurrent", "kda")  # types without positions
 TYPES = ("layer_types", "layers_block_type", "attention_layers")
@@ -40,7 +42,7 @@ EVERY = ("sliding_window_pattern", "global_attn_every_n_layers")
 class LayerRun:
     """Layers with equal positions."""
 
-    index: tuple[int, ...]  # layer numbers; empty if unknown
+    index: Counts  # layer numbers; empty if unknown
     kind: str  # rotary, none, or empty for the kind of the whole model
     part: str  # the type of layer that names its rotation; empty if all layers share a rotation
     window: int | None  # positions that a query sees; None: all

@@ -1,25 +1,22 @@
-"""Rotations as a named mistake in reading their config gives them.
+"""Rotations as a named misreading of their config gives them.
 
 A user names a misreading by a SPEC or by the code of a mistake: ``scaling-ignored``,
-``partial-ignored``, ``local-for-global``, or a setting of ``rope`` such as ``base=10000`` or
-``original=131072``. Mistakes of one rotation can be combined, as in ``base=10000,scaling-ignored``.
-All other settings keep their correct values. mistakes.toml lists the mistakes.
+``partial-ignored``, ``local-for-global``, or a setting of ``rope`` such as ``base=10000``,
+``original=131072`` or ``truncate=true``. Mistakes of one rotation can be combined, as in
+``base=10000,scaling-ignored``. All other settings keep their correct values.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator
 from math import log
-from pathlib import Path
-from typing import Any
 
 from pefourier.causes.rope import Rope
 from pefourier.encodings import load
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Floats
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import load_model, open_model, source_of
 from pefourier.encodings.registry import ALIASES, BUILDERS, parse_parameters
 from pefourier.errors import PefourierError, shown
-from pefourier.writing.files import read_toml
+from pefourier.types import Fields, Floats, Values
 
 MISREADINGS = (
     *("scaling-ignored", "partial-ignored", "base=NUMBER", "original=NUMBER"),
@@ -28,15 +25,7 @@ MISREADINGS = (
 WHOLE = {"rho", "d", "partial", "scaling"}  # settings of every rotation
 
 
-@cache
-def known_mistakes() -> dict[str, dict[str, Any]]:
-    """Read the mistakes by code: words, values to try, scalings to which they apply."""
-    return read_toml(Path(__file__).with_name("mistakes.toml"))
-
-
-def misread(
-    enc: Encoding, reading: str, length: int, d: int | None
-) -> tuple[Floats, Mapping[str, Any]]:
+def misread(enc: Encoding, reading: str, length: int, d: int | None) -> tuple[Floats, Values]:
     """Return the frequencies of a misread rotation, in radians per position, and its settings.
 
     >>> enc = load("rope:rho=5e5,scaling=linear,factor=4", 80, 4)
@@ -60,29 +49,34 @@ def misread(
     return second.measure.frequencies, {"attention_factor": 1.0, **second.params}
 
 
-def changes_of(enc: Encoding, slips: str) -> dict[str, Any] | None:
+def changes_of(enc: Encoding, slips: str) -> Fields | None:
     """Return the settings that named mistakes change; None if the text is a SPEC."""
-    changes: dict[str, Any] = {}
-    scaling = str(enc.params.get("scaling", "none"))
+    changes: Fields = {}
     for part in slips.split(","):
         key, equals, _ = part.partition("=")
-        key = ALIASES.get(key, key)
-        if left_out := known_mistakes().get(part, {}).get("set"):
-            rope = Rope.of(enc)
-            changes |= rope.without(left_out) if rope else left_out
-        elif equals and key in {*WHOLE, *scaling_parameters(scaling)}:
+        if part == "scaling-ignored":
+            shared = enc.params["scaling"] == "proportional"  # p-RoPE, which may also be stretched
+            changes |= {"factor": 1.0} if shared else {"scaling": "none"}
+        elif part == "partial-ignored":
+            changes |= {"partial": 1.0}
+        elif equals and ALIASES.get(key, key) in {*WHOLE, *scaling_parameters(scaling_of(enc))}:
             changes |= parse_parameters("rope", part)
-        elif equals and key in BUILDERS["rope"].parameters:
+        elif equals and ALIASES.get(key, key) in BUILDERS["rope"].parameters:
             raise PefourierError(
-                f"{shown(part)} is not a misreading of {shown(enc.spec)} (scaling {scaling}); use "
-                "its own settings, or a full rotation such as rope:…"
+                f"{shown(part)} is not a misreading of {shown(enc.spec)} (scaling "
+                f"{scaling_of(enc)}); use its own settings, or a full rotation such as rope:…"
             )
         else:
             return None
     return changes
 
 
-def change_rotation(enc: Encoding, changes: Mapping[str, Any]) -> tuple[Floats, Mapping[str, Any]]:
+def scaling_of(enc: Encoding) -> str:
+    """Return the scaling of a rotation; "none" if only its frequencies are known."""
+    return str(enc.params.get("scaling", "none"))
+
+
+def change_rotation(enc: Encoding, changes: Values) -> tuple[Floats, Values]:
     """Return the frequencies of a rotation with changed settings, and these settings."""
     rope = Rope.of(enc)
     if rope is None:
@@ -124,7 +118,7 @@ def layer_of(enc: Encoding) -> str:
     return enc.file.model.part if enc.file and enc.file.model else ""
 
 
-def softmax_of(settings: Mapping[str, Any]) -> float:
+def softmax_of(settings: Values) -> float:
     """Return the factor on logits in DeepSeek models, from YaRN's factor and mscale_all_dim."""
     mscale, factor = settings.get("mscale_all_dim") or 0.0, settings.get("factor") or 1.0
     is_scaled = settings["scaling"] != "none" and factor > 1
