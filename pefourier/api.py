@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # imported when a function is called
     from pefourier.questions.resize import Resizing
     from pefourier.questions.spectral_density import Method
     from pefourier.questions.spectrum import GridSpectrum, LineSpectrum
-    from pefourier.weights.usage import Usage
+    from pefourier.questions.usage import Usage
 
 
 def spectrum(
@@ -143,7 +143,7 @@ def check(
 
     enc = load(encoding, **params)
     if enc.injection == "rotate" and "path" in enc.params:
-        from pefourier.weights.usage import with_pairing
+        from pefourier.questions.usage import with_pairing
 
         enc = with_pairing(enc)
     return check_faithful(enc, progress)
@@ -237,6 +237,7 @@ def positions(
     *,
     shard: str | None = None,
     length: Count | None = None,
+    past: Count | None = None,
     mask: str | None = None,
     segments: Any = None,
     depth: Any = None,
@@ -260,6 +261,8 @@ def positions(
         the sequence: "every", "block" or "zigzag".
     length : int, optional
         Upper limit: all ids must be smaller.
+    past : int, optional
+        Tokens in the cache; an `attention_mask` (rows, past + n) and `cache_position` show them.
     segments, depth : array or path, optional
         Segment number of each token; depth of each token in a tree.
     **arrays
@@ -274,8 +277,8 @@ def positions(
 
     given = {"attention_mask": attention_mask, "cu_seqlens": cu_seqlens, **arrays}
     files = {"attention_mask": mask, "segment_ids": segments, "depth": depth}
-    (length,) = whole_numbers(length=length)
-    return judge_input(position_ids, given, files, config, rank, shard, length)
+    length, past = whole_numbers(length=length, past=past)
+    return judge_input(position_ids, given, files, config, rank, shard, length, past)
 
 
 def usage(
@@ -285,13 +288,15 @@ def usage(
     layers: Ints | None = None,
     against: str | os.PathLike[str] | None = None,
     stats: str | os.PathLike[str] | None = None,
+    base: str | os.PathLike[str] | None = None,
 ) -> Usage:
     """Measure which rotary frequencies a model's weights use, as ``pefourier usage --all`` does.
 
     Parameters
     ----------
     model : str or path
-        A model's folder, its .safetensors file next to config.json, or a .gguf file.
+        A model's folder, its .safetensors file next to config.json, a .gguf file, or the folder
+        of a PEFT adapter.
     length : int, optional
         Number of positions, by default the trained length.
     layers : sequence of int, optional
@@ -300,13 +305,17 @@ def usage(
         Another checkpoint of the model; with `stats`, another file of means.
     stats : str or path, optional
         File of mean activations to use instead of weights; `model` may then be a config.json.
+    base : str or path, optional
+        Folder of the base of a PEFT adapter, by default the folder that the adapter names.
     """
-    from pefourier.weights.usage import use_of_model
+    from pefourier.questions.usage import use_of_model
 
     (length,) = whole_numbers(length=length)
-    against, stats = (None if path is None else os.fspath(path) for path in (against, stats))
+    against, stats, base = (
+        None if path is None else os.fspath(path) for path in (against, stats, base)
+    )
     return use_of_model(
-        os.fspath(model), length, layers, every_head=True, against=against, stats=stats
+        os.fspath(model), length, layers, every_head=True, against=against, stats=stats, base=base
     )
 
 

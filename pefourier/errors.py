@@ -69,6 +69,17 @@ def shown(value: object, limit: int = SHORT) -> str:
     return shorten(text, limit)
 
 
+def command_line(*words: object) -> str:
+    r"""Quote the words of a command for a shell; every command with a user's value is made here.
+
+    >>> print(command_line("curl", "-LO", "https://a.b/$(c)"))
+    curl -LO 'https://a.b/$(c)'
+    """
+    from shlex import join  # imported only for the few answers that suggest a command
+
+    return join(map(str, words))
+
+
 def shorten(text: str, limit: int = LONGEST) -> str:
     """Cut the middle out of a text that is longer than the limit.
 

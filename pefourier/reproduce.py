@@ -6,6 +6,7 @@ one sentence. d = 256 and rho = 10^4, as in the paper, unless stated otherwise.
 """
 
 import json
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -73,18 +74,22 @@ def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
     no such files, it uses the results that are shipped with this version.
     """
     from pefourier.report import plot
-    from pefourier.report.spectral_figures import reconstruct, spectrum
+    from pefourier.report.figures import reconstruct, spectrum
 
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     pair = [build("sinusoidal", length=LENGTH), build("dft", length=LENGTH)]
-    figures = {
-        "figure1": (spectrum, [Answer(e, spectrum_of(e)) for e in pair]),
+    figures: dict[str, tuple[Any, list[Answer]]] = {
+        "figure1": (partial(spectrum, axis="linear"), [Answer(e, spectrum_of(e)) for e in pair]),
         "figure2": (reconstruct, [Answer(e, position_functions(e, POSITIONS)) for e in pair]),
     }
     written = [str(out / f"{name}.{suffix}") for name in figures for suffix in ("pdf", "png")]
-    for path in written:
-        plot.save(path, *figures[Path(path).stem])
+    for path in map(Path, written):  # pictures of the same numbers stay, whatever drew them
+        draw, answers = figures[path.stem]
+        rows = [np.array([row[1:] for row in a.result.series()[1]], dtype=float) for a in answers]
+        drawn = f"numbers {zlib.crc32((np.round([*map(np.ravel, rows)], 6) + 0.0).tobytes()):08x}"
+        if not path.exists() or drawn.encode() not in path.read_bytes():
+            plot.save(str(path), draw, answers, plot.Look(keywords=drawn))
     claims = all_claims(read_summaries(out if has_results(out) else results_folder()))
     page = claims_page(claims)
     answer = json.dumps(json.loads(as_json(page)), indent=1) + "\n"

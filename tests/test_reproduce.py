@@ -1,11 +1,13 @@
 """The recomputed paper: claims have the numbers of theory, and files are whole."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from training import result
 
+from pefourier.report import plot
 from pefourier.reproduce import (
     all_claims,
     read_summaries,
@@ -50,6 +52,22 @@ CLAIMS = [
     ("Table 1", "SMD", "–", "not yet compared"),
     ("Table 1", "Elevator", "–", "private data"),
 ]
+
+
+def test_a_picture_of_the_same_numbers_stays_as_it_is(tmp_path, monkeypatch):
+    saved = []
+
+    def save(path, _draw, _answers, look):
+        saved.append(path)
+        Path(path).write_text(look.keywords)
+
+    monkeypatch.setattr(plot, "save", save)
+    recompute_paper(tmp_path)
+    recompute_paper(tmp_path)
+    assert len(saved) == 4
+    (tmp_path / "figure1.png").write_text("of other numbers")
+    recompute_paper(tmp_path)
+    assert saved[4:] == [str(tmp_path / "figure1.png")]
 
 
 @pytest.mark.parametrize(("where", "part", "computed", "verdict"), CLAIMS)

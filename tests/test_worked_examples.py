@@ -79,7 +79,7 @@ def test_an_example_touches_as_many_files_as_it_says():
     counts = {name: len({file for file, *_ in blocks}) for name, (_, blocks) in EXAMPLES.items()}
     words = {name: ["one", "two", "three"].index(word) + 1 for name, (word, _) in EXAMPLES.items()}
     assert counts == words
-    main = {"An encoding": 2, "A finding": 2, "A question": 2, "A dataset reader": 2}
+    main = {"An encoding": 2, "A finding": 3, "A question": 2, "A dataset reader": 2}
     assert main.items() <= counts.items()
 
 
@@ -144,6 +144,8 @@ def test_a_finding_is_reported(required):
     ((status, out, _),) = answers_of(required, "check-faithful ids.csv")
     assert status == 0
     assert "all numbers of 3 rows are integers, like indices" in out
+    law = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/diagnosis/test_every_finding.py"]
+    assert "4 passed" in output_of(required, *law, "-k", "whole or catalogue")
 
 
 def test_a_dataset_reader_reads(required):
@@ -154,7 +156,7 @@ def test_a_dataset_reader_reads(required):
     )
     (plan,) = json.loads(planned[1])["results"]
     assert (plan["classes"], plan["length"]) == (["class 0", "class 1"], 3)
-    assert "a .npz or .csv or .jsonl or .tsv file, a .ts folder" in refused[2]
+    assert "mine.jsonl" in refused[2]
 
 
 def test_a_picture_a_term_and_a_form_are_there(complete):

@@ -46,7 +46,7 @@ class Kind(Protocol[Data]):
 class Difference:
     """The first number that is not as expected."""
 
-    at: Counts  # index in the observed data
+    at: int | Counts  # index in the observed data
     expected: float
     observed: float
 
@@ -73,16 +73,22 @@ class Explanation(Generic[Data]):
 
 
 Agree = Callable[[Data, Data], NDArray[np.bool_]]  # which observed numbers equal expected ones
+Near = Callable[[Data, Data], bool]  # whether one cause could explain what remains
 
 
 def explain(
-    expected: Data, observed: Data, kinds: Sequence[Kind[Data]], agree: Agree[Data]
+    expected: Data,
+    observed: Data,
+    kinds: Sequence[Kind[Data]],
+    agree: Agree[Data],
+    near: Near[Data] = lambda *_: True,
 ) -> Explanation[Data]:
     """Return the first cause, else the first ordered pair of causes, that reproduces all numbers.
 
     Kinds are tried in their order, cheapest first. `agree` returns a mask with the shape of the
     observed data, all False where the shapes differ. Each number has its own tolerance there.
-    Both causes of a pair are proposed on what remains: the second on the result of the first.
+    Both causes of a pair are proposed on what remains: the second on the result of the first, if
+    it is `near` the observed data.
 
     >>> from dataclasses import field
     >>> @dataclass(frozen=True)
@@ -103,12 +109,15 @@ def explain(
     plain = agree(expected, observed)
     if plain.all():
         return Explanation((), plain)
-    tried: list[tuple[Cause[Data], Data]] = []
+    tried = []  # without their results, which may be large
     for cause, applied in proposals(expected, observed, kinds):
         if (reproduced := agree(applied, observed)).all():
             return Explanation((cause,), reproduced)
-        tried.append((cause, applied))
-    for first, remaining in tried:
+        tried.append(cause)
+    for first in tried:
+        remaining = first.apply(expected)
+        if not near(remaining, observed):
+            continue
         for second, applied in proposals(remaining, observed, kinds):
             if (reproduced := agree(applied, observed)).all():
                 return Explanation((first, second), reproduced)

@@ -6,10 +6,6 @@ Two pairs are equal if their sinusoids agree to rounding. A table determines a f
 rotations per row. If its first row is not at phase 0, the order of cosines and sines is open, too.
 An ambiguity that one table resolves is resolved for both; otherwise the frequency is NaN.
 
-Recover the position of each row of a table of cosines and sines, given the frequencies.
-
-Conventions
------------
 Row s holds :math:`e^{i \omega_k p_s}`, with omega in radians per position and p_s a whole number.
 The lowest frequency bounds p_s, each higher frequency narrows the bounds, and all pairs together
 confirm p_s to rounding. No position is tried that a lower frequency excludes. If pairs belong to
@@ -18,18 +14,20 @@ several axes, each axis is read from its own pairs.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
+from pefourier.causes.explain import Cause, Difference
+from pefourier.causes.rows import explain_rows
 from pefourier.encodings.columns import Wave
 from pefourier.encodings.encoding import FLOAT64_EPS, row_blocks
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 from pefourier.geometry.waves import (
     BLOCK,
     NEAR,
-    Complex,
     Numbers,
     Waves,
     apart,
@@ -37,7 +35,7 @@ from pefourier.geometry.waves import (
     position_offset,
     wave_tolerance,
 )
-from pefourier.types import Array, Bools, Fields, Floats, Indices, Places
+from pefourier.types import Array, Bools, Floats, Indices
 
 COMMON = 1e-3  # relative tolerance for equal ratios of frequencies
 OTHER: dict[Wave, Wave] = {"cos": "sin", "sin": "cos"}
@@ -55,52 +53,101 @@ class PairDifference:
     ratio: float | None  # second over first
 
 
-def waves_differ(a: Waves, b: Waves, waves: Numbers, *, stop: bool = False) -> Bools:
-    """Return which pairs (m,) of b differ from `waves` at some position by more than rounding.
+def excess(a: Waves, b: Waves, waves: Numbers, *, stop: bool = False) -> tuple[Floats, Bools]:
+    """Return the largest differences from `waves`, in units of rounding, and the rows above 1.
 
-    `a` is the source of `waves`; with `stop`, the comparison ends at the first difference.
+    The first are those of each pair of b (m,). `a` is the source of `waves`; with `stop`, the
+    comparison ends at the first row above 1.
     """
     n = min(a.length, b.length)
     eps = max(FLOAT64_EPS if a.is_declared and b.is_declared else FLOAT32_EPS, a.eps, b.eps)
-    differs = np.zeros(len(b), bool)
+    largest, beyond = np.zeros(len(b)), np.zeros(n, bool)
     omega = np.maximum(np.abs(a.frequency), np.abs(b.frequency))
     factor = max(a.factor, b.factor)
     blocks = row_blocks(n, BLOCK, len(omega))
-    odd = (b.odd_rows[b.odd_rows < n] for _ in range(stop))  # skipped if the first rows differ
-    parts = chain([np.arange(min(8, n))], odd, (np.arange(k.start, k.stop) for k in blocks))
+    parts = chain([np.arange(min(8, n))], (np.arange(k.start, k.stop) for k in blocks))
     chosen = [pairs.rows for pairs in (a, b) if pairs.rows is not None]
     for positions in [chosen[0][chosen[0] < n]] if chosen else parts:
-        residual = apart(waves(positions), b.numbers(positions))
+        observed = b.numbers(positions)
+        residual = apart(waves(positions), observed)
         limit = wave_tolerance(positions, omega, factor, eps)
-        limit = limit + (np.abs(b.numbers(positions).real) * eps if b.has_angles else 0.0)
-        differs |= (residual > limit).any(axis=0)
-        if stop and differs.any():
+        limit = limit + (np.abs(observed.real) * eps if b.has_angles else 0.0)
+        units = residual / limit
+        largest = np.maximum(largest, units.max(axis=0))
+        beyond[positions] = (units > 1).any(axis=1)
+        if stop and (largest > 1).any():
             break
-    return differs
+    return largest, beyond
 
 
-def pairs_apart(a: Waves, b: Waves) -> Bools:
-    """Return which pairs (m,) rotate differently in b than in a, or exist in only one of both."""
+def pairs_apart(a: Waves, b: Waves) -> tuple[Bools, Bools]:
+    """Return which pairs (m,) differ, or exist in only one, and in which rows any does."""
     if a.has_angles and not b.has_angles:
         return pairs_apart(b, a)
     longer = max(a, b, key=len)
     common = min(len(a), len(b))
     differs = np.abs(longer.frequency) * longer.length > NEAR  # a pair at rest may be missing
     first, second = (pairs.of_pairs(slice(common)) for pairs in (a, b))
+    beyond = np.ones(1, bool)  # unknown
     if a.is_declared and b.is_declared:
-        slack = (
-            8 * max(a.eps, b.eps) * np.maximum(np.abs(first.frequency), np.abs(second.frequency))
-        )
-        differs[:common] = np.abs(first.frequency - second.frequency) > slack
+        omega = np.array([first.frequency, second.frequency])
+        slack = 8 * max(a.eps, b.eps) * np.abs(omega).max(axis=0)
+        differs[:common] = np.abs(omega[0] - omega[1]) > slack
     else:
         unit = a.factor / b.factor if a.factor and b.factor and not b.has_angles else 1.0
         scaled = replace(second, numbers=lambda p: unit * second.numbers(p), amplitude=a.amplitude)
         scaled = second if abs(unit - 1) < NEAR / 10 else scaled
         expected = offset_waves(first, scaled)
-        differs[:common] = waves_differ(first, scaled, expected)
+        largest, beyond = excess(first, scaled, expected)
+        differs[:common] = largest > 1
     if a.axis and b.axis:
         differs[:common] |= np.array(a.axis[:common]) != np.array(b.axis[:common])
-    return differs
+    return differs, beyond
+
+
+def shift_between(a: Waves, b: Waves) -> int | None:
+    """Return how many rows later in a the sinusoids of b begin, if that is all that differs.
+
+    Fitted frequencies must be equal, and hold in all rows of both, within rounding.
+    """
+    if len(a) != len(b) or a.repeats != b.repeats or a.has_angles or b.has_angles:
+        return None
+    eps, n = max(FLOAT32_EPS, a.eps, b.eps), min(a.length, b.length)
+    slack = 64 * eps / n + 4 * phase_rounding(np.abs(a.frequency), eps)
+    is_scaled = abs(a.factor - b.factor) > 8 * eps * a.factor
+    if is_scaled or (np.abs(np.angle(np.exp(1j * (a.frequency - b.frequency)))) > slack).any():
+        return None
+    begins = np.angle(np.exp(1j * (b.phase - a.phase)))
+    by = position_offset(begins, a.frequency, eps)
+    if not by or not np.isfinite(by):
+        return None
+    left = np.abs(np.angle(np.exp(1j * (begins - a.frequency * by))))
+    are_whole = all(explained_pairs(waves).all() for waves in (a, b))
+    return int(by) if are_whole and (left <= 16 * eps + abs(by) * slack).all() else None
+
+
+def first_difference(a: Waves, b: Waves) -> Difference | None:
+    """Return the first row and pair that differ by more than rounding, and both numbers.
+
+    The number is the cosine, or the sine where cosines agree.
+    """
+    count, eps = min(len(a), len(b)), max(FLOAT32_EPS, a.eps, b.eps)
+    omega = max(np.abs(x.frequency).max() for x in (a, b))
+    every = np.arange(min(a.length, b.length))
+    chosen = next((x.rows for x in (a, b) if x.rows is not None), every)
+    expected = offset_waves(a, b)
+    for block in row_blocks(len(chosen), BLOCK, max(len(a), len(b))):
+        rows = chosen[block]
+        first, second = expected(rows)[:, :count], b.numbers(rows)[:, :count]
+        limit = wave_tolerance(rows, np.array([omega]), max(a.factor, b.factor), eps)
+        beyond = apart(first, second) > limit
+        if beyond.any():
+            i, k = (int(n) for n in np.unravel_index(beyond.argmax(), beyond.shape))
+            x, y = first[i, k], second[i, k]
+            is_sine = np.isnan(y.real) or np.isnan(x.real) or abs(x.real - y.real) <= limit[i, 0]
+            numbers = (x.imag, y.imag) if is_sine else (x.real, y.real)
+            return Difference((int(rows[i]), k), float(numbers[0]), float(numbers[1]))
+    return None
 
 
 def frequencies_apart(a: Waves, b: Waves) -> bool:
@@ -119,21 +166,12 @@ def frequencies_apart(a: Waves, b: Waves) -> bool:
 def offset_waves(a: Waves, b: Waves) -> Numbers:
     """Return the sinusoids of a from the start of b, if both starts are known, or angles like b."""
     shift = b.offset - a.offset
-    needs_angles = b.has_angles and not a.has_angles
-    if needs_angles or (a.is_declared and np.isfinite(shift) and shift):
-        return shifted_waves(a, a.frequency, b)
-    return a.numbers
-
-
-def shifted_waves(a: Waves, omega: Floats, b: Waves, divisor: int = 1) -> Numbers:
-    """Return sinusoids of other frequencies, with the factor of a and the start of b."""
+    if not (b.has_angles and not a.has_angles) and not (
+        a.is_declared and np.isfinite(shift) and shift
+    ):
+        return a.numbers
     begin = b.offset if np.isfinite(b.offset) else 0.0
-
-    def waves(positions: Places) -> Complex:
-        phases = np.multiply.outer(positions // divisor + begin, omega)
-        return evaluate(phases, a.factor, b.form)
-
-    return waves
+    return lambda rows: evaluate(np.multiply.outer(rows + begin, a.frequency), a.factor, b.form)
 
 
 def in_one_order(a: Waves, b: Waves) -> tuple[Waves, Waves]:
@@ -234,7 +272,6 @@ def explained_pairs(pairs: Waves) -> Bools:
     return fits
 
 
-ROWS_BLOCK = 2**18  # numbers per block of rows
 NARROWER = 2.0  # ratio of successive frequencies used to narrow a position
 SHOWN = 4  # runs that a sentence lists
 
@@ -303,7 +340,7 @@ def recover_positions(
     positions = np.zeros(len(waves), dtype=np.int64)
     explained = np.zeros(len(waves), dtype=bool)
     uncertainty = np.zeros(len(waves))
-    for part in row_blocks(len(waves), ROWS_BLOCK, max(waves.shape[1], 1)) if len(order) else ():
+    for part in row_blocks(len(waves), BLOCK // 4, max(waves.shape[1], 1)) if len(order) else ():
         rows = waves[part]
         index, places, slack = candidates(omega, rows, order, eps, (lowest, highest))
         places = np.rint(places)
@@ -373,50 +410,54 @@ def runs_of(
     return tuple(runs)
 
 
-def describe_runs(runs: Sequence[PositionRun], noun: str = "position") -> str:
+def describe_runs(runs: Sequence[PositionRun], noun: str = "position(s)") -> str:
     """Describe the first few runs in words.
 
     >>> describe_runs(runs_of(np.arange(5), np.array([0, 1, 2, 4, 5])))
-    'rows 0-2 agree, rows 3-4 are positions 4-5'
+    'row(s) 0-2 equal position(s) 0-2, row(s) 3-4 equal position(s) 4-5'
     """
     texts = []
     for run in runs[:SHOWN]:
-        row = f"row{'s' * (run.first_row < run.last_row)} {run.rows}"
-        verb = "are" if run.first_row < run.last_row else "is"
-        factors = f" with the {run.reading} factors" if run.reading else ""
-        if (run.first, run.last) == (run.first_row, run.last_row):
-            texts.append(
-                f"{row} {'have' if verb == 'are' else 'has'} the {run.reading} factors"
-                if factors
-                else f"{row} agree{'s' * (verb == 'is')}"
-            )
-        else:
-            nouns = f"{noun}{'s' * (run.first != run.last)}"
-            texts.append(f"{row} {verb} {nouns} {run.places}{factors}")
-    rest_of_runs = [f"and {len(runs) - SHOWN} more runs"] if len(runs) > SHOWN else []
-    return ", ".join(texts + rest_of_runs)
+        place = f"equal {noun} {run.places}" + f" with the {run.reading} factors" * bool(
+            run.reading
+        )
+        texts.append(f"row(s) {run.rows} {place}")
+    more = [f"and {len(runs) - SHOWN} more runs"] * (len(runs) > SHOWN)
+    return ", ".join(texts + more)
 
 
-def mistake_of(positions: Indices) -> tuple[str, Fields]:
-    """Return the name and the numbers of a known mistake in positions.
+@dataclass(frozen=True)
+class Rounded:
+    """Positions are rounded to a format."""
 
-    >>> mistake_of(np.array([0, 0, 0, 1, 2])), mistake_of(np.array([0, 1, 0, 1, 2]))[0]
-    (('padded', {'pads': 2}), 'restarted')
+    code: str = field(default="rounded", init=False)
+    form: str
+
+    @property
+    def words(self) -> str:
+        """What was done."""
+        most = 2 ** FORMATS[self.form].digits
+        return f"positions rounded to {self.form}, which has no odd integer above {most}"
+
+    def apply(self, expected: Indices) -> Indices:
+        """Round positions."""
+        return rounded(expected.astype(float), FORMATS[self.form]).astype(np.int64)
+
+
+def causes_of(positions: Indices) -> tuple[Cause[Any], ...]:
+    """Return the causes that give all positions of rows that should count from 0.
+
+    A table that was cut may have been longer.
+
+    >>> [cause.code for cause in causes_of(np.array([0, 0, 0, 1, 2]))]
+    ['repeated']
+    >>> [cause.code for cause in causes_of(np.arange(4999, 4879, -1))]
+    ['reversed']
     """
-    s = np.arange(len(positions))
-    for name in ("bfloat16", "float16"):
-        if (positions == rounded(s, FORMATS[name])).all():
-            return "rounded", {"form": name, "most": 2 ** FORMATS[name].digits}
-    pads = int((positions == 0).argmin()) - 1
-    if pads > 0 and (positions == np.maximum(s - pads, 0)).all():
-        return "padded", {"pads": pads}
-    if (positions == np.minimum(s, positions[-1])).all():
-        return "clipped", {"last": int(positions[-1])}
-    runs = runs_of(s, positions)
-    if all(run.last - run.first == run.last_row - run.first_row for run in runs):
-        if not any(run.first for run in runs):
-            return "restarted", {}
-        if len(runs) == 2 and not runs[0].first:
-            skipped = runs[1].first - runs[0].last - 1
-            return ("gap" if skipped > 0 else "repeated"), {"count": abs(skipped)}
-    return "other", {}
+    numbers = positions.astype(np.int64)
+    counts = [n for n in (len(positions), int(positions.max()) + 1) if n >= len(positions)]
+    for form in map(Rounded, ("bfloat16", "float16")):
+        if (form.apply(np.arange(len(positions))) == positions).all():
+            return (form,)
+    found = [explain_rows(np.arange(n), numbers).causes for n in counts]
+    return min(filter(None, found), key=len, default=())

@@ -11,8 +11,9 @@ number, as the factors in a .gguf file may.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, TypeGuard, cast
 
 import numpy as np
@@ -32,6 +33,7 @@ from pefourier.types import Fields, Floats, Values
 ROUNDED = 1e-6  # relative tolerance, for numbers in float32
 BEYOND = ((1, 0), (1, 1), (2, 0), (16, 0))  # times the original, plus
 BY_LENGTH = ("dynamic", "longrope")  # scalings that change with the length
+LENGTHS = tuple(2**k for k in range(11, 18))  # of training
 OWN = ("d", "rho", "partial", "scaling", "layout", "attention_factor")  # of every rotation
 
 
@@ -107,9 +109,12 @@ class Rope:
     @property
     def unscaled(self) -> Rope:
         """The rotation without its scaling; p-RoPE keeps its pairs that do not rotate."""
-        if self.scaling == "proportional":
-            return self.with_(factor=1.0)
-        return self.with_(scaling="none")
+        return self.with_(**self.without({"scaling": "none"}))
+
+    def without(self, changes: Values) -> Values:
+        """Return the changes that leave a setting out; unscaled p-RoPE has a factor of 1."""
+        is_shared = changes == {"scaling": "none"} and self.scaling == "proportional"
+        return {"factor": 1.0} if is_shared else changes
 
     def build(self, length: int) -> ShiftInvariantEncoding:
         """Build the encoding, with a SPEC that leaves out usual settings."""
@@ -175,6 +180,22 @@ def lengths_of_interest(length: int, *ropes: Rope) -> list[int]:
     """Return a length and the lengths around which scalings change frequencies."""
     originals = [rope.scaled_by["original"] for rope in ropes if rope.scaling in BY_LENGTH]
     return sorted({length, *(int(n * k + extra) for n in originals for k, extra in BEYOND)})
+
+
+def list_at(settings: Values, length: int) -> str:
+    """Return the list of factors that longrope uses at a length."""
+    return "long" if length > settings["original"] else "short"
+
+
+def usual_scalings(
+    factors: Iterable[float], originals: Iterable[int] = LENGTHS
+) -> Iterator[Fields]:
+    """Yield scalings by given factors and trained lengths."""
+    for factor, original in product(factors, originals):
+        lengths: Fields = {"factor": factor, "original": original}
+        yield {"scaling": "llama3"} | lengths
+        yield {"scaling": "yarn"} | lengths
+        yield {"scaling": "yarn"} | lengths | {"truncate": False}
 
 
 def spelled(value: Any) -> str:

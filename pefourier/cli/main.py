@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from pefourier.cli.options import COMMANDS, add_command
 from pefourier.cli.process import (
     LISTENER,
     give_up_stdout,
@@ -20,13 +21,11 @@ from pefourier.cli.process import (
     report_interrupt,
     say,
 )
-from pefourier.cli.registry import COMMANDS, add_command
-from pefourier.errors import PefourierError, naming_options, nearest, shorten, shown
+from pefourier.errors import PefourierError, command_line, naming_options, nearest, shorten, shown
 from pefourier.types import Strings
 from pefourier.version import __version__
 
 NUMBER = re.compile(r"-*[.\d]*\d(e\d+)?[kM]?")  # a value of --pos
-SETTING = re.compile(r"[a-z_][a-z_-]*=")  # a value of --search
 OPTIONAL = {"torch", "matplotlib"}  # not needed by most commands
 NO_ROOM = re.compile("failed to map|can(no|')t allocate memory|bad_alloc|start new thread", re.I)
 COMPLETION = "_PEFOURIER_COMPLETE"  # set by the shell to request completions
@@ -103,18 +102,16 @@ def report_error(error: BaseException, arguments: list[str]) -> int:
 
 
 def repeat_options(arguments: list[str]) -> list[str]:
-    """Expand ``--pos 5 40 75`` and ``--search a=1 b=2`` to repeated options for the parser.
+    """Expand ``--pos 5 40 75`` to repeated options for the parser.
 
-    >>> repeat_options(["--pos", "5", "40", "dft", "--search", "rate=.1,.2", "dropout=0"])
-    ['--pos', '5', '--pos', '40', 'dft', '--search', 'rate=.1,.2', '--search', 'dropout=0']
+    >>> repeat_options(["--pos", "5", "40", "dft"])
+    ['--pos', '5', '--pos', '40', 'dft']
     """
     repeated: list[str] = []
     for argument in arguments:
         parts = list(filter(None, argument.split(",")))
         number = bool(parts) and all(map(NUMBER.fullmatch, parts))
-        follows = {"--search": bool(SETTING.match(argument))}
-        follows |= dict.fromkeys(("--pos", "--positions"), number)
-        if len(repeated) >= 2 and follows.get(repeated[-2]):
+        if number and repeated[-2:-1] in (["--pos"], ["--positions"]):
             repeated.append(repeated[-2])
         repeated.append(argument)
     return repeated
@@ -134,7 +131,8 @@ def error_line(error: BaseException, arguments: list[str]) -> tuple[str, int]:
         reason = str(error) or "the system has no more"
         return f"not enough memory ({reason}); try a smaller --length, --d or --lattice", 2
     if isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
-        return f"this needs {error.name}, which is not installed; pip install {error.name}", 2
+        install = command_line("pip", "install", error.name)
+        return f"this needs {error.name}, which is not installed; {install}", 2
     if NO_ROOM.search(str(error)):
         return "the system gives no more memory or threads; end other programs, raise ulimit", 2
     reason = shorten(" ".join(f"{type(error).__name__}: {error}".split()))

@@ -1,4 +1,7 @@
-"""The commands about models and sizes: configs, ids, weights, another length or grid."""
+"""The commands about models and sizes: configs, ids, weights, another length or grid.
+
+Commands that write files, list encodings or explain terms.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,13 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from pefourier.cli.answers import (
-    Requirements,
-    answer_each,
-    print_and_exit,
-    print_result,
-    spare_threads,
-)
 from pefourier.cli.options import (
     SHORT_NAMES,
     AnswerOptions,
@@ -25,16 +21,20 @@ from pefourier.cli.options import (
     Length,
     Paths,
     Prefix,
+    Requirements,
     Sides,
     Specs,
+    answer_each,
     layer_range,
     point,
+    print_and_exit,
+    print_result,
+    register,
     sides,
+    spare_threads,
 )
 from pefourier.cli.process import percentages
-from pefourier.cli.registry import register
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Fields, Ints
 from pefourier.writing.text import number
 
 if TYPE_CHECKING:
@@ -42,7 +42,31 @@ if TYPE_CHECKING:
     from pefourier.report.render import Answer
     from pefourier.writing.page import Reason
 
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pefourier.cli.options import (
+    EncodingOptions,
+    Lattice,
+    OutputOptions,
+    Points,
+    Sigma,
+    check_count_of_specs,
+    options_of,
+    parse_points,
+    spec_names,
+    write_text,
+)
+from pefourier.cli.process import say
+from pefourier.types import Fields, Ints
+
+if TYPE_CHECKING:
+    from pefourier.report.terms import Term
+
+
 Format = Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"]
+Engine = Literal["transformers", "vllm", "llama.cpp"]
 Shard = Literal["every", "block", "zigzag"]
 Interpolation = Literal[
     "bicubic",
@@ -111,7 +135,7 @@ def context(
         "base, scaling, trained and stated length.",
     ] = False,
     gates: Gates = None,
-    paths: Paths = False,  # noqa: ARG001 read by registry.flatten
+    paths: Paths = False,  # noqa: ARG001 read by flatten
 ) -> None:
     """Show how far a model's positions reach.
 
@@ -196,6 +220,9 @@ class Batch:
         "and its mirror (default: any of the three).",
     ] = None
     length: Annotated[Length, "Limit: ids must be below N (default: limit of the config)."] = None
+    past: Annotated[
+        int | None, Option(metavar="N"), "Tokens in the cache: ids are expected from N on."
+    ] = None
 
 
 @register("positions")
@@ -215,12 +242,15 @@ def positions(
         Argument(metavar="CONFIG"),
         "The model's config.json or folder, or a named encoding.",
     ] = None,
+    strict: Annotated[  # noqa: FBT002 an option
+        bool, "Exit with status 1 also if unexpected ids change no attention score, or on warnings."
+    ] = False,
 ) -> None:
     """Check the position ids of a batch.
 
     Reports counted padding, packed documents that do not restart, gaps and repeats in caches, ids
-    of another rank, and text ids for an image. Exit status 0: as expected; 1: unexpected or
-    undecided.
+    of another rank, and text ids for an image, each with its cause. Exit status 0: as expected, or
+    no attention score changes; 1: unexpected or undecided.
 
     \b
     Example:
@@ -230,7 +260,7 @@ def positions(
 
     result = api.positions(ids, config=config, **vars(batch))
     print_result(result, output, figure)
-    if result.verdict != "as expected":
+    if not result.is_fine(strict=strict):
         raise typer.Exit(1)
 
 
@@ -258,6 +288,11 @@ class Weights:
         "File of mean activations (.pt, .npz, .safetensors), with names such as "
         "layer00_head00.q_abs_mean, in place of weights. MODEL may then be a config.json.",
     ] = None
+    base: Annotated[
+        str | None,
+        Option(metavar="DIR"),
+        "Folder of the base of a PEFT adapter (default: the folder that the adapter names).",
+    ] = None
 
 
 @register("usage")
@@ -267,7 +302,9 @@ def usage(
     figure: FigureOptions,
     weights: Weights,
     model: Annotated[
-        str, Argument(metavar="MODEL"), "A model's folder, its .safetensors file, or a .gguf file."
+        str,
+        Argument(metavar="MODEL"),
+        "A model's folder, its .safetensors file, a .gguf file, or the folder of a PEFT adapter.",
     ],
 ) -> None:
     """Show which rotary frequencies a model's weights use.
@@ -280,7 +317,7 @@ def usage(
     Example:
     pefourier usage SmolLM2-135M/ --plot usage.png
     """
-    from pefourier.weights.usage import use_of_model
+    from pefourier.questions.usage import use_of_model
 
     show = percentages(model, quiet=output.quiet)
     print_result(use_of_model(model, begin=show, **vars(weights)), output, figure)
@@ -345,13 +382,18 @@ def design(
         "yarn, llama3, and the bases of --rho and --for (turns, bound, wavelength=K).",
     ] = None,
     to: Annotated[Count, "Number of positions to extend to, such as 128k."] = None,
+    engine: Annotated[
+        Engine | None,
+        "Engine whose settings to print for an extension (default: transformers, for GGUF "
+        "files the engine of GGUF).",
+    ] = None,
 ) -> None:
     """Choose an encoding and a base for a length.
 
     Criteria for a base conflict: distance and rank need small bases, the bound of long contexts
     needs a large base. Shows the best base by each criterion, or only by the criteria of --for.
     With --extend-from: shows which scalings extend a model to --to positions, how each changes its
-    frequency bands, how close it stays to the model's rotation, and its SPEC.
+    frequency bands, how close it stays to the model's rotation, its SPEC, and what to type.
 
     \b
     Example:
@@ -362,14 +404,19 @@ def design(
         raise PefourierError("--grid replaces --length and excludes --to; leave one out")
     if (extend_from is None) != (to is None):
         raise PefourierError("--extend-from CONFIG and --to LENGTH need each other; pass both")
+    if engine and extend_from is None:
+        raise PefourierError("--engine prints the settings of an extension; pass --extend-from")
     spare_threads()
     from pefourier import api
-    from pefourier.questions.extend import extend
 
     result: Any
     size, d = extent.grid or extent.length, extent.d
     if extend_from is not None and to is not None:
-        result = extend(extend_from, to, trained=extent.length, d=d, **choice.settings())
+        from pefourier.questions.extend import extend
+
+        result = extend(
+            extend_from, to, trained=extent.length, d=d, engine=engine, **choice.settings()
+        )
     else:
         span, step = extent.span, extent.resolution
         result = api.design(size, d, span=span, resolution=step, **choice.settings())
@@ -453,3 +500,203 @@ def write_resized(resizing: "Resizing", spec: str, out: str, sides: Ints) -> Non
         write_table(out, *in_form_of(path, array, resizing.table, out, sides))
     else:
         write_table(out, resizing.table)
+
+
+OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times", "places", "edges")
+RESULTS = "results.jsonl"  # written by training
+
+
+@dataclass(eq=False, repr=False)
+class Storage:
+    """Content and format of a written file."""
+
+    out: Annotated[File, "File to write: .npy, .npz, .csv or .safetensors."] = None
+    golden: Annotated[
+        File, "Instead of --out: a .json file for an engine's own tests (see 'explain golden')."
+    ] = None
+    what: Annotated[
+        Literal["vectors", "inv_freq", "cos", "sin", "cos-sin", "complex"] | None,
+        "What to write: vectors, or numbers of rotations as engines store them. cos-sin is vLLM's "
+        "(half) or torchtune's (interleaved), complex is freqs_cis (default: vectors).",
+    ] = None
+    layout: Annotated[
+        Literal["half", "interleaved"] | None,
+        "Order of cos, sin and cos-sin: pair i has columns i and i + m (half) or columns 2i and "
+        "2i + 1 (interleaved); default: the layout of the rotation.",
+    ] = None
+    dtype: Annotated[
+        Literal["float64", "float32", "float16", "bfloat16"] | None,
+        "Type of the numbers; bfloat16 is for .safetensors (default: float64).",
+    ] = None
+
+    def check(self) -> None:
+        """Raise before any computation if the file cannot be written."""
+        from pefourier.encodings.sources.formats import WRITERS
+        from pefourier.writing.files import check_suffix
+
+        if not (self.out or self.golden):
+            raise PefourierError("pass '--out' FILE, or --golden FILE.json")
+        if self.golden and any((self.out, self.what, self.layout, self.dtype)):
+            raise PefourierError("--golden replaces --out, --what, --layout and --dtype; pass one")
+        check_suffix(self.golden or self.out or "", (".json",) if self.golden else WRITERS)
+
+
+@register("encode")
+def encode(
+    *,
+    options: EncodingOptions,
+    output: OutputOptions,
+    figure: FigureOptions,
+    storage: Storage,
+    pos: Points = None,
+) -> None:
+    """Write vectors, or what engines store, to a file.
+
+    Writes a table (positions, dimensions) in blocks, in float64 unless you pass --dtype.
+
+    \b
+    Example:
+    pefourier encode dft --pos 0,5,99 --out v.npy
+    """
+    if output.name == "csv":
+        raise PefourierError("encode writes its table to --out; for CSV, end the name in .csv")
+    points = parse_points(pos)
+    storage.check()
+    if points and storage.what == "inv_freq":
+        raise PefourierError("--what inv_freq has no positions; leave out --pos")
+    check_count_of_specs(options, 1, "encode writes one encoding")
+    from pefourier import api
+    from pefourier.questions.encode import write_golden, write_numbers
+
+    (source,) = options.sources(split=False)
+    enc, x = api.points_at(source, points, **options.sizes)
+    if storage.golden:
+        result = write_golden(enc, x if points else None, storage.golden)
+    else:
+        kind = storage.what or "vectors", storage.layout, storage.dtype or "float64"
+        result = write_numbers(enc, x, storage.out or "", *kind)
+    options.note_without_effect([enc], quiet=output.quiet)
+    print_result(result, output, figure)
+
+
+@register("report")
+def write_report(
+    options: EncodingOptions,
+    output: OutputOptions,
+    out: Annotated[str, Option(metavar="FILE"), "Page to write: .html or .htm."] = "report.html",
+    title: Annotated[str | None, Option(metavar="TEXT"), "Title of the page."] = None,
+    lattice: Lattice = None,
+    sigma: Sigma = None,
+) -> None:
+    """Write one page with all answers.
+
+    Writes a self-contained HTML file: conclusions, figures, numbers, the commands that compute
+    them, and explanations of terms. Accepts SPECs (default: sinusoidal and dft) or one folder of
+    pefourier train.
+
+    \b
+    Example:
+    pefourier report rope --d 128 --out rope.html
+    """
+    from pefourier.writing.files import check_suffix, status_of
+
+    check_suffix(out, (".html", ".htm"))
+    typed = {name: getattr(options, name) for name in OF_ENCODINGS}
+    folders = [s for s in options.specs or () if status_of(str(Path(s) / RESULTS)) is not None]
+    if folders:
+        check_count_of_specs(options, 1, "report takes one folder of pefourier train, or SPECs")
+        if any(value is not None for value in (*typed.values(), lattice, sigma)):
+            raise PefourierError("a folder of pefourier train takes no options of encodings")
+        from pefourier.pages.training import folder_document, folder_page, read_train_folder
+
+        training = read_train_folder(folders[0])
+        write_text(out, folder_document(training, title or ""))
+        output.print(folder_page(training, out))
+        return
+    from pefourier.encodings.loader import load
+    from pefourier.pages.document import Inquiry, encodings_document, report_page
+
+    inquiry = Inquiry(typed, lattice, sigma)
+
+    def study(source: Any) -> Any:
+        enc = load(source, **options.sizes)
+        return inquiry.study(enc, percentages(enc.label, quiet=output.quiet))
+
+    results = answer_each(options.sources(), study, quiet=output.quiet)
+    page = encodings_document(results.answers, results.refusals, inquiry, title or "")
+    write_text(out, page)
+    if not results.refusals:
+        encodings = [study.encoding for study in results.answers]
+        options.note_without_effect(encodings, quiet=output.quiet)
+    print_and_exit(report_page(results.per_spec, out), results, output)
+
+
+@register("list")
+def list_encodings(
+    output: OutputOptions,
+    names: Annotated[
+        list[str] | None,
+        Argument(metavar="NAME", autocompletion=spec_names),
+        "Encodings to describe in full.",
+    ] = None,
+) -> None:
+    """List the named encodings.
+
+    With a NAME: shows its formula and the meaning of its parameters.
+
+    \b
+    Example:
+    pefourier list rope
+    """
+    from pefourier.report.catalogue import catalogue_page
+
+    output.print(catalogue_page(names or ()))
+
+
+@register("explain", ignore_unknown_options=True)  # options are terms, too
+def explain(
+    *,
+    context: typer.Context,
+    output: OutputOptions,
+    term: Annotated[
+        list[str] | None,
+        Argument(),
+        "A field, verdict, finding, option, parameter, encoding or command.",
+    ] = None,
+    schema: Annotated[bool, "Print the JSON Schema of all answers that --json writes."] = False,
+) -> None:
+    """Explain a term.
+
+    Shows its meaning, formula, unit, range, good values and source. Without TERM: lists some terms
+    to begin with, and all terms.
+
+    \b
+    Example:
+    pefourier explain condition number
+    """
+    from pefourier.report.terms import SCHEMA, explain_page
+
+    if schema:
+        say(SCHEMA.read_text(encoding="utf-8"))
+        return
+    output.print(explain_page(term or (), command_terms(context.find_root().command)))
+
+
+def command_terms(program: Any) -> list["Term"]:
+    """Return a term for each command and each option; options with equal help are merged."""
+    from pefourier.report.terms import Term
+
+    terms = []
+    for name, command in program.commands.items():
+        summary, _, text = command.help.partition("\n")
+        good = text.partition("Example:")[2].strip()
+        terms.append(Term(name, "commands", summary, good=good))
+    users: dict[tuple[Any, ...], list[str]] = {}
+    for command_name, option in options_of(program):
+        choices = ", ".join(getattr(option.type, "choices", ()))
+        users.setdefault((option.help or "", choices, *option.opts), []).append(command_name)
+    for (meaning, choices, *names), commands in users.items():
+        name, *also = sorted(names, key=lambda name: not name.startswith("--"))
+        text = f"{meaning} Option of {', '.join(commands)}."
+        terms.append(Term(name, "options", text, range=choices, also=also))
+    return terms

@@ -1,9 +1,19 @@
 """Groups of options that commands share, and parsing of their values.
 
 The fields of a group become options of each command that uses it, under its heading: see
-`cli.registry`. Groups are dataclasses without comparison and not frozen, because creating those
+`flatten`. Groups are dataclasses without comparison and not frozen, because creating those
 would take a millisecond at each start.
+
+Ask a question about each SPEC, print the answers, and set the exit status.
+
+Registry of commands: a function becomes a command of the program when it is requested.
+
+Each parameter is an option or an argument. Its annotation has the type, settings for typer and the
+help (a text in `Annotated`, or the `help` of typer's `Option`). A parameter whose type is a
+dataclass is replaced by the fields of the dataclass.
 """
+
+from __future__ import annotations
 
 import re
 import sys
@@ -17,12 +27,38 @@ from typer import Argument, Option
 
 from pefourier.cli.process import coloured, draws_dots, note, say, takes_colours
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Counts, Fields
 from pefourier.writing.text import printable_lines
 
 if TYPE_CHECKING:
     from pefourier.encodings.encoding import Encoding
     from pefourier.writing.page import Page
+
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pefourier.errors import UnknownPositions
+
+if TYPE_CHECKING:
+    from pefourier.questions.result import Result
+    from pefourier.writing.page import Page
+
+
+import inspect
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import fields, is_dataclass
+from itertools import chain
+from textwrap import fill
+from typing import TypeVar, get_args, get_origin, get_type_hints
+
+from typer.core import TyperCommand
+
+from pefourier.cli.process import refuse_overwriting
+from pefourier.types import Counts, Fields, Strings, Values
 
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 NARROWEST, WIDEST = 3.0, 40.0  # width of a figure in inches
@@ -242,11 +278,11 @@ class OutputOptions:
         """Name of the form, a key of `forms.FORMS`."""
         return [*self.forms, "text"][0]
 
-    def words(self, page: "Page") -> str:
+    def words(self, page: Page) -> str:
         """Return the text of a page, below its conclusion."""
         return page.words()
 
-    def print(self, page: "Page") -> None:
+    def print(self, page: Page) -> None:
         """Print a page in its form; on a terminal, curves precede the numbers."""
         from pefourier.report.forms import FORMS
 
@@ -269,7 +305,7 @@ class AnswerOptions(OutputOptions):
         False
     )
 
-    def words(self, page: "Page") -> str:
+    def words(self, page: Page) -> str:
         """Return the text of a page, below its conclusion: short unless all is requested."""
         return page.words() if self.full or page.short is None else page.short()
 
@@ -346,7 +382,7 @@ class EncodingOptions:
         defaults = self.defaults()
         return [SpecWithDefaults(spec, defaults) for spec in specs]
 
-    def note_without_effect(self, encodings: Sequence["Encoding"], *, quiet: bool) -> None:
+    def note_without_effect(self, encodings: Sequence[Encoding], *, quiet: bool) -> None:
         """Note options that affect none of the encodings, and points that lack effect on any."""
         for name in ("d", "length", "rho", "seed", *OF_POINTS):
             if (value := getattr(self, name)) is not None:
@@ -356,9 +392,319 @@ class EncodingOptions:
                     note(f"--{name} {value} has no effect on {labels}", quiet=quiet)
 
 
-def has_setting(enc: "Encoding", name: str, value: Any) -> bool:
+def has_setting(enc: Encoding, name: str, value: Any) -> bool:
     """Whether an option's value is the value of a parameter or a size of an encoding."""
     if name in OF_POINTS:
         return enc.params.get(name) is not None
     params = [enc.params.get(key) for key in (name, "embedding" if name == "d" else name)]
     return value in [*params, {"d": enc.dim, "length": len(enc)}.get(name)]
+
+
+@dataclass(eq=False, repr=False)
+class Results:
+    """Answer or refusal for each SPEC, in the given order."""
+
+    per_spec: list[Any]
+
+    @property
+    def answers(self) -> list[Any]:
+        """Answers to the SPECs that were answered."""
+        return [result for result in self.per_spec if hasattr(result, "encoding")]
+
+    @property
+    def refusals(self) -> list[Any]:
+        """Refusals of the SPECs that were not answered."""
+        return [result for result in self.per_spec if hasattr(result, "error")]
+
+
+def answer_each(
+    sources: Sequence[Any], ask: Callable[[Any], Any], *, quiet: bool, skip: bool = False
+) -> Results:
+    """Answer each SPEC, or note its refusal; raise if all are refused.
+
+    With `skip`, configs without a known positional encoding are skipped.
+    """
+    from pefourier.report.render import Refusal
+
+    results = Results([])
+    for source in sources:
+        try:
+            results.per_spec.append(ask(source))
+        except PefourierError as error:
+            if skip and isinstance(error, UnknownPositions):
+                note(f"skipped: {error}", quiet=quiet)
+                continue
+            if len(sources) == 1:
+                raise  # keep the traceback for --debug
+            results.per_spec.append(Refusal(getattr(source, "spec", source), str(error)))
+    if not results.per_spec:
+        note("all were skipped; nothing was checked", quiet=quiet)
+        raise typer.Exit(0)
+    if not results.answers:
+        *reasons, last = dict.fromkeys(refusal.error for refusal in results.refusals)
+        for reason in reasons:
+            note(reason)
+        raise PefourierError(last, results.refusals)
+    for refusal in results.refusals:
+        spec = shown(refusal.spec)
+        note(refusal.error if spec in refusal.error else f"{spec}: {refusal.error}")
+    return results
+
+
+@dataclass(eq=False, repr=False)
+class Requirements:
+    """Checks that apply to the answer to any question."""
+
+    strict: Annotated[
+        bool,
+        "Exit with status 1 on any error or warning; with --baseline, also on any change from the "
+        "baseline.",
+    ] = False
+    skip_unknown: Annotated[
+        bool,
+        "Skip, with a note, any config.json that is not a model's, or that does not define a "
+        "positional encoding.",
+    ] = False
+    baseline: Annotated[
+        File,
+        "Earlier answer, written with --json. Exit with status 1 if a verdict, a distance or a "
+        "finding is worse than in that answer.",
+    ] = None
+
+    def check(self, page: Page, results: Results, **limits: str | None) -> Page:
+        """Return a page with unmet requirements and changes from a baseline.
+
+        Changes that are not worse are remarks, unless `strict`.
+        """
+        from pefourier.writing.page import Reason
+
+        reasons: list[Reason] = []
+        remarks: list[Reason] = []
+        if self.strict or any(limits.values()):
+            from pefourier.questions.check_faithful import shortfalls
+
+            reasons += [
+                Reason(a.encoding.label, "unmet", words)
+                for a in results.answers
+                for words in shortfalls(a.result, strict=self.strict, **limits)
+            ]
+        if self.baseline is not None:
+            from pefourier.report.baseline import judge, read_baseline
+
+            worse, remarks = judge(read_baseline(self.baseline, page.command), results.per_spec)
+            reasons += worse
+        if self.strict:
+            reasons, remarks = reasons + remarks, []
+        return replace(page, reasons=reasons, remarks=remarks)
+
+
+def answer_specs(
+    kind: type[Result],
+    question: Callable[..., Any],
+    options: EncodingOptions,
+    output: AnswerOptions,
+    figure: FigureOptions,
+    *,
+    check: Callable[[Page, Results], Page] = lambda page, _: page,
+    skip: bool = False,
+    **drawing: Any,
+) -> None:
+    """Ask a question of `pefourier.api` about each SPEC; draw, check and print the answers.
+
+    Notes name options that have no effect on any of the encodings.
+    """
+    from pefourier.report.render import answer_of, page_of
+
+    def ask(source: Any) -> Any:
+        return answer_of(question(source, **options.sizes))
+
+    results = answer_each(options.sources(), ask, quiet=output.quiet, skip=skip)
+    page = check(page_of(kind, results.per_spec, **drawing), results)
+    figure.draw(partial(kind.draw, **drawing), results.answers, results.refusals)
+    if not results.refusals:
+        options.note_without_effect([a.encoding for a in results.answers], quiet=output.quiet)
+    print_and_exit(page, results, output)
+
+
+def print_result(result: Any, output: OutputOptions, figure: FigureOptions) -> None:
+    """Draw and print one result, or the results of each axis of a grid."""
+    from pefourier.report.render import answer_of, page_of
+
+    answers = list(map(answer_of, result if isinstance(result, tuple) else (result,)))
+    kind = type(answers[0].result)
+    figure.draw(kind.draw, answers)
+    output.print(page_of(kind, answers))
+
+
+def print_and_exit(page: Page, results: Results, output: OutputOptions) -> None:
+    """Print a page and its reasons; exit with status 2 for a refusal, 1 for another reason."""
+    for remark in page.remarks:
+        note(remark.text, quiet=output.quiet)
+    output.print(page)
+    for reason in () if output.quiet and output.name == "lint" else page.reasons:
+        note(reason.text)
+    if results.refusals or page.reasons:
+        raise typer.Exit(2 if results.refusals else 1)
+
+
+def annotate_refusals(command: str, values: Values, error: PefourierError) -> None:
+    """Print annotations for other programs if nothing could be answered."""
+    from pefourier.writing.page import Page
+
+    spec = "".join(values.get("specs") or ())
+    refusals = error.refusals or [{"spec": spec, "error": str(error)}]
+    OutputOptions(form=values["form"]).print(Page(command, str, lambda: refusals))
+
+
+def check_count_of_specs(options: EncodingOptions, required: int, rule: str) -> None:
+    """Raise if the number of SPECs is not what the command expects."""
+    specs = options.specs or []
+    if len(specs) != required:
+        raise PefourierError(f"{rule}; got {len(specs)}: {' '.join(map(shown, specs)) or 'none'}")
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a text to a file atomically."""
+    from pefourier.writing.files import write_whole
+
+    write_whole(path, lambda stream: stream.write(text.encode()))
+
+
+def spare_threads(specs: Strings = ()) -> None:
+    """Limit BLAS to one thread where more threads would wait, if numpy is not loaded yet.
+
+    Matrix products are long and thin in reconstruct and design, and in check-faithful if all SPECs
+    have declared frequencies, because two parts are then decomposed at the same time.
+    """
+    from pefourier.report.catalogue import read_catalogue
+
+    records = read_catalogue() if specs else ()
+    declared = {record["encoding"] for record in records if record["measure"] == "declared"}
+    if all(spec.partition(":")[0] in declared for spec in specs):
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+HEADINGS = ("Encodings", "Answers", "Figures")  # in help, after the command's own options
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
+Function = TypeVar("Function", bound=Callable[..., None])
+OptionsOf = Callable[[], Mapping[str, Any]]
+COMMANDS: dict[str, tuple[Callable[..., None], Mapping[str, OptionsOf], Fields]] = {}
+
+
+def register(
+    name: str, *, options_of: Mapping[str, OptionsOf] | None = None, **context_settings: Any
+) -> Callable[[Function], Function]:
+    """Register a command; `options_of` maps a parameter to a function of its options."""
+
+    def keep(function: Function) -> Function:
+        COMMANDS[name] = function, options_of or {}, context_settings
+        return function
+
+    return keep
+
+
+def add_command(program: typer.Typer, name: str) -> None:
+    """Add a command to the program, which takes as long as many answers do."""
+    function, options_of, context_settings = COMMANDS[name]
+    add = program.command(name, cls=CommandInGroups, context_settings=context_settings)
+    add(flatten(name, function, options_of))
+
+
+def flatten(
+    name: str, function: Callable[..., None], options_of: Mapping[str, OptionsOf]
+) -> Callable[..., None]:
+    """Return a command whose dataclass parameters are replaced by their fields as options."""
+    parameters = inspect.signature(function, eval_str=True).parameters
+    groups = {
+        key: list(fields_as_options(p.annotation, options_of.get(key)))
+        for key, p in parameters.items()
+        if is_dataclass(p.annotation)
+    }
+    single = {
+        key: p.replace(kind=KEYWORD, annotation=typer_option(key, p.annotation))
+        for key, p in parameters.items()
+        if key not in groups
+    }
+
+    def command(**values: Any) -> None:
+        try:
+            if values.get("paths"):
+                if not values["specs"]:
+                    raise PefourierError("--paths needs paths of files and folders; got none")
+                values["specs"] = list(map(as_path, values["specs"]))
+            refuse_overwriting(values)
+            arguments = {key: values[key] for key in single}
+            for key, options in groups.items():
+                make = parameters[key].annotation
+                arguments[key] = make(**{o.name: values[o.name] for o in options})
+            function(**arguments)
+        except PefourierError as error:
+            if values.get("form") in ANNOTATIONS:
+                annotate_refusals(name, values, error)
+            raise
+
+    command.__doc__ = function.__doc__
+    vars(command)["__signature__"] = inspect.Signature([*chain(*groups.values()), *single.values()])
+    return command
+
+
+def fields_as_options(
+    group: Any, options_of: OptionsOf | None = None
+) -> Iterator[inspect.Parameter]:
+    """Return the fields of a dataclass as options, under its heading or as `options_of` says."""
+    if options_of is None:
+        kinds, heading = get_type_hints(group, include_extras=True), getattr(group, "heading", None)
+        options = {f.name: typer_option(f.name, kinds[f.name], heading) for f in fields(group)}
+    else:
+        options = dict(options_of())
+    for field in fields(group):
+        annotation = options[field.name]
+        yield inspect.Parameter(field.name, KEYWORD, default=field.default, annotation=annotation)
+
+
+def typer_option(name: str, kind: Any, heading: str | None = None) -> Any:
+    """Convert a type for typer, with its text as help; flags have no negative form."""
+    if get_origin(kind) is not Annotated:
+        return kind
+    plain, *notes = get_args(kind)
+    flags = [f"--{name.replace('_', '-')}"] if plain is bool else []
+    option = copy(next((n for n in notes if not isinstance(n, str)), typer.Option(*flags)))
+    option.help = next((n for n in notes if isinstance(n, str)), option.help)
+    option.rich_help_panel = option.rich_help_panel or heading
+    return Annotated[plain, option]
+
+
+class CommandInGroups(TyperCommand):
+    """A command whose help lists its own options first, then shared options under headings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each group of options."""
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            if record := parameter.get_help_record(ctx):
+                heading = getattr(parameter, "rich_help_panel", None) or "Options"
+                if parameter.param_type_name == "argument":
+                    heading = "Arguments"
+                elif parameter.name == "help":
+                    heading = "Answers"
+                groups.setdefault(heading, []).append((fold(record[0], formatter.width), record[1]))
+        for name in sorted(filter(groups.get, groups), key=HEADINGS.count):
+            with formatter.section(name):
+                formatter.write_dl(groups[name])
+
+
+def fold(names: str, width: int) -> str:
+    """Break a list of choices that is wider than a line of help.
+
+    >>> print(fold("--crop <no|center-crop|free>", 28))
+    --crop <no|center-crop|
+      free>
+    """
+    text = names.replace("|", "| ")
+    return fill(text, width - 2, subsequent_indent="  ", break_on_hyphens=False).replace("| ", "|")
+
+
+def options_of(program: Any) -> list[tuple[str, Any]]:
+    """Yield options with their command, beginning with options of the program."""
+    parts = {"pefourier": program, **program.commands}.items()
+    return [(name, p) for name, part in parts for p in part.params if hasattr(p, "is_flag")]

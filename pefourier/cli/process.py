@@ -28,9 +28,6 @@ from pefourier.writing.text import printable
 
 UNWRITABLE = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT}
 VERDICT = re.compile(r"^(\S.*?: |)([A-Z]+[A-Z, ]+)\.", re.MULTILINE)  # after a label, if any
-BAD = "COLLIDES|DIFFERENT|PROBABLY A MISTAKE|TOO FEW ROWS"
-GOOD = "INVERTIBLE|ISOMETRIC|THE SAME|NO NEW ANGLES|SHARP|EXACT|NO SCALING NEEDED|STILL DISTINCT"
-COLOURS = dict.fromkeys(BAD.split("|"), "1;31") | dict.fromkeys(GOOD.split("|"), "1;32")
 LONG_WORD = re.compile(rf"\S{{{LONGEST + 1},}}")
 # Variables that libraries read when they are loaded, with the number of threads.
 POOLS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -78,12 +75,12 @@ def takes_colours(stream: Any) -> bool:
 
 
 def coloured(conclusion: str) -> str:
-    r"""Colour the verdicts of a conclusion, which are the first words after a label.
+    r"""Make the verdicts of a conclusion bold, which are the first words after a label.
 
     >>> coloured("dft: COLLIDES. Only 64 of 80.")
-    'dft: \x1b[1;31mCOLLIDES\x1b[0m. Only 64 of 80.'
+    'dft: \x1b[1mCOLLIDES\x1b[0m. Only 64 of 80.'
     """
-    return VERDICT.sub(lambda m: f"{m[1]}\x1b[{COLOURS.get(m[2], '1')}m{m[2]}\x1b[0m.", conclusion)
+    return VERDICT.sub("\\1\x1b[1m\\2\x1b[0m.", conclusion)
 
 
 def draws_dots(stream: Any) -> bool:
@@ -167,7 +164,7 @@ def leave(status: int) -> NoReturn:
 READ = (  # options and arguments whose values may name a file
     *("specs", "spec", "model", "extend_from", "against", "baseline", "times", "stats", "pos"),
     *("encoding", "dataset", "data", "ids", "config", "mask", "segments", "depth", "gates"),
-    *("places", "edges"),
+    *("places", "edges", "sources", "predict", "labels", "scores", "base"),
 )
 WRITTEN = ("out", "golden", "plot", "permutation", "save_models")
 OF_DATA = ("dataset", "data")  # never a model

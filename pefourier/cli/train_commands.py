@@ -1,16 +1,16 @@
 """Commands for training and for recomputing the paper."""
 
 from contextlib import suppress
-from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, get_args, get_origin, get_type_hints
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
-from pefourier.cli.options import OutputOptions, spec_names
+from pefourier.cli.options import OutputOptions, register, spec_names
 from pefourier.cli.process import note
-from pefourier.cli.registry import register, typer_option
 from pefourier.train.options import FLAGS, HEADINGS, PUBLISHED, SYNTHETIC, Options, flag_of
+from pefourier.types import Fields
 
 if TYPE_CHECKING:
     from pefourier.train.summary import Summary
@@ -23,22 +23,31 @@ def dataset_names(incomplete: str) -> list[str]:
 
 
 COMPLETIONS = {"encoding": spec_names, "dataset": dataset_names}
-NAMES = [field.name for field in fields(Options)]
 
 
-def train_option(name: str, kind: Any, _: str | None) -> Any:
-    """Convert a field of `Options` to an option for typer."""
-    plain, *facts, text = get_args(kind)
-    flags = FLAGS.get(name, [flag_of(name)] if plain is bool else [])
-    option = Option(*flags, metavar=[*facts, None][0], autocompletion=COMPLETIONS.get(name))
-    first = [key for key in HEADINGS if NAMES.index(key) <= NAMES.index(name)][-1]
-    plain = list[str] if get_origin(plain) is tuple else plain  # tuple[str, ...]: a repeated option
-    return typer_option(name, Annotated[plain, option, text], HEADINGS[first])
+def train_options() -> Fields:
+    """Convert the fields of `Options` to options for typer, under their headings."""
+    options, heading = {}, ""
+    for name, kind in get_type_hints(Options, include_extras=True).items():
+        plain, *facts, text = get_args(kind)
+        heading, plain = (
+            HEADINGS.get(name, heading),
+            list[str] if get_origin(plain) is tuple else plain,
+        )
+        flags = FLAGS.get(name, [flag_of(name)] if plain is bool else [])
+        complete, metavar = COMPLETIONS.get(name), [*facts, None][0]
+        option = Option(*flags, metavar=metavar, autocompletion=complete, help=text)
+        option.rich_help_panel = heading
+        options[name] = Annotated[list[str] if get_origin(plain) is tuple else plain, option]
+    return options
 
 
-@register("train", option_of={"options": train_option})
+@register("train", options_of={"options": train_options})
 def train(
     *,
+    sources: Annotated[
+        list[str] | None, Argument(metavar="DATA"), "Data, as with --dataset."
+    ] = None,
     options: Options,
     output: OutputOptions,
     plan: Annotated[
@@ -46,19 +55,40 @@ def train(
         "Show what would be trained, for how long, on which windows, and what differences it "
         "could detect; train and write nothing.",
     ] = False,
+    scores: Annotated[
+        str | None,
+        Option(metavar="FILE.csv"),
+        "Compare scores of your own runs instead of training: columns encoding and score, and "
+        "dataset, seed or fold.",
+    ] = None,
 ) -> None:
     """Compare encodings by training classifiers.
 
     Trains the paper's transformer with each encoding on the same data, batches and seeds, and
     reports which differences are significant. It classifies windows or whole series; forecasting
-    and regression are not supported. Without options it takes under two minutes. For the same
-    statistics of your own scores, see 'pefourier explain own scores'.
+    and regression are not supported. Without options it takes under two minutes. With --scores it
+    compares the scores of your own runs in the same way.
+
+    torchrun --nproc-per-node 2 -m -- pefourier train --out runs shares the runs among processes.
 
     \b
     Example:
     pefourier train --dataset smd --data data
     """
     print_results = None if output.quiet else note
+    if scores is not None:
+        from pefourier.train.report import scores_page
+
+        output.print(scores_page(scores, options.find))
+        return
+    if sources:
+        named = () if options.dataset == Options.dataset else options.dataset
+        options = replace(options, dataset=(*named, *sources))
+    if options.predict is not None:
+        from pefourier.train.saved_models import predict_classes
+
+        output.print(predict_classes(options, print_results))
+        return
     if plan:
         from pefourier.train.plan import plan_page, plan_training
 

@@ -44,7 +44,7 @@ from pefourier.encodings.places import axis_columns, axis_lines
 from pefourier.encodings.registry import build, fact_of_convention, read_conventions
 from pefourier.errors import PefourierError
 from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distances
-from pefourier.geometry.interpolation import better_reading
+from pefourier.geometry.grid_readings import better_reading
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.products import toeplitz_residual_of_rows
 from pefourier.geometry.waves import LAYOUTS, Complex, Form, copies_of

@@ -16,7 +16,7 @@ Conventions
 A column is :math:`A \sin(\omega (s + o) + \varphi)` with row s; parameters are those of `identify`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, log, log10
@@ -24,6 +24,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from pefourier.causes.rope import usual_scalings
 from pefourier.encodings.columns import Layout, orders, pair_columns, split_pairs
 from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, KernelMeasure, row_blocks
 from pefourier.encodings.families.rotary import rotation_of
@@ -35,7 +36,6 @@ from pefourier.writing import text
 
 Params = dict[str, Any]  # of a formula, by their names in a SPEC
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # tried if a table is too short for a fit
-LENGTHS = tuple(2**k for k in range(11, 18))  # of training
 CERTAIN = 8  # least ratio of a frequency to its slack; below it, rounding dominates
 CHANCE = 0.05  # probability that a short number fits a table by chance
 
@@ -113,17 +113,6 @@ def scaled_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
         if (np.abs(frequencies(params, d) - omega) <= allowed).all():
             return params
     return None
-
-
-def usual_scalings(
-    factors: Iterable[float], originals: Iterable[int] = LENGTHS
-) -> Iterator[Params]:
-    """Yield scalings by given factors and trained lengths."""
-    for factor, original in product(factors, originals):
-        lengths: Params = {"factor": factor, "original": original}
-        yield {"scaling": "llama3"} | lengths
-        yield {"scaling": "yarn"} | lengths
-        yield {"scaling": "yarn"} | lengths | {"truncate": False}
 
 
 def frequencies(params: Params, d: int) -> Floats:

@@ -154,7 +154,7 @@ class Encoding:
     kernel: KernelMeasure | None = None  # of inner products on a line, without frequencies
     file: Any = None  # the opened config (`ModelFile`) or .gguf file (`GgufFile`) it comes from
     measure: Measure | None = field(default=None, init=False)  # set in `DeclaredEncoding`
-    operator: Operator | None = field(default=None, init=False)  # set in `OperatorEncoding`
+    operator: Operator | None = None  # of user code that rotates queries and keys
 
     def __len__(self) -> int:
         return len(self.domain)
@@ -208,13 +208,6 @@ class ShiftInvariantEncoding(DeclaredEncoding):
     """A declared encoding with inner products that depend only on the lag."""
 
     measure: KernelMeasure
-
-
-@dataclass(frozen=True, eq=False)
-class OperatorEncoding(Encoding):
-    """User code that rotates queries and keys."""
-
-    operator: Operator = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)

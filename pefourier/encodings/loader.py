@@ -39,7 +39,7 @@ from pefourier.encodings.registry import (
     unknown_encoding,
     unknown_parameter,
 )
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, command_line, shown
 from pefourier.types import Fields, Strings, Values
 from pefourier.writing.files import data_names, is_folder, missing, split_spec, suffix_of
 from pefourier.writing.text import read_sides, whole_number
@@ -99,9 +99,10 @@ def not_here(spec: str) -> PefourierError:
     True
     """
     hub = re.fullmatch(HUB, spec)
-    command = f"hf download {hub[1]} config.json" if hub else f"curl -LO {spec}"
+    words = ("hf", "download", hub[1], "config.json") if hub else ("curl", "-LO", spec)
     return PefourierError(
-        f"{shown(spec)} is not on this machine; run {shown(command)} and pass the downloaded file"
+        f"{shown(spec)} is not on this machine; run `{command_line(*words)}` and pass the "
+        "downloaded file"
     )
 
 

@@ -124,8 +124,8 @@ def column_sizes(table: Table) -> Floats:
     array([2.e+02, 1.e-02])
     """
     blocks = row_blocks(len(table), NUMBERS_AT_ONCE, table.shape[1])
-    largest: Floats = np.max([np.abs(table[rows]).max(axis=0) for rows in blocks], axis=0)
-    return largest.astype(float)
+    sizes = (np.abs(np.asarray(table[rows])).max(axis=0, initial=0.0) for rows in blocks)
+    return np.asarray(np.max([*sizes], axis=0, initial=0.0), dtype=float)
 
 
 def steps_and_lines(table: Table, enc: Encoding) -> tuple[Floats, list[Table]]:

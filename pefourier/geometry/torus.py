@@ -10,12 +10,12 @@ of the half plane whose mirror image lies outside represents two frequencies (`m
 """
 
 from dataclasses import dataclass
-from math import prod, sqrt
+from math import prod
 
 import numpy as np
 
 from pefourier.encodings.domain import half_plane, lattice_points
-from pefourier.encodings.encoding import Measure, row_blocks
+from pefourier.encodings.encoding import row_blocks
 from pefourier.types import Bools, Floats, Ints
 
 AT_ONCE = 2**22  # numbers of a block of Gaussians
@@ -182,13 +182,3 @@ def shares_where(frequencies: Floats, weights: Floats, passes: Bools) -> list[fl
     with np.errstate(invalid="ignore"):  # an axis may have no frequencies
         shares: list[float] = (weights @ (moving & passes) / (weights @ moving)).tolist()
     return shares
-
-
-def least_sigma(axes: int, on_line: float) -> float:
-    """Return the smallest bandwidth at which a Gaussian half a step off on all axes is above 0."""
-    return on_line * sqrt(axes)
-
-
-def frequencies_on_axes(measure: Measure) -> Floats:
-    """Return frequencies as (m, axes), also on one axis."""
-    return measure.frequencies.reshape(len(measure.weights), -1)

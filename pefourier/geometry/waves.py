@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from pefourier.encodings.columns import Layout, Wave, columns_of_blocks, split_pairs
 from pefourier.encodings.domain import distinct
-from pefourier.encodings.encoding import Encoding, ShiftInvariantEncoding, row_blocks, unit_of
+from pefourier.encodings.encoding import Encoding, ShiftInvariantEncoding, unit_of
 from pefourier.encodings.places import axis_columns
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
@@ -131,14 +131,6 @@ class Waves:
     def has_angles(self) -> bool:
         """Whether a table holds angles instead of cosines and sines."""
         return self.form is not None and self.form.part == "angles"
-
-    @cached_property
-    def odd_rows(self) -> Places:
-        """The row whose amplitudes are furthest from the factor: it rules out most readings."""
-        blocks = row_blocks(self.length, BLOCK, len(self))
-        sizes = (np.abs(self.numbers(np.arange(rows.start, rows.stop))) for rows in blocks)
-        furthest = [np.abs(size - self.factor).max(axis=1) for size in sizes]
-        return np.array([np.concatenate(furthest).argmax()])
 
     def of_pairs(self, pairs: Indices | slice) -> "Waves":
         """Return some of the pairs, or all in another order."""
@@ -248,7 +240,13 @@ def table_forms(rows: Floats, eps: float) -> list[Form]:
             is_cosine = np.median(np.abs(front[0]) - np.abs(back[0])) >= 0
             forms.append(Form("both", layout, copies, "cos" if is_cosine else "sin"))
     copies = copies_of(rows)
-    return forms + [Form(part, copies=copies) for part in wave_parts_of(rows)]
+    if (rows[0] == rows[0, 0]).all() and rows[0, 0] > 0:
+        return [*forms, Form("cos", copies=copies)]
+    if rows[0].any():
+        return forms
+    line, largest = np.multiply.outer(np.arange(len(rows)), rows[1]), np.abs(rows).max()
+    are_angles = largest > 1.5 and np.abs(rows - line).max() <= NEAR * largest
+    return [*forms, Form("angles" if are_angles else "sin", copies=copies)]
 
 
 def copies_of(rows: Array) -> Layout | None:
@@ -259,17 +257,6 @@ def copies_of(rows: Array) -> Layout | None:
     """
     layouts = LAYOUTS if rows.shape[1] % 2 == 0 else ()
     return next((k for k in layouts if np.array_equal(*split_pairs(rows, k))), None)
-
-
-def wave_parts_of(rows: Floats) -> list[Part]:
-    """Return the single part (cos, sin or angles) that the columns of a table may hold."""
-    if (rows[0] == rows[0, 0]).all() and rows[0, 0] > 0:
-        return ["cos"]
-    if rows[0].any():
-        return []
-    line = np.multiply.outer(np.arange(len(rows)), rows[1])
-    straight = np.abs(rows - line).max() <= NEAR * np.abs(rows).max()
-    return ["angles"] if straight and np.abs(rows).max() > 1.5 else ["sin"]
 
 
 def fit_line(steps: Floats, form: Form, eps: float) -> Waves | None:
@@ -307,7 +294,8 @@ def fit_line(steps: Floats, form: Form, eps: float) -> Waves | None:
     limit = 4 * wave_tolerance(sample, omega, factor, eps)
     limit += np.abs(steps[-1]).max() * eps if form.part == "angles" else 0.0
     residual = (apart(observed, expected) / limit).max(axis=0)
-    if form.part != "both" and residual.min() > 1:
+    is_scaled = form.part == "sin" and factor != 1  # by a number that was fitted, too
+    if form.part != "both" and (np.median(residual) if is_scaled else residual.min()) > 1:
         return None
     offset = position_offset(start, omega, eps)
     facts: Fields = {"form": form, "residual": residual}
@@ -411,7 +399,10 @@ def fit_grid(table: Floats, sides: Counts, eps: float) -> Waves | None:
         return None
     if copies := copies_of(waves):
         waves, columns = split_pairs(waves, copies)[0], split_pairs(columns, copies)[0]
-    omega, start = fit_planes(waves / factor, sides, eps)
+    omega, start = fit_phases(waves / factor, sides)
+    omega[np.abs(omega) * np.array(sides) <= STILL * eps] = 0.0
+    for column in omega.T:
+        column[column != 0] = unfolded(column[column != 0])
     speed = np.abs(omega).max(axis=1)
     slow = waves[:, np.where(speed > 0, speed, np.inf).argmin()]
     if np.abs(slow.real).sum() < np.abs(slow.imag).sum():  # slow phases are near 0
@@ -441,7 +432,7 @@ def columns_on_grid(table: Floats, sides: Counts) -> Iterator[Indices]:
             yield np.array(columns_of_blocks(layout, sizes))
 
 
-def fit_planes(waves: Complex, sides: Counts, eps: float) -> tuple[Floats, Floats]:
+def fit_phases(waves: Complex, sides: Ints) -> tuple[Floats, Floats]:
     """Fit frequencies (m, axes) and first phases (m,) to sinusoids (n, m), by least squares."""
     grid, places = waves.reshape(*sides, -1), np.indices(sides).reshape(len(sides), -1).T
     lines = [np.moveaxis(grid, axis, 0) for axis in range(len(sides))]
@@ -451,11 +442,7 @@ def fit_planes(waves: Complex, sides: Counts, eps: float) -> tuple[Floats, Float
     start = np.angle(left.sum(axis=0))
     residual = np.angle(left * np.exp(-1j * start))
     drift = np.linalg.pinv(np.hstack([places, np.ones((len(places), 1))])) @ residual
-    omega += drift[:-1].T
-    omega[np.abs(omega) * np.array(sides) <= STILL * eps] = 0.0
-    for column in omega.T:
-        column[column != 0] = unfolded(column[column != 0])
-    return omega, start + drift[-1]
+    return omega + drift[:-1].T, start + drift[-1]
 
 
 def unfolded(omega: Floats) -> Floats:
@@ -553,14 +540,8 @@ def matchings(rows: Floats) -> Iterator[tuple[Indices, Indices]]:
 def measure_pairs(rows: Floats, first: Indices, second: Indices, eps: float) -> Waves:
     """Measure frequency, phase and amplitude of each pair; swap columns that rotate backwards."""
     z = rows[:, second] + 1j * rows[:, first]
-    t = np.arange(len(z))
-    omega = np.angle((z[1:] * z[:-1].conj()).sum(axis=0))
-    unrotated = z * np.exp(-1j * np.multiply.outer(t, omega))
-    phase = np.angle(unrotated.sum(axis=0))
-    residual = np.angle(unrotated * np.exp(-1j * phase))
-    middle = t - t.mean()
-    drift = middle @ residual / (middle @ middle)
-    omega, phase = omega + drift, phase + residual.mean(axis=0) - drift * t.mean()
+    turns, phase = fit_phases(z, z.shape[:1])
+    omega = turns[:, 0]
     back = omega < 0
     return Waves(
         np.abs(omega),

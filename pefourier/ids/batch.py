@@ -5,44 +5,34 @@ Conventions
 Ids are (axes, rows, tokens) integers; text has one axis, M-RoPE three (time, row, column) or four
 (text, time, row, column). Segments are (rows, tokens): 0 is padding, 1, 2, … number the documents
 of a row. Names of arrays follow Transformers, FlashAttention or Mamba (`NAMES`).
-
-Describe a mask of queries and keys: causal, window, documents, padding.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pefourier.encodings.checks import check_size
 from pefourier.encodings.sources.json_object import parse_digits
-from pefourier.encodings.sources.tables import ArrayFile, open_arrays
+from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
+from pefourier.ids.visibility import documents_in
 from pefourier.types import Array, Counts, Texts, Values
-from pefourier.writing.files import label, os_errors, suffix_of
+from pefourier.writing.files import label, os_errors, read_toml, suffix_of
 
-NAMES = {  # an array, and the names under which it is dumped
-    "position_ids": ("position_ids", "positions", "pos_ids", "input_pos", "ids"),
-    "attention_mask": ("attention_mask", "padding_mask", "attn_mask", "mask"),
-    "cu_seqlens": ("cu_seqlens", "cu_seq_lens_q", "cu_seqlens_q", "cu_seq_lens", "query_start_loc"),
-    "seq_idx": ("seq_idx",),
-    "segment_ids": ("segment_ids", "document_ids"),
-    "input_ids": ("input_ids", "tokens"),
-    "mm_token_type_ids": ("mm_token_type_ids",),
-    "token_type_ids": ("token_type_ids",),
-    "image_grid_thw": ("image_grid_thw",),
-    "video_grid_thw": ("video_grid_thw",),
-    "second_per_grid_ts": ("second_per_grid_ts",),
-    "depth": ("depth", "depths"),
-    "parents": ("parents", "parent"),
-}
+NAMES = read_toml(Path(__file__).with_name("names.toml"))  # an array, and how it is called
 COSINES, SINES = ("cos", "cosines"), ("sin", "sines")
+USED = {*COSINES, *SINES, *(name for names in NAMES.values() for name in names)}
+TOKENWISE = {"seq_idx", "segment_ids", "depth", "parents", "mm_token_type_ids"}
 LARGEST = 2**53  # largest id; above it, floats skip integers
-LONGEST_JSON = 2**28  # bytes
+LONGEST_JSON = 2**26  # bytes
+MOST_IDS, MOST = 2**24, 2**26  # numbers in ids, and in masks
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +41,10 @@ class Batch:
 
     ids: Array  # (axes, rows, tokens)
     segments: Array | None = None  # (rows, tokens): 0 padding, 1, 2, … documents
+    knows_documents: bool = False  # whether the input shows where documents begin
+    past: Array | None = None  # (rows,) tokens in the cache, without padding
+    hidden: Array | None = None  # (rows,) padding in the cache
+    stated: Array | None = None  # (rows, tokens): ids that a dump should follow
     visible: Array | None = None  # (…, queries, keys): whether a query sees a key
     depth: Array | None = None  # (rows, tokens), for nodes of a tree
     kinds: Array | None = None  # (rows, tokens): 0 text, 1 image, 2 video
@@ -59,30 +53,27 @@ class Batch:
     seconds: Array | None = None  # (videos,), between two frames of a grid
     ignored: Texts = ()  # names of arrays that were not used
 
-    @property
-    def rows(self) -> int:
-        """Rows of the batch."""
-        return int(self.ids.shape[1])
-
-    @property
-    def tokens(self) -> int:
-        """Tokens per row."""
-        return int(self.ids.shape[2])
-
 
 def read_arrays(path: str) -> dict[str, Array]:
-    """Read the arrays of a file by name; "" is the name of a single unnamed array."""
+    """Read the arrays of a file by name; "" is the name of a single unnamed array.
+
+    Arrays with other names than those of a batch are left empty. Sizes are checked first.
+    """
     if suffix_of(path) == ".json":
         return read_json_lists(path)
     with open_arrays(path) as file:
-        return dict(numeric_arrays(file))
+        arrays = {}
+        for name, stored in file.arrays.items():
+            if stored.kind == "bool" or "int" in stored.kind or "float" in stored.kind:
+                is_used = len(file.arrays) == 1 or last_part(name) in USED
+                check_size(file.label, *(stored.shape if is_used else ()), limit=MOST)
+                arrays[name] = file.load(name) if is_used else np.zeros(0)
+    return arrays
 
 
-def numeric_arrays(file: ArrayFile) -> Iterator[tuple[str, Array]]:
-    """Yield the numeric arrays of a file."""
-    for name, stored in file.arrays.items():
-        if stored.kind == "bool" or "int" in stored.kind or "float" in stored.kind:
-            yield name, file.load(name)
+def last_part(name: str) -> str:
+    """Return the name of an array without the modules that hold it."""
+    return name.rpartition(".")[2].lower()
 
 
 def read_json_lists(path: str) -> dict[str, Array]:
@@ -102,33 +93,27 @@ def read_json_lists(path: str) -> dict[str, Array]:
         raise PefourierError(
             f"{label(path)} is a model's config; pass the ids first, then the config"
         )
-    arrays = {name: as_array(value) for name, value in lists.items()}
-    return {name: array for name, array in arrays.items() if array is not None}
-
-
-def as_array(value: Any) -> Array | None:
-    """Convert nested lists to an array; None if they are not numeric or not rectangular."""
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        return None
-    return array if array.dtype.kind in "biuf" and array.ndim else None
+    arrays = {}
+    for name, value in lists.items():
+        with suppress(ValueError):  # not rectangular
+            arrays[name] = np.asarray(value)
+    return {name: x for name, x in arrays.items() if x.dtype.kind in "biuf" and x.ndim}
 
 
 def arrays_by_role(arrays: Values, source: str) -> tuple[dict[str, Array], Texts]:
     """Return arrays by role (`NAMES`), and the names of unused arrays."""
     roles, used = {}, set()
     for role, spellings in NAMES.items():
-        present = [name for name in arrays if name.rpartition(".")[2] in spellings]
+        present = [name for name in arrays if last_part(name) in spellings]
         if len(present) > 1:
-            present = [name for name in present if name.rpartition(".")[2] == role] or present
+            present = [name for name in present if last_part(name) == role] or present
         if present:
-            roles[role] = np.asarray(arrays[present[0]])
+            roles[role] = np.atleast_1d(arrays[present[0]])
             used.add(present[0])
     if "position_ids" not in roles and len(arrays) == 1:
-        roles = {"position_ids": np.asarray(*arrays.values())}
+        roles = {"position_ids": np.atleast_1d(next(iter(arrays.values())))}
         used = set(arrays)
-    if not ({"position_ids", "attention_mask"} & roles.keys()):
+    if "position_ids" not in roles:
         looked_for = ", ".join(NAMES["position_ids"])
         names = ", ".join(map(shown, sorted(arrays)[:8])) or "no array"
         raise PefourierError(
@@ -147,7 +132,7 @@ def as_ids(array: Array, subject: str) -> Array:
         raise PefourierError(
             f"{subject} must hold integers; got an array {array.shape} of {array.dtype}"
         )
-    if np.abs(array.astype(float)).max() > LARGEST:
+    if max(int(array.max()), -int(array.min())) > LARGEST:
         raise PefourierError(f"{subject} must be below 2^53; got {int(array.max())}")
     return array.astype(np.int64)
 
@@ -171,40 +156,59 @@ def batch_of(
     *,
     has_axes: bool = False,
     vision_tokens: tuple[int | None, int | None] = (None, None),
+    cached: int | None = None,
+    stated: Array | None = None,
 ) -> Batch:
     """Build a batch from named arrays (see `NAMES`).
 
     With `has_axes`, ids (3, n) are three axes of one row, as for M-RoPE. `vision_tokens` are the
-    token ids of images and videos in `input_ids`.
+    token ids of images and videos in `input_ids`. `cached` tokens are in the cache. Ids recovered
+    from a dump should equal those that are `stated`.
     """
     roles, ignored = arrays_by_role(arrays, source)
-    if "position_ids" not in roles:
-        raise PefourierError(
-            f"{source} has no position ids: looked for {', '.join(NAMES['position_ids'])}"
-        )
     stored = roles["position_ids"]
+    check_size(source, *stored.shape, limit=MOST_IDS)
     if has_axes and stored.ndim == 2 and stored.shape[0] in (3, 4):
         stored = stored[:, None]
     ids = ids_by_axis(stored, "position_ids")
     shape = ids.shape[1:]
-    mask = roles.get("attention_mask")
-    visible = as_visible(mask, shape) if mask is not None and is_matrix(mask, shape) else None
-    kinds = roles.get("mm_token_type_ids")
-    if kinds is None and "input_ids" in roles and any(token is not None for token in vision_tokens):
-        kinds = sum(
-            (roles["input_ids"] == t) * (i + 1)
-            for i, t in enumerate(vision_tokens)
-            if t is not None
+    mask, visible = roles.get("attention_mask"), None
+    if mask is not None and is_matrix(mask, shape):
+        visible, mask = as_visible(mask, shape), None
+    past, hidden, mask = cached_tokens(roles, mask, shape, cached)
+    given = {role: fitted(as_ids(roles[role], role), shape, role) for role in TOKENWISE & {*roles}}
+    segments, knows_documents = segments_of(roles, given, mask, shape)
+    depth = depth_of(given)
+    if visible is not None and segments is None and depth is None:
+        segments, knows_documents = documents_in(by_row(visible, shape[0]), shape)
+    if segments is not None and not segments.any():
+        raise PefourierError("all tokens are padding; check the mask")
+    if stated is not None:
+        stated, knows_documents = ids_by_axis(stated, "position_ids")[0], True
+        falls = np.diff(stated, axis=1, prepend=stated[:, :1]) < 0
+        segments = 1 + np.cumsum(falls, axis=1) if segments is None else segments
+    kinds = given.get("mm_token_type_ids")
+    numbered = [(i, token) for i, token in enumerate(vision_tokens, 1) if token is not None]
+    if kinds is None and "input_ids" in roles and numbered:
+        tokens = fitted(as_ids(roles["input_ids"], "input_ids"), shape, "input_ids")
+        kinds = np.sum([i * (tokens == token) for i, token in numbered], axis=0)
+    if has_axes and len(ids) == 1 and kinds is not None and kinds.any():
+        ids = np.repeat(ids, 3, axis=0)  # as the model reads them
+    if len(ids) > 1 and past is not None and past.any():
+        raise PefourierError(
+            "ids on several axes after a cache depend on its images; pass the whole sequence"
         )
     seconds = roles.get("second_per_grid_ts")
     return Batch(
         ids=ids,
-        segments=segments_of(roles, None if visible is not None else mask, shape),
+        segments=segments,
+        knows_documents=knows_documents,
+        past=past,
+        hidden=hidden,
+        stated=stated,
         visible=visible,
-        depth=depth_of(roles, shape),
-        kinds=None
-        if kinds is None
-        else fitted(as_ids(np.asarray(kinds), "token types"), shape, "token types"),
+        depth=depth,
+        kinds=kinds,
         images=grids_of(roles, "image_grid_thw"),
         videos=grids_of(roles, "video_grid_thw"),
         seconds=None if seconds is None else np.asarray(seconds, dtype=float).ravel(),
@@ -212,18 +216,56 @@ def batch_of(
     )
 
 
+def cached_tokens(
+    roles: Mapping[str, Array],
+    mask: Array | None,
+    shape: Counts,
+    past: int | None,
+) -> tuple[Array | None, Array | None, Array | None]:
+    """Return tokens and padding in the cache of each row, and the mask of the other tokens."""
+    rows, tokens = shape
+    width = 0 if mask is None or mask.size != rows * mask.shape[-1] else mask.shape[-1]
+    if "cache_position" in roles:
+        places = as_ids(roles["cache_position"], "cache_position").ravel()
+        past = int(places[0]) if past is None else past
+        if not np.array_equal(places, past + np.arange(tokens)):
+            raise PefourierError(
+                f"cache_position must count {tokens} tokens from {past} on; "
+                f"got {places[:4].tolist()}"
+            )
+    elif past is None and width > tokens:
+        past = width - tokens
+    if past is None:
+        return None, None, mask
+    known = np.full(rows, past)
+    if mask is None or width in (0, tokens):
+        return known, np.zeros_like(known), mask
+    if width < past + tokens or (width > past + tokens and "cache_position" not in roles):
+        raise PefourierError(
+            f"the mask {mask.shape} does not fit {past} tokens in the cache and {tokens} more"
+        )
+    seen = as_ids(mask, "the mask").reshape(rows, width)
+    known = np.count_nonzero(seen[:, :past], axis=1)
+    return known, past - known, seen[:, past : past + tokens]
+
+
+def by_row(visible: Array, rows: int) -> Array:
+    """Return one matrix (queries, keys) for each row, or one for all rows: what any head sees."""
+    heads = max(1, len(visible) // rows)
+    return np.asarray(visible.reshape(-1, heads, *visible.shape[1:]).any(axis=1))
+
+
 def fitted(array: Array, shape: Counts, subject: str) -> Array:
     """Broadcast an array (n,) or (rows, n) to the shape of the ids."""
     if array.size != shape[0] * shape[1] or array.shape[-1] != shape[1]:
-        raise PefourierError(f"{subject} {array.shape} do not fit position ids of shape {shape}")
+        raise PefourierError(f"{subject} of shape {array.shape} must have that of the ids, {shape}")
     return array.reshape(shape)
 
 
 def is_matrix(mask: Array, shape: Counts) -> bool:
     """Whether a mask has one number for each query and key."""
-    return (mask.ndim >= 2 and mask.shape[-1] == mask.shape[-2] and mask.ndim != 2) or (
-        mask.ndim == 2 and mask.shape[0] == mask.shape[1] and mask.shape != shape
-    )
+    is_square = mask.ndim >= 2 and mask.shape[-1] == mask.shape[-2]
+    return is_square and (mask.ndim > 2 or mask.shape != shape)
 
 
 def as_visible(mask: Array, shape: Counts | None = None) -> Array:
@@ -233,11 +275,9 @@ def as_visible(mask: Array, shape: Counts | None = None) -> Array:
     number for hidden ones.
     """
     mask = np.asarray(mask)
-    if mask.ndim < 2 or mask.shape[-1] != mask.shape[-2]:
-        raise PefourierError(f"a mask of queries and keys must be square; got {mask.shape}")
-    if shape is not None and mask.shape[-1] != shape[1]:
+    if shape is not None and mask.shape[-2] != shape[1]:
         raise PefourierError(f"a mask {mask.shape} does not fit position ids of shape {shape}")
-    if np.isnan(mask.astype(float)).any():
+    if mask.dtype.kind == "f" and np.isnan(mask).any():
         raise PefourierError("a mask must not hold NaN")
     is_additive = mask.dtype.kind == "f" and mask.min() < 0
     visible = mask > HIDDEN if is_additive else mask != 0
@@ -247,21 +287,29 @@ def as_visible(mask: Array, shape: Counts | None = None) -> Array:
 HIDDEN = -1e4 + 1  # an additive mask hides keys below this; ALiBi biases stay above
 
 
-def segments_of(roles: Mapping[str, Array], mask: Array | None, shape: Counts) -> Array | None:
-    """Return segment numbers, from cu_seqlens, seq_idx, segment numbers, or a mask of 0 and 1."""
-    segments = None
+def segments_of(
+    roles: Mapping[str, Array],
+    given: Mapping[str, Array],
+    mask: Array | None,
+    shape: Counts,
+) -> tuple[Array | None, bool]:
+    """Return segment numbers, and whether they show documents.
+
+    They come from cu_seqlens, seq_idx or segment numbers; a mask of 0 and 1 shows padding alone.
+    """
+    segments = given.get("segment_ids")
+    if "seq_idx" in given:
+        segments = given["seq_idx"] + 1
     if "cu_seqlens" in roles:
         segments = segments_between(as_ids(roles["cu_seqlens"], "cu_seqlens").ravel(), shape)
-    elif "seq_idx" in roles:
-        segments = fitted(as_ids(roles["seq_idx"], "seq_idx"), shape, "seq_idx") + 1
-    elif "segment_ids" in roles:
-        segments = fitted(as_ids(roles["segment_ids"], "segment ids"), shape, "segment ids")
+    knows_documents = segments is not None
     if mask is not None:
         tokens = fitted(as_ids(mask, "the mask"), shape, "the mask")
+        knows_documents = knows_documents or int(tokens.max()) > 1
         segments = tokens if segments is None else np.where(tokens == 0, 0, segments)
     if segments is not None and segments.min() < 0:
         raise PefourierError(f"segment numbers must be at least 0; got {int(segments.min())}")
-    return segments
+    return segments, knows_documents
 
 
 def segments_between(bounds: Array, shape: Counts) -> Array:
@@ -281,13 +329,12 @@ def segments_between(bounds: Array, shape: Counts) -> Array:
     return numbers.reshape(shape)
 
 
-def depth_of(roles: Mapping[str, Array], shape: Counts) -> Array | None:
+def depth_of(given: Mapping[str, Array]) -> Array | None:
     """Return the depth of each node of a tree, as given or from its parents (-1: a root)."""
-    if "depth" in roles:
-        return fitted(as_ids(roles["depth"], "depth"), shape, "depth")
-    if "parents" not in roles:
-        return None
-    parents = fitted(as_ids(roles["parents"], "parents"), shape, "parents")
+    if "depth" in given or "parents" not in given:
+        return given.get("depth")
+    parents = given["parents"]
+    shape = parents.shape
     if (parents >= np.arange(shape[1])).any():
         raise PefourierError("parents must come before their nodes; a root has the parent -1")
     depth = np.zeros(shape, np.int64)
@@ -317,7 +364,7 @@ def read_role(path: str, role: str, shape_of_ids: Counts | None = None) -> dict[
     """
     arrays = read_arrays(path)
     if len(arrays) > 1:
-        arrays = {name: a for name, a in arrays.items() if name.rpartition(".")[2] in NAMES[role]}
+        arrays = {name: a for name, a in arrays.items() if last_part(name) in NAMES[role]}
     if len(arrays) != 1:
         raise PefourierError(f"{label(path)} must hold one array for {role}, or one with that name")
     (array,) = arrays.values()
@@ -330,53 +377,3 @@ def read_role(path: str, role: str, shape_of_ids: Counts | None = None) -> dict[
 def path_of(source: Any) -> str | None:
     """Return the path of an input that is a file."""
     return os.fspath(source) if isinstance(source, str | os.PathLike) else None
-
-
-@dataclass(frozen=True)
-class Visibility:
-    """Common properties of all matrices of a mask; None: they differ or are unknown."""
-
-    causal: bool  # no query sees a later key
-    window: int | None  # number of nearest keys that a query sees, including itself
-    reach: int  # 1 + the largest distance of a visible key within a document
-    two_sided: bool  # whether the window includes later keys
-    documents_seen: bool | None = None  # a query sees a key of another document
-    pads_seen: bool | None = None  # a token sees padding
-
-
-def describe_mask(visible: Array, segments: Array | None = None) -> Visibility:
-    """Read a mask (matrices, n, n) of booleans.
-
-    >>> lag = np.subtract.outer(np.arange(6), np.arange(6))
-    >>> describe_mask(((lag >= 0) & (lag < 3))[None]).window
-    3
-    """
-    n = visible.shape[-1]
-    query, key = np.indices((n, n))
-    lag = query - key
-    causal = not (visible & (lag < 0)).any()
-    numbers = segments_by_matrix(segments, len(visible))
-    documents = pads = None
-    judged = np.ones_like(visible)
-    if numbers is not None:
-        tokens = numbers != 0
-        one_document = numbers[:, :, None] == numbers[:, None, :]
-        pairs = tokens[:, :, None] & tokens[:, None, :]
-        documents = bool((visible & pairs & ~one_document).any()) if numbers.max() > 1 else None
-        hidden = tokens[:, :, None] & ~tokens[:, None, :]
-        pads = bool((visible & hidden).any()) if hidden.any() else None
-        judged = pairs & one_document
-    reach = int(np.abs(np.where(visible & judged, lag, 0)).max()) + 1
-    inside = (np.abs(lag) < reach) & ((lag >= 0) | (not causal)) & judged
-    is_window = reach < n and bool((visible & judged == inside).all())
-    beyond = judged & (np.abs(lag) >= reach)
-    window = reach if is_window and beyond.any() else None
-    return Visibility(causal, window, reach, bool(window and not causal), documents, pads)
-
-
-def segments_by_matrix(segments: Array | None, count: int) -> Array | None:
-    """Return segment numbers (matrices, n) of a batch with one matrix per row or for all rows."""
-    if segments is None:
-        return None
-    per_row = max(1, count // len(segments))
-    return np.repeat(segments, per_row, axis=0)[:count] if count > 1 else segments[:1]

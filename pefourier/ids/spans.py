@@ -1,38 +1,75 @@
-"""Check the ids of text, document by document, against the expected ids.
+"""Check the ids of a batch, document by document, against the expected ids.
 
 A span is the tokens of one document in one row. Token i of a span is expected at start + i, where
-start is 0 or the config's first position; a node of a tree is expected at start + its depth.
+start is 0 or the config's first position, after what a cache holds; a node of a tree is expected
+at start + its depth. If the ids differ, causes are searched that give all of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from pefourier.causes.explain import Difference, Explanation
+from pefourier.causes.rows import (
+    HIDDEN,
+    Beyond,
+    Given,
+    NotRestarted,
+    Numbers,
+    PaddingCounted,
+    Recounted,
+    Shifted,
+    TableOffset,
+    explain_rows,
+)
 from pefourier.ids.batch import Batch
-from pefourier.types import Array
+from pefourier.types import Fields
+from pefourier.writing.page import fields_of
 
-EXPECTED = "as expected"
+EXPECTED, UNDECIDED, UNEXPLAINED = "as expected", "undecided", "unexplained"
+OF_PAIRS = {  # verdicts of two kinds of causes that are one; of all others: several
+    frozenset({"restarted", "repeated"}): "repeated",
+    frozenset({"times shared", "block start"}): "block start",
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An unexpected id, and the words for what is wrong with it."""
+
+    code: str  # of its finding
+    words: str
+    token: int  # in the row
+    value: int
+    expected: int
 
 
 @dataclass(frozen=True)
 class Span:
-    """One document of one row: its ids, and the first unexpected id."""
+    """One document of one row: its ids, and the causes that give them."""
 
     row: int
     segment: int
     tokens: int
-    first: int
+    first: int | Difference  # id of the first token; the first difference if nothing explains it
     last: int
     expected_first: int | None  # None: unknown
     verdict: str
-    runs: str = ""  # stretches that increase by one
-    start: int = field(default=0, metadata={"told": False})  # first token in the row
-    token: int | None = field(default=None, metadata={"told": False})  # in the row
-    value: int | None = field(default=None, metadata={"told": False})
-    expected: int | None = field(default=None, metadata={"told": False})
-    due: Array | None = field(default=None, repr=False, compare=False, metadata={"told": False})
+    runs: str  # stretches that increase by one
+    causes: tuple[Fields, ...] = ()  # applied to the expected ids, they give the ids
+    explained: float | None = None  # share of the ids that the causes, or none, reproduce
+    first_id: int = field(default=0, metadata=HIDDEN)
+    index: Numbers = field(repr=False, compare=False, kw_only=True, metadata=HIDDEN)  # in the row
+    faults: tuple[Fault, ...] = field(default=(), metadata=HIDDEN)
+    due: Numbers | None = field(default=None, repr=False, compare=False, metadata=HIDDEN)
+
+    @property
+    def start(self) -> int:
+        """First token in the row."""
+        return int(self.index[0])
 
 
 @dataclass(frozen=True)
@@ -45,186 +82,200 @@ class Rules:
     rank: int | None = None
     ranks: int = 1
     shard: str | None = None  # every, block, zigzag; None: any
+    past: int | None = None  # tokens in the cache
 
 
-def spans_of(batch: Batch, rules: Rules) -> list[Span]:
-    """Judge each document of each row."""
-    ids = batch.ids[0]
-    spans = []
-    for row in range(batch.rows):
-        previous = None
-        for place, tokens in enumerate(documents_of(batch, row)):
-            part = ids[row, tokens]
-            expected = rules.start + np.arange(len(tokens))
-            if batch.depth is not None:
-                expected = rules.start + batch.depth[row, tokens]
-            spans.append(judge(Facts(part, expected, tokens, place, previous, rules, batch, row)))
-            previous = int(part[-1])
-    return spans
+@dataclass(frozen=True, eq=False)
+class Document:
+    """The ids of a document, and the facts by which they are judged."""
+
+    ids: Numbers  # (n,), or (axes, n)
+    tokens: Numbers  # indices in the row
+    row: int
+    place: int  # index among the documents of the row
+    previous: int | None  # last id of the previous document
+    rules: Rules
+    batch: Batch
+
+    @property
+    def start(self) -> int:
+        """Id expected first: the cache comes before the first document."""
+        cached = self.batch.past
+        return self.rules.start + (
+            int(cached[self.row]) if cached is not None and not self.place else 0
+        )
+
+    def shifts(self) -> list[Any]:
+        """Return the shifts that the input suggests, by name."""
+        rules, hidden = self.rules, self.batch.hidden
+        known: list[Any] = []
+        pads = self.tokens - np.arange(len(self.tokens))  # padding before each token
+        pads += 0 if hidden is None else hidden[self.row]
+        if self.place:
+            continued = [] if self.previous is None else [self.previous + 1 - self.start]
+            shifts = dict.fromkeys([*continued, int(self.tokens[0])])
+            known += [NotRestarted(by) for by in shifts if by]
+        elif self.batch.segments is not None and pads.any():
+            known.append(PaddingCounted(int(pads.max()), pads))
+        offsets = (-rules.start, rules.added)
+        return known + [TableOffset(by) for by in offsets if by]
 
 
-def documents_of(batch: Batch, row: int) -> list[Array]:
-    """Yield the tokens of each document in a row, without padding (also inside a document)."""
+def documents_of(batch: Batch, row: int) -> list[Numbers]:
+    """Return the tokens of each document in a row, without padding (also inside a document)."""
     if batch.segments is None:
-        return [np.arange(batch.tokens)]
+        return [np.arange(batch.ids.shape[2])]
     tokens = np.flatnonzero(batch.segments[row])
     cuts = np.flatnonzero(np.diff(batch.segments[row, tokens])) + 1
     return [part for part in np.split(tokens, cuts) if len(part)]
 
 
-@dataclass(frozen=True, eq=False)
-class Facts:
-    """Facts by which a span is judged."""
-
-    ids: Array
-    expected: Array
-    tokens: Array  # indices in the row
-    place: int  # index among the documents of the row
-    previous: int | None  # last id of the previous document
-    rules: Rules
-    batch: Batch
-    row: int
-
-    @property
-    def knows_documents(self) -> bool:
-        """Whether it is known where documents begin."""
-        return self.batch.segments is not None
-
-    def span(self, verdict: str, token: int | None = None, expected: int | None = None) -> Span:
-        """Return the span with a verdict and the first unexpected token."""
-        first = int(self.expected[0])
-        if token is not None and expected is None:
-            expected = int(self.expected[token])
-        return Span(
-            row=self.row,
-            segment=self.place,
-            tokens=len(self.ids),
-            first=int(self.ids[0]),
-            last=int(self.ids[-1]),
-            expected_first=first if verdict != "undecided" else None,
-            verdict=verdict,
-            runs=runs_in_words(self.ids),
-            start=int(self.tokens[0]),
-            token=None if token is None else int(self.tokens[token]),
-            value=None if token is None else int(self.ids[token]),
-            expected=expected,
-            due=None if verdict == "undecided" else self.expected[None],
+def judge_line(document: Document) -> Span:
+    """Judge the ids of a document on one axis."""
+    batch, rules, ids, start = document.batch, document.rules, document.ids, document.start
+    index = start + np.arange(len(ids))
+    known = document.shifts()
+    if rules.rank is not None:
+        return judge_shard(document, index)
+    expected = index
+    if batch.stated is not None:
+        expected = batch.stated[document.row, document.tokens]
+    elif batch.depth is not None:
+        expected = start + batch.depth[document.row, document.tokens]
+        words = "positions of the list of tokens, not of the tree"
+        known.append(
+            Recounted("index-for-depth", "ids-index-for-depth", words, "use depths", index)
         )
+    found = explain_rows(expected, ids, [Given(known)])
+    is_shift = found.reproduced.all() and all(isinstance(c, Shifted) for c in found.causes)
+    is_open = not batch.knows_documents and batch.depth is None
+    if is_open and not is_shift and is_undecided(document):
+        return describe(document, expected, found, "ids-undecided")
+    return describe(document, expected, found)
 
 
-def judge(facts: Facts) -> Span:
-    """Judge one span."""
-    ids, rules = facts.ids, facts.rules
-    if ids.min() < 0 and not (rules.rank is not None and (np.diff(ids) > 0).all() and ids[0] >= 0):
-        return facts.span("negative", int((ids < 0).argmax()))
-    span = judge_shard(facts) if rules.rank is not None else judge_order(facts)
-    if span.verdict == EXPECTED and rules.limit is not None and ids.max() >= rules.limit:
-        return facts.span("beyond", int((ids >= rules.limit).argmax()), rules.limit - 1)
-    return span
+def describe(
+    document: Document,
+    expected: Numbers,
+    found: Explanation[Numbers],
+    given: str | None = None,
+    hint: str = "",
+) -> Span:
+    """Return the span of a document with what was found.
 
-
-def judge_order(facts: Facts) -> Span:
-    """Judge the ids of a whole document: expected, all shifted, or wrong from some token on."""
-    ids = facts.ids
-    shift = ids - facts.expected
-    if not shift.any():
-        return facts.span(EXPECTED)
-    if facts.batch.depth is not None:
-        token = int((shift != shift[0]).argmax())  # 0 if all have the same shift
-        if token and (np.diff(ids) != 1).any():
-            return facts.span("gap" if shift[token] > 0 else "backwards", token)
-        return facts.span("index for depth" if token else displaced(facts), token)
-    if (shift == shift[0]).all():
-        return facts.span(displaced(facts), 0)
-    if not facts.knows_documents and (guess := undecided(facts)) is not None:
-        return guess
-    if facts.knows_documents and (ids == facts.rules.start + facts.tokens).all():
-        kind = "not restarted" if facts.place else "padding counted"
-        return facts.span(kind, int((shift != 0).argmax()))
-    broken = int((np.diff(ids) != 1).argmax()) + 1
-    if shift[0]:
-        return facts.span(displaced(facts), 0)
-    return facts.span(kind_of_break(facts, broken), broken, int(ids[broken - 1]) + 1)
-
-
-def displaced(facts: Facts) -> str:
-    """Explain why a document begins at an unexpected id."""
-    first, rules = int(facts.ids[0]), facts.rules
-    shift = first - int(facts.expected[0])
-    if facts.place and facts.previous is not None and first == facts.previous + 1:
-        return "not restarted"
-    if rules.start and shift == -rules.start:
-        return "table offset"
-    if rules.added and shift == rules.added:
-        return "table offset"
-    if facts.knows_documents and facts.tokens[0] and shift == facts.tokens[0]:
-        return "not restarted" if facts.place else "padding counted"
-    return "offset"
-
-
-def kind_of_break(facts: Facts, token: int) -> str:
-    """Classify the first token whose id does not follow the previous id."""
-    ids = facts.ids
-    step, end = int(ids[token] - ids[token - 1]), len(ids) - 1
-    stays = token == end or ids[token + 1] == ids[token]
-    if step == 0 or (step < 0 and stays and int(ids[token]) >= int(ids[0])):
-        return "repeated"
-    if step > 0:
-        return "gap"
-    return "restarted" if ids[token] == facts.rules.start else "backwards"
-
-
-def undecided(facts: Facts) -> Span | None:
-    """Recognize ids that may be correct if documents or shards begin at unknown tokens.
-
-    These are runs that each restart, one run after equal ids of padding, or every k-th id; None
-    for other ids.
+    `given` is the code of its finding, if it is known; `hint` adds what else may be expected.
     """
-    ids, start = facts.ids, facts.rules.start
+    ids, tokens, limit = document.ids, document.tokens, document.rules.limit
+    rows, due = np.atleast_2d(ids), np.atleast_2d(expected)
+    causes: list[Any] = [] if given == "ids-undecided" else list(found.causes)
+    kinds = list(dict.fromkeys(kind_of(cause.finding) for cause in causes))
+    code, words = "ids-unexplained", "no cause that was tried gives these ids"
+    if causes:
+        undo = "" if len(causes) > 1 else f"; {causes[0].undo}"
+        code, words = causes[0].finding, ", then ".join(cause.words for cause in causes) + undo
+    code, verdict = given or code, (kinds or [UNEXPLAINED])[0]
+    if given or (rows == due).all():
+        verdict = kind_of(given) if given else EXPECTED
+    elif len(kinds) > 1:
+        verdict = OF_PAIRS.get(frozenset(kinds), "several")
+        code = next((c.finding for c in causes if kind_of(c.finding) == verdict), code)
+    places = [(rows != due, code, words + hint)]
+    if (rows < 0).any():
+        places = [] if causes else places
+        places.append((rows < 0, "ids-negative", words if causes else "negative ids"))
+        verdict = "negative" if causes else verdict
+    if limit is not None and (rows >= limit).any():
+        beyond = Beyond(int((rows >= limit).any(axis=0).argmax()), limit)
+        places.append((rows >= limit, beyond.finding, f"{beyond.words}; {beyond.undo}"))
+        if verdict != UNEXPLAINED:
+            causes, verdict = [*causes, beyond], "beyond"
+    faults, first = [], None
+    for where, code, words in places:
+        if where.any():
+            token = int(where.any(axis=0).argmax())
+            axis = int(where[:, token].argmax())
+            value, right = int(rows[axis, token]), int(due[axis, token])
+            first = first or Difference(token if ids.ndim == 1 else (axis, token), right, value)
+            right = limit - 1 if limit and code == "ids-beyond" else right
+            faults.append(Fault(code, words, int(tokens[token]), value, right))
+    is_decided = verdict != UNDECIDED
+    return Span(
+        row=document.row,
+        segment=document.place,
+        tokens=len(tokens),
+        first=first if verdict == UNEXPLAINED and first else int(rows[0, 0]),
+        last=int(rows[0, -1]),
+        expected_first=int(due[0, 0]) if is_decided else None,
+        verdict=verdict,
+        runs=runs_in_words(rows[0]),
+        causes=tuple(map(record, causes)) if is_decided else (),
+        explained=found.share if is_decided else None,
+        first_id=int(rows[0, 0]),
+        index=tokens,
+        faults=tuple(faults),
+        due=due if is_decided else None,
+    )
+
+
+def kind_of(finding: str) -> str:
+    """Return the kind of mistake that a finding reports, a verdict.
+
+    >>> kind_of("ids-not-restarted")
+    'not restarted'
+    """
+    return finding.partition("-")[2].replace("-", " ")
+
+
+def record(cause: Any) -> Fields:
+    """Return the code of a cause and what is needed to apply it, with the axis if it has one."""
+    fields = fields_of(cause)
+    return fields if "axis" not in fields else {**record(cause.inner), **fields}
+
+
+def is_undecided(document: Document) -> bool:
+    """Whether ids may be correct if documents or shards begin at unknown tokens.
+
+    These are runs that each restart; if no mask shows padding, also one run after equal ids of
+    padding, and every k-th id or two blocks, as on one of several ranks.
+    """
+    ids, start = document.ids, document.start
     steps = np.diff(ids)
     cuts = np.flatnonzero(steps != 1) + 1
     if (ids[cuts] == start).all() and ids[0] == start:
         last_alone = len(cuts) == 1 and cuts[0] == len(ids) - 1
         lengths = np.diff(np.r_[0, cuts, len(ids)])
-        return (
-            None
-            if last_alone or (lengths[1:] == 1).all()
-            else facts.span("undecided", int(cuts[0]))
-        )
+        return not (last_alone or (lengths[1:] == 1).all())
+    if document.batch.segments is not None:
+        return False
     if len(ids) > 2 and (steps == steps[0]).all() and steps[0] > 1:
-        return facts.span("undecided", 1)
+        return True
     lead = int((ids != ids[0]).argmax())
     behind = ids[lead:] if lead > 1 else ids[:0]
-    if len(behind) and (behind == start + np.arange(len(behind)) + (ids[0] == start)).all():
-        return facts.span("undecided", 0)
-    if is_zigzag(ids):
-        return facts.span("undecided", len(ids) // 2)
-    return None
+    is_padded = (behind == start + np.arange(len(behind)) + (ids[0] == start)).all()
+    return bool(len(behind) and is_padded) or is_zigzag(ids)
 
 
-def is_zigzag(ids: Array) -> bool:
+def is_zigzag(ids: Numbers) -> bool:
     """Whether ids are two blocks of the same size: one from the start, one mirrored at the end.
 
     >>> is_zigzag(np.r_[2:4, 4:6]), is_zigzag(np.r_[0:2, 6:8])
     (False, True)
     """
     half = len(ids) // 2
-    if 2 * half != len(ids) or not half or (np.diff(ids[:half]) != 1).any():
+    if len(ids) % 2 or not half:
         return False
-    first, second = int(ids[0]), int(ids[half])
-    blocks = (first + second) // half + 1
-    is_whole = first % half == 0 and second % half == 0 and blocks % 2 == 0 and blocks > 2
-    return is_whole and bool((np.diff(ids[half:]) == 1).all()) and second > first + half
+    rank, mirror = (int(ids[i]) // half for i in (0, half))
+    due = shards(Rules(ranks=(rank + mirror + 1) // 2), 2 * half, rank)["zigzag"]
+    return mirror > rank + 1 and bool((ids == due).all())
 
 
-def shards(rules: Rules, count: int) -> dict[str, Array]:
+def shards(rules: Rules, count: int, rank: int) -> dict[str, Numbers]:
     """Return the ids of each kind of shard on a rank that holds `count` tokens.
 
-    >>> shards(Rules(rank=1, ranks=2), 4)["zigzag"].tolist()
+    >>> shards(Rules(rank=1, ranks=2), 4, 1)["zigzag"].tolist()
     [2, 3, 4, 5]
     """
-    token, half = np.arange(count), count // 2
-    ranks, rank = rules.ranks, rules.rank or 0
+    token, half, ranks = np.arange(count), count // 2, rules.ranks
     kinds = {"every": rank + ranks * token, "block": rank * count + token}
     if 2 * half == count:
         mirror = 2 * ranks - 1 - rank
@@ -232,39 +283,43 @@ def shards(rules: Rules, count: int) -> dict[str, Array]:
     return {kind: rules.start + ids for kind, ids in kinds.items()}
 
 
-def judge_shard(facts: Facts) -> Span:
+def judge_shard(document: Document, index: Numbers) -> Span:
     """Judge the ids on one of several ranks that share a document."""
-    ids, rules = facts.ids, facts.rules
-    due = shards(rules, len(ids))
-    kinds = [rules.shard] if rules.shard in due else due
-    part = min((due[kind] for kind in kinds), key=lambda part: int((ids != part).sum()))
-    facts = replace(facts, expected=part)
-    if (ids == part).all():
-        return facts.span(EXPECTED)
-    token = int((ids != part).argmax())
-    is_local = (ids == rules.start + np.arange(len(ids))).all()
-    return facts.span("local ids" if is_local else "wrong shard", token)
+    ids, rules = document.ids, document.rules
+    due = shards(rules, len(ids), rules.rank or 0)
+    chosen = {rules.shard: due[rules.shard]} if rules.shard in due else due
+    words = "positions counted on this rank alone"
+    known: list[Any] = [
+        Recounted("local-ids", "ids-local-ids", words, "use ids of the whole sequence", index)
+    ]
+    first, half = int(ids[0]) - rules.start, max(1, len(ids) // 2)
+    for rank in dict.fromkeys((first, first // len(ids), first // half)):
+        for shard, numbers in shards(rules, len(ids), rank).items():
+            words = f"positions of rank {rank} of {rules.ranks} (--shard {shard})"
+            facts = ("wrong-shard", "ids-wrong-shard", words, "check how tokens are shared")
+            if 0 <= rank < rules.ranks and (ids == numbers).all():
+                known.append(Recounted(*facts, numbers))
+    tries = [(explain_rows(part, ids, [Given(known)]), part) for part in chosen.values()]
+    found, expected = min(tries, key=rank_of)
+    is_local = any(cause.code == "local-ids" for cause in found.causes)
+    code = "ids-wrong-shard" if found.causes and not is_local else None
+    hint = "; expected first: " + ", ".join(f"{kind} {int(x[0])}" for kind, x in chosen.items())
+    return describe(document, expected, found, code, hint if len(chosen) > 1 else "")
 
 
-def runs_of(ids: Array) -> list[tuple[int, int]]:
-    """Return the first and last id of each stretch that increases by one.
+def rank_of(found: tuple[Explanation[Numbers], Numbers]) -> tuple[bool, int, float]:
+    """Sort explanations: those of all ids first, then those with fewer causes."""
+    return not found[0].reproduced.all(), len(found[0].causes), -found[0].share
 
-    >>> runs_of(np.array([0, 1, 2, 0, 1, 7]))
-    [(0, 2), (0, 1), (7, 7)]
+
+def runs_in_words(ids: Numbers, most: int = 4) -> str:
+    """List the first runs of ids.
+
+    >>> runs_in_words(np.array([0, 1, 2, 0, 1, 7]))
+    '0-2, 0-1, 7'
     """
     cuts = np.flatnonzero(np.diff(ids) != 1) + 1
-    starts, ends = np.r_[0, cuts], np.r_[cuts, len(ids)] - 1
-    return list(zip(ids[starts].tolist(), ids[ends].tolist(), strict=True))
-
-
-RUNS = 4  # maximum number in a cell
-
-
-def runs_in_words(ids: Array) -> str:
-    """List the first runs of ids."""
-    cuts = np.flatnonzero(np.diff(ids) != 1) + 1
-    texts = []
-    for first, last in runs_of(ids[: cuts[RUNS] if len(cuts) > RUNS else len(ids)])[:RUNS]:
-        texts.append(f"{first}" if first == last else f"{first}-{last}")
+    runs = np.split(ids, cuts[:most])[:most]
+    texts = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
     left_out = len(cuts) + 1 - len(texts)
     return ", ".join(texts) + (f", … ({left_out} more)" if left_out > 0 else "")

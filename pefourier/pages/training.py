@@ -4,12 +4,13 @@ Nothing is trained and no data are read: runs come from results.jsonl and option
 and both are checked first. The page shows the same answer as `pefourier train`.
 """
 
-import shlex
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 
-from pefourier.errors import PefourierError, shown
+import numpy as np
+
+from pefourier.errors import PefourierError, command_line, shown
 from pefourier.pages.document import (
     Chapter,
     Markup,
@@ -20,21 +21,26 @@ from pefourier.pages.document import (
     explanations,
     figure,
     markup_of_words,
+    page_written,
     table,
     versions_table,
 )
-from pefourier.pages.encodings import page_written
 from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
 from pefourier.train.report import all_words, summary_page
 from pefourier.train.run_artifacts import read_traces
 from pefourier.train.store import Store, option_of, read_configuration
 from pefourier.train.summary import Summary, common_runs, rows_by, summarize_runs
-from pefourier.types import Fields, Values
+from pefourier.types import Fields, Texts, Values
 from pefourier.writing.page import Page
 from pefourier.writing.text import parts_of_words, printable
 
 RULES = ("choice", "size")  # of training, in words
+FIRST = [training_figures.CAPTIONS[name] for name in ("comparison", "curves", "confusion")]
+COSTS = (
+    "Seconds are training time divided by the runs that were trained together, so they compare "
+    "encodings of one kind on one device."
+)
 ELSEWHERE = {"data", "out", "plot", "resume", "device"}  # options of the machine
 
 
@@ -86,11 +92,20 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     traces = read_traces(Path(folder.path), summary.runs)
     confusions = training_figures.confusions, summary, training_figures.CAPTIONS["confusion"]
     pictures = [*training_figures.pictures(summary, traces).values(), confusions]
+    first = [picture for picture in pictures if picture[2] in FIRST]
+    others = [figure(*picture) for picture in pictures if picture[2] not in FIRST]
     sections = [
-        Chapter("Conclusions", markup_of_words(answer.conclusion)),
-        Chapter("Pictures", [figure(*picture) for picture in pictures]),
+        Chapter("Which encoding", markup_of_words(answer.conclusion)),
+        Chapter("How sure", how_sure(summary)),
+        Chapter("What it costs", [table(costs(summary)), element("p", COSTS)]),
+        Chapter("Pictures", [*(figure(*picture) for picture in first)]),
         Chapter(
-            "Scores and differences", [*markup_of_words(words), explanations(names, ("train",))]
+            "Numbers",
+            [
+                details("All scores and differences", *markup_of_words(words)),
+                details("More pictures", *others),
+                explanations(names, ("train",)),
+            ],
         ),
         Chapter("How these numbers were made", settings_part(folder)),
     ]
@@ -100,6 +115,28 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     return document(title, element("p", lead), [s for s in sections if any(s.inside)])
 
 
+def how_sure(summary: Summary) -> list[Markup | None]:
+    """Sentence on each encoding against its reference, with its interval."""
+    sentences = [
+        element("li", element("strong", f"{record['spec']}: "), f"{record['meaning']}")
+        for record in summary_page(summary).records()
+        if record["meaning"]
+    ]
+    return [element("ul", sentences)]
+
+
+def costs(summary: Summary) -> list[Texts]:
+    """Table of the seconds of a run of each encoding, and of its steps until the kept weights."""
+    rows: list[Texts] = [
+        ("dataset", "encoding", "seconds of a run", "steps until the best weights")
+    ]
+    for name, of in rows_by("dataset", summary.runs).items():
+        for encoding, runs in rows_by("encoding", of).items():
+            means = [float(np.mean([run[key] for run in runs])) for key in ("seconds", "step")]
+            rows.append((name, encoding, f"{means[0]:.2f}", f"{means[1]:.0f}"))
+    return rows
+
+
 def settings_part(folder: TrainFolder) -> list[Markup | None]:
     """Commands, settings and versions of a folder."""
     settings = common_settings(folder.config)
@@ -107,15 +144,15 @@ def settings_part(folder: TrainFolder) -> list[Markup | None]:
     rows = [("setting", "value"), *((name, str(value)) for name, value in settings.items())]
     trained = [("program", "version"), *folder.config.get("versions", {}).items()]
     return [
-        command(command_line(folder.config, folder.path)),
-        command(shlex.join(["pefourier", "report", folder.path])),
+        command(training_command(folder.config, folder.path)),
+        command(command_line("pefourier", "report", folder.path)),
         details("Settings of all runs", table(rows)),
         explanations((row[0] for row in rows[1:]), ("train",)),
         details("Versions", table(trained, "Versions used in training"), versions_table()),
     ]
 
 
-def command_line(config: Values, path: str) -> str:
+def training_command(config: Values, path: str) -> str:
     """Return the command of a folder, with options that differ from their defaults."""
     words = ["pefourier", "train"]
     for option in fields(Options):
@@ -126,7 +163,7 @@ def command_line(config: Values, path: str) -> str:
         values = value if isinstance(value, list) else [value]
         pairs = [(flag_of("beside") if v in BESIDE else flag, str(v)) for v in values]
         words += [flag] if value is True else [word for pair in pairs for word in pair]
-    return shlex.join([*words, "--out", path])
+    return command_line(*words, "--out", path)
 
 
 def folder_page(folder: TrainFolder, out: str) -> Page:

@@ -15,26 +15,27 @@ from dataclasses import replace
 import numpy as np
 
 from pefourier.causes.pairs import frequencies_apart
+from pefourier.causes.rows import explain_rows
 from pefourier.encodings.columns import changes_by_name
-from pefourier.encodings.encoding import largest_number, row_blocks
-from pefourier.encodings.findings import finding
-from pefourier.geometry.precision import NUMBERS_AT_ONCE
+from pefourier.encodings.encoding import row_blocks
+from pefourier.geometry.precision import NUMBERS_AT_ONCE, first_duplicate
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
 from pefourier.geometry.waves import fit
-from pefourier.questions.moved_rows import is_matched, match_rows
 from pefourier.questions.operators import has_operator, rotates
 from pefourier.questions.outcome import Outcome, Two
-from pefourier.types import Array, Bools, Fields, Floats, Indices, Places, Table
+from pefourier.questions.rotation_pairs import is_matched, with_rows
+from pefourier.types import Bools, Fields, Floats, Indices, Places, Table
 from pefourier.writing.text import shortest
 
 FEWEST = 4  # rows needed to fit a scale and a constant for each column
 CORRELATED = 0.9  # least correlation of columns that match up to sign, scale and constant
 NEAR = 1e-6  # correlations this close to 1 are recomputed as distances
 FEW = 64  # rows on which candidate matches of columns are tested first
+PROBES = 8  # random directions in which rows are matched
 SUMS_EPS = 8 * 2.0**-52  # relative error of sums of squares in float64
 EXPLAINED = 0.1  # largest share of the differences that a rotation may leave unexplained
 SUMMED = 4  # factor on the tolerance of rotated numbers, for rounding of the rotation
-ROTATED = 2.0**-25  # of the largest number: columns this small have no rotation from squares
+ROTATED = 2.0**-25  # of the largest singular value; smaller parts have no rotation from squares
 SQUARES_EPS = 1e-12  # relative resolution of sums of squares
 
 
@@ -49,27 +50,91 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     a, b = (enc.table(enc.domain.x[x]) for enc in encodings)
     allowed, eps = stored_tolerance(a, b, first, second)
     transform, difference = find_transformation(a, b, allowed, eps)
-    on_grid = any(len(enc.domain.sides) > 1 for enc in encodings)
-    is_reversed = transform == {"rows": "reversed"}  # matching rows in any order covers this
-    if transform is None or is_reversed or (on_grid and "offset" in transform):
-        return outcome if outcome.cause else match_rows(outcome, a, b, allowed)
+    if transform == {}:  # rounding explains every number, a given tolerance does not
+        return outcome
+    if transform is None:
+        return outcome if outcome.cause else match_rows(outcome, encodings)
     if {"rotation", "scales", "offset_row"} & transform.keys():
         waves = fit(a, first.eps), fit(b, second.eps)
         if waves[0] and waves[1] and frequencies_apart(waves[0], waves[1]):
             return outcome
     is_rotated = transform.pop("rotation", False)
-    aligned = replace(outcome, transform=transform, max_difference=difference, pairs=(), cause=None)
+    aligned = replace(
+        outcome,
+        transform=transform,
+        max_difference=difference,  # after the transformation
+        first_difference=None,
+        largest_difference=None,
+        pairs=(),
+        cause=None,
+    )
     if is_rotated:
         return replace(aligned, verdict="same geometry")
     if outcome.pairs and "rotate" in injections and transform.keys() <= {"scale"}:
         return outcome
-    if "rows" in transform:
-        note = finding("rows-reordered", table="second", moves="reversed")
-        return outcome.with_findings(note, transform=transform)
     is_rotation = rotates(first) or rotates(second)
     if is_rotation and {"scale", "scales", "offset_row"} & transform.keys():
         return replace(outcome, transform=transform)
     return replace(aligned, verdict="equivalent")
+
+
+def match_rows(outcome: Outcome, encodings: Two) -> Outcome:
+    """Match each row of the shorter table to a row of the longer one, if most rows match."""
+    is_swapped = len(encodings[1]) > len(encodings[0])
+    whole, part = encodings[::-1] if is_swapped else encodings
+    a, b = whole.table(), part.table()
+    if a.shape[1] != b.shape[1] or not is_matched(a):
+        return outcome
+    allowed, _ = stored_tolerance(a, b, whole, part)
+    rows, fits = nearest_rows(np.asarray(a, dtype=float), np.asarray(b, dtype=float), allowed)
+    index = np.arange(len(b))
+    moved = fits & (rows != index)
+    if fits.mean() <= 0.5 or not moved.any():
+        differing = int((~fits | moved).sum())
+        tried = {"rows": differing, "n": len(b), "shift": max(1, len(b) // 4)}
+        return replace(outcome, tried=tried)
+    shift = rows[fits] - index[fits]
+    is_inside = (index + shift[0] >= 0) & (index + shift[0] < len(a))
+    absent, are_zeros = int((~fits).sum()), not b[~fits].any()
+    is_near = are_zeros or absent <= max(1, len(b) // 4)
+    is_line = len(part.domain.sides) == 1 and is_near and (fits == is_inside).all()
+    if is_line and (shift == shift[0]).all():  # the other rows are not in the table
+        transform = {"offset": int(shift[0]) * (-1 if is_swapped else 1)}
+        transform |= {"zero_rows": absent} if absent and are_zeros else {}
+        return replace(outcome, verdict="equivalent", transform=transform)
+    matched = with_rows(outcome, "first" if is_swapped else "second", rows, fits, noun="row(s)")
+    if not fits.all():
+        return matched
+    explanation = explain_rows(np.arange(len(a)), rows)
+    return replace(
+        matched,
+        expected="second" if is_swapped else "first",
+        causes=explanation.causes,
+        explained=explanation.share,
+    )
+
+
+def nearest_rows(a: Floats, b: Floats, allowed: Allowed) -> tuple[Places, Bools]:
+    """Return the nearest row of a for each row of b, and whether rounding explains all numbers.
+
+    The nearest rows are found by projection on a few random directions, which separate different
+    rows, and are then compared in full. Of equal rows, the one with the index of the row counts,
+    and repeated rows are matched one to one.
+    """
+    from scipy.spatial import KDTree  # slow import, rarely needed
+
+    index = np.arange(len(b))
+    directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
+    rows = np.asarray(KDTree(a @ directions).query(b @ directions)[1])
+    rows[np.all(np.abs(a[: len(b)] - b) <= allowed(index), axis=1)] = -1
+    rows = np.where(rows < 0, index, rows)
+    fits = np.all(np.abs(a[rows] - b) <= allowed(rows), axis=1)
+    if fits.all() and len(a) == len(b):
+        leaders = first_duplicate(a)
+        orders = [np.argsort(x, kind="stable") for x in (leaders, leaders[rows])]
+        if (leaders[orders[0]] == leaders[rows][orders[1]]).all():
+            rows[orders[1]] = orders[0]
+    return rows, fits
 
 
 def find_transformation(
@@ -78,28 +143,8 @@ def find_transformation(
     """Return the transformation from a to b, or None, and the largest remaining difference."""
     if not a.any() or not b.any():
         return None, 0.0
-    index = np.arange(len(a))
-    limit = max(float(allowed(index[rows]).max()) for rows in blocks_of(a))
-    for offset in candidate_offsets(a, b, limit / largest_number(a)):
-        limits = larger_of(allowed, *overlap(index, index, offset))
-        unknown = b[: max(-offset, 0)]  # zeros need no explanation
-        if (abs(offset) if unknown.any() or offset > 0 else 0) > max(1, len(a) // 4):
-            continue
-        change, residual = find_columns(*overlap(a, b, offset), limits, eps)
-        if change is not None:
-            change |= {"offset": offset} if offset else {}
-            change |= {"zero_rows": len(unknown)} if len(unknown) and not unknown.any() else {}
-            return change, residual
-    change, residual = find_columns(a[::-1], b, larger_of(allowed, index, index[::-1]), eps)
-    if change is not None:
-        return {"rows": "reversed"} | change, residual
-    change, residual = find_affine_columns(a, b, allowed, eps)
-    return (change, residual) if change is not None else find_rotation(a, b, allowed, eps)
-
-
-def larger_of(allowed: Allowed, first: Places, second: Places) -> Allowed:
-    """Differences that rounding explains between matching rows."""
-    return lambda rows: np.maximum(allowed(first[rows]), allowed(second[rows]))
+    ways = (way(a, b, allowed, eps) for way in (find_columns, find_affine_columns, find_rotation))
+    return next((found for found in ways if found[0] is not None), (None, 0.0))
 
 
 def blocks_of(table: Table, count: int | None = None) -> list[slice]:
@@ -149,7 +194,7 @@ def find_affine_columns(
     if len(a) < FEWEST or not is_matched(a):  # with few rows, any two columns match
         return None, 0.0
     a, b, own = read(a, slice(None)), read(b, slice(None)), allowed(np.arange(len(a)))
-    parts, limit = [x - x.mean(axis=0) for x in (a, b)], own.max(axis=0)
+    parts = [x - x.mean(axis=0) for x in (a, b)]
     sizes = [np.sqrt((x**2).sum(axis=0)) for x in parts]
     rounding = [16 * eps * np.abs(x).max(axis=0) * np.sqrt(len(x)) for x in (a, b)]
     constant = [sizes[k] <= rounding[k] for k in (0, 1)]
@@ -158,31 +203,22 @@ def find_affine_columns(
     if (np.abs(correlation).max(axis=0)[sizes[1] > FEW * rounding[1]] < CORRELATED).any():
         return None, 0.0
     columns = nearest_columns(units[0], units[1], correlation)
-    signs = np.where(correlation[columns, np.arange(a.shape[1])] < 0, -1.0, 1.0)
-    del units
-    own_part, signed = parts[0][:, columns], a[:, columns] * signs
-    del parts
     varying = ~constant[0][columns] & ~constant[1]
-    scales = np.where(varying, sizes[1] / np.where(varying, sizes[0][columns], 1.0), 1.0)
-    unexplained = b - signed * scales  # small, which makes the correction of the scale exact
-    squares = np.where(varying, (own_part**2).sum(axis=0), np.inf)
-    scales += signs * (own_part * (unexplained - unexplained.mean(axis=0))).sum(axis=0) / squares
-    middle = fewest_digits(float(np.median(scales[varying])), max(eps, SUMS_EPS))
-    limit = (limit[columns] + eps * np.abs(b).max(axis=0))[varying]
-    if (np.abs(scales - middle)[varying] * sizes[0][columns][varying] <= 4 * limit).all():
-        scales[:] = middle
-    del own_part
-    unexplained = b - signed * scales
-    added = (unexplained.max(axis=0) + unexplained.min(axis=0)) / 2
-    del unexplained, signed
-    limits = np.empty(a.shape)
-    limits[:, columns] = own[:, columns] * np.maximum(1.0, scales)
-    limits[:, columns] += eps * (np.abs(b) + np.abs(added))
-    residual = largest_left(a, b - added, lambda rows: limits[rows], columns, signs * scales)
-    if residual is None:
+    squares, ordered = np.where(varying, sizes[0][columns] ** 2, np.inf), a[:, columns]
+    scales = np.where(varying, (parts[0][:, columns] * parts[1]).sum(axis=0) / squares, 1.0)
+    slack = own.max(axis=0)[columns] + eps * np.abs(b).max(axis=0)
+    middle = fewest_digits(float(np.median(np.abs(scales[varying]))), max(eps, SUMS_EPS))
+    apart = np.abs(np.abs(scales) - middle) * sizes[0][columns]
+    if (apart <= 4 * slack)[varying].all():
+        scales = np.where(scales < 0, -middle, middle)
+    left = b - ordered * scales
+    added = (left.max(axis=0) + left.min(axis=0)) / 2
+    limits = own[:, columns] * np.maximum(1.0, np.abs(scales)) + eps * (np.abs(b) + np.abs(added))
+    residual = np.abs(left - added)
+    if (residual > limits).any():
         return None, 0.0
-    change = describe_affine(columns, signs, scales, added, limits.max(axis=0)[columns])
-    return change or None, residual
+    change = describe_affine(columns, np.sign(scales), np.abs(scales), added, limits.max(axis=0))
+    return change or None, float(residual.max())
 
 
 def describe_affine(
@@ -236,38 +272,6 @@ def largest_left(
             return None
         worst = max(worst, float(residual.max()))
     return worst
-
-
-def overlap(a: Array, b: Array, offset: int) -> tuple[Array, Array]:
-    """Return matching rows of a and b, where b[s] comes from a[s + offset]."""
-    n = len(a)
-    return (a[offset:], b[: n - offset]) if offset >= 0 else (a[: n + offset], b[-offset:])
-
-
-def candidate_offsets(a: Table, b: Table, allowed: float) -> Iterator[int]:
-    """Offsets at which the first row of one table occurs in the other, up to order and signs.
-
-    `allowed` is the difference that rounding explains, as a share of the largest number.
-    """
-    yield 0
-    for rows, reference, sign in ((a, b, 1), (b, a, -1)):
-        first = signature(read(reference, slice(1)))
-        parts = (np.abs(signature(read(rows, part)) - first) for part in blocks_of(rows))
-        distances = np.concatenate([part.max(axis=1) for part in parts])
-        length = norm_of(reference[:1])
-        tolerance = 1e-6 + (4 * allowed * largest_number(reference) / length if length else 0.0)
-        matches = [
-            int(s) for s in np.argsort(distances, kind="stable")[:4] if distances[s] <= tolerance
-        ]
-        yield from (sign * s for s in matches if 0 < s <= len(a) // 2)
-
-
-def signature(rows: Floats) -> Floats:
-    """Sorted absolute values of each row, scaled to length 1: no order, signs or scale."""
-    sizes = np.sort(np.abs(rows), axis=1)
-    length = np.linalg.norm(sizes, axis=1, keepdims=True)
-    shares: Floats = sizes / np.where(length > 0, length, 1.0)
-    return shares
 
 
 def column_maps(
@@ -344,7 +348,7 @@ def find_rotation(a: Table, b: Table, allowed: Allowed, eps: float) -> tuple[Fie
     signed = 1 - float(sums.sum()) / (norms[0] * norms[1])  # squares left by the best rotation
     if signed > EXPLAINED**2 * unrotated - SQUARES_EPS:
         return None, 0.0
-    rotation, sharpest = scale * left @ right, ROTATED * largest_number(b)
+    rotation, sharpest = scale * left @ right, ROTATED * float(np.sqrt(scale * sums[0]))
     for rows in blocks_of(a):
         residual = np.abs(read(a, rows) @ rotation - b[rows])
         limits = allowed(index[rows]) @ np.abs(rotation) + eps * np.abs(read(b, rows))

@@ -213,7 +213,7 @@ class Faithfulness(Result):
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw singular values, and inner products by lag or a map."""
         from pefourier.questions.relations import kernel, kernel_curves
-        from pefourier.report.code_figures import faithful
+        from pefourier.report.figures import faithful
 
         parts = [without_prefix(a.encoding) for a in answers]
         return faithful(answers, [kernel_curves(enc, kernel(enc)) for enc in parts], look)

@@ -20,16 +20,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pefourier.causes.biases import in_words
-from pefourier.causes.pairs import PairDifference, PositionRun, frequencies_apart
-from pefourier.causes.rope import is_rotation
-from pefourier.diagnosis.config_errors import CONFIG_ERRORS, Cause
-from pefourier.diagnosis.settings import (
+from pefourier.causes.misreadings import known_mistakes
+from pefourier.causes.mistakes import (
+    Cause,
     describe_changes,
     lengths_apart,
     parameters_cause,
     settings_cause,
 )
-from pefourier.encodings.encoding import Encoding, Finding, OperatorEncoding, as_encoding
+from pefourier.causes.pairs import PairDifference, PositionRun, frequencies_apart
+from pefourier.causes.rope import is_rotation
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import temperature_of
@@ -41,7 +42,6 @@ from pefourier.questions.model_layers import (
     model_runs,
     unread_keys,
 )
-from pefourier.questions.moved_rows import BY_LENGTH, at_rows_of, explains_rows, length_note
 from pefourier.questions.operators import OperatorComparison
 from pefourier.questions.outcome import (
     MOST_ROWS,
@@ -51,12 +51,19 @@ from pefourier.questions.outcome import (
     are_one_resize,
     compare_numbers,
     compare_waves,
+    have_same_columns,
     uncompared,
 )
 from pefourier.questions.result import Result
-from pefourier.questions.rotation_pairs import compare_rotations, read_pairs
+from pefourier.questions.rotation_pairs import (
+    BY_LENGTH,
+    at_rows_of,
+    compare_rotations,
+    explains_rows,
+    length_note,
+    read_pairs,
+)
 from pefourier.types import Array
-from pefourier.writing.files import read_toml
 from pefourier.writing.text import Verdict, agreeing, first_few, joined_runs, number
 
 if TYPE_CHECKING:
@@ -99,7 +106,8 @@ class Comparison(Outcome, Result):
         "compared": "compared_names",
         "positions compared": "length",
         "largest difference": "max_difference",
-        "tolerance (rounding)": "tolerance",
+        "tolerance (rounding)": "rounding_tolerance",
+        "tolerance (given)": "given_tolerance",
         "first difference at": "first_place",
         "transform": "transform_names",
         "permutation of rows": "operator.name",
@@ -145,6 +153,11 @@ class Comparison(Outcome, Result):
         values = {k: number(v, 7) for k, v in self.transform.items() if not isinstance(v, list)}
         texts = (f"{key} {values.get(key, '')}".strip() for key in self.transform)
         return ", ".join(texts).replace("_", " ") or None
+
+    @property
+    def rounding_tolerance(self) -> float | None:
+        """Largest difference that rounding explains, if no tolerance was given."""
+        return self.tolerance if self.given_tolerance is None else None
 
     @property
     def order_name(self) -> str:
@@ -227,7 +240,7 @@ class Comparison(Outcome, Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw both tables and their difference."""
-        from pefourier.report.code_figures import compare
+        from pefourier.report.figures import compare
 
         return compare(answers, look)
 
@@ -260,13 +273,12 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
     if on_grids and first.domain.sides != second.domain.sides:
         numbers = uncompared("grids", lengths, (first.dim, second.dim))
         return conclude(compare_tables(numbers, encodings), encodings, tolerance)
-    numbers = compare_numbers(first, second, MOST_ROWS if is_long else None)
-    if numbers.max_difference is None and pairs is not None:
+    numbers = compare_numbers(first, second, MOST_ROWS if is_long else None, tolerance)
+    if pairs and not (have_same_columns(*pairs) and numbers.max_difference is not None):
         numbers = compare_waves(numbers, pairs)
     numbers = replace(numbers, lengths=lengths)
-    worst = numbers.max_difference
-    if tolerance is not None and worst is not None and worst <= tolerance:
-        return conclude(replace(numbers, verdict="the same"), encodings, tolerance)
+    if tolerance is not None and numbers.verdict == "the same":
+        return conclude(numbers, encodings, tolerance)
     outcome = compare_rotations(numbers, encodings, pairs) or numbers
     is_apart = is_long and pairs is not None and drift_apart(*pairs)
     is_explained = outcome.positions or is_apart or (is_long and outcome.cause)
@@ -289,7 +301,7 @@ def are_on_grids(*encodings: Encoding) -> bool:
     """Whether all are tables on grids with the same number of axes."""
     axes = {len(enc.domain.sides) for enc in encodings}
     are_points = all(enc.domain.kind == "position" for enc in encodings)
-    is_code = any(isinstance(enc, OperatorEncoding) for enc in encodings)
+    is_code = any(enc.operator is not None for enc in encodings)
     return are_points and not is_code and len(axes) == 1 and axes.pop() > 1
 
 
@@ -399,6 +411,10 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
             outcome = replace(
                 outcome, max_difference=None, first_difference=None, largest_difference=None
             )
+    if verdict == "equivalent" and outcome.first_difference:  # numbers before the transformation
+        outcome = replace(
+            outcome, max_difference=None, first_difference=None, largest_difference=None
+        )
     outcome = replace(outcome, verdict=verdict)
     facts = vars(outcome) | {"same": verdict == "the same", "given_tolerance": tolerance}
     result = Comparison(encodings=encodings, **facts)
@@ -431,7 +447,7 @@ def difference_findings(result: Comparison) -> list[Finding]:
         facts = {name: getattr(layer, name) for name in ("places", "words", "first", "second")}
         messages.append(finding("layers-differ", kind, what=ASPECTS[layer.what], **facts))
     messages += differing_units(result)
-    if result.causes:
+    if result.causes and not result.cause:
         words = ", and ".join(cause.words for cause in result.causes)
         messages.append(finding("explained", result.expected, words=words))
     if result.cause and not result.layers:
@@ -512,7 +528,7 @@ def sizes_findings(result: Comparison) -> list[Finding]:
 
 def cause_finding(cause: Cause) -> Finding:
     """Report the mistake that explains a difference, or the settings that differ."""
-    errors = read_toml(CONFIG_ERRORS)
+    errors = known_mistakes()
     order = -1 if cause.of == "b" else 1
     changes = describe_changes({key: pair[::order] for key, pair in cause.changes.items()})
     causes = [errors[code] for code in cause.misreadings if code in errors]

@@ -18,26 +18,26 @@ the axis' first pair), base :math:`\rho`, exponent :math:`e_i` and offset :math:
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain, combinations, permutations
-from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from pefourier.causes.explain import explain
+from pefourier.causes.grids import KINDS, Placed, Points, agree
+from pefourier.causes.mistakes import Cause
 from pefourier.causes.pairs import PairDifference
-from pefourier.diagnosis.config_errors import Cause
 from pefourier.diagnosis.identify import geometric_grid, shortest
 from pefourier.encodings.columns import AXES, Layout, describe_axes
-from pefourier.encodings.encoding import BLOCK, FLOAT32_EPS, Encoding, row_blocks, without_prefix
-from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
+from pefourier.encodings.encoding import FLOAT32_EPS, Encoding, without_prefix
+from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.findings import finding
-from pefourier.encodings.places import WORDS, by_axis
+from pefourier.encodings.places import by_axis
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.geometry.waves import Complex, apart, common_offset, fit, wave_tolerance
 from pefourier.questions.alignment import align_tables
-from pefourier.questions.moved_rows import FACTOR, with_factors
 from pefourier.questions.operators import rotates
 from pefourier.questions.outcome import Outcome, Two
+from pefourier.questions.rotation_pairs import FACTOR, with_factors
 from pefourier.types import Array, Bools, Counts, Floats, Indices, Places
 
 LIMIT = 4  # largest residual of a fitted formula, in units of rounding
@@ -214,9 +214,11 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     if aligned.verdict == "equivalent":
         return replace(aligned, transform=aligned.transform | exchange)
     allowed, _ = stored_tolerance(a, b, first, second)
-    found = match_points((a, b), float(allowed(np.arange(len(a))).max()), sides)
-    if found is not None:
-        return with_points(outcome, *found)
+    if len(b) > len(a):
+        allowed, _ = stored_tolerance(b, a, second, first)
+    tolerance = allowed(np.arange(max(len(a), len(b))))
+    if (placed := match_points(outcome, (a, b), tolerance, sides)) is not None:
+        return placed
     if waves and changes and np.array_equal(waves[0].columns, waves[1].columns):
         if exchange and len(changes) == 1:
             return replace(outcome, verdict="equivalent", transform=exchange)
@@ -257,80 +259,52 @@ def compare_rotations_on_grids(
             table = ("first", "second")[has_sines_first.index(True)]
             notes.append(finding("sines-first", table=table))
         return outcome.with_findings(*notes, verdict="the same", transform={})
-    tables, limit = (first.waves, second.waves), outcome.tolerance or 0.0
-    found = match_points(tables, limit, (first.sides, second.sides))
-    if found is not None:
-        return with_points(outcome, *found)
+    tables = first.waves, second.waves
+    tolerance = np.full((max(map(len, tables)), 1), outcome.tolerance or 0.0)
+    placed = match_points(outcome, tables, tolerance, (first.sides, second.sides))
+    if placed is not None:
+        return placed
     changes = fit_change(first, second)
     return with_changes(outcome, changes) if changes else outcome
 
 
 def match_points(
-    tables: tuple[Array, Array], limit: float, sides: tuple[Sides, Sides]
-) -> tuple[str, Places] | None:
-    """Find the points of the first table that match rows of the second, and the name of the order.
+    outcome: Outcome,
+    tables: tuple[Array, Array],
+    tolerance: Floats,
+    sides: tuple[Sides, Sides],
+) -> Outcome | None:
+    """Return the outcome of points that are placed elsewhere; None without such a placement.
 
-    Tables with equal numbers of rows may differ in order; a smaller table, first or second, may be
-    a crop of the grid. None if no order or crop matches.
+    The larger table, else the first, is the expected one; `tolerance` (n, d) is for its numbers.
     """
-    (x, y), (whole, part) = tables, sides
-
-    def fits(points: Places) -> bool:
-        sample = np.linspace(0, len(y) - 1, min(SAMPLE, len(y))).astype(int)
-        parts: list[Any] = [sample, *row_blocks(len(y), BLOCK, y.shape[1])]
-        return all((np.abs(x[points[rows]] - y[rows]) <= limit).all() for rows in parts)
-
-    if len(x) == len(y):
-        return next((order for order in orders_of_points(*sides) if fits(order[1])), None)
-    if len(x) < len(y):
-        found = match_points((y, x), limit, (part, whole))
-        return found and (found[0].replace("first", "second"), found[1])
-    index, room = np.arange(len(x)).reshape(whole), np.subtract(whole, part)
-    begins = np.flatnonzero(np.abs(x[:, 0] - y[0, 0]) <= limit)
-    begins = begins[(np.abs(x[begins] - y[0]) <= limit).all(axis=1)]
-    for corner in np.transpose(np.unravel_index(begins, whole)):
-        spans = [range(c, c + n) for c, n in zip(corner.tolist(), part, strict=True)]
-        if (corner <= room).all() and fits(index[np.ix_(*spans)].ravel()):
-            names = zip(axis_letters(len(spans)), spans, strict=True)
-            texts = [f"{WORDS.get(axis, axis)} {span[0]} to {span[-1]}" for axis, span in names]
-            return f"{', '.join(texts)} of the first", index[np.ix_(*spans)].ravel()
-    return None
-
-
-def orders_of_points(sides: Sides, other: Sides) -> Iterator[tuple[str, Places]]:
-    """Yield named orders of the points of a grid, except its own order.
-
-    >>> [name for name, _ in orders_of_points((2, 3), (2, 3))]
-    ['y and x exchanged', 'y reversed', 'x reversed', 'y and x reversed']
-    """
-    index, letters = np.arange(prod(sides)).reshape(sides), axis_letters(len(sides))
-    axes, orders = range(len(sides)), []
-    for order in permutations(axes):
-        moved = [letters[k] for k in axes if order[k] != k]
-        name = f"axes in the order {', '.join(letters[k] for k in order)}"
-        name = " and ".join(moved) + " exchanged" if len(moved) == 2 else name
-        orders.append((name, index.transpose(order)))
-    for flipped in chain(*(combinations(axes, k + 1) for k in axes)):
-        name = " and ".join(letters[k] for k in flipped) + " reversed"
-        orders.append((name, np.flip(index, flipped)))
-    if not (sides[-2] % 2 or sides[-1] % 2):
-        blocks = rows_of_blocks(sides)
-        orders.append(("blocks of 2 x 2 points", blocks))
-        orders.append(("raster order, blocks of 2 x 2 in the first", np.argsort(blocks)))
-    for name, points in orders:
-        if sides != other or (points.ravel() != index.ravel()).any():
-            yield name, points.ravel()
-
-
-def with_points(outcome: Outcome, name: str, points: Places) -> Outcome:
-    """Build the outcome for reordered rows, or for a grid that is a crop of the other."""
+    is_swapped = len(tables[1]) > len(tables[0])
+    order = -1 if is_swapped else 1
+    (whole, part), (grid, other) = tables[::order], sides[::order]
+    observed = Points(part, other, np.zeros((len(part), 1)))
+    found = explain(Points(whole, grid, tolerance), observed, KINDS, agree)
+    if not found.causes:
+        return None
     outcome = replace(outcome, pairs=(), max_difference=None, first_difference=None)
-    if name.endswith(("of the first", "of the second")):
-        return replace(outcome, verdict="equivalent", transform={"crop": name})
-    moved = int(np.count_nonzero(points != np.arange(len(points))))
-    note = finding("rows-reordered", table="second", moves=name)
-    facts = {"transform": {"rows": name}}
-    return outcome.with_findings(note).with_differences("points", moved, len(points), **facts)
+    expected: Literal["first", "second"] = "second" if is_swapped else "first"
+    cause = found.causes[0]
+    if len(found.causes) == 1 and isinstance(cause, Placed) and cause.is_crop:
+        return replace(
+            outcome, verdict="equivalent", transform={"crop": f"{cause.spans} of the {expected}"}
+        )
+    index = Points(np.arange(len(whole))[:, None], grid, np.zeros((len(whole), 1)))
+    for cause in found.causes:
+        index = cause.apply(index)
+    name = ", ".join(cause.words for cause in found.causes)
+    note = finding("rows-reordered", table=("second", "first")[is_swapped], moves=name)
+    moved = int(np.count_nonzero(index.numbers[:, 0] != np.arange(len(part))))
+    facts = {
+        "transform": {"rows": name},
+        "expected": expected,
+        "causes": found.causes,
+        "explained": 1.0,
+    }
+    return outcome.with_findings(note).with_differences("points", moved, len(part), **facts)
 
 
 def with_changes(outcome: Outcome, changes: Changes) -> Outcome:

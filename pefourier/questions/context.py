@@ -11,23 +11,26 @@ import numpy as np
 
 from pefourier.encodings.columns import AXES
 from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.loader import source_of
+from pefourier.encodings.findings import finding
+from pefourier.encodings.loader import load, source_of
 from pefourier.encodings.model_positions import (
     ModelPositions,
     StatedLength,
     TrainedLength,
     axis_in,
     describe_positions,
+    positions_of,
 )
 from pefourier.encodings.query_temperature import Temperature
 from pefourier.encodings.sources.huggingface import INDEXER, trained_as_stated
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, command_line, shown
 from pefourier.questions.result import Result
 from pefourier.questions.rotations import (
     Band,
     Pair,
     Reading,
     Rotation,
+    count_unseen,
     describe_rotation,
     read_against,
     window_within,
@@ -283,7 +286,7 @@ class Context(Result):
         if self.new_pairs and not self.is_within:
             beyond = f", beyond the stated {self.stated.length}" if self.stated else ""
             return f"{self.new_in_words} reach unseen angles at {self.length} positions{beyond}"
-        return None
+        return next((f.message for f in self.findings if f.code == "unseen-phases"), None)
 
     @property
     def new_in_words(self) -> str:
@@ -436,14 +439,14 @@ class Context(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw each pair at its wavelength, as trained and as scaled."""
-        from pefourier.report.rotation_figures import wavelengths
+        from pefourier.report.figures import wavelengths
 
         return wavelengths(answers, look)
 
     @classmethod
     def chart(cls, answers: Sequence[Answer], *, colour: bool) -> str:
         """Return the bands of each answer's rotations."""
-        from pefourier.report.rotation_figures import bands_charts
+        from pefourier.report.figures import bands_charts
 
         return bands_charts(answers, colour=colour)
 
@@ -500,11 +503,10 @@ def extension_command(c: Context) -> str | None:
     stands_for = c.trained.length if is_given else c.stands_for
     if c.rotating[0].base <= 1 or c.length <= (stands_for or c.length):
         return None
-    from shlex import quote
-
-    sizes = f" --length {stands_for}" if is_given else ""
-    sizes += f" --d {c.encoding.params['d']}" if source_of(c.encoding.spec) == "name" else ""
-    return f"pefourier design --extend-from {quote(c.encoding.spec)}{sizes} --to {c.length}"
+    words: list[object] = ["pefourier", "design", "--extend-from", c.encoding.spec]
+    words += ["--length", stands_for] if is_given else []
+    words += ["--d", c.encoding.params["d"]] if source_of(c.encoding.spec) == "name" else []
+    return command_line(*words, "--to", c.length)
 
 
 def by_rotation(rotations: Sequence[Rotation], values: list[Any]) -> Any:
@@ -540,6 +542,8 @@ def describe_context(
         rotations.append(describe_rotation(model.indexer, met, model.length, name=INDEXER))
     if model.trained.length is None:
         rotations = list(map(without_training, rotations))
+    is_used = rotations or not trained
+    beyond = [] if is_used else beyond_training(model.encoding, load(spec, trained, d))
     layers = []
     for run in model.layers:
         place = model.parts.index(run.part) if run.kind == "rotary" else None
@@ -555,7 +559,7 @@ def describe_context(
         allowed=model.allowed,
         temperature=model.temperature,
         unread=model.unread,
-        findings=model.findings,
+        findings=(*model.findings, *beyond),
         encodings=(model.encoding,),
         against=read_against(model_rotations, against, model.length, d) if against else None,
         slopes=slopes_of(model_rotations[0]),
@@ -563,6 +567,27 @@ def describe_context(
         reach=reach_of(layers),
         stands_for=model.stands_for,
         tables=model.tables,
+    )
+
+
+def beyond_training(enc: Encoding, trained: Encoding) -> list[Finding]:
+    """Report sinusoids that reach angles never seen in training; refuse a length without a use.
+
+    >>> sizes = [load("sinusoidal", length, 64) for length in (336, 96)]
+    >>> beyond_training(*sizes)[0].message[:14]
+    '22 of 32 pairs'
+    """
+    lengths = {"length": positions_of(enc), "trained": positions_of(trained)}
+    if enc.measure is not None and trained.measure is not None and len(enc.domain.sides) == 1:
+        omega, met = (np.abs(e.measure.frequencies) for e in (enc, trained) if e.measure)
+        count = count_unseen(omega, met, lengths["trained"], lengths["length"])
+        slots = {"count": count, "total": len(omega)} | lengths
+        return [finding("unseen-phases", "positions", **slots)] if count else []
+    if enc.name == "learned" or source_of(enc.spec) != "name":
+        return []
+    raise PefourierError(
+        f"{shown(enc.spec)} has neither angles nor rows that depend on training; leave out "
+        f"--trained {lengths['trained']}"
     )
 
 

@@ -443,7 +443,7 @@ class Design(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw each criterion over the base."""
-        from pefourier.report.rotation_figures import criteria
+        from pefourier.report.figures import criteria
 
         return criteria(answers, look)
 
@@ -624,7 +624,7 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
         if criterion == "turns":
             return typed_above_1(base_of_rotations(d, length), le)
         if name == "wavelength" and 0 < float(value) < inf:
-            return typed_above_1(base_of_rotations(d, length, float(value)), ge)
+            return typed_above_1(base_of_rotations(d, length, float(value)), le)
         if name == "phase" and 0 <= float(cosine) < 1 and int(layers or 1) > 0:
             return typed_above_1(base_of_phase(d, length, float(cosine), int(layers or 1)), ge)
     except ValueError:

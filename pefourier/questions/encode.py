@@ -30,7 +30,7 @@ from pefourier.encodings.sources.tables import rows_of_vectors, write_table
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.questions.result import Result
-from pefourier.types import Array, Counts, Fields
+from pefourier.types import Array, Counts, Fields, Table
 from pefourier.writing.files import suffix_of, write_whole
 from pefourier.writing.text import Verdict, printable
 
@@ -95,7 +95,7 @@ def pairs_of(enc: Encoding) -> DeclaredEncoding | None:
 
 
 def write_numbers(
-    enc: Encoding, x: Array, out: str, what: str, layout: str | None, dtype: str
+    enc: Encoding, x: Table, out: str, what: str, layout: str | None, dtype: str
 ) -> Written:
     """Write the numbers of points x; a failed write leaves no partial file."""
     kind, layout = numbers_in_file(what, dtype, suffix_of(out)), layout_of(enc, what, layout)
@@ -109,7 +109,7 @@ def write_numbers(
     return Written(out, shape, x, what, layout, dtype, encodings=(enc,))
 
 
-def computed(enc: Encoding, x: Array, what: str, layout: str | None) -> Iterator[Array]:
+def computed(enc: Encoding, x: Table, what: str, layout: str | None) -> Iterator[Table]:
     """Yield the numbers of points x in float64, in blocks of rows."""
     rotation = pairs_of(enc)
     if what == "vectors" or rotation is None:
@@ -122,7 +122,7 @@ def computed(enc: Encoding, x: Array, what: str, layout: str | None) -> Iterator
             yield arranged(table, own, what, layout)
 
 
-def arranged(table: Array, own: Columns, what: str, layout: str | None) -> Array:
+def arranged(table: Table, own: Columns, what: str, layout: str | None) -> Table:
     """Arrange cosines and sines as an engine stores them, given their columns in a table.
 
     >>> own, table = (np.array([0, 1]), np.array([2, 3])), np.array([[1.0, 2.0, 3.0, 4.0]])
@@ -161,7 +161,7 @@ def cast(numbers: Array, kind: np.dtype[Any], dtype: str, spec: str) -> Array:
     return np.ascontiguousarray(numbers, kind)
 
 
-def write_golden(enc: Encoding, x: Array | None, out: str) -> Written:
+def write_golden(enc: Encoding, x: Table | None, out: str) -> Written:
     """Write expected numbers of points x, by default `golden_points`, atomically."""
     x = golden_points(enc) if x is None else x
     text = golden_text(enc, x).encode()
@@ -169,7 +169,7 @@ def write_golden(enc: Encoding, x: Array | None, out: str) -> Written:
     return Written(out, (len(x), enc.dim), x, "golden", encodings=(enc,))
 
 
-def golden_points(enc: Encoding) -> Array:
+def golden_points(enc: Encoding) -> Table:
     """The first positions, some later positions, and the ends of the stated lengths.
 
     Points beyond the length are left out if an encoding has an end or depends on the length.
@@ -182,7 +182,7 @@ def golden_points(enc: Encoding) -> Array:
     return np.asarray(enc.domain.x[places[places < len(enc)]])
 
 
-def golden_rows(enc: Encoding, x: Array, numbers: Array) -> tuple[list[float], list[Any]]:
+def golden_rows(enc: Encoding, x: Table, numbers: Table) -> tuple[list[float], list[Any]]:
     """Frequencies of the pairs of a rotation, or an empty list, and a row for each point."""
     measure, rotation = enc.measure, pairs_of(enc)
     if rotation and rotation.measure.frequencies.ndim == 1:
@@ -217,7 +217,7 @@ def tolerances(largest: float) -> dict[str, Fields]:
     return found
 
 
-def golden_text(enc: Encoding, x: Array) -> str:
+def golden_text(enc: Encoding, x: Table) -> str:
     """Text of the file, with every entry, tolerance and row on a separate line."""
     numbers = np.asarray(enc.table(x), dtype=float)
     frequencies, rows = golden_rows(enc, x, numbers)
@@ -290,6 +290,6 @@ class Written(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw the written vectors."""
-        from pefourier.report.code_figures import encode
+        from pefourier.report.figures import encode
 
         return encode(answers, look)

@@ -8,6 +8,12 @@ of a scaling is the smallest divisor of the unscaled frequencies that avoids new
 never complete a full rotation in training stay within the angles of training. `cosine` compares
 the vectors of a position in the model's rotation as it is, with its scaling, and in the new one, at
 the positions that the model covers.
+
+What to type so that an engine rotates with a scaling: JSON of a config, or options.
+
+Sources: keys of transformers' ``modeling_rope_utils`` (``rope_scaling`` in version 4,
+``rope_parameters`` in 5); https://docs.vllm.ai/en/stable/features/context_extension/ (0.12); the
+options of ``llama-server --help`` and the ramp of YaRN in ``ggml.c`` (llama.cpp).
 """
 
 from __future__ import annotations
@@ -36,7 +42,6 @@ from pefourier.geometry.precision import FORMATS, Format
 from pefourier.questions.design import Candidate, candidate, exact_base
 from pefourier.questions.result import HIDDEN, Result, csv_table
 from pefourier.questions.rotations import Band, bands, count_unseen, window_within
-from pefourier.types import Floats, Strings, Texts
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import fields_of, labelled_fields
 from pefourier.writing.text import Verdict, number
@@ -46,6 +51,149 @@ if TYPE_CHECKING:
 
     from pefourier.report.plot import Look
     from pefourier.report.render import Answer
+
+
+import json
+from shlex import quote
+from typing import Literal
+
+from pefourier.causes.misreadings import other_layers
+from pefourier.causes.rope import spelled
+from pefourier.types import Fields, Floats, Strings, Texts, Values
+
+Engine = Literal["transformers", "vllm", "llama.cpp"]
+ORIGINAL = "original_max_position_embeddings"
+BASES = "rope_theta", "rotary_emb_base", "global_rope_theta"  # keys of a base, in any config
+KEPT = "partial_rotary_factor", "mrope_section", "mrope_interleaved"  # beside a new scaling
+LLAMA_CPP = {  # options by setting of a scaling
+    "factor": "--rope-scale",
+    "original": "--yarn-orig-ctx",
+    "beta_fast": "--yarn-beta-fast",
+    "beta_slow": "--yarn-beta-slow",
+}
+IN_FILE = "llama3", "longrope", "factors"  # scalings that a .gguf file holds as factors
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to type so that an engine rotates with a scaling."""
+
+    engine: Engine
+    version: str | None  # None if the options do not depend on it
+    json: Fields | None  # keys of the config to change
+    flags: str | None
+
+    @property
+    def text(self) -> str | None:
+        """The JSON in one line; None if it is part of the options."""
+        return json.dumps(self.json) if self.json and not self.flags else None
+
+    @property
+    def name(self) -> str:
+        """The engine and the first version with these settings."""
+        return f"{self.engine} {self.version or ''}".strip()
+
+
+def settings_for(source: Encoding, enc: Encoding, engine: Engine | None) -> Settings:
+    """Return what to type so that an engine rotates a model as another rotation does.
+
+    >>> plain, scaled = Rope(128, 1e6), Rope(128, 1e6).with_(scaling="linear", factor=4.0)
+    >>> settings_for(plain.build(8), scaled.build(2**17), "llama.cpp").flags
+    '-c 131072 --rope-freq-base 1000000 --rope-scaling linear --rope-scale 4'
+    """
+    rope, length = rope_of(enc), len(enc)
+    is_gguf = source_of(source.spec) == "gguf"
+    engine = engine or ("llama.cpp" if is_gguf else "transformers")
+    config: Values = {}
+    if source.file and not is_gguf:
+        config = source.file.section.values
+    is_whole = not (config and source.file.model.part) and source.params["scaling"] not in IN_FILE
+    if engine == "llama.cpp" and is_whole and (options := options_of_llama_cpp(rope)):
+        return Settings(engine, None, None, " ".join([f"-c {length}", *options]))
+    old = engine != "vllm" and is_old(config)
+    old = old and not (config and source.file.model.part and BASES[-1] in config)
+    keys = {"max_position_embeddings": length, **keys_of(source, rope, old=old)}
+    inner = source.file.model.config.key if config else ""
+    keys = {inner: keys} if inner else keys
+    if engine == "vllm":
+        flags = f"--max-model-len {length} --hf-overrides {quote(json.dumps(keys))}"
+        return Settings(engine, "0.12", keys, flags)
+    return Settings(engine, None if engine == "llama.cpp" else "4.43" if old else "5", keys, None)
+
+
+def rope_of(enc: Encoding) -> Rope:
+    """Settings of a rotation with a base; ntk scaling is a larger base."""
+    rope = Rope.of(enc)
+    if rope is None:
+        raise PefourierError(
+            f"{shown(enc.spec)} is not a rotation with a base; pass a model's config to "
+            "--extend-from, or a rotation such as rope:rho=1e6"
+        )
+    if rope.scaling != "ntk":
+        return rope
+    rotated = enc.params["rotated"]
+    rho = rope.rho * rope.scaled_by["factor"] ** (rotated / (rotated - 2))
+    return replace(rope.with_(scaling="none"), rho=rho)
+
+
+def is_old(config: Values) -> bool:
+    """Whether a config is for transformers 4, with the base beside ``rope_scaling``."""
+    major = str(config.get("transformers_version", "")).partition(".")[0]
+    keys = {
+        key for values in (config, *config.values()) if isinstance(values, dict) for key in values
+    }
+    is_new = "rope_parameters" in keys or (major.isdigit() and int(major) >= 5)
+    return bool(config) and ("rope_scaling" in keys or not is_new)
+
+
+def keys_of(source: Encoding, rope: Rope, *, old: bool) -> Fields:
+    """Keys of a config about a rotation that differ, with other types of layers unchanged."""
+    config = source.file.model.config.values if source.file else {}
+    key = next((key for key in BASES if key in config), BASES[0])
+    base = int(rope.rho) if rope.rho == int(rope.rho) else rope.rho
+    present = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    part = source.file.model.part if config else ""
+    own = present.get(part, present)
+    kept = {key: own[key] for key in KEPT if key in own}
+    section = scaling_section(rope) | kept
+    if old:
+        return {key: base, "rope_scaling": section if kept or rope.scaling != "none" else None}
+    section |= {"rope_theta": base}
+    emptied = {"rope_scaling": None} if config.get("rope_scaling") else {}
+    if not part:
+        return {"rope_parameters": section} | emptied
+    others = {
+        name: scaling_section(other) | {"rope_theta": other.rho}
+        for name, enc in other_layers(source)
+        if (other := Rope.of(enc))
+    }
+    kept = present if part in present else others
+    return {"rope_parameters": {**kept, part: section}} | emptied
+
+
+def scaling_section(rope: Rope) -> Fields:
+    """Return the keys of a scaling in a config, all that transformers requires."""
+    kind = "default" if rope.scaling == "none" else rope.scaling
+    usual = {key: parameter.default for key, parameter in scaling_parameters(rope.scaling).items()}
+    values = {
+        ORIGINAL if key == "original" else key: value
+        for key, value in rope.scaled_by.items()
+        if value != usual[key] or kind == "llama3"
+    }
+    return {"rope_type": kind, **values}
+
+
+def options_of_llama_cpp(rope: Rope) -> list[str]:
+    """Options of llama.cpp for a rotation; empty if there are none."""
+    options = [f"--rope-freq-base {spelled(rope.rho)}", f"--rope-scaling {rope.scaling}"]
+    if rope.scaling not in ("none", "linear", "yarn") or rope.attention_factor:
+        return []
+    usual = scaling_parameters(rope.scaling)
+    changed = {key: value for key, value in rope.scaled_by.items() if value != usual[key].default}
+    if not changed.keys() <= LLAMA_CPP.keys():
+        return []
+    return [*options, *(f"{LLAMA_CPP[key]} {spelled(value)}" for key, value in changed.items())]
+
 
 SHOWN = (128, 1024, 4096, 32768, 131072, 2**20)  # positions at which cosines are reported
 WAYS = ("linear", "ntk", "yarn", "llama3")  # for RoPE; p-RoPE has a separate scaling
@@ -133,6 +281,9 @@ class Extensions(Result):
         "stated length": "stated",
         "positions": "length",
         "window": "window",
+        "settings for": "settings.name",
+        "config.json": "settings.text",
+        "options": "settings.flags",
     }
     listed = {
         "candidates": {
@@ -154,6 +305,9 @@ class Extensions(Result):
             "trained length",
             "stated length",
             "positions",
+            "settings for",
+            "config.json",
+            "options",
         ),
         "candidates": (
             "scaling",
@@ -176,6 +330,7 @@ class Extensions(Result):
     criteria: Texts
     candidates: tuple[Extension, ...]  # the first is the unchanged rotation
     best: dict[str, float | None]  # the base for each criterion
+    settings: Settings  # what to type for the recommended way
     choice: int = field(metadata=HIDDEN)  # index of the recommended way
 
     @property
@@ -267,7 +422,7 @@ class Extensions(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw the wavelengths of each scaling, and cosines to the trained rotation."""
-        from pefourier.report.rotation_figures import extension
+        from pefourier.report.figures import extension
 
         return extension(answers, look)
 
@@ -281,6 +436,7 @@ def extend(
     criteria: Strings = (),
     bases: Sequence[float] = (),
     dtype: str | None = None,
+    engine: Engine | None = None,
 ) -> Extensions:
     """Compare ways to extend a rotation: linear, ntk, yarn and llama3, and new bases.
 
@@ -301,6 +457,9 @@ def extend(
         Further bases to try without a scaling.
     dtype : str, optional
         A format of `pefourier.geometry.precision.FORMATS` to which vectors are rounded.
+    engine : str, optional
+        Engine of the settings: transformers, vllm or llama.cpp; the default is llama.cpp for a
+        .gguf file, else transformers.
 
     Examples
     --------
@@ -334,7 +493,7 @@ def extend(
     rotations += ((way, scaled.build(length)) for way, scaled in (*ways.items(), *unscaled))
     form = FORMATS[dtype] if dtype else None
     candidates = [describe_extension(source, known, *pair, form, window) for pair in rotations]
-    choice = choose(source, candidates)
+    choice, settings = choose(source, candidates, [enc for _, enc in rotations], engine)
     return Extensions(
         name=split_spec(spec)[1],
         trained=known.length,
@@ -348,36 +507,31 @@ def extend(
         criteria=tuple(criteria),
         candidates=tuple(candidates),
         best=best,
+        settings=settings,
         choice=choice,
         encodings=(replace(source, params={**source.params, "to": length, "dtype": dtype}),),
     )
 
 
-def rope_of(enc: Encoding) -> Rope:
-    """Settings of a rotation with a base; ntk scaling is a larger base."""
-    rope = Rope.of(enc)
-    if rope is None:
-        raise PefourierError(
-            f"{shown(enc.spec)} is not a rotation with a base; pass a model's config to "
-            "--extend-from, or a rotation such as rope:rho=1e6"
-        )
-    if rope.scaling != "ntk":
-        return rope
-    rotated = enc.params["rotated"]
-    rho = rope.rho * rope.scaled_by["factor"] ** (rotated / (rotated - 2))
-    return replace(rope.with_(scaling="none"), rho=rho)
-
-
-def choose(source: Encoding, candidates: Sequence[Extension]) -> int:
-    """Return the index of the recommended way.
+def choose(
+    source: Encoding,
+    candidates: Sequence[Extension],
+    rotations: Sequence[Encoding],
+    engine: Engine | None,
+) -> tuple[int, Settings]:
+    """Return the index of the recommended way, and what to type for it.
 
     The way of the model's vendor is preferred if it reaches no new angles; then the fewest new
-    angles, then the largest cosines.
+    angles, then the largest cosines. An engine needs options for a way, if it has any.
     """
     vendor = VENDORS.get(source.params.get("model_type", ""))
     kept = [i for i, e in enumerate(candidates) if e.way == vendor and not e.unseen]
     ranked = sorted(range(1, len(candidates)), key=lambda i: rank_of(candidates[i]))
-    return [*kept, *ranked][0]
+    ranked = list(dict.fromkeys([*kept, *ranked]))
+    settings = {i: settings_for(source, rotations[i], engine) for i in ranked}
+    ready = (i for i in ranked if settings[i].flags)
+    choice = next(ready, ranked[0]) if engine == "llama.cpp" else ranked[0]
+    return choice, settings[choice]
 
 
 def rank_of(extension: Extension) -> tuple[float, ...]:

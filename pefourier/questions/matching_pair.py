@@ -17,7 +17,7 @@ from typing import Any
 from pefourier.causes.rope import BY_LENGTH
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.domain import Domain
-from pefourier.encodings.encoding import BiasEncoding, Encoding, OperatorEncoding
+from pefourier.encodings.encoding import BiasEncoding, Encoding
 from pefourier.encodings.grids import on_common_grid
 from pefourier.encodings.loader import (
     Count,
@@ -59,7 +59,8 @@ def load_matching_pair(
     )
     load_b = partial(load_b, grid=grid_second) if grid_second else load_b
     first = load_a()
-    check_has_grid(first, grid_second)
+    if grid_second and len(first.domain.sides) < 2:
+        raise PefourierError("--grid-second also needs --grid HxW, the grid of the first")
     try:
         second = load_b()
     except PefourierError:  # source code of another size only
@@ -80,12 +81,6 @@ def load_matching_pair(
     return on_common_grid(first, second)
 
 
-def check_has_grid(first: Encoding, grid_second: Any) -> None:
-    """Raise an error if only the second has a grid."""
-    if grid_second and len(first.domain.sides) < 2:
-        raise PefourierError("--grid-second also needs --grid HxW, the grid of the first")
-
-
 def load_first(source: Any, **size: Any) -> Encoding:
     """Load the first rotation of a model under the SPEC of the whole model."""
     spec = os.fspath(getattr(source, "spec", source))
@@ -102,7 +97,7 @@ def resized_to_partner(
     is_fixed: bool,
 ) -> Encoding:
     """Reload user's source code in the size of its counterpart, if allowed and possible."""
-    is_operator = isinstance(code, OperatorEncoding)
+    is_operator = code.operator is not None
     width, own = (head_size(x) if is_operator else x.dim for x in (reference, code))
     if d is None and own != width:
         with suppress(PefourierError):  # source code of one size only is compared as is
@@ -121,7 +116,7 @@ def size_and_place(reference: Encoding, domain: Domain) -> Fields:
     """Length and dimension of an encoding, and its grid if the other has none."""
     if domain.kind == "lag":
         return size_of_lags(reference)
-    is_operator = isinstance(reference, OperatorEncoding)
+    is_operator = reference.operator is not None
     d = head_size(reference) if is_operator else reference.dim
     if reference.domain.grid and not is_operator:
         d = width_of_waves(reference)

@@ -9,11 +9,12 @@ three are equal. A table of tokens shows the integer position by which each pair
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import numpy as np
 
+from pefourier.causes.mistakes import describe_changes, describe_sides, settings_cause
 from pefourier.causes.rope import is_rotation
-from pefourier.diagnosis.settings import describe_changes, describe_sides, settings_cause
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import ModelPositions, describe_positions
@@ -50,7 +51,7 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
     rotations = [rotations_of(model) for model in models]
     gguf = [source_of(model.spec) == "gguf" for model in models]
     differences: dict[tuple[Field, str, str, str], list[int]] = {}
-    in_words: dict[tuple[str, str], tuple[str, str, str] | None] = {}
+    in_words = cache(rotations_in_words)
     if not all(laid):
         differences |= {key: [] for key in unnumbered(*(model.layers for model in models))}
         laid = [{}, {}]
@@ -60,22 +61,20 @@ def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
         differences["layers", f"{count[0]} layers", f"{count[1]} layers", ""] = [*beyond]
     for i in sorted(laid[0].keys() & laid[1].keys()):
         a, b = laid[0][i], laid[1][i]
+        seen: list[tuple[Field, str, str, str]] = []
         if a.kind != b.kind:
-            differences.setdefault(("layers", a.kind, b.kind, ""), []).append(i)
-        elif a.kind == "rotary":
-            parts = a.part, b.part
-            if parts not in in_words:
-                pair = rotations[0][a.part], rotations[1][b.part]
-                in_words[parts] = None if same_rotation(*pair) else rotations_in_words(*pair)
-            if words := in_words[parts]:
-                differences.setdefault(("rotations", *words), []).append(i)
-        factors = factor_of_queries(models[0], a.kind), factor_of_queries(models[1], b.kind)
-        if factors[0] != factors[1] and not any(gguf):
-            differences.setdefault(("factors", *factors, ""), []).append(i)
-        is_silent = (gguf[0] and a.window is None) or (gguf[1] and b.window is None)
-        if a.window != b.window and not is_silent:
+            seen.append(("layers", a.kind, b.kind, ""))
+        elif a.kind == "rotary" and (words := in_words(rotations[0][a.part], rotations[1][b.part])):
+            seen.append(("rotations", *words))
+        if not any(gguf):
+            factors = factor_of_queries(models[0], a.kind), factor_of_queries(models[1], b.kind)
+            seen.append(("factors", *factors, ""))
+        if not (gguf[0] and a.window is None) and not (gguf[1] and b.window is None):
             sizes = str(a.window or "all positions"), str(b.window or "all positions")
-            differences.setdefault(("windows", *sizes, ""), []).append(i)
+            seen.append(("windows", *sizes, ""))
+        for key in seen:
+            if key[0] == "rotations" or key[1] != key[2]:
+                differences.setdefault(key, []).append(i)
     factor_a, factor_b = (float(enc.params.get("softmax_factor", 1.0)) for enc in (first, second))
     if abs(factor_a - factor_b) > 1e-6 * max(factor_a, factor_b) and not any(gguf):
         differences[
@@ -97,12 +96,22 @@ def rotations_of(model: ModelPositions) -> dict[str, DeclaredEncoding]:
     return {part: enc for part, enc in parts if is_rotation(enc)}
 
 
-def rotations_in_words(first: DeclaredEncoding, second: DeclaredEncoding) -> tuple[str, str, str]:
-    """Describe both rotations and their difference, by settings or by frequencies."""
+def rotations_in_words(
+    first: DeclaredEncoding, second: DeclaredEncoding
+) -> tuple[str, str, str] | None:
+    """Describe both rotations and their difference, by settings or by frequencies, or None.
+
+    Rotations are the same if their frequencies and factors are, within float32 rounding.
+    """
+    pair = (first, second)
+    a, b = (
+        np.append(enc.measure.frequencies, enc.params.get("attention_factor", 1.0)) for enc in pair
+    )
+    if len(a) == len(b) and np.allclose(a, b, rtol=1e-6, atol=0):
+        return None
     cause = settings_cause(first, second)
     if cause is None:
-        differs = ~np.isclose(first.measure.frequencies, second.measure.frequencies, rtol=1e-6)
-        return "", "", f"{differs.sum()} of {len(differs)} frequencies differ"
+        return "", "", "other frequencies or another factor"
     return *describe_sides(cause.changes), describe_changes(cause.changes)
 
 
@@ -114,10 +123,3 @@ def unnumbered(*models: Sequence[LayerRun]) -> Iterator[tuple[Field, str, str, s
         first, second = (", ".join(sorted(names)) for names in sets)
         if first != second:
             yield aspect, first, second, ""
-
-
-def same_rotation(first: DeclaredEncoding, second: DeclaredEncoding) -> bool:
-    """Whether two rotations have the same frequencies and factor within float32 rounding."""
-    pair = (first, second)
-    a, b = ([enc.params.get("attention_factor", 1.0), *enc.measure.frequencies] for enc in pair)
-    return len(a) == len(b) and np.allclose(a, b, rtol=1e-6, atol=0)

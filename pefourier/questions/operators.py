@@ -12,19 +12,15 @@ head.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal, TypeGuard
+from functools import cached_property, partial
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
+from pefourier.causes.explain import Explanation, explain
 from pefourier.encodings.columns import rotated_columns
 from pefourier.encodings.domain import distinct
-from pefourier.encodings.encoding import (
-    DeclaredEncoding,
-    Encoding,
-    OperatorEncoding,
-    without_prefix,
-)
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, without_prefix
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import Complex, Form, Waves, follow_phases, position_offset
@@ -36,6 +32,7 @@ MATCHED = 2**13  # numbers used to match pairs
 MOST_MATCHED = 2**11  # pairs of a head; for wider heads only named orders are tried
 BETWEEN = 16  # positions per step of the search for the first difference
 VECTORS = 16  # random queries and keys
+AHEAD = (1, -1, 2, -2, 3, -3, 4, -4)  # positions that keys may be ahead of queries
 SCALED = 1e-3  # relative to the factor; a larger change of size is not a rotation
 Matrices = tuple[Floats, Floats]  # of queries and of keys, (n, d, d)
 Pairs = tuple[Places, Places]  # first and second rows, (m,)
@@ -54,12 +51,12 @@ class OperatorComparison:
 
 def has_operator(enc: Encoding) -> bool:
     """Whether R(p) of an encoding is known, from a formula or from source code."""
-    return isinstance(enc, OperatorEncoding) or rotates_by_formula(enc)
+    return enc.operator is not None or rotates_by_formula(enc)
 
 
 def rotates(enc: Encoding) -> bool:
     """Whether an encoding rotates queries and keys, by a formula or by source code."""
-    return enc.injection == "rotate" or isinstance(enc, OperatorEncoding)
+    return enc.injection == "rotate" or enc.operator is not None
 
 
 def rotates_by_formula(enc: Encoding) -> TypeGuard[DeclaredEncoding]:
@@ -94,7 +91,7 @@ def operator_at(enc: Encoding, positions: Places) -> Matrices:
            [ 0.  ,  0.01,  0.  ,  1.  ]])
     """
     positions = np.asarray(positions)
-    if isinstance(enc, OperatorEncoding):
+    if enc.operator is not None:
         return enc.operator(positions)
     if not rotates_by_formula(enc):
         raise PefourierError(
@@ -111,26 +108,19 @@ def rotating_pairs(enc: DeclaredEncoding, positions: Places) -> tuple[Complex, C
     phases = enc.measure.phases(enc.domain.places(enc.domain.x[positions]))
     phases = -phases if enc.params.get("backwards") else phases
     first, second = rotated_columns(enc)
+    factor = float(enc.params.get("attention_factor", 1.0))
+    behind = np.pi / 2 if enc.name == "rope++" else 0.0
+    queries, keys = np.exp(1j * (phases - behind)), np.exp(1j * phases)
+    if enc.inverse_keys or enc.name == "fope":
+        rows = np.asarray(enc.vectors(enc.domain.x[positions]), dtype=float)
+        waves = rows[:, first] + 1j * rows[:, second]
+        if enc.name == "fope":  # sums over all frequencies
+            queries = keys = waves
+        else:  # keys shrink as queries grow
+            queries, keys = queries * np.abs(waves), keys / np.abs(waves)
     if enc.params.get("trailing"):
         first, second = (columns + head_size(enc) - enc.dim for columns in (first, second))
-    factor = float(enc.params.get("attention_factor", 1.0))
-    growing = growth(enc, positions)
-    behind = np.pi / 2 if enc.name == "rope++" else 0.0
-    queries, keys = growing * np.exp(1j * (phases - behind)), np.exp(1j * phases) / growing
-    if enc.name == "fope":
-        rows = enc.vectors(enc.domain.x[positions])  # sums over all frequencies
-        queries = keys = rows[:, first] + 1j * rows[:, second]
     return factor * queries, factor * keys, (first, second)
-
-
-def growth(enc: DeclaredEncoding, positions: Places) -> Floats:
-    """Factor (n, m) of queries in each pair, whose inverse multiplies keys (xpos)."""
-    if not enc.inverse_keys:
-        return np.ones((len(positions), len(enc.measure.frequencies)))
-    rows = np.asarray(enc.vectors(enc.domain.x[positions]), dtype=float)
-    first, second = rotated_columns(enc)
-    sizes: Floats = np.hypot(rows[:, first], rows[:, second])
-    return sizes
 
 
 def rotation_matrices(waves: Complex, pairs: Pairs, d: int) -> Floats:
@@ -198,7 +188,7 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
     if head_size(first) != head_size(second):
         return OperatorComparison("different")
     last, d = min(len(first), len(second)) - 1, head_size(first)
-    is_dense = isinstance(first, OperatorEncoding) or isinstance(second, OperatorEncoding)
+    is_dense = first.operator is not None or second.operator is not None
     positions = sampled_positions(last, max(ENTRIES // d ** (1 + is_dense), FIRST))
     a, b = (scores(enc, positions, is_dense=is_dense) for enc in (first, second))
     tolerance = tolerances(first, second, positions)
@@ -214,6 +204,69 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
         if not (a.permuted(order).apart(b) > tolerance).any():
             return OperatorComparison("permuted", tuple(order.tolist()), name, **facts)
     return OperatorComparison("different", **facts)
+
+
+@dataclass(frozen=True, eq=False)
+class Acts:
+    """What a rotation does to queries and keys at some positions, for causes."""
+
+    enc: Encoding
+    positions: Places
+    ahead: int = 0  # of the keys
+    scaled: float = 1.0  # factor of the keys
+
+    @cached_property
+    def entries(self) -> Floats:
+        """Entries of S, (n, 3, d, d)."""
+        rows = scores(self.enc, self.positions, is_dense=True, ahead=self.ahead)
+        if rows.matrices is None:
+            raise ValueError("dense scores are matrices")
+        return np.moveaxis(self.scaled * rows.matrices, 1, 0)
+
+
+@dataclass(frozen=True)
+class KeysChanged:
+    """Keys, or all scores, are multiplied by a number, or keys have later positions."""
+
+    code: Literal["keys-scaled", "keys-ahead"]
+    by: float
+
+    @property
+    def words(self) -> str:
+        """What was done."""
+        if self.code == "keys-scaled":
+            return f"queries or keys multiplied by {self.by:g}"
+        return f"keys {abs(self.by)} position(s) {'ahead of' if self.by > 0 else 'behind'} queries"
+
+    @classmethod
+    def propose(cls, expected: Acts, observed: Acts) -> Iterator[Any]:
+        """Yield the ratio of the largest entries, to more and more digits, and small offsets."""
+        a, b = expected.entries.ravel(), observed.entries.ravel()
+        ratio = float(b[np.abs(a).argmax()] / (np.abs(a).max() or 1.0)) * np.sign(a.max())
+        for by in dict.fromkeys(float(f"{ratio:.{k}g}") for k in range(1, 9)):
+            yield cls("keys-scaled", by)
+        reach = len(expected.enc) - 1 - int(observed.positions.max())
+        for by in AHEAD:
+            if by <= reach or expected.enc.origin == "formula":
+                yield cls("keys-ahead", by)
+
+    def apply(self, expected: Acts) -> Acts:
+        """Change the keys."""
+        changed: Fields = {self.code.removeprefix("keys-"): self.by}
+        return replace(expected, **changed)
+
+
+def explain_scores(expected: Encoding, observed: Encoding) -> Explanation[Acts]:
+    """Return what was done to queries and keys, if it gives all scores that were computed."""
+    positions = sampled_positions(min(len(expected), len(observed)) - 1 - max(AHEAD), FIRST)
+    limit = tolerances(expected, observed, positions)
+
+    def agree(first: Acts, second: Acts) -> Bools:
+        apart = np.abs(first.entries - second.entries).max(axis=(1, 2, 3))
+        return np.asarray(apart <= limit * max(1.0, abs(first.scaled)))
+
+    acts = [Acts(enc, positions) for enc in (expected, observed)]
+    return explain(acts[0], acts[1], (KeysChanged,), agree)
 
 
 def sampled_positions(last: int, count: int) -> Places:
@@ -232,12 +285,17 @@ def sampled_positions(last: int, count: int) -> Places:
     return np.concatenate([first, far[len(far) - min(room, len(far)) :]])
 
 
-def scores(enc: Encoding, positions: Places, *, is_dense: bool) -> ScoreRows:
-    """Compute S with the key at 0, with the query at 0, and with the key half as far."""
+def scores(enc: Encoding, positions: Places, *, is_dense: bool, ahead: int = 0) -> ScoreRows:
+    """Compute S with the key at 0, with the query at 0, and with the key half as far.
+
+    Keys may be a number of positions `ahead`.
+    """
     if isinstance(enc, DeclaredEncoding) and not is_dense:
         return scores_of_pairs(enc, positions)
     half, rows = np.arange(len(positions)) // 2, np.arange(head_size(enc))
     query, key = operator_at(enc, positions)
+    if ahead:
+        key = operator_at(enc, positions + ahead)[1]
     rotated = np.swapaxes(query, 1, 2)
     matrices = np.stack([rotated @ key[0], rotated[0] @ key, rotated @ key[half]])
     partner = partners(matrices)
@@ -270,7 +328,7 @@ def tolerances(first: Encoding, second: Encoding, positions: Places) -> Floats:
 
 def score_difference(a: ScoreRows, b: ScoreRows) -> float:
     """The largest difference of scores of random unit queries and keys."""
-    vectors = np.random.default_rng(0).standard_normal((2, VECTORS, a.diagonal.shape[-1]))
+    vectors = vectors_of(a.diagonal.shape[-1])
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
     pairs = zip(*vectors, strict=True)
     return max(float(np.abs(a.of(*pair) - b.of(*pair)).max()) for pair in pairs)
@@ -279,7 +337,7 @@ def score_difference(a: ScoreRows, b: ScoreRows) -> float:
 def first_apart(first: Encoding, second: Encoding, positions: Places, beyond: Bools) -> int:
     """Find the first position whose scores differ by refining between tried positions."""
     k = int(beyond.argmax())
-    is_dense = isinstance(first, OperatorEncoding) or isinstance(second, OperatorEncoding)
+    is_dense = first.operator is not None or second.operator is not None
     good, bad = int(positions[k - 1]) if k else -1, int(positions[k])
     while bad - good > 1:
         between = distinct(np.linspace(good + 1, bad, BETWEEN).astype(int))
@@ -328,13 +386,13 @@ def match_pairs(a: ScoreRows, b: ScoreRows) -> Places | None:
     still_a, still_b = (np.flatnonzero(indices == p) for p in (partner, partner_b))
     if len(firsts) != len(theirs) or len(firsts) > MOST_MATCHED:
         return None
-    numbers = pair_numbers(a, firsts)
-    ends = np.array([theirs, partner_b[theirs]])
-    ways = [pair_numbers(b, rows) for rows in ends]
+    step = max(1, len(firsts) * a.diagonal.shape[1] // MATCHED)  # fewer positions of many pairs
+    own, other = ((x.diagonal + 1j * x.off_diagonal)[:, ::-step] for x in (a, b))
+    numbers, ends = own[..., firsts], np.array([theirs, partner_b[theirs]])
     differences = np.array(  # (way, theirs, own)
         [
-            [np.abs(numbers - z[..., None]).max(axis=(0, 1)) for z in pairs.transpose(2, 0, 1)]
-            for pairs in ways
+            [np.abs(numbers - other[..., row, None]).max(axis=(0, 1)) for row in rows]
+            for rows in ends
         ]
     )
     rows, columns = linear_sum_assignment(differences.min(axis=0))
@@ -348,31 +406,26 @@ def match_pairs(a: ScoreRows, b: ScoreRows) -> Places | None:
     return order
 
 
-def pair_numbers(scores: ScoreRows, rows: Places) -> Complex:
-    """Complex factors (3, n, m) of pairs, at fewer positions if there are many pairs."""
-    step = max(1, len(rows) * scores.diagonal.shape[1] // MATCHED)
-    return (scores.diagonal + 1j * scores.off_diagonal)[:, ::-step, rows]
+def outputs_apart(first: Encoding, second: Encoding) -> tuple[float, Counts | None]:
+    """Return the largest difference of rotated random normal vectors; 0 if within rounding.
 
-
-def largest_output_difference(first: Encoding, second: Encoding) -> float:
-    """Largest difference of two rotations of random normal vectors; 0 if within rounding."""
+    Also return the order of outputs that maps one to the other at the first positions, or None.
+    """
     last, d = min(len(first), len(second)) - 1, head_size(first)
     positions = sampled_positions(last, max(ENTRIES // d**2, FIRST))
-    vectors = np.random.default_rng(0).standard_normal((VECTORS, d))
-    pairs = zip(*(operator_at(enc, positions) for enc in (first, second)), strict=True)
-    difference = max(float(np.abs((a - b) @ vectors.T).max()) for a, b in pairs)
-    return difference if difference > tolerances(first, second, positions).max() * d else 0.0
+    vectors, limit = vectors_of(d)[0], tolerances(first, second, positions).max()
+    matrices = [operator_at(enc, positions) for enc in (first, second)]
+    largest = max(float(np.abs((a - b) @ vectors.T).max()) for a, b in zip(*matrices, strict=True))
+    (a, _), (b, _) = matrices
+    apart = [np.abs(a[:FIRST] - b[:FIRST, j, None]).max(axis=(0, 2)) for j in range(d)]
+    order = np.argmin(apart, axis=1).tolist()
+    is_order = np.min(apart, axis=1).max() <= limit and len({*order}) == d
+    return largest if largest > limit * d else 0.0, tuple(order) if is_order else None
 
 
-def output_order(first: Encoding, second: Encoding) -> Counts | None:
-    """Order of outputs that maps one rotation to another at the first positions, or None."""
-    last = min(len(first), len(second)) - 1
-    a, b = (operator_at(enc, sampled_positions(last, FIRST))[0] for enc in (first, second))
-    tolerance = tolerances(first, second, np.array([last])).max()
-    differences = np.array([np.abs(a - b[:, j, None]).max(axis=(0, 2)) for j in range(b.shape[1])])
-    order = differences.argmin(axis=1)
-    is_order = differences.min(axis=1).max() <= tolerance and len({*order.tolist()}) == len(order)
-    return tuple(order.tolist()) if is_order else None
+def vectors_of(d: int) -> Floats:
+    """Random normal queries and keys (2, n, d)."""
+    return np.random.default_rng(0).standard_normal((2, VECTORS, d))
 
 
 def probe(enc: Encoding, reference: Encoding) -> Waves | None:
@@ -395,8 +448,9 @@ def probe(enc: Encoding, reference: Encoding) -> Waves | None:
     rotated, _ = operator_at(enc, sampled_rows)
     numbers = rotated[:, first, first] + 1j * rotated[:, second, first]
     start, factor = np.angle(numbers[0]), float(np.abs(numbers[0]).max())
-    if np.ptp(np.abs(numbers)) > SCALED * factor:
-        return None
+    again = rotated[:, second, second] - 1j * rotated[:, first, second]
+    if max(np.ptp(np.abs(numbers)), np.abs(again - numbers).max()) > SCALED * factor:
+        return None  # no rotation
     numbers = numbers * np.exp(-1j * start)
     omega = follow_phases(rows, np.angle(numbers[np.isin(sampled_rows, rows)]))
     moved = float(np.nan_to_num(position_offset(start, omega, FLOAT32_EPS)))

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.causes import explain
+from pefourier.causes.mistakes import Cause
 from pefourier.causes.pairs import PairDifference, PositionRun
-from pefourier.diagnosis.config_errors import Cause
 from pefourier.encodings.encoding import Encoding, Finding, largest_number, row_blocks
 from pefourier.geometry.precision import FLOAT32_EPS, NUMBERS_AT_ONCE
 from pefourier.geometry.tolerance import stored_tolerance
@@ -121,20 +121,26 @@ def uncompared(unit: str, lengths: tuple[int, int], dimensions: tuple[int, int])
     )
 
 
-def compare_numbers(first: Encoding, second: Encoding, limit: int | None = None) -> Outcome:
-    """Compare two tables number by number over their common rows, at most `limit` rows."""
+def compare_numbers(
+    first: Encoding, second: Encoding, limit: int | None = None, tolerance: float | None = None
+) -> Outcome:
+    """Compare two tables number by number over their common rows, at most `limit` rows.
+
+    A `tolerance` replaces the differences that rounding explains.
+    """
     outcome = uncompared("columns", (len(first), len(second)), (first.dim, second.dim))
     if outcome.differing:
         return outcome
     n = min(outcome.length, limit or outcome.length)
     a, b = (enc.table(enc.domain.x[:n]) for enc in (first, second))
     allowed, _ = stored_tolerance(a, b, first, second)
-    differs, tolerance, worst = np.zeros(a.shape[1], bool), 0.0, 0.0
+    differs, largest, worst = np.zeros(a.shape[1], bool), 0.0, 0.0
     places: list[tuple[int, int] | None] = [None, None]  # of the first and the largest difference
     for part in row_blocks(n, NUMBERS_AT_ONCE, a.shape[1]):
         residual = np.abs(np.asarray(a[part], dtype=float) - b[part])
-        limits = allowed(np.arange(part.start, part.stop))
-        beyond, tolerance = residual > limits, max(tolerance, float(limits.max()))
+        rows = np.arange(part.start, part.stop)
+        limits = allowed(rows) if tolerance is None else np.full(residual.shape, tolerance)
+        beyond, largest = residual > limits, max(largest, float(limits.max()))
         differs |= beyond.any(axis=0)
         places[0] = places[0] or first_place(beyond, part.start)
         if residual.max() > worst:
@@ -145,7 +151,7 @@ def compare_numbers(first: Encoding, second: Encoding, limit: int | None = None)
         verdict="different" if differs.any() else "the same",
         differing=int(differs.sum()),
         bitwise=not worst,
-        tolerance=tolerance,
+        tolerance=largest,
         max_difference=worst,
         first_difference=places[0],
         largest_difference=places[1],
@@ -182,7 +188,19 @@ def compare_waves(numbers: Outcome, pairs: tuple[Waves, Waves]) -> Outcome:
     rows = np.arange(min(numbers.length, MOST_ROWS))
     limit = wave_tolerance(rows, a.frequency, a.factor, max(FLOAT32_EPS, a.eps, b.eps))
     worst = float(apart(a.numbers(rows), b.numbers(rows)).max())
-    return replace(numbers, max_difference=worst, tolerance=float(limit.max()))
+    return replace(
+        numbers,
+        max_difference=worst,
+        tolerance=float(limit.max()),
+        first_difference=None,
+        largest_difference=None,
+    )
+
+
+def have_same_columns(a: Waves, b: Waves) -> bool:
+    """Whether columns are comparable one by one: not cosines alone with cosines and sines."""
+    kinds = [("both", None) if x.form is None else (x.form.part, x.form.copies) for x in (a, b)]
+    return kinds[0] == kinds[1]
 
 
 def first_place(beyond: Bools, start: int = 0) -> tuple[int, int] | None:

@@ -25,13 +25,13 @@ from pefourier.ids.batch import (
     Batch,
     as_visible,
     batch_of,
+    last_part,
     path_of,
     read_arrays,
     read_role,
 )
 from pefourier.ids.model import Model, read_model
 from pefourier.ids.spans import Rules
-from pefourier.questions.moved_rows import FARTHEST, at_rows_of, positions_in
 from pefourier.questions.positions import (
     Positions,
     judge_mask,
@@ -39,6 +39,7 @@ from pefourier.questions.positions import (
     parse_rank,
     with_place,
 )
+from pefourier.questions.rotation_pairs import FARTHEST, at_rows_of, positions_in
 from pefourier.types import Array, Counts, Values
 from pefourier.writing.text import ranges
 
@@ -51,6 +52,7 @@ def judge_input(
     rank: str | tuple[int, int] | None = None,
     shard: str | None = None,
     length: int | None = None,
+    past: int | None = None,
 ) -> Positions:
     """Check the ids of an input, with `arrays` by name and `files` by content."""
     spec = path_of(config)
@@ -58,14 +60,15 @@ def judge_input(
     rank = "/".join(map(str, rank)) if isinstance(rank, tuple) else rank
     rules = parse_rank(rank, shard, model.rules(length) if model else Rules(limit=length))
     name = path_of(source) or "ids"
-    params = {"config": spec, "rank": rank, "shard": shard, "length": rules.limit}
+    rules = replace(rules, past=past)
+    params = {"config": spec, "rank": rank, "shard": shard, "length": rules.limit, "past": past}
     params = {key: value for key, value in params.items() if value is not None}
     content = arrays_of(source) | {k: numbers(v) for k, v in arrays.items() if v is not None}
     if is_dump(content):
         return judge_dump(name, content, files, model, rules, params)
     if (mask := mask_alone(content)) is not None:
         return judge_mask(mask, model, spec=name, params=params)
-    batch = with_files(content, files, name, model)
+    batch = with_files(content, files, name, model, cached=past)
     return judge_positions(batch, model, rules, spec=name, params=params)
 
 
@@ -94,7 +97,11 @@ def numbers(value: Any) -> Array:
 
 
 def with_files(
-    content: Mapping[str, Array], files: Values, source: str, model: Model | None
+    content: Mapping[str, Array],
+    files: Values,
+    source: str,
+    model: Model | None,
+    **facts: Any,
 ) -> Batch:
     """Build a batch from arrays and further files."""
     content = dict(content)
@@ -109,12 +116,12 @@ def with_files(
     tokens = model.vision_tokens if model else (None, None)
     has_axes = model.has_axes if model else False
     label = shown(Path(source).name) if source != "ids" else "the batch"
-    return batch_of(content, label, has_axes=has_axes, vision_tokens=tokens)
+    return batch_of(content, label, has_axes=has_axes, vision_tokens=tokens, **facts)
 
 
 def mask_alone(content: Mapping[str, Array]) -> Array | None:
     """Return the mask of queries and keys if the input holds nothing else."""
-    if len(content) != 1:
+    if len(content) != 1 or not all(array.size for array in content.values()):
         return None
     (name, array), *_ = content.items()
     is_square = array.ndim >= 2 and array.shape[-1] == array.shape[-2] and array.shape[-1] > 1
@@ -129,36 +136,69 @@ def mask_alone(content: Mapping[str, Array]) -> Array | None:
 
 
 def is_dump(content: Mapping[str, Array]) -> bool:
-    """Whether an input holds cosines and sines."""
-    names = {name.rpartition(".")[2].lower() for name in content}
+    """Whether an input holds cosines and sines, or angles."""
+    names = {last_part(name) for name in content}
     if names & {*COSINES} and names & {*SINES}:
         return True
     if len(content) != 1:
         return False
     (array,) = content.values()
-    is_wave = array.dtype.kind == "f" and array.ndim >= 2 and bool((np.abs(array) <= 4).all())
+    is_wave = array.dtype.kind == "f" and array.ndim >= 2 and bool(np.isfinite(array).all())
     return is_wave and bool((np.rint(array) != array).any())
 
 
 def judge_dump(
     name: str,
-    content: Mapping[str, Array],
+    content: dict[str, Array],
     files: Values,
     model: Model | None,
     rules: Rules,
     params: Values,
 ) -> Positions:
-    """Recover the positions of the rows of a dump and check them."""
+    """Recover the positions of the rows of a dump and check them.
+
+    Position ids beside cosines and sines are those that the rows should have.
+    """
     if model is None:
         raise PefourierError(f"{shown(name)} holds cosines and sines; also pass the model's config")
-    table = load(name) if name != "ids" else from_table(table_of_dump(content))
-    is_added = model.encoding.injection == "add"
-    recovered = matched_rows(table, model) if is_added else recover_ids(table, model)
-    batch = with_files({"position_ids": recovered.ids}, files, name, model)
+    names = [name for name in content if last_part(name) in {*COSINES, *SINES}] or list(content)
+    waves, rows = joined_waves([content.pop(name) for name in sorted(names, key=last_part)])
+    is_rotated = model.encoding.injection != "add"
+    factor = float(model.encoding.params.get("attention_factor", 1.0))
+    if is_rotated and np.abs(waves).max() > 1.01 * factor:
+        recovered = ids_of_angles(waves, model, name)
+    else:
+        is_table = rows == 1 and not content and name != "ids"
+        table = (
+            load(name)
+            if is_table
+            else from_table(waves, name, eps=float(np.finfo(waves.dtype).eps))
+        )
+        recovered = recover_ids(table, model) if is_rotated else matched_rows(table, model)
+    axes, ids = len(recovered.uncertainty), recovered.ids
+    ids = ids.reshape((axes, rows, -1) if axes > 1 else (rows, -1))
+    role = next((n for n in content if last_part(n) in NAMES["position_ids"]), None)
+    stated = None if role is None else content.pop(role)
+    content["position_ids"] = ids
+    batch = with_files(content, files, name, model, cached=rules.past, stated=stated)
     result = judge_positions(
         batch, model, rules, spec=name, params=params, uncertainty=recovered.uncertainty
     )
     return replace(result, findings=(*result.findings, *map(with_place, recovered.findings)))
+
+
+def ids_of_angles(angles: Array, model: Model, name: str) -> Recovered:
+    """Return the positions of rows of angles, position times frequency, as Megatron keeps them."""
+    measure = model.encoding.measure
+    omega = np.ones(1) if measure is None else measure.frequencies
+    ids = np.rint(angles[:, 0] / omega[0])
+    due = np.tile(np.multiply.outer(ids, omega), angles.shape[1] // len(omega))
+    if due.shape != angles.shape or not np.allclose(angles, due, rtol=1e-2, atol=1e-3):
+        raise PefourierError(
+            f"{shown(name)} reaches {np.abs(angles).max():.4g}: these are not cosines, nor the "
+            f"angles of {shown(model.spec)}"
+        )
+    return Recovered(ids.astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,12 +231,18 @@ def matched_rows(table: Encoding, model: Model) -> Recovered:
     return Recovered(nearest)
 
 
-def table_of_dump(content: Mapping[str, Array]) -> Array:
-    """Table of one array of cosines and sines, or of two separate arrays."""
-    arrays = {name.rpartition(".")[2].lower(): array for name, array in content.items()}
-    parts = [next((arrays[n] for n in names if n in arrays), None) for names in (COSINES, SINES)]
-    waves = list(arrays.values())[:1] if parts[0] is None or parts[1] is None else parts
-    return np.concatenate([np.squeeze(np.asarray(part, dtype=float)) for part in waves], axis=-1)
+def joined_waves(parts: list[Array]) -> tuple[Array, int]:
+    """Return cosines and sines (…, n, d) as (rows * n, d), and the number of rows of a batch.
+
+    Axes of length 1 are dropped.
+    """
+    shapes = {part.shape for part in parts}
+    sides = [side for side in parts[0].shape[:-1] if side > 1]
+    if len(shapes) > 1 or len(sides) > 2 or not parts[0].size:
+        found = " and ".join(map(str, sorted(shapes)))
+        raise PefourierError(f"cosines and sines must be (n, d) or (rows, n, d); got {found}")
+    joined = np.concatenate(parts, axis=-1)
+    return joined.reshape(-1, joined.shape[-1]), sides[0] if len(sides) > 1 else 1
 
 
 def recover_ids(table: Encoding, model: Model) -> Recovered:

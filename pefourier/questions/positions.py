@@ -8,7 +8,7 @@ ids are given, one run from 0 is expected.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,21 +18,21 @@ from pefourier.encodings.domain import positions as line_of_positions
 from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError
-from pefourier.ids.batch import Batch, Visibility, describe_mask
-from pefourier.ids.model import (
-    AUTHORS,
-    LIBRARY,
-    NOT_KNOWN,
-    Consequence,
-    Model,
-    Vision,
-    blocks_of,
-    expected_axes,
-    judge_axes,
+from pefourier.ids.axes import Vision, blocks_of, judge_axes, layout_of
+from pefourier.ids.batch import Batch
+from pefourier.ids.model import NOT_KNOWN, UNCHANGED, Consequence, Model
+from pefourier.ids.spans import (
+    EXPECTED,
+    UNDECIDED,
+    Document,
+    Rules,
+    Span,
+    documents_of,
+    judge_line,
 )
-from pefourier.ids.spans import EXPECTED, Facts, Rules, Span, documents_of, judge, spans_of
-from pefourier.questions.result import Result, csv_table
-from pefourier.types import Array, Counts, Fields, Ints, Values
+from pefourier.ids.visibility import Visibility, describe_mask
+from pefourier.questions.result import HIDDEN, Result, csv_table
+from pefourier.types import Array, Counts, Ints, Values
 from pefourier.writing.text import Verdict
 
 if TYPE_CHECKING:
@@ -41,28 +41,8 @@ if TYPE_CHECKING:
     from pefourier.report.plot import Look
     from pefourier.report.render import Answer
 
-SLOTS = ("row", "segment", "token", "value", "expected", "first", "start", "tokens", "runs")
 SHOWN = 15  # rows and findings about single tokens that text lists
 WRONG_MASK = "wrong mask"
-CODES = {  # codes of findings, by the verdict of a document
-    "padding counted": "ids-padding-counted",
-    "not restarted": "ids-not-restarted",
-    "restarted": "ids-restarted",
-    "repeated": "ids-repeated",
-    "gap": "ids-gap",
-    "backwards": "ids-backwards",
-    "negative": "ids-negative",
-    "offset": "ids-offset",
-    "beyond": "ids-beyond",
-    "table offset": "ids-table-offset",
-    "local ids": "ids-local-ids",
-    "wrong shard": "ids-wrong-shard",
-    "text only": "ids-text-only",
-    "block start": "ids-block-start",
-    "times shared": "ids-times-shared",
-    "index for depth": "ids-index-for-depth",
-    "undecided": "ids-undecided",
-}
 
 
 @dataclass(frozen=True)
@@ -83,42 +63,46 @@ class Positions(Result):
     verdicts = {
         "as expected": Verdict(
             "Every document has the expected ids; in the first document they go from "
-            "{r.worst.first} to {r.worst.last}.",
+            "{r.worst.first_id} to {r.worst.last}.",
         ),
         "undecided": Verdict(
             "The ids may be correct, but the input does not show where documents begin, where "
             "padding is, or which tokens this rank holds.",
-            "Pass --mask, --segments or --rank R/N.",
+            "Pass --mask (padding), --segments (documents) or --rank R/N.",
         ),
         "padding counted": Verdict(
-            "In {r.bad_count} of {r.documents} documents the ids count padding tokens.",
+            "{r.where} the ids count padding tokens.{r.harmless}",
             "Count real tokens only; each document then begins at id {r.worst.expected_first}.",
         ),
         "not restarted": Verdict(
-            "In {r.bad_count} of {r.documents} documents the ids continue from the previous "
-            "document.",
+            "{r.where} the ids continue from the previous document.{r.harmless}",
             "Restart ids at the beginning of each document.",
         ),
         "restarted": Verdict(
-            "In {r.bad_count} of {r.documents} documents the ids restart before the end.",
+            "{r.where} the ids restart before the end.",
         ),
         "repeated": Verdict(
-            "In {r.bad_count} of {r.documents} documents a token has the id of an earlier token.",
+            "{r.where} a token has the id of an earlier token.",
             "Continue at the number of tokens seen so far.",
         ),
-        "gap": Verdict("In {r.bad_count} of {r.documents} documents the ids skip positions."),
-        "backwards": Verdict("In {r.bad_count} of {r.documents} documents the ids decrease."),
-        "negative": Verdict("In {r.bad_count} of {r.documents} documents ids are negative."),
+        "gap": Verdict("{r.where} the ids skip positions."),
+        "backwards": Verdict(
+            "{r.where} ids decrease, or stand in another order than expected.",
+        ),
+        "negative": Verdict(
+            "{r.where} ids are negative.{r.harmless}",
+        ),
         "offset": Verdict(
-            "In {r.bad_count} of {r.documents} documents all ids are shifted by a constant.",
+            "{r.where} all ids are shifted by a constant.{r.harmless}",
+        ),
+        "unexplained": Verdict(
+            "{r.where} the ids are not as expected, and no cause that was tried gives them.",
         ),
         "beyond": Verdict(
-            "In {r.bad_count} of {r.documents} documents ids exceed the largest allowed id, "
-            "{r.worst.expected}.",
+            "{r.where} ids are not below the limit.",
         ),
         "table offset": Verdict(
-            "In {r.bad_count} of {r.documents} documents the offset of the model's table is "
-            "missing or counted twice.",
+            "{r.where} the offset of the model's table is missing or counted twice.",
         ),
         "local ids": Verdict(
             "The ids count the tokens of this rank, not those of the whole sequence.",
@@ -130,12 +114,11 @@ class Positions(Result):
             "Compute ids with the model's get_rope_index.",
         ),
         "block start": Verdict(
-            "In {r.bad_count} of {r.documents} documents an image, a video, or the text after it "
-            "begins at the wrong id.",
+            "{r.where} an image, a video, or the text after it begins at the wrong id.",
             "Compute ids with the model's get_rope_index, and continue at their maximum + 1.",
         ),
         "times shared": Verdict(
-            "In {r.bad_count} of {r.documents} documents frames of a video share one time.",
+            "{r.where} frames of a video share one time.",
         ),
         "index for depth": Verdict(
             "The ids are the index in the list of draft tokens, not the depth in the tree.",
@@ -143,16 +126,15 @@ class Positions(Result):
         "wrong mask": Verdict("The mask is not as expected ({r.mask_in_words})."),
         "mask read": Verdict("The mask is {r.mask_in_words}."),
         "several": Verdict(
-            "{r.bad_count} of {r.documents} documents have unexpected ids, of several kinds: "
-            "{r.kinds}.",
+            "{r.where} the ids are not as expected, of several kinds: {r.kinds}.{r.harmless}",
         ),
     }
     shown = {
-        "rows": "row_count",
-        "tokens per row": "tokens",
-        "axes": "axes",
-        "documents": "documents",
-        "documents not as expected": "bad_count",
+        "rows": "counts.rows",
+        "tokens per row": "counts.tokens",
+        "axes": "counts.axes",
+        "documents": "counts.documents",
+        "documents not as expected": "counts.bad",
         "attention scores change": "change_in_words",
         "largest change": "consequence.largest_change",
         "mask": "mask_in_words",
@@ -162,7 +144,7 @@ class Positions(Result):
             "row": "row",
             "document": "segment",
             "tokens": "tokens",
-            "first": "first",
+            "first": "first_id",
             "last": "last",
             "expected first": "expected_first",
             "runs": "runs",
@@ -177,7 +159,8 @@ class Positions(Result):
     consequence: Consequence = NOT_KNOWN
     mask: Visibility | None = None
     findings: tuple[TokenFinding, ...] = ()
-    ids: Array = field(compare=False, metadata={"told": False})  # (axes, rows, tokens)
+    harmless: str = field(default="", metadata=HIDDEN)  # why no attention score changes
+    ids: Array = field(compare=False, metadata=HIDDEN)  # (axes, rows, tokens)
 
     @property
     def verdict(self) -> str:
@@ -194,7 +177,13 @@ class Positions(Result):
     @property
     def bad(self) -> list[Span]:
         """Documents that are not as expected."""
-        return [span for span in self.rows if span.verdict != EXPECTED]
+        return [span for span in self.rows if span.verdict not in (EXPECTED, UNDECIDED)]
+
+    def is_fine(self, *, strict: bool = False) -> bool:
+        """Whether the ids are as expected or, unless `strict`, change no attention score."""
+        if strict and any(f.severity != "note" for f in self.findings):
+            return False
+        return self.verdict == EXPECTED or bool(self.harmless and not strict)
 
     @property
     def worst(self) -> Span | None:
@@ -207,34 +196,24 @@ class Positions(Result):
         return sorted(self.rows, key=lambda span: span.verdict == EXPECTED)[:SHOWN]
 
     @property
-    def row_count(self) -> int | None:
-        """Number of rows of the batch; None for a mask alone."""
-        return int(self.ids.shape[1]) or None
+    def counts(self) -> dict[str, int | None]:
+        """Sizes of the batch, and documents that are not as expected; None: of a mask alone."""
+        axes, rows, tokens = self.ids.shape
+        several = axes if axes > 1 else None
+        counts = {"rows": rows or None, "tokens": tokens, "axes": several}
+        bad = len(self.bad) if self.rows else None
+        return counts | {"documents": len(self.rows) or None, "bad": bad}
 
     @property
-    def tokens(self) -> int:
-        """Number of tokens per row."""
-        return int(self.ids.shape[2])
-
-    @property
-    def axes(self) -> int | None:
-        """Number of axes of the ids, if there are several."""
-        return int(self.ids.shape[0]) if len(self.ids) > 1 else None
-
-    @property
-    def documents(self) -> int | None:
-        """Number of documents in all rows."""
-        return len(self.rows) or None
-
-    @property
-    def bad_count(self) -> int | None:
-        """Documents that are not as expected."""
-        return len(self.bad) if self.rows else None
+    def where(self) -> str:
+        """How many documents are not as expected."""
+        return f"In {len(self.bad)} of {len(self.rows)} documents"
 
     @property
     def kinds(self) -> str:
-        """The verdicts of documents with faults."""
-        return ", ".join(dict.fromkeys(span.verdict for span in self.bad))
+        """The codes of causes, and verdicts without a cause."""
+        codes = ([c["code"] for c in span.causes] or [span.verdict] for span in self.bad)
+        return ", ".join(dict.fromkeys(code for several in codes for code in several))
 
     @property
     def change_in_words(self) -> str | None:
@@ -253,13 +232,14 @@ class Positions(Result):
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each document."""
-        names = ["row", "segment", "tokens", "first", "last", "expected_first", "runs", "verdict"]
-        return csv_table(self.rows, names)
+        names = list(self.listed["first_rows"].values())
+        head, rows = csv_table(self.rows, names)
+        return [name.replace("first_id", "first") for name in head], rows
 
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw the ids of some rows."""
-        from pefourier.report.code_figures import draw_positions
+        from pefourier.report.figures import draw_positions
 
         return draw_positions(answers, look)
 
@@ -281,103 +261,129 @@ def judge_positions(
     'padding counted'
     """
     rules = rules or (model.rules(None) if model else Rules())
-    if batch.ids.shape[0] > 1:
-        spans, rule = spans_of_axes(batch, model, rules)
-    else:
-        spans, rule = spans_of(batch, rules), None
+    spans, followed = spans_of(batch, model, rules)
     mask = None if batch.visible is None else describe_mask(batch.visible, batch.segments)
-    findings = [note for span in spans for note in findings_of(span)][:SHOWN]
-    hidden = sum(span.verdict != EXPECTED for span in spans) - len(findings)
+    changes = [consequence_of(batch, model, span, rules) for span in spans]
+    findings: list[Finding] = []
+    for span, change in zip(spans, changes, strict=True):
+        findings += findings_of(span, is_harmless(span, change))
+    hidden = len(findings) - SHOWN
+    findings = findings[:SHOWN]
     if hidden > 0:
         findings.append(finding("ids-more", count=hidden))
-    if rule is not None:
-        findings.append(finding("ids-vision-rule", rule=rule))
+    findings += lone_documents(batch, rules)
+    if len(followed) == 1:
+        findings.append(finding("ids-vision-rule", rule=followed.pop()))
     if batch.ignored:
         findings.append(finding("ids-ignored", names=", ".join(batch.ignored)))
     findings += mask_findings(mask, model)
+    bad = [i for i, span in enumerate(spans) if span.verdict != EXPECTED]
+    is_unread = any(f.code.startswith("ids-mask") and f.severity != "note" for f in findings)
+    harmless = ""
+    if model and bad and not is_unread and all(is_harmless(spans[i], changes[i]) for i in bad):
+        what = "rotary scores" if model.encoding.injection == "rotate" else "biases"
+        harmless = f" This is harmless for this model: {what} depend on lags alone."
+        is_open = batch.segments is None and batch.past is None and batch.visible is None
+        harmless += " Pass --past N if keys are cached." * is_open
     return Positions(
         shape=tuple(batch.ids.shape if batch.ids.shape[0] > 1 else batch.ids.shape[1:]),
         rows=tuple(spans),
         positions=batch.ids if uncertainty is not None else None,
         uncertainty=None if uncertainty is None else tuple(uncertainty),
-        consequence=consequence_of(batch, model, spans, rules),
+        consequence=NOT_KNOWN if model is None else united(changes),
         mask=mask,
         findings=tuple(map(with_place, findings)),
+        harmless=harmless,
         ids=batch.ids,
-        encodings=(label_of(batch, spec, params or {}),),
+        encodings=(
+            label_of("position ids", np.concatenate(batch.ids, axis=0), spec, params or {}),
+        ),
     )
 
 
-def consequence_of(
-    batch: Batch, model: Model | None, spans: Sequence[Span], rules: Rules
-) -> Consequence:
-    """Change of attention; unknown if the expected ids are unknown."""
-    bad = [span for span in spans if span.verdict != EXPECTED]
-    ids = batch.ids[-3:] if batch.ids.shape[0] > 1 else batch.ids
-    tokens = {row: documents_of(batch, row) for row in {span.row for span in bad}}
-    pairs = [(ids[:, s.row, tokens[s.row][s.segment]], s.due) for s in bad if s.due is not None]
-    if model is None or len(pairs) < len(bad):
+def is_harmless(span: Span, change: Consequence) -> bool:
+    """Whether unexpected ids of a document change no attention score."""
+    return change.scores_change is False and span.verdict not in (EXPECTED, "beyond")
+
+
+def consequence_of(batch: Batch, model: Model | None, span: Span, rules: Rules) -> Consequence:
+    """Change of attention in a document; unknown if the expected ids are unknown."""
+    if span.verdict == EXPECTED:
+        return UNCHANGED
+    if model is None or span.due is None:
         return NOT_KNOWN
+    ids = batch.ids[-3:]
+    before = np.zeros((len(ids), 0), np.int64)
     if rules.rank is not None:  # a token of another rank as the origin of lags
-        first = np.full((len(ids), 1), rules.start)
-        pairs = [(np.hstack([first, ids]), np.hstack([first, due])) for ids, due in pairs]
-    return model.consequence(pairs)
+        before = np.full((len(ids), 1), rules.start)
+    elif batch.past is not None and not span.segment:
+        before = np.tile(rules.start + np.arange(batch.past[span.row]), (len(ids), 1))
+    pair = (np.hstack([before, x]) for x in (ids[:, span.row, span.index], span.due))
+    return model.consequence(*pair)
 
 
-def label_of(batch: Batch, spec: str, params: Values) -> Encoding:
-    """Wrap ids as the encoding that a result describes."""
-    ids = batch.ids.reshape(batch.ids.shape[0] * batch.rows, -1)
-    domain = line_of_positions(batch.tokens)
+def united(changes: Sequence[Consequence]) -> Consequence:
+    """Return the effect of all documents."""
+    known = [change.scores_change for change in changes]
+    sizes = [c.largest_change for c in changes if c.scores_change]
+    if None in known:
+        return NOT_KNOWN
+    if not any(known):
+        return UNCHANGED
+    return Consequence(True, max((s for s in sizes if s is not None), default=None))  # noqa: FBT003
+
+
+def lone_documents(batch: Batch, rules: Rules) -> Iterator[Finding]:
+    """Report padding behind packed documents with ids that look like documents of one token."""
+    if len(batch.ids) > 1 or batch.past is not None or rules.rank is not None:
+        return
+    for row, ids in enumerate(batch.ids[0]):
+        others = np.flatnonzero(ids != rules.start)
+        end = int(others[-1]) + 1 if len(others) else 0
+        if batch.segments is not None and batch.segments[row, end:].any():
+            continue
+        if len(ids) - end > 1 and (ids[:end] == rules.start).sum() > 1:
+            known = "known" if batch.knows_documents else "unknown"
+            yield finding("ids-lone-documents", known, row=row, token=end, count=len(ids) - end)
+            return
+
+
+def label_of(name: str, columns: Array, spec: str, params: Values) -> Encoding:
+    """Wrap columns (columns, n) as the encoding that a result describes."""
+    domain = line_of_positions(columns.shape[1])
     return Encoding(
-        "position ids", domain, len(ids), lambda x: ids.T[x].astype(float), params=params, spec=spec
+        name, domain, len(columns), lambda x: columns.T[x].astype(float), params=params, spec=spec
     )
 
 
-def spans_of_axes(batch: Batch, model: Model | None, rules: Rules) -> tuple[list[Span], str | None]:
-    """Check documents of ids on several axes; return also the rule they follow, if rules differ."""
-    axes, text = batch.ids[-3:], batch.ids[0] if len(batch.ids) == 4 else None
-    images, videos = grids_by_rule(batch, model)
-    spans, followed = [], set()
-    for row in range(batch.rows):
+def spans_of(batch: Batch, model: Model | None, rules: Rules) -> tuple[list[Span], set[str]]:
+    """Check each document; return also the rules that ids of images and videos follow."""
+    axes, text = batch.ids[-3:], batch.ids[0]
+    vision = model.vision if model else Vision()
+    blocks = {1: blocks_of(batch.images, vision, video=False)}
+    blocks[2] = blocks_of(batch.videos, vision, batch.seconds, video=True)
+    has_grids = batch.images is not None or batch.videos is not None
+    spans: list[Span] = []
+    followed: set[str] = set()
+    for row in range(batch.ids.shape[1]):
         previous = None
         for place, tokens in enumerate(documents_of(batch, row)):
-            due, ids = due_axes(batch, row, tokens, images, videos), axes[:, row, tokens]
-            expected = np.arange(len(tokens))
-            facts = Facts(ids[0], expected, tokens, place, previous, rules, batch, row)
-            span = judge_axes(facts, ids, list(due.values()))
-            is_text = batch.kinds is not None and not batch.kinds[row, tokens].any()
-            if is_text and span.verdict == "text only":
-                span = judge(facts)
-            if text is not None and span.verdict == EXPECTED:
-                span = judge(replace(facts, ids=text[row, tokens]))
+            ids = axes[:, row, tokens]
+            right: list[str] = []
+            kinds = None if batch.kinds is None else batch.kinds[row, tokens]
+            is_text = kinds is not None and not kinds.any() and (ids == ids[0]).all()
+            document = Document(ids, tokens, row, place, previous, rules, batch)
+            if len(axes) == 1 or is_text:
+                span = judge_line(replace(document, ids=ids[0]))
+            else:
+                is_known = kinds is not None and (has_grids or not kinds.any())
+                span, right = judge_axes(document, layout_of(kinds, blocks) if is_known else None)
+            if len(batch.ids) == 4 and span.verdict == EXPECTED:
+                span = judge_line(replace(document, ids=text[row, tokens]))
             spans.append(span)
-            previous = int(ids.max())
-            right = [rule for rule, expected in due.items() if (expected == ids).all()]
-            followed |= set(right) if len(right) == 1 and len(due) > 1 else set()
-    return spans, followed.pop() if len(followed) == 1 else None
-
-
-def grids_by_rule(batch: Batch, model: Model | None) -> tuple[Fields, Fields]:
-    """Iterators over the blocks of images and of videos, for each rule."""
-    vision, rules = model.vision if model else Vision(), (AUTHORS, LIBRARY)
-    images = {rule: blocks_of(batch.images, vision, video=False) for rule in rules}
-    seconds = batch.seconds
-    videos = {rule: blocks_of(batch.videos, vision, seconds, video=True) for rule in rules}
-    return images, videos
-
-
-def due_axes(
-    batch: Batch, row: int, tokens: Array, images: Fields, videos: Fields
-) -> dict[str, Array]:
-    """Expected ids of a document by each rule; empty if image grids are unknown."""
-    if batch.kinds is None or (batch.images is None and batch.videos is None and batch.kinds.any()):
-        return {}
-    kinds = batch.kinds[row, tokens]
-    due = {
-        rule: expected_axes(kinds, {1: images[rule], 2: videos[rule]}, rule)
-        for rule in (AUTHORS, LIBRARY)
-    }
-    return due if (due[AUTHORS] != due[LIBRARY]).any() else {AUTHORS: due[AUTHORS]}
+            previous = int(ids[:, -1].max())
+            followed |= set(right) if len(right) == 1 else set()
+    return spans, followed
 
 
 def with_place(note: Finding) -> TokenFinding:
@@ -385,31 +391,28 @@ def with_place(note: Finding) -> TokenFinding:
     return note if isinstance(note, TokenFinding) else TokenFinding(**vars(note))
 
 
-def findings_of(span: Span) -> list[Finding]:
-    """Findings about a document with a fault."""
-    if span.verdict == EXPECTED:
-        return []
-    facts = {name: getattr(span, name) for name in SLOTS}
-    place = {name: facts[name] for name in ("row", "token", "value", "expected")}
-    return [TokenFinding(**vars(finding(CODES[span.verdict], **facts)), **place)]
+def findings_of(span: Span, is_harmless: bool) -> Iterator[Finding]:  # noqa: FBT001
+    """Yield findings about a document with faults."""
+    for fault in span.faults:
+        place = {"row": span.row, **{k: getattr(fault, k) for k in ("token", "value", "expected")}}
+        found = finding(
+            fault.code, words=fault.words, runs=span.runs, segment=span.segment, **place
+        )
+        if is_harmless and found.severity == "error":
+            found = replace(found, severity="note")
+        yield TokenFinding(**vars(found), **place)
 
 
 def judge_mask(visible: Array, model: Model | None, *, spec: str, params: Values) -> Positions:
     """Describe what a mask (matrices, n, n) without ids makes visible."""
-    mask, n = describe_mask(visible), visible.shape[-1]
-    ids = np.zeros((1, 0, n), np.int64)
-    domain = line_of_positions(n)
+    mask = describe_mask(visible)
     return Positions(
         shape=visible.shape,
         rows=(),
         mask=mask,
         findings=tuple(map(with_place, mask_findings(mask, model))),
-        ids=ids,
-        encodings=(
-            Encoding(
-                "mask", domain, n, lambda x: visible[0][x].astype(float), params=params, spec=spec
-            ),
-        ),
+        ids=np.zeros((1, 0, visible.shape[-1]), np.int64),
+        encodings=(label_of("mask", visible[0].T, spec, params),),
     )
 
 

@@ -325,14 +325,14 @@ class Reconstructions(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw the reconstructed position functions."""
-        from pefourier.report.spectral_figures import reconstruct
+        from pefourier.report.figures import reconstruct
 
         return reconstruct(answers, look)
 
     @classmethod
     def chart(cls, answers: Sequence[Answer], *, colour: bool) -> str:
         """Return the curves of the reconstructed position functions."""
-        from pefourier.report.spectral_figures import reconstruct_chart
+        from pefourier.report.figures import reconstruct_chart
 
         return reconstruct_chart(answers, colour=colour)
 

@@ -171,7 +171,7 @@ class Relations(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw inner products by lag."""
-        from pefourier.report.code_figures import relations
+        from pefourier.report.figures import relations
 
         curves = [kernel_curves(a.encoding, a.result.kernel) for a in answers]
         return relations(answers, curves, look)

@@ -8,11 +8,6 @@ apart along an axis; their similarity is the mean cosine of their vectors. When 
 are compared, frequencies are in cycles per side, so a preserved frequency keeps its number.
 Densities are those of `spectrum` without smoothing, over the lattice of the points of the table. If
 a sequence declares its inner products, closed forms describe it without its table.
-
-Libraries that resize the tables of a model, and their methods.
-
-Model types list libraries under ``resized``, and under ``resized_lags`` for biases and vectors of
-lags. Each library has a list of methods and uses the first that can make the new grid.
 """
 
 from __future__ import annotations
@@ -49,19 +44,15 @@ from pefourier.encodings.grids import (
 )
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.places import point_of
+from pefourier.encodings.sources.huggingface import type_row
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.interpolation import (
-    METHODS,
-    better_reading,
-    first_of_crop,
-    resize_lattice,
-    why_not,
-)
+from pefourier.geometry.grid_readings import better_reading
+from pefourier.geometry.interpolation import METHODS, first_of_crop, resize_lattice, why_not
 from pefourier.geometry.precision import NUMBERS_AT_ONCE
-from pefourier.geometry.torus import frequencies_on_axes
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
+from pefourier.types import Array, Counts, Fields, Floats, Ints
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, join, printable
 
@@ -70,29 +61,6 @@ if TYPE_CHECKING:
 
     from pefourier.report.plot import Look
     from pefourier.report.render import Answer
-
-
-from pefourier.encodings.sources.huggingface import type_row
-from pefourier.types import Array, Counts, Fields, Floats, Ints
-
-
-def ways_of(enc: Encoding) -> list[list[str]]:
-    """Libraries that resize a table, each followed by its methods; empty if unknown."""
-    by_lag = any(entry.code == "lags-as-codes" for entry in enc.findings)
-    kind = "sam_vision_model" if by_lag else str(enc.params.get("model_type") or "")
-    row = type_row(kind) or {}
-    by_lag |= enc.domain.kind == "lag"
-    return row.get("resized_lags", []) if by_lag else row.get("resized", [])
-
-
-def methods_of(enc: Encoding, new: Ints) -> dict[str, str]:
-    """Method of each library that can resize a table to a lattice of this size."""
-    return {
-        library: fitting[0]
-        for library, *methods in ways_of(enc)
-        if (fitting := [name for name in methods if not why_not(name, enc.domain.sides, new)])
-    }
-
 
 SUMS_EPS = 2.0**-46  # relative error of sums of a few rows
 DEFAULT = "bicubic"
@@ -307,7 +275,9 @@ class Resizing(Result):
     def findings(self) -> list[Finding]:
         """Findings of the table, and pairs of a formula that reach unseen angles."""
         unseen = [(a.unseen, a.pairs, a.axis) for a in self.unseen if a.unseen]
-        notes = [finding("unseen-phases", count=n, total=m, axis=axis) for n, m, axis in unseen]
+        notes = [
+            finding("unseen-phases", "grid", count=n, total=m, axis=axis) for n, m, axis in unseen
+        ]
         notes = [*self.encodings[0].findings, *notes]
         if self.method == RECOMPUTED and self.encodings[0].name == "swin2":
             notes += unseen_coordinates(self.encodings[0], self.old, self.new)
@@ -324,7 +294,7 @@ class Resizing(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw the share of energy by cycles, before and after."""
-        from pefourier.report.code_figures import resizing
+        from pefourier.report.figures import resizing
 
         return resizing(answers[0], list(map(by_cycles, answers[0].result.states)), look)
 
@@ -497,6 +467,11 @@ def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:
         raise PefourierError(f"{reason}; to resize a trained table, pass its file")
     if axes == 1:
         return replace(enc, domain=lattice((len(enc) - prefix,), prefix))
+    if enc.file and enc.origin == "formula":
+        raise PefourierError(
+            f"{shown(enc.label)} has {len(enc)} positions of text, not points of a grid; pass one "
+            "side, such as --to 2048"
+        )
     side = math.isqrt(len(enc) - prefix)
     may_be_biases = side % 2 == 1 and not prefix and enc.dim <= MAX_HEADS
     may_be_biases |= any(entry.code in BIAS_CODES for entry in enc.findings)
@@ -629,7 +604,8 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
     """
     if old.measure is None or new.measure is None:
         return []
-    before, after = (np.abs(frequencies_on_axes(m)) for m in (old.measure, new.measure))
+    shape = -1, len(old.domain.sides)
+    before, after = (np.abs(m.frequencies.reshape(shape)) for m in (old.measure, new.measure))
     reached, farther = (
         omega * (np.array(enc.domain.sides) - 1) for omega, enc in ((before, old), (after, new))
     )
@@ -640,3 +616,22 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
         indices = np.flatnonzero(is_unseen[rotating, axis]).tolist()
         axes.append(Unseen(letter, int(rotating.sum()), len(indices), indices))
     return axes
+
+
+def ways_of(enc: Encoding) -> list[list[str]]:
+    """Libraries that resize a table, each followed by its methods; empty if unknown."""
+    by_lag = any(entry.code == "lags-as-codes" for entry in enc.findings)
+    kind = "sam_vision_model" if by_lag else str(enc.params.get("model_type") or "")
+    row = type_row(kind) or {}
+    by_lag |= enc.domain.kind == "lag"
+    ways: list[list[str]] = row.get("resized_lags" if by_lag else "resized", [])
+    return ways
+
+
+def methods_of(enc: Encoding, new: Ints) -> dict[str, str]:
+    """Method of each library that can resize a table to a lattice of this size."""
+    return {
+        library: fitting[0]
+        for library, *methods in ways_of(enc)
+        if (fitting := [name for name in methods if not why_not(name, enc.domain.sides, new)])
+    }

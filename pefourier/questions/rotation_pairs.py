@@ -5,49 +5,336 @@ Conventions
 Rotations with known R(p) are compared by the scores of queries and keys, then by their pairs. If
 one is a table, only its fitted pairs are compared. For rotations, a factor is not a free scale,
 because it changes attention.
+
+Positions of the rows of a table refer to the reference, counted from its row 0. The reference is a
+rotation, or a table whose fitted frequencies explain all rows. For longrope, both lists of factors
+are tried for each row. If positions explain the rows, no difference in frequency is reported.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pefourier.causes.pairs import PositionRun, in_one_order, list_differences, pairs_apart
-from pefourier.causes.rope import Rope, is_rotation
-from pefourier.diagnosis.config_errors import (
+from pefourier.causes.mistakes import (
+    SEARCHED,
     Cause,
-    find_misreading,
+    base_of_grid,
+    cause_of,
+    find_mistakes,
     geometric_rotation,
+    settings_cause,
 )
-from pefourier.diagnosis.settings import settings_cause
-from pefourier.encodings.columns import AXES, describe_axes
-from pefourier.encodings.encoding import Encoding, OperatorEncoding
+from pefourier.causes.pairs import (
+    PositionRun,
+    RowPositions,
+    causes_of,
+    describe_runs,
+    exchanged_waves,
+    first_difference,
+    frequencies_apart,
+    in_one_order,
+    list_differences,
+    pairs_apart,
+    recover_positions,
+    runs_of,
+    shift_between,
+)
+from pefourier.causes.rope import Rope, is_rotation, list_at
+from pefourier.causes.rows import Shifted
+from pefourier.encodings import load
+from pefourier.encodings.attention_decay import positions_below
+from pefourier.encodings.columns import AXES, CHANGES, changes_by_name, describe_axes
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
+from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
-from pefourier.geometry.waves import Waves, declared, fit
+from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.geometry.waves import LAYOUTS, Form, Waves, declared, fit
 from pefourier.questions.model_layers import has_layers
-from pefourier.questions.moved_rows import (
-    FACTOR,
-    compare_axes_of_rows,
-    compare_rows,
-    with_factors,
-    without_vectors,
-)
 from pefourier.questions.operators import (
     OperatorComparison,
     compare_operators,
-    largest_output_difference,
-    output_order,
+    explain_scores,
+    outputs_apart,
     probe,
     rotates,
 )
 from pefourier.questions.outcome import Outcome, Two
-from pefourier.types import Fields, Texts
+from pefourier.types import Array, Bools, Fields, Indices, Places, Texts
+from pefourier.writing.text import ranges
+
+LARGEST, WIDEST = 2**23, 2**10  # most numbers and columns of tables that are matched
+FACTOR = 1e-3  # relative tolerance of the factors of tables
+SAMPLE = 64  # rows tested before all rows are matched
+FARTHEST = 2**17  # positions of a rotation that are searched, at least
+BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the length
+
+
+def at_rows_of(enc: Encoding, counterpart: Encoding) -> Encoding:
+    """Reload a rotation whose frequencies depend on the length at the length of a table."""
+    rows, is_table = len(counterpart), counterpart.origin != "formula"
+    if enc.params.get("scaling") not in BY_LENGTH or not is_table or not enc.spec:
+        return enc
+    return enc if rows == len(enc) else load(enc.spec, rows, enc.params["d"])
+
+
+def length_note(enc: DeclaredEncoding) -> Finding:
+    """Report which frequencies a length-dependent rotation has at its length."""
+    facts = {"scaling": enc.params["scaling"], "rows": len(enc)}
+    if enc.params["scaling"] == "dynamic":
+        return finding(
+            "read-at-length", "base", base=base_of_grid(enc.measure.frequencies), **facts
+        )
+    factors = list_at(enc.params, len(enc))
+    return finding("read-at-length", "factors", factors=factors, **facts)
+
+
+def compare_rows(
+    outcome: Outcome,
+    encodings: Two,
+    pairs: tuple[Waves, Waves],
+    beyond: Bools | None = None,
+) -> Outcome | None:
+    """Add the position of each row of a table; None if positions do not explain the rows.
+
+    Both orders of cosines and sines are tried, because the first row may not distinguish them.
+    `beyond` are rows (n,) that differ, if all others are known to have their own position.
+    """
+    for k in (0, 1):
+        enc, reference, table = encodings[k], pairs[k], pairs[1 - k]
+        is_table = table.form is not None and table.form.part == "both" and table.rows is None
+        if not is_table or len(reference) != len(table) or not explains_rows(reference):
+            continue
+        for waves in (table, exchanged_waves(table)):
+            rows = positions_in(enc, reference, waves, beyond)
+            if rows is not None and has_columns_of(enc, reference, waves):
+                return describe_rows(outcome, k, (reference, waves), *rows, few=beyond is not None)
+    return None
+
+
+def explains_rows(reference: Waves) -> bool:
+    """Whether the frequencies of the reference hold in all rows."""
+    return reference.is_declared or (reference.residual is not None and bool(reference.even.all()))
+
+
+def has_columns_of(enc: Encoding, reference: Waves, table: Waves) -> bool:
+    """Whether the columns of both have the same order; for a rotation, the order is irrelevant.
+
+    In a dump of a rotation, cosines must come first.
+    """
+    if enc.injection == "rotate":
+        return not table.has_sines_first
+    stored = (
+        fit(enc.table(enc.domain.x[: 8 * SAMPLE]), enc.eps) if reference.is_declared else reference
+    )
+    return stored is not None and stored.form == table.form
+
+
+def positions_in(
+    enc: Encoding, reference: Waves, table: Waves, beyond: Bools | None = None
+) -> tuple[RowPositions, NDArray[np.str_]] | None:
+    """Find the positions of the rows of a table, and the list of longrope factors of each row.
+
+    None if the reference does not explain the rows. `beyond`: see `compare_rows`.
+    """
+    n, settings = table.length, enc.params
+    eps = max(FLOAT32_EPS, reference.eps, table.eps)
+    ways = {"": reference.frequency}
+    if reference.is_declared and settings.get("scaling") == "longrope":
+        lengths = {list_at(settings, length): length for length in (1, settings["original"] + 1)}
+        ways = {name: rotation_of(settings, length)[0] for name, length in lengths.items()}
+    start = reference.numbers(np.zeros(1, dtype=int)).conj() / reference.factor
+    highest = max(8 * n, FARTHEST if reference.is_declared else 0, len(enc))
+    sample = np.unique(np.linspace(0, n - 1, SAMPLE).astype(int))
+
+    def recovered(rows: Places) -> list[RowPositions]:
+        waves = table.numbers(rows) * start / table.factor
+        return [recover_positions(w, waves, eps, -n - SAMPLE, highest) for w in ways.values()]
+
+    if beyond is not None and len(ways) == 1 and len(beyond) == n:
+        positions, known, unsure = np.arange(n), ~beyond, np.zeros(n)
+        places = np.flatnonzero(beyond)
+        (found,) = recovered(places)
+        positions[places], unsure[places] = found.positions, found.uncertainty
+        known[places] = found.explained
+        return RowPositions(positions, known, unsure), np.full(n, "")
+    explained = np.any([rows.explained for rows in recovered(sample)], axis=0)
+    if explained.mean() < 0.5:
+        return None
+    by_way = recovered(np.arange(n))
+    label = labels_of(np.array([rows.explained for rows in by_way]))
+    parts = ("positions", "explained", "uncertainty")
+    chosen = [
+        np.array([getattr(rows, part) for rows in by_way])[label, np.arange(n)] for part in parts
+    ]
+    return RowPositions(*chosen), np.array(list(ways))[label]
+
+
+def labels_of(explained: Bools) -> Places:
+    """Choose one of several ways (w, n) for each row; ambiguous rows follow the next clear row.
+
+    >>> labels_of(np.array([[True, True, False], [True, False, True]]))
+    array([0, 0, 1])
+    """
+    label: Places = explained.argmax(axis=0)
+    certain = np.flatnonzero(explained.sum(axis=0) == 1)
+    if not len(certain):
+        return label
+    following = np.searchsorted(certain, np.arange(len(label)))
+    nearest = label[certain[np.minimum(following, len(certain) - 1)]]
+    fits = explained[nearest, np.arange(len(label))]
+    labels: Places = np.where(fits, nearest, label)
+    return labels
+
+
+def describe_rows(
+    outcome: Outcome,
+    k: int,
+    waves: tuple[Waves, Waves],
+    rows: RowPositions,
+    readings: NDArray[np.str_],
+    *,
+    few: bool = False,
+) -> Outcome | None:
+    """Report what the positions of rows show; None if they show nothing.
+
+    Rows on a line, such as reversed or divided positions, are left to other explanations.
+    """
+    s, (reference, table) = np.arange(len(rows.positions)), waves
+    is_known, moved = rows.explained, rows.positions != s
+    is_whole = is_known.all() and (readings == readings[0]).all()
+    is_frequency = not few and table.residual is not None and table.even.all()
+    if (
+        (is_frequency and not is_known.all())
+        or (table.repeats > 1 or np.array_equal(rows.positions, -s))  # on a line
+        or (is_whole and not moved.any())
+        or (is_known & moved & (rows.uncertainty > 0)).any()
+        or is_known.mean() <= 0.5
+    ):
+        return None
+    outcome = replace(outcome, compared=without_vectors(outcome.compared))
+    reading = with_rows(outcome, SIDES[1 - k], rows.positions, is_known, readings)
+    step, omega = int(rows.positions[1]), reference.frequency
+    if is_whole and (rows.positions == rows.positions[0] + s).all():
+        offset = {"offset": int(rows.positions[0])}
+        return replace(outcome, verdict="equivalent", transform=offset, positions=reading.positions)
+    if is_whole and step > 1 and np.array_equal(rows.positions, step * s):
+        below = positions_below(omega, step * omega, SEARCHED)
+        cause = Cause("a" if k == 0 else "b", ("step",), {"positions": ("p", f"{step} p")}, below)
+        return replace(reading, cause=cause)
+    if is_whole and (causes := causes_of(rows.positions)):
+        return replace(reading, causes=causes, explained=1.0, expected="second" if k else "first")
+    return replace(reading, explained=float((is_known & ~moved).mean()))
+
+
+def with_rows(
+    outcome: Outcome,
+    table: str,
+    positions: Indices,
+    is_known: Bools,
+    readings: NDArray[np.str_] | None = None,
+    noun: str = "position(s)",
+) -> Outcome:
+    """Build the outcome of rows with different positions, some possibly unknown."""
+    s = np.arange(len(positions))
+    readings, placed = np.full(len(s), "") if readings is None else readings, s[is_known]
+    cuts = np.flatnonzero(readings[placed][1:] != readings[placed][:-1]) + 1
+    runs = [
+        run
+        for part in np.split(placed, cuts)
+        for run in runs_of(
+            part, positions[part], None, str(readings[part[0]]) if cuts.size else None
+        )
+    ]
+    kind = "parts" if cuts.size else "plain" if is_known.all() else "stray"
+    differing = (positions != s) | ~is_known | (readings != readings[-1])
+    facts = {"moves": describe_runs(runs, noun), "table": table, "rows": ranges(s[~is_known])}
+    transform: Fields = {}
+    if is_known.all() and not cuts.size and np.array_equal(np.sort(positions), s):
+        is_reversed = np.array_equal(positions, s[::-1])
+        transform = {"rows": "reversed" if is_reversed else "in another order"}
+    code = ("rows-moved", kind) if not transform else ("rows-reordered", "")
+    return outcome.with_findings(finding(*code, **facts)).with_differences(
+        "rows",
+        int(differing.sum()),
+        len(s),
+        positions=tuple(runs),
+        transform=transform,
+        pairs=(),
+        cause=None,
+    )
+
+
+def is_matched(table: Array) -> bool:
+    """Whether a table is small enough to match rows and columns."""
+    return table.size <= LARGEST and table.shape[1] <= WIDEST
+
+
+def without_vectors(compared: Texts) -> Texts:
+    """Names of what was compared if rows are moved: the rotation, not the vectors."""
+    names = [name for name in compared if name not in ("codes", "rotations", "factors")]
+    return ("rotations", "factors", *names)
+
+
+def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outcome | None:
+    """Compare a table of tokens with a config that rotates pairs by image axes (t, y, x).
+
+    None if these axes do not explain all rows. Positions show the kinds of tokens; a config does
+    not show whether these are correct.
+    """
+    declared, table = (first, second) if first.axis else (second, first)
+    is_table = table.form is not None and table.form.part == "both"
+    if not declared.axis or not is_table or len(declared.frequency) != len(table):
+        return None
+    s, eps = np.arange(table.length), max(FLOAT32_EPS, declared.eps, table.eps)
+    waves, limits = table.numbers(s) / table.factor, (-len(s) - SAMPLE, FARTHEST)
+    axes = {}
+    for name in dict.fromkeys(declared.axis):
+        mine = np.array(declared.axis) == name
+        axes[name] = recover_positions(declared.frequency[mine], waves[:, mine], eps, *limits)
+        if not axes[name].explained.all():
+            return None
+    runs = [runs_of(s, rows.positions, name) for name, rows in axes.items()]
+    kind = kind_of_tokens(np.array([rows.positions for rows in axes.values()]))
+    moves = "; ".join(f"{name}: {describe_runs(run)}" for name, run in zip(axes, runs, strict=True))
+    unsure = max(rows.uncertainty.max() for rows in axes.values())
+    moves += f"; exact to {unsure:.0f} positions" if unsure else ""
+    outcome = outcome.with_findings(
+        finding("axis-positions", kind, moves=moves),
+        verdict="the same" if kind == "images" else "used differently",
+        compared=without_vectors(outcome.compared),
+        positions=tuple(run for of_axis in runs for run in of_axis),
+    )
+    is_scaled = abs(table.factor / declared.factor - 1) > max(FACTOR, eps)
+    return with_factors(outcome, first.factor, second.factor) if is_scaled else outcome
+
+
+def kind_of_tokens(positions: Places) -> str:
+    """Classify positions (axes, n): text only, text and images in order, or going back.
+
+    >>> kind_of_tokens(np.array([[0, 1, 1], [0, 1, 1], [0, 1, 2]]))
+    'images'
+    """
+    if (positions == positions[0]).all():
+        return "text"
+    steps = np.diff(positions, axis=1)
+    leading = np.take_along_axis(steps, (steps != 0).argmax(axis=0)[None], axis=0)
+    return "images" if (leading > 0).all() else "back"
+
+
+def with_factors(outcome: Outcome, first: float, second: float) -> Outcome:
+    """Build the outcome of rotations that differ by the factor on cosines and sines."""
+    changes = {"attention_factor": (first, second)}
+    return outcome.with_differences("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))
+
 
 PARTS = {"cos": "cosines", "sin": "sines"}
+FEW = 64  # rows that show the columns of a table
+SIDES = ("first", "second")
 Pairs = tuple[Waves, Waves]
 
 
@@ -63,7 +350,7 @@ def pairs_of(enc: Encoding, counterpart: Encoding) -> Waves | None:
         return known
     if len(enc.domain.sides) > 1 or enc.domain.kind != "position":
         return None
-    if isinstance(enc, OperatorEncoding):
+    if enc.operator is not None:
         return probe(enc, counterpart)
     is_table = enc.origin != "formula" and enc.injection != "bias"
     return fit(enc.table(), enc.eps) if is_table else None
@@ -90,7 +377,7 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
         return None if pairs is None else compare_pairs(numbers, encodings, pairs)
     outcome = replace(numbers, operator=operator, compared=(*numbers.compared, "rotations"))
     offset = 0 if pairs is None else int(pairs[1].moved - pairs[0].moved)
-    are_source = all(isinstance(enc, OperatorEncoding) for enc in encodings)
+    are_source = all(enc.operator is not None for enc in encodings)
     if are_source and not (operator.relation == "same" and offset):
         outcome = compare_outputs(outcome, operator, encodings)
     if operator.relation == "permuted":
@@ -100,7 +387,24 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
     if operator.relation == "different":
         start = operator.first_position or 0
         outcome = outcome.with_differences("positions", outcome.length - start, outcome.length)
-    return outcome if pairs is None else compare_pairs(outcome, encodings, pairs)
+        if are_source or any(enc.operator is not None for enc in encodings):
+            outcome = with_cause_of_scores(outcome, encodings)
+    return outcome if pairs is None or outcome.causes else compare_pairs(outcome, encodings, pairs)
+
+
+def with_cause_of_scores(outcome: Outcome, encodings: Two) -> Outcome:
+    """Add what one function does to queries and keys that the other, the formula, does not."""
+    is_swapped = encodings[1].origin == "formula" and encodings[0].origin != "formula"
+    found = explain_scores(*(encodings[::-1] if is_swapped else encodings))
+    if not found.causes:
+        return outcome
+    return replace(
+        outcome,
+        causes=found.causes,
+        explained=found.share,
+        expected="second" if is_swapped else "first",
+        max_difference=outcome.max_difference or None,  # of queries alone
+    )
 
 
 def compare_outputs(outcome: Outcome, operator: OperatorComparison, encodings: Two) -> Outcome:
@@ -108,10 +412,9 @@ def compare_outputs(outcome: Outcome, operator: OperatorComparison, encodings: T
     outcome = replace(outcome, compared=(*outcome.compared, "outputs"))
     if operator.relation == "permuted":  # outputs are permuted with the inputs
         return outcome
-    largest = largest_output_difference(*encodings)
+    largest, order = outputs_apart(*encodings)
     if not largest:
         return outcome
-    order = output_order(*encodings)
     note = finding("outputs-differ", "other" if order is None else "order", residual=largest)
     outcome = outcome.with_findings(note, bitwise=False, max_difference=largest)
     if operator.relation != "same":
@@ -146,22 +449,66 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
         images = compare_axes_of_rows(outcome, a, b) or images
     if images is not None:
         return images
-    differs = pairs_apart(replace(a, axis=()), replace(b, axis=()))
+    if (shifted := compare_shifted(outcome, encodings, pairs)) is not None:
+        return shifted
+    differs, beyond = pairs_apart(replace(a, axis=()), replace(b, axis=()))
     if not differs.any() and a.axis and b.axis and a.axis != b.axis:
         return compare_axes(outcome, a, b)
     compared = tuple(dict.fromkeys((*outcome.compared, "rotations", "factors")))
     outcome = replace(outcome, compared=compared)
     if not differs.any():
         return compare_equal_pairs(outcome, encodings, a, b)
+    is_few = beyond.mean() < 0.5 and not frequencies_apart(a, b)
+    if is_few and (moved := compare_rows(outcome, encodings, pairs, beyond)) is not None:
+        return moved
+    listed = list_differences(a, b, differs)
+    paired = outcome.with_differences("pairs", int(differs.sum()), len(differs), pairs=listed)
+    if (explained := with_cause(paired, encodings, pairs, plain=True)).cause is not None:
+        return explained
     if (moved := compare_rows(outcome, encodings, pairs)) is not None:
         return moved
-    return outcome.with_differences(
-        "pairs",
-        int(differs.sum()),
-        len(differs),
-        pairs=list_differences(a, b, differs),
-        cause=cause_of(encodings, pairs),
-    )
+    if (explained := with_cause(paired, encodings, pairs)).cause is not None:
+        return explained
+    return replace(paired, first=first_difference(a, b), explained=1 - float(differs.mean()))
+
+
+def compare_shifted(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome | None:
+    """Report additive sinusoids that differ by an offset in positions; None for all others."""
+    a, forms = pairs[0], [form_of(*side) for side in zip(encodings, pairs, strict=True)]
+    if any(map(rotates, encodings)) or outcome.verdict == "the same" or None in forms:
+        return None
+    for b in (pairs[1], exchanged_waves(pairs[1])):
+        both = [x for x in (forms[0], b.form or forms[1]) if x is not None]
+        orders = tuple((form.layout, form.first) for form in both)
+        names = [name for name, change in CHANGES.items() if change == orders]
+        is_known = both[0] == both[1] or (names and not any(form.copies for form in both))
+        if is_known and (by := shift_between(a, b)):
+            transform: Fields = {"offset": by}
+            for name in names:
+                columns = changes_by_name(encodings[0].dim)[name].tolist()
+                transform |= {"columns": columns, "layout": name}
+            return replace(
+                outcome,
+                max_difference=None,
+                first_difference=None,
+                largest_difference=None,
+                verdict="equivalent",
+                transform=transform,
+                causes=() if names else (Shifted(by),),
+                explained=1.0,
+            )
+    return None
+
+
+def form_of(enc: Encoding, waves: Waves) -> Form | None:
+    """Return the columns that hold the cosines and sines of an encoding."""
+    if waves.form is not None:
+        return waves.form
+    rows = np.arange(min(len(enc), FEW))
+    table, seen = enc.table(enc.domain.x[rows]), waves.numbers(rows)
+    forms = [Form("both", layout, None, first) for layout in LAYOUTS for first in ("cos", "sin")]
+    known = (form for form in forms if enc.dim == 2 * len(waves))
+    return next((form for form in known if np.allclose(form.numbers(table), seen)), None)
 
 
 def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: Waves) -> Outcome:
@@ -188,28 +535,19 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
         return replace(outcome, verdict="equivalent", transform={"scale": ratio})
     if part in PARTS and is_rotary:
         index = 1 if second.form and second.form.part == part else 0
-        note = finding("part-alone", table=("first", "second")[index], waves=PARTS[part])
+        note = finding("part-alone", table=SIDES[index], waves=PARTS[part])
         return outcome.with_findings(note, verdict="the same", compared=(PARTS[part],))
     if not is_rotary and outcome.verdict == "different":
         return outcome  # columns are reordered, which the numbers show
+    transform: Fields = {"part": part} if part in PARTS else {}
     if offset := second.offset - first.offset:
         start, last = int(np.nan_to_num(offset)), outcome.length - 1
         run = PositionRun(0, last, start, start + last)
         unsaid = replace(unsaid, compared=without_vectors(outcome.compared), positions=(run,))
-    transform = transform_of_pairs(first, second, part, is_rotary=is_rotary)
-    return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
-
-
-def transform_of_pairs(first: Waves, second: Waves, part: str, *, is_rotary: bool) -> Fields:
-    """Describe the change between equal pairs: an offset, a part, or another order."""
-    transform: Fields = {}
-    if offset := second.offset - first.offset:
-        transform["offset"] = int(offset) if np.isfinite(offset) else "none in common"
-    if part in PARTS:
-        transform["part"] = part
+        transform["offset"] = start if np.isfinite(offset) else "none in common"
     if is_rotary and first.has_sines_first != second.has_sines_first:
         transform["order"] = "sines before cosines"
-    return transform
+    return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
 
 
 def are_known(first: Encoding, second: Encoding) -> bool:
@@ -217,24 +555,27 @@ def are_known(first: Encoding, second: Encoding) -> bool:
     return all(is_rotation(enc) and Rope.of(enc) for enc in (first, second))
 
 
-def cause_of(encodings: Two, pairs: Pairs) -> Cause | None:
-    """Find a single mistake that explains the difference, or the settings that differ."""
+def with_cause(outcome: Outcome, encodings: Two, pairs: Pairs, *, plain: bool = False) -> Outcome:
+    """Add the mistake that explains all rows, the settings that differ, or the first difference.
+
+    A config or a SPEC is the expected side; of two tables, the first.
+    """
     if are_known(*encodings):
-        return settings_cause(*encodings)
-    sides: tuple[tuple[Literal["a", "b"], Encoding, Waves, Waves], ...] = (
-        ("a", encodings[0], pairs[0], pairs[1]),
-        ("b", encodings[1], pairs[1], pairs[0]),
-    )
-    for of, enc, waves, counterpart in sides:
-        rotation = enc if waves.is_declared else geometric_rotation(waves)
-        pairs_meant = rotation and declared(rotation)
-        if (
-            rotation
-            and pairs_meant
-            and (cause := find_misreading(rotation, pairs_meant, counterpart))
-        ):
-            return replace(cause, of=of)
-    return None
+        return replace(outcome, cause=settings_cause(*encodings))
+    known = [k for k in (0, 1) if pairs[k].is_declared]
+    for k in known or (0, 1):
+        rotation = encodings[k] if known else geometric_rotation(pairs[k])
+        meant = None if rotation is None else declared(rotation)
+        if rotation is None or meant is None:
+            continue
+        if found := find_mistakes(rotation, meant, pairs[1 - k], plain=plain):
+            cause = cause_of(found, meant, "b" if k else "a")
+            facts: Fields = {"causes": found, "expected": SIDES[k], "cause": cause}
+            if found[-1].angles is not None:  # rounded angles have no frequency
+                unknown: Fields = {SIDES[1 - k]: None, "ratio": None}
+                facts["pairs"] = tuple(replace(pair, **unknown) for pair in outcome.pairs)
+            return replace(outcome, explained=1.0, **facts)
+    return outcome
 
 
 def compare_axes(outcome: Outcome, first: Waves, second: Waves) -> Outcome:

@@ -11,7 +11,7 @@ fraction of a step beyond the last trained position.
 
 Vectors of two readings of a rotation have equal length. Their cosine at p is the mean over pairs of
 cos p (w - w') and measures their agreement (`pefourier.encodings.attention_decay`). Mistakes are
-named as in `pefourier.diagnosis.config_errors` and separated by commas; ``layout`` pairs neighbours
+named as in `pefourier.causes.mistakes` and separated by commas; ``layout`` pairs neighbours
 in place of halves.
 """
 
@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from pefourier.causes.misreadings import MISREADINGS, changes_of, layer_of, misread
 from pefourier.causes.rope import Rope
-from pefourier.diagnosis.misreadings import MISREADINGS, changes_of, layer_of, misread
 from pefourier.encodings.attention_decay import (
     FARTHEST,
     first_below,
@@ -188,8 +188,11 @@ def describe_rotation(
     enc, params, length = as_rotation(enc), enc.params, length or len(enc)
     by_pair = params["scaling"] == "longrope"
     trained = trained or trained_as_stated(enc.params) or len(enc)
-    omega, plain = enc.measure.frequencies, frequencies_before_scaling(enc)
-    before = plain if before_scaling else frequencies_at(enc, trained)
+    omega, rope = enc.measure.frequencies, Rope.of(enc)
+    plain = rope.unscaled.frequencies(len(enc)) if rope else omega
+    before = rope.frequencies(trained) if rope and not before_scaling else plain
+    is_varying = rope and (rope.frequencies(1) != rope.frequencies(length)).any()
+    keys = sorted(scaling_parameters(params["scaling"]).keys() - {"attention_factor"})
     rotating, reach = omega != 0, window_within(window, length) or length
     head, familiar = params["d"] + unrotated, longest_familiar(omega, before, trained, window)
     return Rotation(
@@ -208,12 +211,12 @@ def describe_rotation(
         critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
         idle=count_idle(omega[rotating], length),
         unseen=count_unseen(omega, before, trained, reach),
-        familiar_length=None if has_many(enc, length) else familiar,
+        familiar_length=None if is_varying else familiar,
         window=window,
         frequencies=omega[rotating],
         trained_frequencies=plain[rotating],
         precision=Losses(enc),
-        scaling_parameters=settings_of_scaling(params),
+        scaling_parameters={key: params[key] for key in keys if params.get(key) is not None},
         by_pair=tuple(pairs(name, omega, plain, before * trained, params["scaling"])),
     )
 
@@ -231,16 +234,6 @@ def effective_base(enc: DeclaredEncoding) -> float | None:
         return None
     base = float(omega[-1] ** (-rotated / 2 / (len(omega) - 1)))
     return None if isclose(base, enc.params["rho"], rel_tol=RATIO_SLACK) else base
-
-
-def settings_of_scaling(params: Values) -> Fields:
-    """Settings of a rotation's scaling, without the attention factor.
-
-    >>> settings_of_scaling({"scaling": "linear", "factor": 8.0, "original": None})
-    {'factor': 8.0}
-    """
-    keys = scaling_parameters(params["scaling"]).keys() - {"attention_factor"}
-    return {key: params[key] for key in sorted(keys) if params.get(key) is not None}
 
 
 def as_rotation(enc: Encoding) -> DeclaredEncoding:
@@ -322,28 +315,6 @@ def treatments(scaled: Floats, plain: Floats, *, by_pair: bool = False) -> dict[
     far = ratio.max() if ratio.max() > 1 else ratio.min()
     stretched = ~unchanged & (np.abs(ratio - far) <= RATIO_SLACK * far)
     return {"kept": unchanged, "blended": ~unchanged & ~stretched, "stretched": stretched}
-
-
-def frequencies_before_scaling(enc: DeclaredEncoding) -> Floats:
-    """Frequencies of the same rotation without its scaling, as before context extension."""
-    rope = Rope.of(enc)
-    return enc.measure.frequencies if rope is None else rope.unscaled.frequencies(len(enc))
-
-
-def frequencies_at(enc: DeclaredEncoding, length: int) -> Floats:
-    """Frequencies of a rotation at a length, with its scaling."""
-    rope = Rope.of(enc)
-    if rope is None or not (has_many(enc, length) or has_many(enc, len(enc))):
-        return enc.measure.frequencies
-    return rope.frequencies(length)
-
-
-def has_many(enc: Encoding, length: int) -> bool:
-    """Whether frequencies vary with the length up to a given length: dynamic, longrope."""
-    rope = Rope.of(enc)
-    if rope is None or rope.scaling == "none":
-        return False
-    return not np.array_equal(rope.frequencies(1), rope.frequencies(length))
 
 
 def base_bound(frequencies: Floats, limit: int = FARTHEST, unrotated: int = 0) -> int | None:
@@ -503,7 +474,14 @@ def read_against(
             raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
         check_one_axis(enc.spec, enc.measure.frequencies)
         rotations.append(enc)
-    return min((reading_of(enc, misreading, length, d) for enc in rotations), key=likeness_of)
+    readings = (reading_of(enc, misreading, length, d) for enc in rotations)
+    return min(
+        readings,
+        key=lambda r: (
+            *(FARTHEST if p is None else p for p in r.below.values()),
+            -abs(log(r.logits)),
+        ),
+    )
 
 
 def check_one_axis(spec: str, frequencies: Floats) -> None:
@@ -513,12 +491,6 @@ def check_one_axis(spec: str, frequencies: Floats) -> None:
             f"{shown(spec)} rotates pairs along {frequencies.shape[1]} axes; --against compares "
             "rotations by one position (for two grids, use pefourier compare)"
         )
-
-
-def likeness_of(reading: Reading) -> tuple[float, ...]:
-    """Sort key: positions at which the cosine falls, then closeness of logits; less is worse."""
-    falls = (FARTHEST if p is None else p for p in reading.below.values())
-    return (*falls, -abs(log(reading.logits)))
 
 
 def reading_of(enc: DeclaredEncoding, misreading: str, length: int, d: int | None) -> Reading:

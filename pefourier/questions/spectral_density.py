@@ -7,7 +7,7 @@ Frequencies are in lattice steps of 2 pi / N radians; points 0, 1 … cover half
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, log, pi
+from math import ceil, log, pi, sqrt
 from typing import Literal, TypedDict
 
 import numpy as np
@@ -30,7 +30,6 @@ from pefourier.geometry.torus import (
     aliased_shares,
     idle_shares,
     isotropy,
-    least_sigma,
     multiplicity,
     torus_density,
 )
@@ -185,7 +184,7 @@ def estimate_spectrum(
     With several axes, each point represents several frequencies.
     """
     sides = lattice_sides(enc, lattice)
-    check_sigma(sigma, round(least_sigma(len(sides), LEAST_SIGMA), 3))
+    check_sigma(sigma, round(LEAST_SIGMA * sqrt(len(sides)), 3))
     measure = weighted_frequencies(enc, method)
     steps = measure.visible * (np.array(sides) / (2 * pi))
     sigma = usual_sigma(steps, measure.method, len(sides)) if sigma is None else sigma

@@ -223,14 +223,14 @@ class Spectrum(Result):
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look, axis: str = "auto") -> Figure:
         """Draw the densities over frequency."""
-        from pefourier.report.spectral_figures import spectrum
+        from pefourier.report.figures import spectrum
 
         return spectrum(answers, look, axis)
 
     @classmethod
     def chart(cls, answers: Sequence[Answer], *, colour: bool, axis: str = "auto") -> str:
         """Return the curves of the densities."""
-        from pefourier.report.spectral_figures import spectrum_chart
+        from pefourier.report.figures import spectrum_chart
 
         return spectrum_chart(answers, colour=colour, axis=axis)
 

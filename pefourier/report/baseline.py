@@ -28,15 +28,17 @@ SEVERITIES = ("note", "warning", "error")
 BETTER = {"verdict": 1, "min_distance": 1, "gap": 1, "unseen": -1, "idle": -1}  # 1: upwards
 BETTER |= {"distinct_cast": 1, "distinct_phase": 1}
 SIZES = ("length", "dimension", "trained.length")
-MEASURED = ("length", "dimension", "trained", "verdict", "min_distance", "gap", "precision")
-SETTINGS = (
-    *("params", "rotations", "indexer", "layers", "identified"),
-    *("softmax_factor", "temperature", "slopes", "tables", "allowed"),
+MEASURED = tuple("length dimension trained verdict min_distance gap precision".split())
+SETTINGS = tuple(
+    "params rotations indexer layers identified softmax_factor temperature slopes tables "
+    "allowed".split()
 )
-DERIVED = {"bands", "bound", "critical_dimension", "decay", "cache", "familiar_length", "name"}
-DERIVED |= {"trained_frequencies", "largest", "nearer_higher", "index", "precision", "rotation"}
-DERIVED |= {"effective_base", "stepwise"}
-DERIVED |= {"path", "length", "max_difference", "conventions", "source", "distinct", *BETTER}
+DERIVED = {
+    *"bands bound critical_dimension decay cache familiar_length name trained_frequencies largest "
+    "nearer_higher index precision rotation effective_base stepwise by_pair path length "
+    "max_difference conventions source distinct".split(),
+    *BETTER,
+}
 
 
 Fields = Mapping[str, Any]  # fields of one SPEC by path; empty if it was refused

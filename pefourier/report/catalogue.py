@@ -25,17 +25,17 @@ ENCODINGS = Path(__file__).parents[1] / "encodings"
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes of a tree"}
 POINTS |= {"graph": "nodes of a graph", "place": "places", "pair": "pairs of positions"}
 USED_BY = {  # some model types of transformers whose configs use an encoding
-    "rope": ("llama", "mistral", "qwen3", "gemma3_text", "gpt_neox"),
-    "learned": ("bert", "gpt2", "vit", "whisper"),
-    "sinusoidal": ("whisper", "marian"),
-    "axial": ("vit_mae",),
-    "axial-rope": ("dinov3_vit", "llama4_vision_model"),
-    "alibi": ("bloom", "mpt"),
-    "xl": ("xlnet", "parakeet_encoder"),
-    "deberta": ("deberta-v2", "sew-d"),
-    "t5": ("t5", "switch_transformers"),
-    "swin": ("swin",),
-    "swin2": ("swinv2",),
+    "rope": "llama mistral qwen3 gemma3_text gpt_neox",
+    "learned": "bert gpt2 vit whisper",
+    "sinusoidal": "whisper marian",
+    "axial": "vit_mae",
+    "axial-rope": "dinov3_vit llama4_vision_model",
+    "alibi": "bloom mpt",
+    "xl": "xlnet parakeet_encoder",
+    "deberta": "deberta-v2 sew-d",
+    "t5": "t5 switch_transformers",
+    "swin": "swin",
+    "swin2": "swinv2",
 }
 SIZES = ("length", "d")  # parameters that every encoding has
 UNTRAINED = " Its table has initial values, before training."
@@ -125,7 +125,7 @@ def with_conclusion(record: Fields) -> Fields:
 
 def users_of(record: Values) -> Strings:
     """Return model types whose configs use an encoding."""
-    return USED_BY.get(record["encoding"], ())
+    return USED_BY.get(record["encoding"], "").split()
 
 
 def description(record: Fields) -> str:

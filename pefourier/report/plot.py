@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
     from pefourier.encodings.encoding import Encoding
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-LINES = ("-", "--", "-.", ":", "-", "--", "-.", "--", "-.", ":", "-", "-.", ":", "--")  # fourteen
+COLOURS = "#0072B2 #D55E00 #009E73 #CC79A7 #56B4E9 #E69F00 #000000".split()
+LINES = "- -- -. : - -- -. -- -. : - -. : --".split()  # fourteen
 STYLE: Fields = {
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
@@ -63,6 +63,7 @@ class Look:
     width: float | None = None  # inches; None: default of the figure
     dpi: int = 200  # of a PNG
     title: str = ""
+    keywords: str = ""  # in the metadata of the file
 
 
 USUAL = Look()
@@ -164,6 +165,7 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
     """Render a figure of answers to a file format in memory, which avoids partial files."""
     dates: dict[str, dict[str, str | None]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
     metadata = {"Title": printable(look.title) or title_of(draw, answers), **dates.get(kind, {})}
+    metadata |= {"Keywords": look.keywords} if look.keywords else {}
     stream = io.BytesIO()
     figure = draw_styled(draw, answers, look)
     check_pixels(kind, figure, look.dpi)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import chain, groupby
 from pathlib import Path
 
@@ -99,32 +100,11 @@ def verdict_terms(spellings: set[str]) -> Iterable[Term]:
 
 def verdicts_by_command() -> list[tuple[str, Mapping[str, Verdict]]]:
     """Return the verdicts of each question, with their sentences; imports all questions."""
-    from pefourier.questions.check_faithful import Faithfulness
-    from pefourier.questions.compare import Comparison
-    from pefourier.questions.context import Context
-    from pefourier.questions.design import Design
-    from pefourier.questions.encode import Written
-    from pefourier.questions.extend import Extensions
-    from pefourier.questions.positions import Positions
-    from pefourier.questions.reconstruct import Reconstructions
-    from pefourier.questions.relations import Relations
-    from pefourier.questions.resize import Resizing
-    from pefourier.questions.spectrum import Spectrum
-    from pefourier.weights.usage import Usage
+    from pefourier.questions.result import Result
 
-    return [
-        ("spectrum", Spectrum.verdicts),
-        ("reconstruct", Reconstructions.verdicts),
-        ("relations", Relations.verdicts),
-        ("check-faithful", Faithfulness.verdicts),
-        ("context", Context.verdicts),
-        ("design", {**Design.verdicts, **Extensions.verdicts}),
-        ("resize", Resizing.verdicts),
-        ("usage", Usage.verdicts),
-        ("compare", Comparison.verdicts),
-        ("encode", Written.verdicts),
-        ("positions", Positions.verdicts),
-    ]
+    for path in sorted(Path(__file__).parents[1].glob("questions/[a-z]*.py")):
+        import_module(f"pefourier.questions.{path.stem}")
+    return [(kind.command, kind.verdicts) for kind in Result.__subclasses__()]
 
 
 def without_slots(text: str) -> str:
@@ -191,7 +171,7 @@ def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
     )
     for rule in rules:
         if matches := [term for term in terms if any(map(rule, term.names))]:
-            return matches
+            return sorted(matches, key=lambda term: term.group != "words")  # plain meaning first
     if (target := name_behind(word)) != word:
         return find_terms(target, terms)
     names = {name for term in terms for name in term.names}

@@ -26,16 +26,17 @@ encoding worse.
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from pefourier.train import statistics
-from pefourier.train.chance import Chance
 from pefourier.train.options import LEVEL, WITHOUT_VECTORS
-from pefourier.train.statistics import LEAST_UNITS, Difference
+from pefourier.train.statistics import LEAST_UNITS, Chance, Difference
 from pefourier.types import Array, Texts
+from pefourier.writing.files import read_toml
 
-ALL = ("best", "tied", "no difference", "too few", "cut short", "alone", "leaky")
+SENTENCES = read_toml(Path(__file__).with_name("sentences.toml"))
 SHARED = 0.15  # of the level, for tests without a reference while a reference may be the best
 KINDS = ("encoding", "scaled", "baseline")  # later kinds are compared if earlier ones are too few
 
@@ -44,12 +45,13 @@ KINDS = ("encoding", "scaled", "baseline")  # later kinds are compared if earlie
 class Decision:
     """The verdict on the encodings of a dataset, or over datasets, with its reasons."""
 
-    verdict: str  # from `ALL`, or those that hold on different datasets
+    verdict: str  # from SENTENCES, or those that hold on different datasets
     best: Texts = ()  # highest mean F1 or best rank, then those tied with it
     worse: dict[str, float] = field(default_factory=dict)  # encoding: mean F1 minus the highest
     left_out: dict[str, str] = field(default_factory=dict)  # encoding: why it is not compared
     pair: Texts = ()  # the pair that needs most units, if there are too few
     shortage: Difference | None = None  # of that pair
+    no_gain: bool = False  # by 95% intervals, no encoding exceeds `none` by the difference to find
 
 
 def compared(names: Iterable[str], excluded: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
@@ -88,15 +90,18 @@ def decide(
     found = dict(zip(pairs, statistics.compare_pairs(runs, pairs, chance, find), strict=True))
     table = {frozenset((e, d.reference)): d for e, d in differences.items()}
     beaten = find_worse(runs, found, table, chance)
+    gains = [d.high if b == "none" else -d.low for (a, b), d in found.items() if "none" in (a, b)]
+    enough = all(d.units >= LEAST_UNITS for d in found.values())
     best = tuple(e for e in means if e not in beaten)
+    no_gain = "none" in best and enough and max(gains) < find
     if beaten:
         worse = {e: means[e] - means[best[0]] for e in means if e in beaten}
-        return Decision("tied" if len(best) > 1 else "best", best, worse, left_out)
+        return Decision("tied" if len(best) > 1 else "best", best, worse, left_out, no_gain=no_gain)
     short = {pair: d for pair, d in found.items() if not finds(d)}
     if not short:
-        return Decision("no difference", best, left_out=left_out)
+        return Decision("no difference", best, left_out=left_out, no_gain=no_gain)
     pair = max(short, key=lambda pair: short[pair].needed or np.inf)
-    return Decision("too few", best, {}, left_out, pair, short[pair])
+    return Decision("too few", best, {}, left_out, pair, short[pair], no_gain)
 
 
 def find_worse(

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,19 +18,25 @@ import torch
 from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data.load import load_task, name_positives
-from pefourier.train.data.split import Task
-from pefourier.train.device_data import batch_and_steps, device_memory
+from pefourier.train.data.split import REMARKS, Task
 from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import Classifier, OrderFree, Transformer, most_windows
-from pefourier.train.options import BESIDE, LEAST_D, ORDER_FREE, WITHOUT_VECTORS, Options, seeds_of
-from pefourier.train.program import AT_ONCE
-from pefourier.train.ranks import has_meeting_point
-from pefourier.train.report import words
-from pefourier.train.request import Arm, Schedule, Tuning, list_candidates, parse_arm, schedule_of
-from pefourier.train.store import NOT_NUMBERS, Key, Store
+from pefourier.train.options import (
+    BESIDE,
+    FIND,
+    LEAST_D,
+    ORDER_FREE,
+    WITHOUT_VECTORS,
+    Options,
+    seeds_of,
+)
+from pefourier.train.program import AT_ONCE, batch_and_steps, device_memory
+from pefourier.train.request import Arm, Schedule, parse_arm, schedule_of
+from pefourier.train.statistics import chance_of, units_needed
+from pefourier.train.store import NOT_NUMBERS, Key, Store, store_of
 from pefourier.types import Array, Fields, Values
 from pefourier.version import __version__
-from pefourier.writing.text import first_few, join
+from pefourier.writing.text import agreeing, fill, first_few, join
 
 FEW = 10  # examples of a class
 # acts that cost more than adding or rotating
@@ -39,8 +44,9 @@ COSTS = {"bias": "biases", "key": "keys", "key-query": "queries"}
 MOST_NAMED = 12  # channels or arrays
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
-MOST_PROCESSES = 8  # started by default: each holds the data
-WORTH = 4 * 10**6  # tokens of training windows: with fewer, starting processes takes longer
+SPREAD = 0.06  # deviation of a difference in F1 between folds: median of ten datasets of figures/
+RIGHT = 0.85  # share of windows of each class that a planned classifier gets right
+GRID = [i / 100 for i in range(1, 101)]  # differences in F1
 RULES = {  # that the numbers depend on and that differed in an earlier version
     "choice": "highest score on validation (average precision; of more than two classes macro F1), "
     "then least loss",
@@ -48,7 +54,8 @@ RULES = {  # that the numbers depend on and that differed in an earlier version
 }
 # the subject of a comparison, and options that do not change its numbers
 APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
-APART |= {"device", "compile", "columns", "missing", *NOT_NUMBERS}
+APART |= {"device", "compile", "columns", "channels", "labels", "channels_first", "missing"}
+APART |= {*NOT_NUMBERS}
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,8 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     model = Transformer(task.length, channels, classes, *sizes, task.grid, options.inject)
     if options.d is None:
         model = replace(model, d=-(-max(LEAST_D, model.tokens) // even) * even)
-        wide = [f"{model.d} for {model.tokens} tokens"] if model.d != LEAST_D else []
+        rows = f" of {model.patch} rows" if model.patch > 1 else ""
+        wide = [f"{model.d} for {model.tokens} tokens{rows}"] if model.d != LEAST_D else []
         task = replace(task, remarks={**task.remarks, "wide": wide})
     batch, steps = batch_and_steps(task, options.batch_size)
     check_memory(model, batch, device)
@@ -254,6 +262,34 @@ def plan_ensembles(resolved: ResolvedTask, size: int) -> list[Ensemble]:
     return ensembles
 
 
+def find_difference(task: Task, seeds: int) -> tuple[float | None, str]:
+    """Find the smallest detectable difference in F1, and name its units: folds, or runs of one."""
+    numbers = range(len(task.folds))
+    facts = [facts_of_fold(task, number) | {"fold": number} for number in numbers]
+    several = len(facts) > 1
+    units = len(facts) if several else seeds
+    tested = np.concatenate([task.labels[fold.test] for fold in task.folds])
+    counts = np.bincount(tested, minlength=len(task.classes))
+    mistakes = (1 - RIGHT) * counts / max(len(counts) - 1, 1)  # spread over the other classes
+    table = np.diag(RIGHT * counts - mistakes) + mistakes[:, None]
+    chance = chance_of(facts, {"planned": table}, np.arange(units) * several)
+    pair = ("planned", "planned")
+    found = (f for f in GRID if (units_needed(SPREAD, f, chance, pair) or np.inf) <= units)
+    one, more = ("fold", "folds") if several else ("run", "runs")
+    return next(found, None), f"{units} {agreeing(units, one, more)}"
+
+
+def shortage(task: Task, options: Options) -> str:
+    """Sentence if a difference of --find may not be detected, before anything is trained."""
+    found, units = find_difference(task, options.seeds)
+    find = options.find or FIND
+    if found is not None and found <= find:
+        return ""
+    least = "no difference" if found is None else f"differences of {found} or more, not of {find:g}"
+    more = "--resamples or more series" if len(task.folds) > 1 or not task.own_names else "--seeds"
+    return f"{task.name}: The answer can be TOO FEW: {units} detect {least}; use {more}, or --find"
+
+
 def parameters(resolved: ResolvedTask) -> dict[str, Fields]:
     """All parameters of each arm's encoding with defaults, and whether tokens share a vector."""
     params: dict[str, Fields] = {}
@@ -270,9 +306,9 @@ def remarks_on_task(task: Task) -> list[str]:
     """Remarks on a task before training: dropped and filled data, groups and classes."""
     counts = np.bincount(task.labels, minlength=len(task.classes)).tolist()
     facts: list[tuple[str, Any, Fields]] = [
+        *((code, n, {"names": first_few(n, MOST_NAMED)}) for code, n in task.remarks.items()),
         *((drop.reason, True, {"count": drop.count}) for drop in task.dropped),
         ("filled", task.filled, {"count": task.filled}),
-        *((code, n, {"names": first_few(n, MOST_NAMED)}) for code, n in task.remarks.items()),
         ("times", task.times is not None, {}),
         ("uneven", task.uneven and task.times is None, {}),
         ("neither positive", task.balanced, {"names": join(task.classes)}),
@@ -283,7 +319,7 @@ def remarks_on_task(task: Task) -> list[str]:
     for label, count in zip(task.classes, counts, strict=True):
         facts.append(("few examples", count < FEW, {"label": label, "count": count}))
     chosen = [(code, slots) for code, applies, slots in facts if applies]
-    return [f"{task.name}: {words('remarks', code, **slots)}" for code, slots in chosen]
+    return [f"{task.name}: {fill(REMARKS[code], **slots)}" for code, slots in chosen]
 
 
 def collides(injection: Injection, tokens: int) -> bool:
@@ -298,7 +334,7 @@ def list_remarks(resolved: ResolvedTask) -> list[str]:
         injection = resolved.injections.get(arm.spec)
         if injection is not None and collides(injection, tokens):
             count = len(injection.vectors)
-            text = words("remarks", "few codes", encoding=arm.name, count=count, tokens=tokens)
+            text = fill(REMARKS["few codes"], encoding=arm.name, count=count, tokens=tokens)
             remarks.append(f"{resolved.task.name}: {text}")
     return remarks
 
@@ -313,7 +349,6 @@ class Experiment:
     device: torch.device
     store: Store
     resolved: Sequence[ResolvedTask]
-    candidates: Sequence[Tuning]  # of each run
 
     @property
     def keys(self) -> list[Key]:
@@ -324,6 +359,7 @@ class Experiment:
     def remarks(self) -> list[str]:
         """All remarks before training, without repetition."""
         lines = [line for entry in self.resolved for line in list_remarks(entry)]
+        lines += filter(None, (shortage(entry.task, self.options) for entry in self.resolved))
         return list(dict.fromkeys(lines))
 
     @property
@@ -332,7 +368,7 @@ class Experiment:
         sizes = [-(-len(self.keys) // self.ranks)]
         for entry in self.resolved:
             batch, _ = batch_and_steps(entry.task, self.options.batch_size)
-            sizes.append(most_members(entry.model, batch, self.device) // len(self.candidates))
+            sizes.append(most_members(entry.model, batch, self.device))
         versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
         versions["python"] = platform.python_version()
         return {
@@ -349,8 +385,7 @@ def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Experiment:
     loaded = [load_task(name, options) for name in options.dataset]
     tasks = name_positives(loaded, options.positive)
     resolved = [resolve_task(task, options, device) for task in tasks]
-    store, candidates = store_of(options, rank, ranks), list_candidates(options)
-    return Experiment(options, rank, ranks, device, store, resolved, candidates)
+    return Experiment(options, rank, ranks, device, store_of(options, rank, ranks), resolved)
 
 
 def choose_device(device: str) -> torch.device:
@@ -368,37 +403,6 @@ def choose_device(device: str) -> torch.device:
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
     return torch.device(device)
-
-
-def store_of(options: Options, rank: int, ranks: int) -> Store:
-    """Choose where a rank writes: only the first of ranks that meet, otherwise a file per rank."""
-    meets = has_meeting_point(ranks)
-    if ranks > 1 and options.out is None and not meets:
-        raise PefourierError(
-            f"several ranks need a shared folder; pass --out DIR, or unset RANK={rank} and "
-            f"WORLD_SIZE={ranks} to train alone"
-        )
-    path = None if options.out is None or (meets and rank) else Path(options.out)
-    return Store(path, 0 if meets else rank)
-
-
-def count_processes(experiment: Experiment, ranks: int) -> int:
-    """Choose the number of processes on this machine, unless it is one of many ranks."""
-    cores, count = torch.get_num_threads(), experiment.options.processes
-    shared = ranks > 1 or experiment.device.type != "cpu"
-    if count is not None and (shared or not 1 <= count <= cores):
-        raise PefourierError(
-            f"--processes must be from 1 to {cores}, the cores that torch uses here, got {count}; "
-            "omit it with ranks of torchrun and on GPUs, which share the work anyway"
-        )
-    if count is not None or shared:
-        return count or 1
-    tokens = 0  # of training windows in all steps of all runs and candidates
-    for resolved in experiment.resolved:
-        batch, _ = batch_and_steps(resolved.task, experiment.options.batch_size)
-        tokens += len(resolved.runs) * resolved.schedule.steps * batch * resolved.model.tokens
-    tokens *= len(experiment.candidates)
-    return min(cores, MOST_PROCESSES) if tokens >= WORTH else 1
 
 
 def describe_data(resolved: Sequence[ResolvedTask], resamples: int | None) -> Fields:

@@ -37,12 +37,23 @@ import torch
 from torch import Tensor
 
 from pefourier.errors import PefourierError
-from pefourier.train import compiling, device_data, metrics
-from pefourier.train.compiling import Compiler
+from pefourier.train import metrics
 from pefourier.train.data.split import Task
-from pefourier.train.device_data import Resident, class_weights
 from pefourier.train.model import Classifier, OrderFree, Parameters
-from pefourier.train.program import Program, Replica, is_vector
+from pefourier.train.program import (
+    CAPTURING,
+    COMPILING,
+    Compiler,
+    Program,
+    Replica,
+    Resident,
+    class_weights,
+    count_fitting,
+    fetch,
+    is_vector,
+    seconds_of_step,
+    send,
+)
 from pefourier.train.request import Schedule
 from pefourier.train.store import Checkpoint
 from pefourier.types import Array
@@ -112,7 +123,7 @@ def fit(
     """Train members together, or as many at a time as fit into memory."""
     outcomes, checkpoint = list[Outcome](), checkpoint or Checkpoint(None)
     try:
-        size = device_data.count_fitting(
+        size = count_fitting(
             data.device,
             len(members),
             lambda count: Program(data, model, members[:count], schedule, eager=True).step(),
@@ -193,7 +204,7 @@ class Training:
         """Start training to the next look, without waiting for its results."""
         program, begun = self.running, self.running.done
         steps = min(self.schedule.every, self.schedule.steps - begun)
-        results, wait = device_data.fetch([program.train(steps), program.logits_of("valid")])
+        results, wait = fetch([program.train(steps), program.logits_of("valid")])
         parameters = program.parameters
         if AHEAD[self.data.device.type]:  # training changes them meanwhile
             parameters = {name: p.detach().clone() for name, p in parameters.items()}
@@ -212,7 +223,7 @@ class Training:
         members = look.active[better]
         self.highest[members], self.best_step[members] = scores[better], look.done
         device = self.data.device
-        rows, of_all = (device_data.send(torch.as_tensor(x), device) for x in (better, members))
+        rows, of_all = (send(torch.as_tensor(x), device) for x in (better, members))
         for name, p in look.parameters.items():
             places: tuple[Tensor | slice, ...] = (of_all, *map(slice, p.shape[1:]))
             self.best[name][places] = p.detach()[rows]
@@ -240,10 +251,10 @@ class Training:
         """Return members that stay on a GPU: all, unless fewer save more than a capture costs."""
         size = next(size for size in SIZES if size >= patient.sum())
         batch = self.running.index.shape[1]
-        now, then = (compiling.seconds_of_step(self.model, batch, n) for n in (len(patient), size))
+        now, then = (seconds_of_step(self.model, batch, n) for n in (len(patient), size))
         last = int(self.best_step[self.active].max()) + (self.schedule.patience or 0)
         steps = min(last, self.schedule.steps) - self.running.done  # at least
-        cost = compiling.CAPTURING + (compiling.COMPILING if self.compiler else 0)
+        cost = CAPTURING + (COMPILING if self.compiler else 0)
         if 3 * size > 2 * len(patient) or steps * (now - then) < cost:
             return np.arange(len(patient))
         filled = np.flatnonzero(~patient)[: size - patient.sum()]

@@ -24,7 +24,7 @@ from pefourier.encodings.domain import displacement_of_each_pair
 from pefourier.encodings.encoding import Encoding, is_of_pairs, table_of_pairs
 from pefourier.encodings.families.learned_time import LineAndSines
 from pefourier.encodings.loader import SpecWithDefaults, source_of
-from pefourier.encodings.model_positions import temperature_of
+from pefourier.encodings.query_temperature import temperature_in
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.types import Array, Counts, Fields, Values
@@ -67,13 +67,6 @@ class Injection:
     def has_vectors(self) -> bool:
         """Whether it has an effect: the encoding none adds zeros."""
         return self.learn or bool(self.vectors.any())
-
-    def without_effect(self) -> "Injection":
-        """Injection of the same act and size without effect: adds 0 or rotates by 0."""
-        vectors = np.zeros((1, self.vectors.shape[1]))
-        if self.act == "rotate":
-            vectors[:, : vectors.shape[1] // 2] = 1.0
-        return Injection(self.act, vectors, np.zeros_like(self.index), learn=False)
 
     def table(self) -> Array:
         """Vector of every place, shape (places, k), or the distinct vectors of all times."""
@@ -128,8 +121,13 @@ def load_injection(
     if places * windows * size > NUMBERS:
         raise PefourierError(f"{spec} needs {places * windows} vectors; choose a larger --patch")
     enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
-    temperature = temperature_of(enc, length)
-    if temperature and (times is not None or temperature.largest != 1):
+    temperature = temperature_in(enc.params, length)
+    if enc.file is not None:
+        from pefourier.encodings.model_positions import temperature_of  # imports all of configs
+
+        temperature = temperature_of(enc, length)
+    is_used = temperature and temperature.layers == "all"
+    if temperature and is_used and (times is not None or temperature.largest != 1):
         way_out = "this model does not; choose a larger temperature_floor"
         raise PefourierError(f"{spec} multiplies queries of {length} tokens; {way_out}")
     if times is not None:

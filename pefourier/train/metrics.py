@@ -5,16 +5,10 @@ validation. With more classes, or two without a positive class (`macro`), the la
 and all four scores are means over classes.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from pefourier.train.store import MEASURES
 from pefourier.types import Array
-
-if TYPE_CHECKING:
-    from pefourier.train.model import Transformer
 
 
 def score(predicted: Array, logits: Array, labels: Array, *, macro: bool) -> dict[str, float]:
@@ -137,33 +131,3 @@ def average_precision(score: Array, true: Array) -> float:
     _, hits, claims = count_from_top(score, true)
     gained = np.diff(hits, prepend=0)
     return float((hits / claims * gained).sum() / max(int(true.sum()), 1))
-
-
-TERMS = ("content-content", "content-position", "position-content", "position-position")
-
-
-def score_terms(
-    model: "Transformer", parameters: Mapping[str, Array], vectors: Array, x: Array
-) -> list[list[float]]:
-    """Shares (heads, 4) of `TERMS` for scaled windows x (n, length, channels), vectors (T, d)."""
-    starts = np.arange(model.tokens) * model.step
-    rows = x[:, starts[:, None] + np.arange(model.patch)]  # (n, T, patch, C)
-    content = rows.reshape(*rows.shape[:2], -1) @ parameters["project.w"] + parameters["project.b"]
-    if model.inject == "concat":
-        vectors = vectors @ parameters["inject.w"]
-    w_q, w_k, _ = np.split(np.asarray(parameters["0.qkv.w"], float), 3, axis=1)
-    parts = (content, np.broadcast_to(vectors, content.shape))
-    queries, keys = ([by_head(part @ w, model.heads) for part in parts] for w in (w_q, w_k))
-    terms = np.stack([q @ k.transpose(0, 1, 3, 2) for q in queries for k in keys])
-    terms -= terms.mean(axis=-1, keepdims=True)  # (4, n, H, T, T)
-    total = terms.sum(axis=0)
-    shares = (terms * total).sum(axis=(1, 3, 4)) / np.maximum(
-        (total**2).sum(axis=(0, 2, 3)), 1e-300
-    )
-    heads: list[list[float]] = shares.T.tolist()
-    return heads
-
-
-def by_head(x: Array, heads: int) -> Array:
-    """Split rows (n, T, d) by head into (n, H, T, d / H)."""
-    return x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)

@@ -112,7 +112,10 @@ def vectors_of_act(
 ) -> StackVectors:
     """Stack the vectors of an act for all members."""
     first = next(m for m in injections if m.act == act)
-    nothing = first.without_effect()
+    zeros = np.zeros((1, first.vectors.shape[1]))  # adds 0, or rotates by 0
+    if act == "rotate":
+        zeros[:, : zeros.shape[1] // 2] = 1.0
+    nothing = Injection(act, zeros, np.zeros_like(first.index), learn=False)
     members = [m if m.act == act else nothing for m in injections]
     vectors = start = as_tensor([m.vectors for m in members], device, dtype)
     learn, places = [np.full((1, m.vectors.shape[1]), m.learn) for m in members], None
@@ -431,16 +434,15 @@ def greatest_of(x: Tensor, padding: Tensor | None) -> Tensor:
 
 
 class Dropout:
-    """Dropout on (M, …) in training, with a rate per member; the rest is scaled up.
+    """Dropout on (M, …) in training; the rest is scaled up.
 
     On a CPU, the random numbers of a member depend on its key, the step and the dropout layer, but
     not on other members of the stack; elsewhere, torch's generator draws them.
     """
 
-    def __init__(self, shares: Sequence[float], keys: Ints, device: torch.device) -> None:
-        self.share = torch.tensor(shares, dtype=torch.float32, device=device)
+    def __init__(self, share: float, keys: Ints, device: torch.device) -> None:
+        self.share, self.scale = share, torch.tensor(share, dtype=torch.float32, device=device)
         self.keys, self.step, self.site = keys, 0, 0
-        self.common_share = shares[0] if len({*shares}) == 1 else None
         self.generator = torch.Generator()
 
     def begin(self, step: int) -> "Dropout":
@@ -451,11 +453,10 @@ class Dropout:
     def __call__(self, x: Tensor) -> Tensor:
         """Apply dropout to x (M, …)."""
         self.site += 1
-        share = self.share.view(-1, *(1,) * (x.dim() - 1))
-        if x.device.type != "cpu" and self.common_share is not None:
-            return torch.native_dropout(x, self.common_share, train=True)[0]  # one kernel
+        if x.device.type != "cpu":
+            return torch.native_dropout(x, self.share, train=True)[0]  # one kernel
         uniform = self.uniform(x.shape, x.device, self.site)
-        return x * ((uniform >= share) / (1 - share)).to(x.dtype)
+        return x * ((uniform >= self.scale) / (1 - self.scale)).to(x.dtype)
 
     def uniform(self, shape: Ints, device: torch.device, site: int) -> Tensor:
         """Draw numbers of a shape (M, …) on [0, 1) for a place of the model."""

@@ -21,6 +21,10 @@ LEAST_D = 32  # default dimension of the model, for windows of few tokens
 LOOK = 25  # minimum of steps between two looks at validation windows
 LEVEL = 0.05  # Holm-adjusted p below this is significant
 FIND = 0.1  # default difference in F1 to detect
+USUAL = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)  # encodings of built-in tasks
+FOR_OWN = ("none", "sinusoidal", "dft", "rope")  # by default for a user's data
+WITHOUT_TIMES = ("dft", "onehot")  # of these
+MINUTES, MOST_TOKENS = 10, 64  # by default for a user's data
 FLAGS = {"encoding": ("--encoding", "-e")}  # of options with a short flag
 HEADINGS = {  # of help, each by the first option below it
     "dataset": "Data",
@@ -65,15 +69,22 @@ class Options:
         Texts,
         "NAME|PATH",
         f"Dataset: {' or '.join(SYNTHETIC)} (synthetic; they require positions; "
-        f"order:length=24 sets the rows), {', '.join(PUBLISHED)}, uea:NAME, a folder of "
-        "NAME_TRAIN.ts and NAME_TEST.ts, a .npz with X (n, length, channels), y, optionally groups "
-        "and times (or X_train, y_train, X_test, y_test) or with rows (n, channels) and label, or "
-        "a .csv with columns time, series, label, optionally group, and channels. Repeatable.",
+        f"order:length=24 sets the rows), {', '.join(PUBLISHED)}, uea:NAME, a .csv with columns "
+        "time, series, label and channels or with a series in each line, a folder with a .csv of "
+        "each series, .npz or .npy of X and y (or X_train, y_train, X_test, y_test; or rows and "
+        "label), a folder of NAME_TRAIN.ts and NAME_TEST.ts. Repeatable.",
     ] = ("order:length=24,noise=0.25",)
     data: Annotated[str | None, "DIR", f"Folder of {', '.join(PUBLISHED)}."] = None
     window: Annotated[int | None, "Rows of a window of a recording (default: 100)."] = None
     stride: Annotated[int | None, "Rows between the starts of training windows."] = None
     columns: Annotated[str | None, "time=A,…", "Columns: time=A,series=B,label=C,group=D."] = None
+    channels: Annotated[str | None, "A,B…", "Columns of channels (default: all)."] = None
+    labels: Annotated[
+        str | None, "FILE", "Labels of a folder's files, or of series: a .csv of name and label."
+    ] = None
+    channels_first: Annotated[
+        bool | None, "X is (n, channels, rows), or not (default: rows are the longer axis)."
+    ] = None
     missing: Annotated[Missing | None, "Fill missing numbers or drop rows (default: error)."] = None
     split: Annotated[Split, "How windows are split; random leaks, for comparison only."] = "blocks"
     positive: Annotated[
@@ -85,8 +96,11 @@ class Options:
     ] = ()
     test_length: Annotated[str | None, "N,N", "Also test built-in tasks at these lengths."] = None
     encoding: Annotated[
-        Texts, "SPEC", "Encoding, SPEC@rms=SIZE to scale it, or order-free. Repeatable."
-    ] = ("none", "sinusoidal", "dft", "onehot", "rope", ORDER_FREE)
+        Texts,
+        "SPEC",
+        "Encoding, SPEC@rms=SIZE to scale it, or order-free. Repeatable (default for your own "
+        f"data: {', '.join(FOR_OWN)}).",
+    ] = USUAL
     beside: Annotated[
         Texts, "METHOD", "Another method: trees (boosted) or minirocket. Repeatable."
     ] = ()
@@ -98,6 +112,12 @@ class Options:
     learn: Annotated[bool, "Also train fixed vectors, and the frequencies of rotations."] = False
     find: Annotated[
         float | None, f"Difference in F1 to be detected with 80% power (default: {FIND})."
+    ] = None
+    minutes: Annotated[
+        float | None,
+        "Time of the whole comparison, which chooses --seeds and --steps; runs then have no "
+        f"patience (default for your own data: {MINUTES}, unless --seeds, --steps or --epochs is "
+        "given).",
     ] = None
     steps: Annotated[
         int | None, f"Limit of weight updates (default: {STEPS}, or {EPOCHS} epochs if more)."
@@ -113,9 +133,6 @@ class Options:
     rate: Annotated[float, "Learning rate of Adam."] = 3e-3
     warmup: Annotated[int, "Epochs over which the rate rises from 0."] = 0
     dropout: Annotated[float, "Share dropped from inputs, and after and within sub-layers."] = 0.0
-    search: Annotated[
-        Texts, "KEY=A,B…", "Settings that each run chooses by validation: rate=1e-3,3e-3."
-    ] = ()
     d: Annotated[
         int | None, f"Dimension of the model (default: {LEAST_D}, or a window's tokens if more)."
     ] = None
@@ -123,7 +140,11 @@ class Options:
     layers: Annotated[int, "Attention layers."] = 1
     ffn: Annotated[int | None, "Width of the feed-forward layer (default: twice --d)."] = None
     patch: Annotated[int, "Rows per token."] = 1
-    tokens: Annotated[int | None, "Limit of tokens per window; sets --patch by dataset."] = None
+    tokens: Annotated[
+        int | None,
+        "Limit of tokens per window; sets --patch by dataset (default for your own data: "
+        f"{MOST_TOKENS}).",
+    ] = None
     inject: Annotated[Inject, "How vectors enter: added to input or concatenated."] = "add"
     positions: Annotated[Positions, "What is encoded: token numbers or token times."] = "index"
     device: Annotated[str, "auto, cpu, cuda or cuda:0."] = "auto"
@@ -132,12 +153,15 @@ class Options:
         "Compile training steps with torch.compile; auto compiles on a GPU if training is long "
         "enough to save more time than compiling takes.",
     ] = "auto"
-    processes: Annotated[
-        int | None, "Processes on this machine (default: one per core for long training)."
-    ] = None
     out: Annotated[str | None, "DIR", "Folder for results, written during training."] = None
     resume: Annotated[bool, "Continue in --out with the options of its config.json."] = False
     save_models: Annotated[str | None, "DIR", "Folder for classifiers (.safetensors)."] = None
+    predict: Annotated[
+        str | None,
+        "DIR|FILE",
+        "Saved models (--save-models), or one, that predict the classes of --dataset; -e chooses "
+        "an encoding, --out FILE.csv is written.",
+    ] = None
     plot: Annotated[str | None, "FILE", "Figure of the comparison: .png, .pdf or .svg."] = None
 
     def __post_init__(self) -> None:
@@ -145,7 +169,7 @@ class Options:
         from pefourier.encodings.registry import canonical_spec  # imports numpy: only when needed
 
         object.__setattr__(self, "encoding", tuple(map(canonical_spec, self.encoding)))
-        for name in ("dataset", "positive", "beside", "search"):
+        for name in ("dataset", "positive", "beside"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property

@@ -7,34 +7,37 @@ that folds differ as much as in the results of this project.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from pefourier.train import device_data, ensembles
-from pefourier.train.chance import chance_of
-from pefourier.train.data.split import Dropped, Task
-from pefourier.train.ensembles import Experiment, ResolvedTask
+from pefourier.errors import PefourierError
+from pefourier.train import ensembles
+from pefourier.train.data.split import REMARKS, Dropped, Task
+from pefourier.train.ensembles import (
+    SPREAD,
+    Experiment,
+    ResolvedTask,
+    find_difference,
+    shortage,
+)
 from pefourier.train.injection import NOTHING
-from pefourier.train.options import Options
-from pefourier.train.program import Program, Replica
-from pefourier.train.progress import Note
-from pefourier.train.ranks import read_rank
-from pefourier.train.report import tables_in_words, words
-from pefourier.train.request import without_new_folders
-from pefourier.train.run import settle_options
-from pefourier.train.statistics import units_needed
-from pefourier.train.store import Key, key_of
+from pefourier.train.options import EPOCHS, LOOK, STEPS, Options
+from pefourier.train.program import Program, Replica, batch_and_steps, put_on_device
+from pefourier.train.report import tables_in_words
+from pefourier.train.request import schedule_of, settle_options, without_new_folders
+from pefourier.train.statistics import LEAST_UNITS
+from pefourier.train.store import Key, key_of, read_rank
+from pefourier.train.work import Note
 from pefourier.types import Counts, Texts
 from pefourier.writing.page import Page, flattened, plain
-from pefourier.writing.text import agreeing, paragraph, printable
+from pefourier.writing.text import agreeing, fill, paragraph, printable
 
 PARTS = ("train", "valid", "test")
-SPREAD = 0.06  # deviation of a difference in F1 between folds: median of ten datasets of figures/
-TIMED = 3  # steps
-RIGHT = 0.85  # share of windows of each class that a planned classifier gets right
-GRID = [i / 100 for i in range(1, 101)]  # differences in F1
+TIMED = 10  # steps
+SAFE = 0.9  # share of --minutes for training; the rest is for loading and the answer
+MOST_RUNS, LONGER = 64, 4  # largest number of runs per fold, and multiple of the usual steps
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,10 @@ class DatasetPlan:
     split: str
     leaky: bool
     length: int  # rows of a window
+    channels: int
     d: int  # dimension of the model
     runs: int  # not yet trained
     finished: int  # stored already
-    candidates: int  # of --search
     budget: Mapping[str, int]
     dropped: tuple[Dropped, ...]
     seconds: float  # estimated limit of training time, without other methods
@@ -73,85 +76,148 @@ class DatasetPlan:
 
 def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPlan, ...]:
     """Plan the training on each dataset, without training or writing anything."""
+    began = time.monotonic()
     with without_new_folders(options.out, options.save_models):
         options = settle_options(options)
         rank, ranks = read_rank()
         if rank:
             return ()
         experiment = ensembles.resolve(options, rank, ranks)
-        ensembles.count_processes(experiment, ranks)
+        if options.minutes is not None:
+            experiment = fit_into_minutes(experiment, began, note)
         with experiment.store.lock():
             finished = {key_of(row) for row in experiment.store.rows()}
     if note is not None:
         for line in experiment.remarks:
             note(line)
-    return tuple(plan_of(resolved, experiment, finished) for resolved in experiment.resolved)
+    return tuple(plan_of(e, experiment, finished) for e in experiment.resolved)
 
 
 def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) -> DatasetPlan:
     """Plan the training on a dataset, in numbers and in words."""
-    task = resolved.task
+    task, options = resolved.task, experiment.options
     keys = {run.key for run in resolved.runs}
     unfinished, steps = len(keys - finished), resolved.schedule.steps
-    dropped = "".join(f" {words('remarks', d.reason, count=d.count)}." for d in task.dropped)
-    seconds = estimate_seconds(resolved, experiment) * unfinished / len(keys)
-    found, units = find_difference(task, experiment.options.seeds)
+    dropped = "".join(f" {fill(REMARKS[d.reason], count=d.count)}." for d in task.dropped)
+    seconds = seconds_of_steps(resolved, experiment) * steps * unfinished / len(keys)
+    found, units = find_difference(task, options.seeds)
     runs = f"{unfinished} {agreeing(unfinished, 'run', 'runs')}"
-    time_and_runs = {"runs": runs, "steps": steps, "minutes": max(1, round(seconds / 60))}
     least = "no difference" if found is None else f"differences of {found} or more"
-    power = {"units": units, "found": least, "sd": str(SPREAD)}
+    conclusion = (
+        f"{task.name}: {runs} of at most {steps} steps, at most about "
+        f"{max(1, round(seconds / 60))} min. With {units}, {least} in F1 would be detected with "
+        f"80% power if the standard deviation of a difference is {SPREAD}.{dropped}"
+    )
+    if few := shortage(task, options):
+        conclusion += f" {few.removeprefix(f'{task.name}: ')}."
     return DatasetPlan(
         dataset=task.name,
         encodings=tuple(arm.name for arm in resolved.arms),
-        seeds=experiment.options.seeds,
+        seeds=options.seeds,
         folds=tuple(map(partial(count_windows, task), range(len(task.folds)))),
         classes=task.classes,
         positive=task.positive,
         split=task.split,
         leaky=task.leaky,
         length=task.length,
+        channels=task.rows.shape[1],
         d=resolved.model.d,
         runs=unfinished,
         finished=len(keys & finished),
-        candidates=len(experiment.candidates),
         budget=resolved.schedule.budget,
         dropped=task.dropped,
         seconds=round(seconds, 1),
         detectable=found,
-        conclusion=f"{task.name}: {words('plan', 'conclusion', **time_and_runs, **power)}{dropped}",
+        conclusion=conclusion,
     )
 
 
-def estimate_seconds(resolved: ResolvedTask, experiment: Experiment) -> float:
-    """Estimate the seconds of all runs, if none ends early, from a few steps of the first stack."""
-    size, injections = experiment.description["stack"], resolved.injections
-    runs = next(stack.runs for stack in ensembles.plan_ensembles(resolved, size))
-    members = [Replica(r.arm.name, injections.get(r.arm.spec, NOTHING), 0, r.fold) for r in runs]
-    data = device_data.put_on_device(resolved.task, experiment.device)
-    program = Program(data, resolved.model, members, resolved.schedule, eager=True)
-    program.train(1).cpu()  # waits for a GPU
-    began = time.perf_counter()
-    program.train(TIMED).cpu()
-    step = (time.perf_counter() - began) / TIMED / len(members)
-    count = len(resolved.runs) * len(experiment.candidates) / experiment.ranks
-    return step * resolved.schedule.steps * count
+def seconds_of_steps(resolved: ResolvedTask, experiment: Experiment) -> float:
+    """Estimate the seconds of one step of all runs, with its share of looks, from a few steps.
+
+    One stack of each kind is timed.
+    """
+    planned = ensembles.plan_ensembles(resolved, experiment.description["stack"])
+    data = put_on_device(resolved.task, experiment.device)
+    seconds, timed = 0.0, dict[frozenset[str], float]()
+    for stack in planned:
+        if stack.model is None:  # another method
+            continue
+        kind = frozenset((type(stack.model).__name__, *stack.acts - {"add", "rotate"}))
+        if kind not in timed:
+            injections = [resolved.injections.get(r.arm.spec, NOTHING) for r in stack.runs]
+            pairs = zip(stack.runs, injections, strict=True)
+            members = [Replica(run.arm.name, own, 0, run.fold) for run, own in pairs]
+            program = Program(data, stack.model, members, resolved.schedule, eager=True)
+            program.train(1).cpu()  # waits for a GPU
+            began = time.perf_counter()
+            program.train(TIMED).cpu()
+            then = time.perf_counter()
+            program.logits_of("valid").cpu()
+            look = (time.perf_counter() - then) / resolved.schedule.every
+            timed[kind] = ((then - began) / TIMED + look) / len(members)
+        seconds += timed[kind] * len(stack.runs)
+    return seconds / experiment.ranks
 
 
-def find_difference(task: Task, seeds: int) -> tuple[float | None, str]:
-    """Find the smallest detectable difference in F1, and name its units: folds, or runs of one."""
-    numbers = range(len(task.folds))
-    facts = [ensembles.facts_of_fold(task, number) | {"fold": number} for number in numbers]
-    several = len(facts) > 1
-    units = len(facts) if several else seeds
-    tested = np.concatenate([task.labels[fold.test] for fold in task.folds])
-    counts = np.bincount(tested, minlength=len(task.classes))
-    mistakes = (1 - RIGHT) * counts / max(len(counts) - 1, 1)  # spread over the other classes
-    table = np.diag(RIGHT * counts - mistakes) + mistakes[:, None]
-    chance = chance_of(facts, {"planned": table}, np.arange(units) * several)
-    pair = ("planned", "planned")
-    found = (f for f in GRID if (units_needed(SPREAD, f, chance, pair) or np.inf) <= units)
-    one, more = ("fold", "folds") if several else ("run", "runs")
-    return next(found, None), f"{units} {agreeing(units, one, more)}"
+def divide_time(seconds: float, of_step: float, experiment: Experiment) -> tuple[int, int]:
+    """Choose runs per fold and steps for a time, from the seconds of a step of one seed.
+
+    Runs get the usual number of steps if there is time, but there is a run of each fold, or
+    `LEAST_UNITS` runs of a single fold.
+    """
+    tasks = [entry.task for entry in experiment.resolved]
+    epochs = [batch_and_steps(task, experiment.options.batch_size)[1] for task in tasks]
+    usual = max(STEPS, EPOCHS * max(epochs))
+    least = LEAST_UNITS if any(len(task.folds) == 1 for task in tasks) else 1
+    available = SAFE * seconds / of_step  # steps of one seed
+    seeds = min(max(int(available / usual), least), MOST_RUNS)
+    return seeds, min(int(available / seeds), LONGER * usual)
+
+
+def fit_into_minutes(experiment: Experiment, began: float, note: Note | None) -> Experiment:
+    """Choose runs and steps for --minutes since `began`, and report them; without patience."""
+    options, minutes = experiment.options, experiment.options.minutes or 0
+    if experiment.ranks > 1:
+        raise PefourierError("--minutes excludes ranks; use --plan, then --seeds and --steps")
+
+    def of_steps(chosen: Experiment) -> float:
+        return sum(seconds_of_steps(e, chosen) for e in chosen.resolved)
+
+    each = of_steps(experiment) / options.seeds
+    for _ in range(2):  # the second time with stacks of as many runs
+        seeds, steps = divide_time(60 * minutes - time.monotonic() + began, each, experiment)
+        if steps < LOOK:
+            least = np.ceil(each * seeds * LOOK / SAFE / 6) / 10
+            raise PefourierError(
+                f"--minutes {minutes:g} is too short: {seeds} runs of each fold and encoding take "
+                f"{max(steps, 0)} steps; allow {least:g} minutes or more, or "
+                "use fewer encodings, --folds or --tokens"
+            )
+        experiment = with_budget(experiment, seeds, steps)
+        each = of_steps(experiment) / seeds
+    if note is not None:
+        note(
+            f"{seeds} runs of each fold and encoding, {steps} steps each, about "
+            f"{each * seeds * steps / 60:.1f} min; --seeds {seeds} --steps {steps} "
+            "--patience-steps 0 repeats them"
+        )
+    return experiment
+
+
+def with_budget(experiment: Experiment, seeds: int, steps: int) -> Experiment:
+    """Change the runs and steps of an experiment; runs have no patience."""
+    given = replace(experiment.options, minutes=None, seeds=seeds, steps=steps)
+    options = replace(given, patience=None, patience_steps=0)
+    resolved = [
+        replace(
+            entry,
+            schedule=schedule_of(options, batch_and_steps(entry.task, options.batch_size)[1]),
+            runs=ensembles.plan_runs(entry.task, entry.arms, seeds),
+        )
+        for entry in experiment.resolved
+    ]
+    return replace(experiment, options=options, resolved=resolved)
 
 
 def count_windows(task: Task, number: int) -> PlannedFold:
@@ -184,5 +250,6 @@ def windows_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
         cells = [f"{sum(counts)} ({' / '.join(map(str, counts))})" for counts in parts]
         body.append([str(fold.fold), *cells])
     split = f"{plan.split}{', leaky' * plan.leaky}"
-    title = f"{plan.dataset}: windows, split {split}, of classes {' / '.join(plan.classes)}"
+    sizes = f"windows of {plan.length} rows and {plan.channels} channels"
+    title = f"{plan.dataset}: {sizes}, split {split}, of classes {' / '.join(plan.classes)}"
     return title, [["fold", *PARTS], *body]

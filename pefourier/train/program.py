@@ -1,17 +1,21 @@
-"""State of a stack in training: parameters, a step of all members, logits of windows.
+"""State of a stack in training: windows on the device, parameters, steps, logits.
 
 Precision
 ---------
 A CPU uses float32. On a GPU with bfloat16, each step first copies the weights of a Transformer to
 bfloat16 in one kernel, and activations have that type. Statistics of norms, vectors, the map to
 classes, the loss, Adam and the logits of scored windows stay in float32. The step is captured as a
-CUDA graph, after compilation if that saves time (see `compiling`).
+CUDA graph, after compilation with torch where that saves more time than it takes. This decision
+depends on a count of bytes and not on a measured time: equal requests are compiled in the same way
+and give equal numbers in every run. Torch caches compiled steps on disk.
 """
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,9 +24,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.optim.adam import adam
 
-from pefourier.train import device_data
-from pefourier.train.compiling import Compiler
-from pefourier.train.device_data import Resident, class_weights
+from pefourier.errors import PefourierError
+from pefourier.train.data.split import Fold, Task, machine_memory
 from pefourier.train.injection import Injection
 from pefourier.train.model import (
     Classifier,
@@ -33,7 +36,8 @@ from pefourier.train.model import (
     draw_parameters,
     stack_vectors,
 )
-from pefourier.train.request import FASTER, Schedule, Tuning
+from pefourier.train.options import Compile
+from pefourier.train.request import FASTER, Schedule
 from pefourier.types import Array, Ints
 
 AT_ONCE = 64  # windows per member in evaluation
@@ -42,6 +46,185 @@ BFLOAT16 = (8, 0)  # minimum compute capability of a GPU for bfloat16
 # cuDNN is excluded: its backward pass gave nan at lengths not divisible by 128, its graphs failed
 # (pytorch issues 196678 and 169849), and it builds a plan for every shape
 KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+COMPILING = 15.0  # seconds for one kind of stack, on 16 cores
+CAPTURING = 0.5  # seconds to capture the graphs of a stack
+TIMES = 3  # training must last this many times as long as compilation
+STARTING = 5e-4  # seconds in which a GPU launches the kernels of a step
+RATE = 6e11  # bytes of activations per second, as counted by `bytes_between_layers`
+KINDS = 256  # compiled kinds of stacks that torch caches
+T = TypeVar("T")
+
+
+# Windows on the device
+
+
+@dataclass(frozen=True, eq=False)
+class Resident:
+    """Rows, starts and labels of a task, stored on the device once."""
+
+    task: Task
+    rows: Tensor  # (N, C)
+    starts: Tensor  # (W,)
+    labels: Tensor  # (W,)
+    within: Tensor  # (L,)
+    lengths: Tensor | None  # (W,) rows of each window; the rest is padding
+    device: torch.device
+
+    def windows(self, index: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
+        """Windows (M, n, L, C) of indices (M, n), scaled by the fold of each member."""
+        rows = self.starts[index][:, :, None] + self.within  # (M, n, L)
+        flat = self.rows.index_select(0, rows.flatten()).view(*rows.shape, -1)
+        scaled = flat.sub_(mean).div_(scale)
+        if self.lengths is None:
+            return scaled
+        padding = self.within >= self.lengths[index][:, :, None]  # (M, n, L)
+        return scaled.masked_fill_(padding[..., None], 0.0)
+
+
+def put_on_device(task: Task, device: torch.device, dtype: torch.dtype = torch.float32) -> Resident:
+    """Copy a task to the device."""
+    return Resident(
+        task,
+        torch.as_tensor(task.rows, dtype=dtype).to(device),
+        torch.as_tensor(task.starts, device=device),
+        torch.as_tensor(task.labels, device=device),
+        torch.arange(task.length, device=device),
+        None if task.lengths is None else torch.as_tensor(task.lengths, device=device),
+        device,
+    )
+
+
+def batch_and_steps(task: Task, batch_size: int) -> tuple[int, int]:
+    """Windows per step and steps per epoch, equal for all folds of a task and for all stacks."""
+    smallest = min(len(fold.train) for fold in task.folds)
+    batch = min(batch_size, smallest)
+    return batch, smallest // batch
+
+
+def draw_batches(
+    task: Task, seed: int, number: int, first: int, count: int, batch_size: int
+) -> Array:
+    """Window indices (count, batch) of a seed and fold for `count` steps from `first` on."""
+    fold = task.folds[number]
+    batch, steps = batch_and_steps(task, batch_size)
+    epochs = range(first // steps, (first + count - 1) // steps + 1)
+    rngs = (np.random.default_rng([seed, number, epoch]) for epoch in epochs)
+    shuffled = [rng.permutation(fold.train)[: steps * batch].reshape(steps, batch) for rng in rngs]
+    begin = first - epochs[0] * steps
+    return np.asarray(np.concatenate(shuffled)[begin : begin + count])
+
+
+def padded_indices(indices: Sequence[Array]) -> Tensor:
+    """Indices of all members (M, n), padded with the first index of each."""
+    longest = max(map(len, indices))
+    rows = [np.concatenate([i, np.full(longest - len(i), i[0])]) for i in indices]
+    return torch.as_tensor(np.stack(rows))
+
+
+def class_weights(task: Task, fold: Fold) -> Array:
+    """Weights n / (K n_k), which give every class the same total weight in training."""
+    counts = np.bincount(task.labels[fold.train], minlength=len(task.classes))
+    return np.asarray(len(fold.train) / (len(counts) * counts))
+
+
+def device_memory(device: torch.device) -> int:
+    """Bytes of memory of a device."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    return machine_memory()
+
+
+PROBED = 2  # members in a trial step
+ROOM = 0.4  # share of a GPU's free memory that a step may use; graphs need separate memory
+
+
+def count_fitting(device: torch.device, count: int, trial_step: Callable[[int], object]) -> int:
+    """Count the members that fit into a GPU's memory, from an eager step of a few members.
+
+    A failed graph capture is fatal, which is why memory is checked before any capture.
+    """
+    if device.type != "cuda" or count <= PROBED:
+        return count
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    trial_step(PROBED)
+    size = (torch.cuda.max_memory_allocated() - before) / PROBED
+    torch.cuda.empty_cache()
+    return min(count, max(1, int(ROOM * torch.cuda.mem_get_info()[0] / size)))
+
+
+def send(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor to the device without waiting for the device's current work."""
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def fetch(tensors: Sequence[Tensor]) -> tuple[list[Tensor], Callable[[], None]]:
+    """Copy tensors to the host; also return a function to call before reading their numbers."""
+    copies = [tensor.to("cpu", non_blocking=True) for tensor in tensors]
+    if tensors[0].device.type != "cuda":
+        return copies, lambda: None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+    return copies, event.synchronize
+
+
+# Compilation
+
+
+def seconds_of_step(model: Classifier, batch: int, members: int) -> float:
+    """Estimate the seconds of an uncompiled step on a GPU from the bytes that it moves."""
+    if isinstance(model, OrderFree):
+        return STARTING
+    return STARTING + members * model.bytes_between_layers(batch) / RATE
+
+
+@cache
+def compile_function(function: Callable[..., T]) -> Callable[..., T]:
+    """Compile a function for each set of shapes that it receives."""
+    from torch._dynamo import config
+
+    config.cache_size_limit = KINDS
+    return torch.compile(function, dynamic=False, fullgraph=True)
+
+
+@dataclass(eq=False)
+class Compiler:
+    """Compiler of training steps; after one failure, stacks train without compilation."""
+
+    choice: Compile
+    say: Callable[[str], None]
+    works: bool = field(init=False, default=True)
+
+    def pays(self, device: torch.device, seconds: float) -> bool:
+        """Whether to compile work that takes this many seconds."""
+        if self.choice == "auto":
+            return device.type == "cuda" and seconds >= TIMES * COMPILING
+        return self.choice == "on"
+
+    def run(self, work: Callable[[Callable[..., T]], Any], function: Callable[..., T]) -> Any:
+        """Run work with a compiled function, or with the original if torch cannot compile it."""
+        if not self.works:
+            return work(function)
+        from torch._dynamo.exc import TorchDynamoException
+
+        try:
+            with warnings.catch_warnings(action="ignore"):  # from imports of the compiler
+                return work(compile_function(function))
+        except TorchDynamoException as error:
+            lines = filter(None, str(error).splitlines())
+            cause = next(
+                (line for line in lines if not line.endswith("raised:")), "no reason given"
+            )
+        if self.choice == "on":
+            raise PefourierError(f"--compile on: torch cannot compile here: {cause}; leave it out")
+        self.works = False
+        self.say(f"training continues without compilation: {cause}")
+        return work(function)
+
+
+# Steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +235,7 @@ class Replica:
     injection: Injection
     seed: int
     fold: int
-    tuning: Tuning | None = None  # default: the schedule's
-    number: int = 0  # of its run, which may have several candidates
+    number: int = 0  # of its run in the stack
 
     @property
     def key(self) -> int:
@@ -71,11 +253,6 @@ def step_precision(device: torch.device, model: Classifier) -> torch.dtype | Non
     if device.type != "cuda" or isinstance(model, OrderFree):
         return None
     return torch.bfloat16 if torch.cuda.get_device_capability(device) >= BFLOAT16 else None
-
-
-def attention_kernels(device: torch.device) -> AbstractContextManager[None]:
-    """Allow the attention kernels that a GPU may use."""
-    return nullcontext() if device.type == "cpu" else sdpa_kernel(KERNELS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +332,7 @@ class Program:
         self.mean = as_tensor([f.mean for f in folds], device, dtype).view(shape)
         self.scale = as_tensor([f.scale for f in folds], device, dtype).view(shape)
         self.weights = as_tensor([class_weights(task, f) for f in folds], device, dtype)  # (M, K)
-        size = (len(folds), device_data.batch_and_steps(task, self.schedule.batch_size)[0])
+        size = (len(folds), batch_and_steps(task, self.schedule.batch_size)[0])
         self.index = torch.zeros(size, dtype=torch.long, device=device)
         self.total = torch.zeros(len(folds), device=device)
         self.seen = torch.zeros((len(folds), AT_ONCE), dtype=torch.long, device=device)
@@ -187,19 +364,13 @@ class Program:
         }
 
     def set_pace(self) -> None:
-        """Prepare dropout and step sizes: Adam runs at the highest learning rate."""
-        device = self.data.device
-        tunings = [m.tuning or self.schedule for m in self.members]
+        """Prepare dropout and Adam."""
+        device, share, rate = self.data.device, self.schedule.dropout, self.schedule.rate
         self.count = torch.full((), self.done, dtype=torch.int32, device=device)
-        shares, keys = [tuning.dropout for tuning in tunings], [m.key for m in self.members]
-        draws = any(shares) or any(m.injection.shifts for m in self.members)
-        self.drop = Dropout(shares, keys, device) if draws else None
-        rates = torch.tensor([tuning.rate for tuning in tunings], dtype=torch.float64)
-        fastest = float(rates.max())
-        is_uniform = not self.schedule.warmup and bool((rates == fastest).all())
-        self.pace = None if is_uniform else (rates / fastest).to(device)  # (M,) shares of a step
+        draws = share or any(m.injection.shifts for m in self.members)
+        self.drop = Dropout(share, [m.key for m in self.members], device) if draws else None
         groups = [
-            (group, FASTER * fastest if vectors else fastest)
+            (group, FASTER * rate if vectors else rate)
             for vectors in (False, True)
             if (group := [p for name, p in self.parameters.items() if is_vector(name) == vectors])
         ]
@@ -228,12 +399,9 @@ class Program:
             loss = self.differentiate(Program.loss)
         else:
             loss = self.compiler.run(self.differentiate, Program.loss)
-        if self.pace is None:
-            self.optimizer.step()
-        else:
-            before = [p.detach().clone() for p in self.parameters.values()]
-            self.optimizer.step()
-            self.shorten_step(self.pace, before)
+        before = [p.detach().clone() for p in self.parameters.values() if self.schedule.warmup]
+        self.optimizer.step()
+        self.shorten_step(before)
         self.count += 1
         self.total += loss
 
@@ -244,7 +412,8 @@ class Program:
         if copies:
             with torch.no_grad():
                 torch._foreach_copy_(copies, masters)
-        with attention_kernels(self.data.device):
+        is_cpu = self.data.device.type == "cpu"
+        with nullcontext() if is_cpu else sdpa_kernel(KERNELS):
             drop = self.drop and self.drop.begin(self.done)
             loss = loss_of(self, self.index, drop).mean(dim=1)
             # members share no parameter, so each gets its separate gradient
@@ -264,23 +433,21 @@ class Program:
             p.grad = None
 
     @torch.no_grad()
-    def shorten_step(self, pace: Tensor, before: Sequence[Tensor]) -> None:
-        """Scale the last step of each member by its share of the learning rate."""
-        share = pace * ((self.count + 1) / max(self.schedule.warmup, 1)).clamp(max=1.0)
-        for start, p in zip(before, self.parameters.values(), strict=True):
-            p.copy_(torch.lerp(start, p, share.view(-1, *(1,) * (p.dim() - 1)).to(p.dtype)))
+    def shorten_step(self, before: Sequence[Tensor]) -> None:
+        """Scale the last step while the rate rises; `before` are the parameters before it."""
+        if before:
+            share = ((self.count + 1) / self.schedule.warmup).clamp(max=1.0)
+            for start, p in zip(before, self.parameters.values(), strict=True):
+                p.copy_(torch.lerp(start, p, share.to(p.dtype)))
 
     def train(self, steps: int) -> Tensor:
         """Train for some steps; return the mean training loss of each member."""
         span = self.done, steps, self.schedule.batch_size
         keys = [(m.seed, m.fold) for m in self.members]
-        batches = {
-            key: device_data.draw_batches(self.data.task, *key, *span)
-            for key in dict.fromkeys(keys)
-        }
+        batches = {key: draw_batches(self.data.task, *key, *span) for key in dict.fromkeys(keys)}
         order = torch.as_tensor(np.stack([batches[key] for key in keys], axis=1))  # (steps, M, B)
         self.total.zero_()
-        for index in device_data.send(order, self.data.device):
+        for index in send(order, self.data.device):
             self.index.copy_(index)
             (self.replay or self.step)()
             self.done += 1
@@ -305,7 +472,7 @@ class Program:
         """Logits (M, n, K) of each member's windows of a part, padded if some have fewer."""
         if part not in self.parts:
             indices = [getattr(self.data.task.folds[m.fold], part) for m in self.members]
-            index = device_data.padded_indices(indices).to(self.data.device)
+            index = padded_indices(indices).to(self.data.device)
             self.parts[part] = index, list(map(len, indices))
         index, _ = self.parts[part]
         return torch.cat([self.evaluated(i) for i in torch.split(index, AT_ONCE, dim=1)], dim=1)

@@ -1,24 +1,47 @@
-"""Report of a training: texts of words.toml by code, tables and records of a summary.
+"""Report of a training: sentences, tables and records of a summary.
 
 Verdicts come from the summary; this module makes no decisions.
+
+Scores of a user's own runs, compared like the runs of `pefourier train`.
+
+A .csv has the columns `encoding` and `score` (or f1, accuracy, auprc or auc), and of `dataset`,
+`seed` and `fold` those that there are; others are ignored. Runs of two encodings with the same
+dataset, seed and fold are a pair; without seeds and folds, the n-th runs of encodings are.
+Differences over folds have the standard error of cross-validation: folds share training data, and
+the ratio of test to training data is that of as many folds.
 """
 
-from collections.abc import Iterable, Mapping
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pefourier.train.decision import Decision
-from pefourier.train.metrics import TERMS
+from pefourier.errors import PefourierError, shown
+from pefourier.train.decision import SENTENCES, Decision
 from pefourier.train.options import seeds_of
 from pefourier.train.statistics import Difference, Mean
-from pefourier.train.store import MEASURES
-from pefourier.train.summary import COLLIDES, LEAKY, DatasetSummary, Summary
-from pefourier.types import Fields
-from pefourier.writing.files import read_toml
-from pefourier.writing.page import Page, flattened
+from pefourier.train.store import LONGEST, MEASURES
+from pefourier.train.summary import (
+    COLLIDES,
+    LEAKY,
+    DatasetSummary,
+    Summary,
+    common_runs,
+    paired_run,
+    rows_by,
+    summarize_runs,
+)
+from pefourier.types import Fields, Values
+from pefourier.writing.files import os_errors
+from pefourier.writing.page import Page, Reason, flattened
 from pefourier.writing.text import (
     aligned,
+    fill,
+    first_few,
     in_markdown,
     join,
     markdown_table,
@@ -27,19 +50,13 @@ from pefourier.writing.text import (
     printable,
 )
 
-WORDS = Path(__file__).with_name("words.toml")
 CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}
 DIFFERENCES = ("against", "verdict", "F1", "p", "Holm p", "P(A > B)", "needed", "AUPRC")
 MARKS = {"better": "▲", "worse": "▼"}
 # of a dataset, equal for all of its encodings
 MUST_AGREE = ("split", "leaky", "folds", "length", "positive", "shortest", "budget")
-OF_ENCODINGS = ("confusion", "terms")
+OF_ENCODINGS = ("confusion",)
 Table = tuple[str, list[list[str]]]  # a title, and rows with the header first
-
-
-def words(room: str, code: str, /, **slots: Any) -> str:
-    """Text of words.toml with its slots filled."""
-    return str(read_toml(WORDS)[room][code]).format(**slots)
 
 
 def score_cell(mean: Mean) -> str:
@@ -98,14 +115,15 @@ def scores_title(data: DatasetSummary) -> str:
 
 
 def fill_verdict(
-    room: str, code: str, summary: Summary, data: DatasetSummary, d: Difference | None, **own: Any
+    verdict: Iterable[str], summary: Summary, data: DatasetSummary, d: Difference | None, **own: Any
 ) -> dict[str, str]:
     """Meaning and action of a verdict on a difference or a dataset."""
     slots = own | {"d": d, "find": summary.find, "longer": data.longer, "more": ""}
     if d is not None:
-        slots["more"] = words("more", "data" if d.needed is None else d.over, needed=d.needed)
-    texts = read_toml(WORDS)[room][code]
-    return {key: texts.get(key, "").format(**slots) for key in ("meaning", "action")}
+        way = d.over if d.needed is not None else "data"
+        slots["more"] = fill(SENTENCES["MORE_DATA"][way], d=d, needed=d.needed)
+    filled = [fill(text, **slots) for text in verdict]
+    return dict(zip(("meaning", "action"), filled, strict=True))
 
 
 def conclude_all(summary: Summary) -> str:
@@ -115,7 +133,7 @@ def conclude_all(summary: Summary) -> str:
         parts, left_out = [conclude_dataset(summary, summary.datasets[0])], {}
     elif summary.best:
         slots = leaders(summary, "{} {:.2f}") | {"rank": summary.ranks[summary.best[0]]}
-        parts.append(words("ranks", summary.verdict, over=summary.over, **slots))
+        parts.append(fill(SENTENCES["BY_RANK"][summary.verdict], over=summary.over, **slots))
     else:
         groups: dict[str, list[str]] = {}
         for d in summary.datasets:
@@ -123,12 +141,17 @@ def conclude_all(summary: Summary) -> str:
             groups.setdefault(d.verdict, []).append(name)
             left_out |= d.left_out
         for code, names in groups.items():
-            parts.append(words("each", code, names="; ".join(names), find=summary.find))
+            parts.append(
+                fill(SENTENCES["ON_SEVERAL"][code], names="; ".join(names), find=summary.find)
+            )
     parts.append(left_out_sentence(left_out, {}))
     cut = [data for data in summary.datasets if data.cut_short]
     if cut and (len(summary.datasets) > 1 or summary.verdict != "cut short"):
         where = "; ".join(f"{data.dataset}: {', '.join(data.cut_short)}" for data in cut)
-        parts.append(words("sentences", "cut", where=where, longer=cut[-1].longer))
+        parts.append(
+            f"More than a fifth of the runs on {where} ended at the step limit without converging. "
+            f"Train longer with {cut[-1].longer}."
+        )
     return " ".join(filter(None, parts))
 
 
@@ -136,10 +159,17 @@ def conclude_dataset(summary: Summary, data: DatasetSummary) -> str:
     """Conclusion on a dataset, with the best encoding and those not compared."""
     f1 = {e: f" {scores['f1'].mean:.3f}" for e, scores in data.scores.items()}
     over = next((d.over for d in data.differences.values()), "folds")
-    slots = {"dataset": words("over", over, dataset=data.dataset), "pair": data.pair}
-    slots |= leaders(data, "{} {:+.3f}") | {"f1": f1.get("".join(data.best[:1]))}
-    filled = fill_verdict("all", data.verdict, summary, data, data.shortage, **slots)
+    tested = f"these test windows of {data.dataset}" if over == "runs" else data.dataset
+    slots = {"dataset": tested, "pair": data.pair}
+    means = {e: scores["f1"].mean for e, scores in data.scores.items()}
+    first = "".join(data.best[:1]) or max(means, key=means.__getitem__)
+    slots |= leaders(data, "{} {:+.3f}") | {"first": first, "f1": f1[first]}
+    filled = fill_verdict(
+        SENTENCES["CONCLUSIONS"][data.verdict], summary, data, data.shortage, **slots
+    )
     parts = [f"{data.verdict.upper()}.", *filled.values(), left_out_sentence(data.left_out, f1)]
+    if data.no_gain:
+        parts.insert(1, fill(SENTENCES["NOTES"]["no gain"], find=summary.find))
     return " ".join(filter(None, parts))
 
 
@@ -153,7 +183,7 @@ def leaders(decision: Decision, form: str) -> Fields:
 def left_out_sentence(left_out: Mapping[str, str], f1: Mapping[str, str]) -> str:
     """Sentence on encodings that are not compared, with their scores and the reason."""
     names = ", ".join(f"{e}{f1.get(e, '')} ({why})" for e, why in left_out.items())
-    return words("sentences", "left out", names=names) if names else ""
+    return f"Not compared: {names}." if names else ""
 
 
 # Tables
@@ -186,30 +216,30 @@ def tables(summary: Summary) -> list[Table]:
     body = [[title(o), *(triple_cell(o, e) for e in encodings)] for o in summary.datasets]
     entries = [("", [["P / R / F1", *encodings], *body])]
     entries += [entry for data in summary.datasets for entry in tables_of(data)]
-    if summary.ranked:
-        ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
-        body = [[e, f"{rank:.2f}"] for e, rank in ordered]
-        entries.append((f"average ranks by F1 {summary.over}", [["encoding", "rank"], *body]))
-    return entries
+    return entries + rank_tables(summary, "by F1 ")
+
+
+def rank_tables(summary: Summary, by: str) -> list[Table]:
+    """Table of average ranks, if there are datasets to rank over."""
+    ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
+    body = [[e, f"{rank:.2f}"] for e, rank in ordered]
+    table = f"average ranks {by}{summary.over}", [["encoding", "rank"], *body]
+    return [table] * summary.ranked
 
 
 def tables_of(data: DatasetSummary) -> list[Table]:
-    """Tables of a dataset: scores, differences, scores at other lengths, terms, chosen settings."""
+    """Tables of a dataset: scores, differences, scores at other lengths."""
     name, longer = title(data), [row.length for row in next(iter(data.lengths.values()), ())]
     over = next((f"{d.units} {d.over}" for d in data.differences.values()), "")
     heads = {
         scores_title(data): [CAPTIONS.get(measure, measure) for measure in MEASURES],
         f"{name}, differences over {over}": DIFFERENCES,
         f"{name}, trained on {data.length} rows: F1 / accuracy by length": [data.length, *longer],
-        f"{name}, shares of terms in the variance of first-layer scores": TERMS,
-        f"{name}, chosen on validation": ["setting", "value", "runs"],
     }
     bodies = [
         [[e, *map(score_cell, scores.values())] for e, scores in data.scores.items()],
         [difference_row(data, e) for e in data.differences],
         [length_row(data, e) for e in data.lengths],
-        [[e, *(f"{share:.2f}" for share in shares)] for e, shares in data.terms.items()],
-        [[e, *map(str, row.values())] for e, rows in data.chosen.items() for row in rows],
     ]
     return [
         (caption, [["encoding", *map(str, head)], *body])
@@ -239,20 +269,21 @@ def length_row(data: DatasetSummary, encoding: str) -> list[str]:
 
 def sentences(summary: Summary) -> list[str]:
     """Notes for the reader of conclusions and tables."""
+    notes = SENTENCES["NOTES"]
     codes = {code for data in summary.datasets for code in data.verdicts.values()}
     one_fold = any(data.folds == 1 and data.differences for data in summary.datasets)
     conditions = {"test": codes, "one fold": one_fold, "too few": "too few" in codes}
-    entries = [words("notes", c, find=summary.find) for c, holds in conditions.items() if holds]
+    entries = [fill(notes[c], find=summary.find) for c, holds in conditions.items() if holds]
     if summary.ranked:
         groups = "; ".join(map(", ".join, summary.cliques)) or "none"
         slots = {"over": summary.over, "cliques": groups, "reach": summary.out_of_reach}
-        entries.append(words("notes", "ranks", **slots))
+        entries.append(fill(notes["ranks"], **slots))
     for data in summary.datasets:
-        lines = [words("notes", "leaky")] if data.leaky else []
+        lines = [notes["leaky"]] if data.leaky else []
         for name, count in data.diverged.items():
-            lines.append(words("notes", "diverged", encoding=name, count=count))
+            lines.append(fill(notes["diverged"], encoding=name, count=count))
         rows = [(name, row) for name, lengths in data.lengths.items() for row in lengths]
-        lines += [words("notes", "untested", name=e, row=row) for e, row in rows if row.reason]
+        lines += [fill(notes["untested"], name=e, row=row) for e, row in rows if row.reason]
         entries += [f"{data.dataset}: {line}" for line in lines]
     return entries
 
@@ -309,7 +340,7 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> Fields:
     """Record of an encoding on a dataset."""
     d, auprc = data.differences.get(name), data.auprc_differences.get(name)
     code = data.verdicts.get(name) or ("reference" if data.differences else "alone")
-    verdict = fill_verdict("verdicts", code, summary, data, d)
+    verdict = fill_verdict(SENTENCES["VERDICTS"][code], summary, data, d)
     score = f"F1 {data.scores[name]['f1'].mean:.3f}."
     conclusion = [f"{code.upper()}.", verdict["meaning"], score, verdict["action"]]
     return {
@@ -333,8 +364,128 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> Fields:
         "auprc_difference": None if auprc is None else asdict(auprc),
         **{key: getattr(data, key).get(name) for key in OF_ENCODINGS},
         "lengths": [asdict(row) for row in data.lengths.get(name, ())],
-        "chosen": data.chosen.get(name, []),
         **{key: getattr(data, key).get(name, 0) for key in ("diverged", "last_kept")},
         "cut_short": name in data.cut_short,
         "average_rank": summary.ranks.get(name),
     }
+
+
+SCORE = ("score", "f1", "accuracy", "auprc", "auc")  # names of the column, the usual one first
+KEPT = "dataset encoding spec params verdict meaning action findings conclusion seeds folds"
+KEPT += " dataset_verdict best left_out difference average_rank"
+
+
+def read_scores(path: str) -> list[Fields]:
+    """Read a .csv as rows with dataset, encoding, numbers of seed and fold, and the score as f1."""
+    with os_errors("read", path), Path(path).open("rb") as file:
+        text = file.read(LONGEST + 1).decode("utf-8-sig", "replace")
+    if len(text) > LONGEST:
+        raise PefourierError(f"--scores {shown(path)} is longer than {LONGEST} bytes")
+    delimiter = max(",;\t", key=text.partition("\n")[0].count)
+    lines = csv.DictReader(io.StringIO(text), delimiter=delimiter, restval="")
+    names = lines.fieldnames = [name.strip().lower() for name in lines.fieldnames or ()]
+    score = next((name for name in SCORE if name in names), "score")
+    units = [name for name in ("dataset", "encoding", "seed", "fold") if name in names]
+    rows, lines_of, counts = list[dict[str, Any]](), dict[Any, int](), Counter[Any]()
+    if lacking := [name for name in ("encoding", score) if names.count(name) != 1]:
+        raise PefourierError(
+            f"--scores {shown(path)} needs one column {lacking[0]}, and at best dataset, seed and "
+            f"fold; its first line names {shown(', '.join(names))}"
+        )
+    for row in lines:
+        where = f"--scores {shown(path)}, line {lines.line_num}"
+        own = {"dataset": Path(path).stem} | {unit: row[unit].strip() for unit in units}
+        if not {"seed", "fold"} & own.keys():  # paired in order
+            counts[own["dataset"], own["encoding"]] += 1
+            own["seed"] = str(counts[own["dataset"], own["encoding"]])
+        try:
+            value = float(row[score])
+        except ValueError:
+            value = -1.0
+        if not 0 <= value <= 1 or "" in own.values():
+            raise PefourierError(
+                f"{where}: expected a score from 0 to 1 (percent: divide by 100) and no empty "
+                f"cell, got {shown(row[score])}, {', '.join(own.values())}"
+            )
+        if (key := tuple(sorted(own.items()))) in lines_of:
+            raise PefourierError(
+                f"{where} repeats dataset, encoding, seed and fold of line {lines_of[key]}; add a "
+                "column seed or fold that tells the runs apart"
+            )
+        lines_of[key] = lines.line_num
+        rows.append({"seed": "0", "fold": "0", **own, "f1": value, "line": lines.line_num})
+    if not rows:
+        raise PefourierError(f"--scores {shown(path)} has no line below the names of columns")
+    for unit in ("seed", "fold"):
+        numbers = {name: i for i, name in enumerate(dict.fromkeys(row[unit] for row in rows))}
+        rows = [row | {unit: numbers[row[unit]]} for row in rows]
+    return rows
+
+
+def unpaired(rows: Sequence[Values]) -> list[Reason]:
+    """Warnings about the runs that some encoding of their dataset lacks."""
+    reasons = []
+    for dataset, of in rows_by("dataset", rows).items():
+        runs = common_runs(of)[0]
+        if not runs:
+            raise PefourierError(
+                f"{dataset}: no run has the same seed and fold in all encodings; check the columns"
+            )
+        for encoding, own in rows_by("encoding", of).items():
+            paired = {paired_run(encoding, run) for run in runs}
+            left = [row for row in own if (row["seed"], row["fold"]) not in paired]
+            if left:
+                runs_left = first_few([f"line {row['line']}" for row in left], 5)
+                words = f"is not paired on {dataset} and left out: {runs_left}"
+                reasons.append(Reason(encoding, "left", words))
+    return reasons
+
+
+def scores_page(path: str, find: float | None) -> Page:
+    """Page of `pefourier train --scores`."""
+    rows = read_scores(path)
+    reasons = unpaired(rows)
+    summary = summarize_runs(rows, training={"find": find})
+    return Page(
+        "scores",
+        words=lambda: tables_in_words(table_of(summary)),
+        records=lambda: records(summary),
+        rows=lambda: flattened(records(summary)),
+        conclusion=lambda: paragraph(printable(as_score(conclude_all(summary)))),
+        together=lambda: as_score(conclude_all(summary)),
+        remarks=reasons,
+    )
+
+
+def as_score(text: str) -> str:
+    """Word a sentence on F1 and on options of training for other scores and runs.
+
+    >>> as_score("F1 +0.1. Use --seeds 9 or more.")
+    'score +0.1. Use 9 runs or more.'
+    """
+    text = text.replace(" on these test windows of ", " on ")
+    return re.sub(r"\bF1\b", "score", re.sub(r"--seeds (\d+)", r"\1 runs", text))
+
+
+def records(summary: Summary) -> list[Fields]:
+    """Records for JSON: one for each dataset and encoding."""
+    found = []
+    for record in json_records(summary):
+        kept = {key: record[key] for key in KEPT.split()} | {"score": record["f1"]}
+        words = ("meaning", "action", "conclusion")
+        found.append(kept | {key: as_score(kept[key]) for key in words})
+    return found
+
+
+def table_of(summary: Summary) -> list[Table]:
+    """Tables of scores, differences and verdicts by dataset, and of ranks."""
+    entries = []
+    for data in summary.datasets:
+        head, body = ["encoding", "score", "against", "difference", "Holm p", "verdict"], []
+        for e, scores in data.scores.items():
+            d = data.differences.get(e)
+            row = [e, score_cell(scores["f1"]), d.reference if d else "–", difference_cell(d)]
+            body.append([*row, number(d.p_holm, 2) if d else "–", data.verdicts.get(e, "–")])
+        over = next((f"{d.units} {d.over}" for d in data.differences.values()), "one encoding")
+        entries.append((f"{data.dataset}: mean [95% interval], over {over}", [head, *body]))
+    return entries + rank_tables(summary, "")

@@ -1,4 +1,4 @@
-"""Requests, checked before torch is loaded: arms, schedules, candidates, lengths.
+"""Requests, checked before torch is loaded: arms, schedules, lengths.
 
 An encoding, scaled or unscaled, is an `Arm`. Checks that need data happen after they are read.
 """
@@ -6,74 +6,66 @@ An encoding, scaled or unscaled, is an `Arm`. Checks that need data happen after
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
-from itertools import product
 from pathlib import Path
 from tempfile import TemporaryFile
-
-import numpy as np
 
 from pefourier.encodings.checks import check_above, check_count
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.registry import convert, parse_parameters
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.errors import PefourierError, shown
 from pefourier.train.data.load import check_dataset, load_task
 from pefourier.train.data.split import MOST_ROWS, Task
 from pefourier.train.data.synthetic import sides_of_task, with_length
 from pefourier.train.options import (
     BESIDE,
     EPOCHS,
+    FOR_OWN,
     LOOK,
+    MINUTES,
     MOST_SEEDS,
+    MOST_TOKENS,
     PATIENCE,
     PATIENCE_STEPS,
+    PUBLISHED,
     STEPS,
     SYNTHETIC,
+    USUAL,
+    WITHOUT_TIMES,
     WITHOUT_VECTORS,
     Options,
     Positions,
+    flag_of,
 )
-from pefourier.types import Counts, Ints, Strings
+from pefourier.train.store import NOT_NUMBERS, read_configuration, read_rank, stored_options
+from pefourier.types import Counts, Ints
 from pefourier.writing.files import check_suffix, reason
 
 AT_RMS = "@rms="
 MOST_STEPS = 10**9
 MOST_EPOCHS = 1_000_000
 MOST_DROPPED = 0.95
-MOST_CHOICES = 64
+MOST_MINUTES = 10_000
 # Tables that begin at 0.02 hardly change at the rate of the rest. Ten times that rate raises F1 on
 # windows of 24 rows (five seeds): `learned` on order from 0.66 to 0.97, t5 from 0.990 to 0.997
 FASTER = 10
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """Settings that may differ between members of a stack."""
-
-    rate: float  # of Adam
-    dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Reject a learning rate or dropout that cannot be trained with."""
-        check_above("--rate", self.rate)
-        if not 0 <= self.dropout <= MOST_DROPPED:
-            raise PefourierError(f"--dropout must be from 0 to {MOST_DROPPED}, got {self.dropout}")
-
-
-TUNED = tuple(f.name for f in fields(Tuning))
-
-
 @dataclass(frozen=True, kw_only=True)
-class Schedule(Tuning):
-    """Duration and pace of training in steps; its tuning is for members without a tuning."""
+class Schedule:
+    """Duration and pace of training in steps."""
 
     steps: int
     batch_size: int
+    rate: float  # of Adam
+    dropout: float = 0.0
     every: int = LOOK  # steps between two looks at validation windows
     patience: int = 0  # steps without better weights until a member is done; 0: no limit
     warmup: int = 0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        check_above("--rate", self.rate)
+        if not 0 <= self.dropout <= MOST_DROPPED:
+            raise PefourierError(f"--dropout must be from 0 to {MOST_DROPPED}, got {self.dropout}")
         check_count("--batch-size", self.batch_size)
         check_count("--warmup", self.warmup, 0, MOST_STEPS)
 
@@ -146,36 +138,6 @@ def parse_arm(name: str) -> Arm:
     return Arm(f"{spec}{AT_RMS}{short if float(short) == rms else rms}", spec, rms)
 
 
-def list_candidates(options: Options) -> list[Tuning]:
-    """Return all combinations of --search, or a single candidate without --search."""
-    searched = parse_search(options.search)
-    count = int(np.prod([len(values) for values in searched.values()], dtype=object))
-    if count > MOST_CHOICES:
-        raise PefourierError(f"--search allows {MOST_CHOICES} combinations, got {count}")
-    fixed = {name: [getattr(options, name)] for name in TUNED if name not in searched}
-    settings = searched | fixed
-    choices = product(*settings.values())
-    return [Tuning(**dict(zip(settings, chosen, strict=True))) for chosen in choices]
-
-
-def parse_search(texts: Strings) -> dict[str, list[float]]:
-    """Return the values of each setting in the given order.
-
-    >>> parse_search(["rate=3e-4,1e-3 dropout=0,.2"])["dropout"]
-    [0.0, 0.2]
-    """
-    settings: dict[str, list[float]] = {}
-    for item in (item for text in texts for item in text.split()):
-        name, _, text = item.partition("=")
-        if name not in TUNED:
-            raise unknown("setting of --search", name, TUNED)
-        values = [convert(f"--search {name}", value, float) for value in text.split(",")]
-        if name in settings or len(set(values)) < len(values):
-            raise PefourierError(f"--search {shown(item)}: name each setting and value once")
-        settings[name] = values
-    return settings
-
-
 def parse_lengths(text: str | None) -> Counts:
     """Parse the lengths of --test-length.
 
@@ -212,7 +174,6 @@ def name_once(options: Options) -> Options:
 def check_options(options: Options) -> None:
     """Reject invalid values and repeated settings before training."""
     schedule_of(options, 1)
-    list_candidates(options)
     if methods := (*options.beside, *(e for e in options.encoding if e in BESIDE)):
         from pefourier.train.baselines import check_methods
 
@@ -229,6 +190,14 @@ def check_options(options: Options) -> None:
     if options.plot is not None:
         check_suffix(options.plot, (".png", ".pdf", ".svg"))
     check_count("--seeds", options.seeds, 1, MOST_SEEDS)
+    if options.minutes is not None and not 0.1 <= options.minutes <= MOST_MINUTES:
+        raise PefourierError(
+            f"--minutes must be from 0.1 to {MOST_MINUTES}, got {options.minutes:g}"
+        )
+    if options.minutes is not None and (
+        options.steps or options.epochs or options.seeds != Options.seeds
+    ):
+        raise PefourierError("--minutes chooses --seeds and --steps; omit those, or --epochs")
     if options.find is not None and not 1e-6 <= options.find <= 1:
         raise PefourierError(f"--find must be from 1e-06 to 1, got {options.find}")
     scaled = [name for name in options.encoding if AT_RMS in name and options.save_models]
@@ -237,6 +206,50 @@ def check_options(options: Options) -> None:
         raise PefourierError(f"--positions time excludes {unfit}; omit one of them")
     if options.save_models is not None:
         make_folder("--save-models", options.save_models)
+
+
+def settle_options(options: Options) -> Options:
+    """Check the options and merge them with config.json for --resume; reject differing options."""
+    check_options(options)
+    options, out = name_once(options), options.out
+    file = Path(out) / "config.json" if out is not None else None
+    if not options.resume or file is None or not file.is_file():
+        return with_defaults(options)
+    old = stored_options(read_configuration(file))
+    default = name_once(Options())
+    for name in (field.name for field in fields(Options)):
+        value, was = getattr(options, name), getattr(old, name)
+        if name not in {*NOT_NUMBERS, "device"} and value not in (getattr(default, name), was):
+            raise PefourierError(
+                f"--resume: {file} has {name} {shown(was)}; omit {flag_of(name)}, or choose "
+                f"another --out for {shown(value)}"
+            )
+    here = {name: getattr(options, name) for name in (*NOT_NUMBERS, "device")}
+    resumed = replace(old, **here)
+    check_options(resumed)
+    return resumed
+
+
+def with_defaults(options: Options) -> Options:
+    """Choose the defaults of a user's data, and of measured times, in place of the usual ones.
+
+    >>> with_defaults(Options(dataset=("valve.csv",), positions="time")).encoding
+    ('none', 'sinusoidal', 'rope')
+    >>> with_defaults(Options(dataset=("valve.csv",), steps=500)).tokens
+    64
+    """
+    names = {name.partition(":")[0] for name in options.dataset}
+    own = not names & {*SYNTHETIC, *PUBLISHED, "uea"}
+    if options.encoding == USUAL:
+        chosen = FOR_OWN if own else USUAL
+        drop = WITHOUT_TIMES if options.positions == "time" else ()
+        options = replace(options, encoding=tuple(e for e in chosen if e not in drop))
+    if own and options.tokens is None and options.patch == Options.patch:
+        options = replace(options, tokens=MOST_TOKENS)
+    budget = options.steps, options.epochs, options.minutes, options.resamples, options.resume
+    if own and not any(budget) and options.seeds == Options.seeds and read_rank()[1] == 1:
+        options = replace(options, minutes=MINUTES)
+    return options
 
 
 @contextmanager

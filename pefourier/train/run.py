@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
-from functools import partial
-from pathlib import Path
+from dataclasses import asdict
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from pefourier.errors import PefourierError, shown
-from pefourier.train.options import Options, flag_of
-from pefourier.train.request import check_options, name_once, without_new_folders
+from pefourier.train.options import Options
+from pefourier.train.request import settle_options, without_new_folders
 from pefourier.train.store import (
-    NOT_NUMBERS,
     Store,
-    read_configuration,
-    stored_options,
+    read_rank,
+    store_of,
     write_json,
 )
 from pefourier.writing.files import write_whole
 
 if TYPE_CHECKING:
-    from pefourier.train.progress import Note
     from pefourier.train.summary import Summary
+    from pefourier.train.work import Note
 
 
 def run_comparison(
@@ -36,48 +33,25 @@ def run_comparison(
     Only one rank returns the answer. `deliver` receives it before the summary files are written,
     which a full disk may prevent. `note` receives messages during training, one line at a time.
     """
+    began = monotonic()
     options = settle_options(options)  # before torch is loaded, which takes seconds
-    from pefourier.train import ensembles, ranks, work
+    from pefourier.train import ensembles, work
 
-    rank, count = ranks.read_rank()
-    store = ensembles.store_of(options, rank, count)
+    rank, count = read_rank()
+    store = store_of(options, rank, count)
     note = None if rank else note
     with without_new_folders(options.out), store.lock(), note_on_interrupt(store, note):
         whole = ensembles.resolve(options, rank, count)
-        processes = ensembles.count_processes(whole, count)
-        if processes > 1:
-            single, is_noted = replace(options, processes=None), note is not None
-            start = partial(work.start_rank, single, is_noted=is_noted)
-            result = ranks.launch(processes, start)
-        else:
-            result = work.train_rank(whole, note)
+        if options.minutes is not None:
+            from pefourier.train.plan import fit_into_minutes
+
+            whole = fit_into_minutes(whole, began, note)
+        result = work.train_rank(whole, note)
         if result is not None:
             if deliver is not None:
                 deliver(result)
             write_summary(store, result, options.plot)
     return result
-
-
-def settle_options(options: Options) -> Options:
-    """Check the options and merge them with config.json for --resume; reject differing options."""
-    check_options(options)
-    options, out = name_once(options), options.out
-    file = Path(out) / "config.json" if out is not None else None
-    if not options.resume or file is None or not file.is_file():
-        return options
-    old = stored_options(read_configuration(file))
-    default = name_once(Options())
-    for name in (field.name for field in fields(Options)):
-        value, was = getattr(options, name), getattr(old, name)
-        if name not in {*NOT_NUMBERS, "device"} and value not in (getattr(default, name), was):
-            raise PefourierError(
-                f"--resume: {file} has {name} {shown(was)}; omit {flag_of(name)}, or choose "
-                f"another --out for {shown(value)}"
-            )
-    here = {name: getattr(options, name) for name in (*NOT_NUMBERS, "device")}
-    resumed = replace(old, **here)
-    check_options(resumed)
-    return resumed
 
 
 @contextmanager

@@ -59,6 +59,11 @@ def file_of_run(folder: Path, key: Key) -> Path:
     return folder / FOLDER / f"{name_of_run(key)}.npz"
 
 
+def file_of_model(folder: str, key: Key) -> Path:
+    """Return the path of the classifier of a run."""
+    return Path(folder, f"{name_of_run(key)}.safetensors")
+
+
 def trace_of(task: Task, outcome: "Outcome") -> bytes:
     """Return the trace of a run as the bytes of a file."""
     member, fold = outcome.member, task.folds[outcome.member.fold]

@@ -10,10 +10,27 @@ sizes, classes and threshold. Other commands read it as a SPEC and describe the 
 A classifier trained with --positions time has a `rate`, in tokens per unit of time, and needs the
 times of the windows that it classifies. Its `codes` are the vectors of even times. If slopes and
 shifts were trained, they are `lines`.
+
+Other lengths
+-------------
+A built-in task is drawn again at each length. Inputs are scaled and the threshold is chosen as at
+the training length, without further training; times are in the same unit. If an encoding cannot
+supply vectors for longer windows, the result states why: trained vectors must all have been
+trained, and added vectors must distinguish positions. If fixed vectors of the first positions
+depend on the length, they may change.
+
+Classes of new data, predicted by saved models.
+
+The models of an encoding, one for each seed and fold, predict together: a window has the mean of
+their probabilities, and the class with the highest mean. Recordings are cut into windows of the
+trained length from the first row of each series on; rows after the last whole window are left out.
 """
 
+import csv
+import io
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -22,18 +39,29 @@ import torch
 
 from pefourier.encodings.sources.formats import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data.examples import check_lengths, check_times
+from pefourier.train.data.load import load_task
 from pefourier.train.data.split import Task
-from pefourier.train.ensembles import token_rate
+from pefourier.train.ensembles import Ensemble, token_rate
 from pefourier.train.fit import Outcome
-from pefourier.train.injection import ACTS, WITH_TIMES, Injection, count_places, load_injection
-from pefourier.train.metrics import decide
+from pefourier.train.injection import (
+    ACTS,
+    WITH_TIMES,
+    Injection,
+    count_places,
+    load_injection,
+    scale_to_rms,
+)
+from pefourier.train.metrics import decide, score
 from pefourier.train.model import Classifier, OrderFree, Transformer, stack_vectors
-from pefourier.train.run_artifacts import name_of_run, threshold_of
-from pefourier.train.store import Key, parse_json
-from pefourier.types import Array, Texts
-from pefourier.writing.files import label, write_whole
+from pefourier.train.options import USUAL, Options
+from pefourier.train.run_artifacts import class_probabilities, file_of_model, threshold_of
+from pefourier.train.store import MEASURES, parse_json
+from pefourier.types import Array, Fields, Strings, Texts, Values
+from pefourier.writing.files import check_suffix, label, write_whole
+from pefourier.writing.page import Page, flattened
+from pefourier.writing.text import agreeing, join, paragraph, printable
 
 KINDS = {"transformer": Transformer, "order-free": OrderFree}
 AGAIN = "save it again"
@@ -82,6 +110,8 @@ class TrainedClassifier:
     threshold: float | None  # of two classes: smallest difference of logits for the second class
     rate: float | None = None  # tokens per unit of time; None: encodes token numbers
     seed: int = 0  # of random vectors
+    channels: Texts = ()  # their names, if known
+    is_cut: bool = True  # trained on windows of recordings, not on whole series
 
     def logits(self, x: Array, lengths: Array | None = None, times: Array | None = None) -> Array:
         """Logits (n, K) of unscaled windows x (n, length, channels).
@@ -139,15 +169,11 @@ def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> 
         places = np.arange(len(vectors))
         injection = Injection(m.injection.act, vectors, places, learn=False, frequencies=rates)
     numbers = outcome.parameters, injection, fold.mean, fold.scale
+    channels, is_cut = tuple(task.remarks.get("channels", ())), not task.own_names
     settings = task.classes, threshold_of(task, outcome), rate, m.seed
-    classifier = TrainedClassifier(m.encoding, model, *numbers, *settings)
+    classifier = TrainedClassifier(m.encoding, model, *numbers, *settings, channels, is_cut)
     path = file_of_model(folder, (task.name, m.encoding, m.seed, m.fold))
     save_classifier(str(path), classifier)
-
-
-def file_of_model(folder: str, key: Key) -> Path:
-    """Return the path of the classifier of a run."""
-    return Path(folder, f"{name_of_run(key)}.safetensors")
 
 
 def save_classifier(path: str, classifier: TrainedClassifier) -> None:
@@ -161,6 +187,8 @@ def save_classifier(path: str, classifier: TrainedClassifier) -> None:
         "threshold": classifier.threshold,
         "rate": classifier.rate,
         "seed": classifier.seed,
+        "channels": list(classifier.channels),
+        "is_cut": classifier.is_cut,
     }
     tensors = {f"model.{name}": value for name, value in classifier.parameters.items()}
     if classifier.injection is not None:
@@ -209,4 +237,184 @@ def from_arrays(arrays: Mapping[str, Array]) -> TrainedClassifier:
         raise ValueError("its encoding has no times")
     numbers = model, parameters, injection, mean, scale, tuple(settings["classes"])
     limits = limit and float(limit), rate and float(rate), int(seed)
-    return TrainedClassifier(settings["encoding"], *numbers, *limits)
+    channels = tuple(map(str, settings.get("channels", ())))
+    is_cut = bool(settings.get("is_cut", True))
+    return TrainedClassifier(settings["encoding"], *numbers, *limits, channels, is_cut)
+
+
+# Other lengths
+
+
+def score_lengths(
+    stack: Ensemble, outcome: Outcome, tasks: Sequence[Task], load: Callable[..., Injection]
+) -> list[Fields]:
+    """Score a trained run at the lengths of tasks, or state why it has no scores.
+
+    `load` returns the injection for a classifier, SPEC, seed and task.
+    """
+    fold, rows = stack.task.folds[outcome.member.fold], []
+    for task in tasks:
+        scores: Values = dict.fromkeys(MEASURES)
+        try:
+            if stack.model is None:
+                raise PefourierError("it needs windows of the length used in training")
+            longer, reason = replace(stack.model, length=task.length), ""
+            injection = injection_at(stack, outcome, longer, task, load)
+        except PefourierError as error:
+            reason = str(error)
+        else:
+            x = (task.windows_at(np.arange(len(task.starts))) - fold.mean) / fold.scale
+            logits = apply_classifier(longer, outcome.parameters, injection, x)
+            predicted = decide(logits, threshold_of(stack.task, outcome))
+            scores = score(predicted, logits, task.labels, macro=stack.task.positive is None)
+        rows.append({"length": task.length, **scores, "reason": reason})
+    return rows
+
+
+def injection_at(
+    stack: Ensemble,
+    outcome: Outcome,
+    model: Classifier,
+    task: Task,
+    load: Callable[..., Injection],
+) -> Injection | None:
+    """Return the injection of a run for a task of another length; reject a run that has none."""
+    if isinstance(model, OrderFree):
+        return None
+    run, trained = stack.runs[outcome.member.number], replace(model, length=stack.task.length)
+    rate = None if task.times is None else token_rate(trained, stack.task)
+    longer = load(model, run.arm.spec, run.seed, task, rate)
+    if run.arm.rms is not None:
+        unscaled = load(trained, run.arm.spec, run.seed, stack.task)
+        longer = scale_to_rms(longer, run.arm.rms, reference=unscaled)
+    return lengthen(outcome, longer, model.tokens)
+
+
+def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
+    """Return the injection of a longer window, with trained vectors as trained."""
+    injection = outcome.member.injection
+    if longer.act == "add" and 1 < len(longer.vectors) < tokens:
+        raise PefourierError(
+            f"it has {len(longer.vectors)} distinct vectors for {tokens} tokens, so some share one"
+        )
+    if not injection.learn:
+        return longer
+    if injection.frequencies is not None and outcome.frequencies is not None:
+        begun = injection if injection.act == "rotate" else longer
+        return longer.rotated(outcome.frequencies - begun.frequencies)
+    place = dict(zip(injection.index.tolist(), range(len(injection.index)), strict=True))
+    trained = {injection.vectors[u].tobytes(): outcome.vectors[row] for u, row in place.items()}
+    lacking = sum(vector.tobytes() not in trained for vector in longer.vectors)
+    if lacking:
+        raise PefourierError(
+            f"{lacking} of its {len(longer.vectors)} vectors for {tokens} tokens "
+            f"{agreeing(lacking, 'was', 'were')} never trained"
+        )
+    return replace(
+        longer, vectors=np.stack([trained[vector.tobytes()] for vector in longer.vectors])
+    )
+
+
+FORMAT = "{:.6g}"  # of probabilities
+
+
+def load_models(place: str, encodings: Strings) -> list[TrainedClassifier]:
+    """Load the models of one encoding from a folder of --save-models, or one file."""
+    files = sorted(Path(place).glob("*.safetensors")) if Path(place).is_dir() else [Path(place)]
+    if not files:
+        raise PefourierError(f"--predict {shown(place)} holds no models; name a --save-models DIR")
+    models = [load_classifier(file) for file in files]
+    found = list(dict.fromkeys(model.encoding for model in models))
+    chosen = found if encodings == USUAL else list(encodings)
+    for name in chosen:
+        if name not in found:
+            raise unknown(f"encoding of the models in {place}", name, found)
+    if len(chosen) > 1:
+        raise PefourierError(f"{shown(place)} holds models of {join(found)}; choose one with -e")
+    models = [model for model in models if model.encoding == chosen[0]]
+    first = models[0]
+    for model in models:
+        same = model.classes == first.classes and model.channels == first.channels
+        if not same or model.model != first.model:
+            raise PefourierError(
+                f"{shown(place)} holds models of several datasets or sizes; name one file"
+            )
+    return models
+
+
+def cut_series(task: Task, model: TrainedClassifier) -> tuple[Array, Array, Array]:
+    """Return the series (n,), the first row and the number of rows of each window."""
+    length, name = model.model.length, task.name
+    rows = np.full(len(task.starts), task.length) if task.lengths is None else task.lengths
+    if task.rows.shape[1] != model.model.channels:
+        raise PefourierError(
+            f"{name} has {task.rows.shape[1]} channels, the models {model.model.channels}; use "
+            f"--channels {','.join(model.channels) or 'A,B'}"
+        )
+    names = tuple(task.remarks.get("channels", ()))
+    if names and model.channels and names != model.channels:
+        raise PefourierError(
+            f"{name} has the channels {join(names)}, the models {join(model.channels)}; use "
+            f"--channels {','.join(model.channels)}"
+        )
+    if not model.is_cut and rows.max() > length:
+        raise PefourierError(
+            f"{name} has series of {rows.max()} rows, the models were trained on series of "
+            f"{length} rows or fewer; shorten the series, or name a column of labels by --columns"
+        )
+    if not model.is_cut:
+        return np.arange(len(rows)), np.zeros(len(rows), int), rows
+    counts = rows // length
+    if not counts.any():
+        raise PefourierError(f"{name}: its longest series has {rows.max()} of {length} rows")
+    series = np.repeat(np.arange(len(rows)), counts)
+    first = np.concatenate([np.arange(count) * length for count in counts])
+    return series, first, np.full(len(series), length)
+
+
+def predict_windows(task: Task, models: Sequence[TrainedClassifier]) -> tuple[Array, Array, Array]:
+    """Return the series, the first row, and the probabilities (n, K) of each window."""
+    series, first, rows = cut_series(task, models[0])
+    length = models[0].model.length
+    within = np.minimum(np.arange(length), rows[:, None] - 1)  # padding is masked
+    at = task.starts[series, None] + first[:, None] + within
+    lengths = rows if (rows < length).any() else None
+    times = None if task.times is None else task.times[at]
+    logits = [(m, m.logits(task.rows[at], lengths, times)) for m in models]
+    return series, first, np.mean([class_probabilities(x, m.threshold) for m, x in logits], axis=0)
+
+
+def predict_classes(options: Options, note: Callable[[str], object] | None = None) -> Page:
+    """Predict the classes of new data, write them to --out, and return the answer."""
+    if options.out is None or options.predict is None or len(options.dataset) != 1:
+        raise PefourierError("--predict needs new data and --out FILE.csv")
+    check_suffix(options.out, (".csv",))
+    models = load_models(options.predict, options.encoding)
+    task = load_task(options.dataset[0], options)
+    series, first, p = predict_windows(task, models)
+    if note is not None:
+        note(f"{task.name}: read as {task.remarks['read'][0]}")
+    labels = [models[0].classes[k] for k in p.argmax(axis=1)]
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["series", "window", "label", "probability"])
+    names = task.names or [str(i) for i in range(len(task.starts))]
+    for number, row, name, of in zip(series, first, labels, p.max(axis=1), strict=True):
+        writer.writerow([names[number], row, name, FORMAT.format(of)])
+    out, content = options.out, stream.getvalue().encode()
+    write_whole(out, lambda file: file.write(content))
+    counts = Counter(labels)
+    named = {"encoding": models[0].encoding.partition(":")[0], "spec": models[0].encoding}
+    found = [named | {"label": c, "windows": counts[c], "out": out} for c in models[0].classes]
+    found = [record | {"conclusion": f"{record['windows']} windows"} for record in found]
+    runs = f"{len(models)} {agreeing(len(models), 'model', 'models')} of {models[0].encoding}"
+    shares = ", ".join(f"{record['label']} {record['windows']}" for record in found)
+    text = f"PREDICTED. {len(labels)} windows by {runs}: {shares}. Written to {out}."
+    return Page(
+        "predict",
+        words=str,
+        records=lambda: found,
+        rows=lambda: flattened(found),
+        conclusion=lambda: paragraph(printable(text)),
+        together=lambda: text,
+    )

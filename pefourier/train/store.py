@@ -1,21 +1,29 @@
 """Results on disk: each run is complete or absent, even if the process is killed.
 
 A folder holds config.json with the options and all that numbers depend on, results.jsonl with a
-line per run (a job array adds results.rank1.jsonl, …), and checkpoints of stacks in training. A
-line is written by one call in append mode. A last line cut by a crash is dropped when results are
-read, and lines that are not a `Row` are rejected.
+line per run, and checkpoints of stacks in training. A line is written by one call in append mode.
+A last line cut by a crash is dropped when results are read, and lines that are not a `Row` are
+rejected.
+
+Ranks divide the stacks of a comparison: rank i trains those whose number is i modulo the number of
+ranks. Ranks, which torchrun starts, meet in the store of torch.distributed's rendezvous, without a
+process group. Rank 0 plans, and receives finished rows and traces as JSON. It alone writes the
+folder, so no shared file system is needed.
 """
 
 import errno
 import json
 import os
+import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -23,6 +31,7 @@ from pefourier.errors import PefourierError, shown
 from pefourier.train.options import MOST_SEEDS, Options
 from pefourier.types import Array, Fields, Values
 from pefourier.writing.files import reason, write_whole
+from pefourier.writing.text import printable
 
 if sys.platform != "win32":
     import fcntl
@@ -30,30 +39,21 @@ if sys.platform != "win32":
 KEY = ("dataset", "encoding", "seed", "fold")
 Key = tuple[str, str, int, int]
 MEASURES = ("precision", "recall", "f1", "auprc", "accuracy")
+RESULTS = "results.jsonl"
 LARGEST = 2**53  # of numbers
 LONGEST = 2**24  # characters of a configuration, or of a line of results
 # Options that do not change numbers; the folder of data may move, its windows are checked
-NOT_NUMBERS = frozenset(("data", "out", "plot", "resume", "processes", "save_models"))
+NOT_NUMBERS = frozenset(("data", "out", "plot", "resume", "save_models", "predict"))
 NOT_NUMBERS |= {"beside"}  # methods are listed with the encodings
 NOT_COMPARED = ("device", "versions", "stack", "codes")  # of a configuration
 GONE = {"weight_decay": 0.0, "pool": "mean"}  # options of earlier versions, now fixed
 KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table
-FACTS: Fields = dict.fromkeys(("data", "tables"), dict[str, list[float]])
-FACTS |= {"windows": dict[str, list[int]], "splits": dict[str, str], "stack": int}
-FACTS |= {"versions": dict[str, Any]}
+FACTS: Fields = dict.fromkeys(KNOWN, dict[str, list[float]])  # of a configuration
+FACTS |= {"splits": dict[str, str], "versions": dict[str, Any], "stack": int}
+RETIRED = ("step_seconds", "terms", "chosen")  # of earlier versions, in lines of results
+CHECK = 0.1  # seconds between checks of the other ranks
+TIMEOUT = 300.0  # seconds that ranks wait for one another
 CLOSE = 1e-4  # larger than rounding of logarithms and shares on other machines
-
-
-class ScoresAtLength(TypedDict):
-    """Scores at another length, or the reason why they are missing."""
-
-    length: int
-    precision: float | None
-    recall: float | None
-    f1: float | None
-    auprc: float | None
-    accuracy: float | None
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -83,56 +83,50 @@ class Row:
     positive: str | None  # class; None: scores are means over classes
     shortest: int | None  # rows of the shortest window; full windows have `length`
     uneven: bool  # rows have uneven times
-    tested: list[ScoresAtLength]  # at other lengths
-    chosen: dict[str, float | str]  # settings selected on validation
-    terms: list[list[float]]  # shares of the four score terms, by head; for added vectors
+    tested: list[Fields]  # measures at other lengths, or the reason why they are missing
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(Row).items():
             check_type(name, getattr(self, name), kind)
         for scores in (vars(self), *self.tested):
             for name in MEASURES if not scores.get("reason") else ():
-                if not 0 <= (-1 if scores[name] is None else scores[name]) <= 1:
-                    raise ValueError(f"{name} must be from 0 to 1, got {scores[name]}")
-        if not 0 <= self.seed < MOST_SEEDS or min(self.fold, self.step, self.seconds) < 0:
-            raise ValueError("seed, fold, step and seconds must be 0 or more")
-        if min(self.length, self.windows, self.trained) < 1:
-            raise ValueError("length, windows and trained must be 1 or more")
+                check_type(name, scores[name], float)
+                if not 0 <= scores[name] <= 1:
+                    raise ValueError(f"{name} must be from 0 to 1, got {shown(scores[name])}")
+        counts = self.seed, self.fold, self.step, self.seconds, *(self.budget or {}).values()
+        if not all(0 <= n < LARGEST for n in counts) or self.seed >= MOST_SEEDS:
+            raise ValueError("seed, fold, step, seconds and budget must be 0 or more")
+        lengths = self.length, self.shortest or 1, *(scores["length"] for scores in self.tested)
+        if not all(1 <= n < LARGEST for n in (*lengths, self.windows, self.trained)):
+            raise ValueError("lengths, windows and trained must be 1 or more")
         cells = [count for counts in self.confusion for count in counts]
         square = {len(counts) for counts in self.confusion} == {len(self.confusion)}
         if not square or min(cells) < 0 or sum(cells) != self.windows:
             raise ValueError(f"confusion must be a square table of {self.windows} windows")
-        if any(len(head) != 4 for head in self.terms):
-            raise ValueError("terms must have four shares per head")
 
 
 def check_type(name: str, value: Any, kind: Any) -> None:
-    """Reject a JSON value of a wrong type.
+    """Reject a JSON value of a wrong type."""
+    if not fits(value, kind):
+        raise ValueError(f"{name} must be {getattr(kind, '__name__', kind)}, got {shown(value)}")
 
-    >>> check_type("seed", True, int)
-    Traceback (most recent call last):
-    ValueError: seed must be int; got True
+
+def fits(value: Any, kind: Any) -> bool:
+    """Whether a JSON value fits a type, at every depth; a list fits a tuple.
+
+    >>> fits(["dft"], tuple[str, ...]), fits("8", int), fits(None, int | None)
+    (True, False, True)
     """
-    if not is_of_type(value, kind):
-        raise ValueError(f"{name} must be {getattr(kind, '__name__', kind)}; got {shown(value)}")
-
-
-def is_of_type(value: Any, kind: Any) -> bool:
-    """Whether a JSON value has a type: numbers in range, lists and objects at every depth."""
     origin, inner = get_origin(kind), get_args(kind)
-    if kind is float or kind is int:  # booleans are neither
-        return type(value) in (int, kind) and abs(value) < LARGEST
-    if is_typeddict(kind):
-        hints = get_type_hints(kind)
-        fits = isinstance(value, dict) and value.keys() == hints.keys()
-        return fits and all(is_of_type(value[key], hint) for key, hint in hints.items())
-    if origin in (list, tuple):
-        return isinstance(value, list) and all(is_of_type(item, inner[0]) for item in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(is_of_type(v, inner[1]) for v in value.values())
-    if inner:  # a literal or a union
-        return value in inner if origin is Literal else any(is_of_type(value, k) for k in inner)
-    return kind is Any or isinstance(value, kind)
+    if origin is Literal:
+        return value in inner
+    if origin in (tuple, list, dict):
+        values = value.values() if isinstance(value, dict) else value
+        same = isinstance(value, dict if origin is dict else list)
+        return same and all(fits(item, inner[origin is dict]) for item in values)
+    if inner:  # a union
+        return any(fits(value, one) for one in inner)
+    return kind is Any or type(value) in ((int, float) if kind is float else (kind,))
 
 
 def key_of(row: Values) -> Key:
@@ -155,10 +149,10 @@ def parse_row(line: str | bytes) -> Fields:
     row = parse_json(line)
     if not isinstance(row, dict):
         raise ValueError(f"a line must be an object, got {shown(row)}")
-    row.pop("step_seconds", None)  # of an earlier version
-    if odd := sorted(row.keys() ^ {field.name for field in fields(Row)}):
-        raise ValueError(f"a line lacks {shown(odd[0])}, or must not have it")
-    return asdict(Row(**row))
+    try:
+        return asdict(Row(**{key: row[key] for key in row if key not in RETIRED}))
+    except (TypeError, AttributeError, KeyError) as error:
+        raise ValueError(str(error).removeprefix("Row.__init__() ")) from error
 
 
 @dataclass(frozen=True)
@@ -166,22 +160,16 @@ class Store:
     """A folder of results; without a path, nothing is stored."""
 
     path: Path | None
-    rank: int = 0
-
-    def results_file(self, folder: Path) -> Path:
-        """Return the path of the file to which this rank appends."""
-        return folder / (f"results.rank{self.rank}.jsonl" if self.rank else "results.jsonl")
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Create the folder, and lock it against other runs of this rank until this run ends."""
+        """Create the folder, and lock it against other runs until this run ends."""
         if self.path is None:
             yield
             return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            name = self.results_file(self.path) if self.rank else self.path
-            handle = os.open(name, os.O_RDWR | os.O_CREAT if self.rank else os.O_RDONLY, 0o644)
+            handle = os.open(self.path, os.O_RDONLY)
         except OSError as error:
             raise PefourierError(f"{self.path}: {reason(error)}; choose another --out") from error
         try:
@@ -191,50 +179,46 @@ class Store:
             os.close(handle)
 
     def settle(self, config: Values, *, resume: bool) -> Fields:
-        """Write the configuration, or check it against the file; return the valid configuration.
-
-        Ranks of a job array start in any order: with --resume, the first rank writes the file.
-        """
+        """Write the configuration, or check it against the file; return the valid configuration."""
         if self.path is None:
             if resume:
                 raise PefourierError("--resume needs --out DIR, the folder to continue in")
             return dict(config)
-        file = self.path / "config.json"
-        if file.is_file() and (resume or self.rank):
+        file, results = self.path / "config.json", self.path / RESULTS
+        if file.is_file() and resume:
             old = read_configuration(file)
             check_same(file, old, config)
             config = {**config, "stack": old.get("stack", config["stack"])}
-        elif file.exists() or any(f.stat().st_size for f in self.path.glob("results*.jsonl")):
-            if self.rank == 0:
-                raise PefourierError(
-                    f"{self.path} holds results already; use --resume if config.json matches these "
-                    "options, or choose another --out"
-                )
-        elif self.rank == 0 or resume:
+        elif file.exists() or (results.is_file() and results.stat().st_size):
+            raise PefourierError(
+                f"{self.path} holds results already; use --resume if config.json matches these "
+                "options, or choose another --out"
+            )
+        else:
             write_json(file, config)
-        drop_torn_line(self.results_file(self.path))
+        if results.is_file():  # drop an incomplete last line after a crash
+            os.truncate(results, results.read_bytes().rfind(b"\n") + 1)
         return dict(config)
 
     def rows(self) -> list[Fields]:
-        """Return all complete runs of all ranks, without duplicates."""
-        if self.path is None:
+        """Return all complete runs, without duplicates."""
+        if self.path is None or not (file := self.path / RESULTS).exists():
             return []
         runs: dict[Key, Fields] = {}
-        for file in sorted(self.path.glob("results*.jsonl")):
-            for row in read_rows(file):
-                first = runs.setdefault(key_of(row), row)
-                if any(first[name] != row[name] for name in MEASURES):
-                    raise PefourierError(
-                        f"{file} has a run twice, with different scores: {shown(key_of(row))}; "
-                        "delete the wrong line, or choose another --out"
-                    )
+        for row in read_rows(file):
+            first = runs.setdefault(key_of(row), row)
+            if any(first[name] != row[name] for name in MEASURES):
+                raise PefourierError(
+                    f"{file} has a run twice, with different scores: {shown(key_of(row))}; "
+                    "delete the wrong line, or choose another --out"
+                )
         return list(runs.values())
 
     def append(self, rows: Iterable[Values]) -> None:
         """Append runs, each as one line in one write."""
         if self.path is None:
             return
-        file = self.results_file(self.path)
+        file = self.path / RESULTS
         try:
             handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             with os.fdopen(handle, "ab", buffering=0):
@@ -247,12 +231,6 @@ class Store:
             raise PefourierError(
                 f"{file}: {reason(error)}; finished runs are kept, continue with --resume"
             ) from error
-
-
-def drop_torn_line(file: Path) -> None:
-    """Drop an incomplete last line after a crash, before further lines are appended."""
-    if file.is_file():
-        os.truncate(file, file.read_bytes().rfind(b"\n") + 1)
 
 
 def take_lock(handle: int, path: Path) -> None:
@@ -273,13 +251,12 @@ def read_configuration(file: Path) -> Fields:
     """Read the configuration in a folder; missing options had their defaults."""
     try:
         config: Fields = parse_json(file.read_bytes())
-        check_type("it", config, dict[str, Any])
         for name, kind in (get_type_hints(Options) | FACTS).items():
             if name in config:
                 check_type(name, config[name], kind)
         if not config.get("dataset") or not config.get("encoding"):
             raise ValueError("it names no dataset or no encoding")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise PefourierError(
             f"{file} was not written by pefourier train: {error}; choose another --out"
         ) from error
@@ -297,7 +274,7 @@ def stored_options(config: Values) -> Options:
 def option_of(config: Values, name: str) -> Any:
     """Return an option of a folder as JSON; options missing in earlier versions had the default.
 
-    >>> option_of({"seeds": 2}, "seeds"), option_of({}, "search")
+    >>> option_of({"seeds": 2}, "seeds"), option_of({}, "positive")
     (2, [])
     """
     value = config.get(name, getattr(Options, name, None))
@@ -354,16 +331,6 @@ def write_json(file: Path, value: Any) -> None:
     write_whole(str(file), lambda stream: stream.write(text.encode()))
 
 
-def check_handed_over(rows: Sequence[Any], keys: Iterable[Key]) -> None:
-    """Reject rows from another process unless they are runs of the stack, each once."""
-    try:
-        handed = [key_of(parse_row(json.dumps(row))) for row in rows]
-    except ValueError as error:
-        raise PefourierError(f"another process sent an invalid run: {error}") from error
-    if len({*handed}) < len(handed) or not {*handed} <= {*keys}:
-        raise PefourierError(f"another process sent {shown(handed)}, which are not its runs")
-
-
 EVERY = 60.0  # minimum of seconds between two checkpoints
 FOLDER = "checkpoints"
 
@@ -412,3 +379,101 @@ class Checkpoint:
                 path.unlink(missing_ok=True)
             with suppress(OSError):  # other checkpoints remain
                 self.path.parent.rmdir()
+
+
+# Ranks
+
+
+def read_rank() -> tuple[int, int]:
+    """Read this process's rank and the number of ranks from the environment."""
+    numbers = [os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")]
+    rank, ranks = (int(n) if re.fullmatch("[0-9]{1,9}", n) else -1 for n in numbers)
+    if not 0 <= rank < ranks:
+        raise PefourierError(
+            f"RANK={printable(numbers[0])} must be a whole number from 0 to below "
+            f"WORLD_SIZE={printable(numbers[1])}; unset both, or let torchrun set them"
+        )
+    return rank, ranks
+
+
+def store_of(options: Options, rank: int, ranks: int) -> Store:
+    """Choose where a rank writes: only the first does."""
+    if ranks > 1 and not {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+        raise PefourierError(
+            f"several ranks must meet; start them by torchrun, or unset RANK={rank} and "
+            f"WORLD_SIZE={ranks} to train alone"
+        )
+    return Store(None if options.out is None or rank else Path(options.out))
+
+
+@dataclass(eq=False)
+class Group:
+    """The group of all ranks, as seen from one rank."""
+
+    rank: int
+    ranks: int
+    store: Any  # torch.distributed.Store
+
+    def send(self, number: int, rows: Sequence[Any], traces: Sequence[bytes]) -> None:
+        """Send the rows and traces of a finished stack to rank 0."""
+        texts = [b64encode(trace).decode() for trace in traces]
+        self.store.set(f"finished/{number}", json.dumps([list(rows), texts]))
+
+    def receive(self, number: int) -> tuple[list[Fields], list[bytes]] | None:
+        """Return the rows and traces of a stack of another rank; None before it is finished."""
+        if not self.store.check([f"finished/{number}"]):
+            return None
+        rows, texts = json.loads(self.store.get(f"finished/{number}"))
+        self.store.delete_key(f"finished/{number}")
+        return rows, [b64decode(text) for text in texts]
+
+    def wait_for(self, missing: Collection[int], take_over: Callable[[], object]) -> None:
+        """Take over results until no stack is missing, while some rank is at work."""
+        since, looks = time.monotonic(), -1
+        while take_over() or missing:
+            if self.store.check(["failed"]):
+                raise PefourierError(self.store.get("failed").decode())
+            if (now := self.store.add("looks", 0)) > looks:
+                since, looks = time.monotonic(), now
+            if time.monotonic() - since > TIMEOUT:
+                raise PefourierError(
+                    f"{len(missing)} stacks are unfinished, and no rank was at work for "
+                    f"{TIMEOUT:g} s; finished runs are kept, continue with --resume"
+                )
+            time.sleep(CHECK)
+
+    def leave(self) -> None:
+        """Leave the group; rank 0, which may hold the store, waits for other ranks for a while."""
+        self.store.set(f"left/{self.rank}", "")
+        until = time.monotonic() + (TIMEOUT if self.rank == 0 else 0)
+        goodbyes = [f"left/{rank}" for rank in range(1, self.ranks)]
+        while time.monotonic() < until and not self.store.check(goodbyes):
+            time.sleep(CHECK)
+
+
+@contextmanager
+def join_group(rank: int, ranks: int) -> Iterator[Group]:
+    """Join the other ranks, and leave at the end of the context."""
+    from torch.distributed import DistError
+    from torch.distributed.rendezvous import rendezvous
+
+    try:
+        store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=TIMEOUT)))
+    except (DistError, ValueError) as error:
+        where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        raise PefourierError(
+            f"rank {rank} of {ranks} has not reached the others at {where} within {TIMEOUT:g} s; "
+            "start every rank (torchrun does), and check the network"
+        ) from error
+    group = Group(rank, ranks, store)
+    try:
+        yield group
+        group.leave()
+    except PefourierError as error:
+        store.set("failed", str(error))
+        raise
+    except DistError as error:
+        raise PefourierError(
+            f"rank {rank}: the other ranks are gone ({' '.join(str(error).split())[:100]}); "
+            "results written by rank 0 are kept, continue with --resume"
+        ) from error

@@ -8,7 +8,6 @@ The best encoding is decided in `pefourier.train.decision`. A difference in F1 f
 * too few: Holm's p is higher, and the units do not, or are fewer than `LEAST_UNITS`.
 """
 
-from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -16,10 +15,15 @@ from typing import Any
 import numpy as np
 
 from pefourier.train import statistics
-from pefourier.train.chance import chance_of
-from pefourier.train.decision import ALL, Decision, decide, decide_ranks, verdict_on
+from pefourier.train.decision import (
+    SENTENCES,
+    Decision,
+    decide,
+    decide_ranks,
+    verdict_on,
+)
 from pefourier.train.options import BESIDE, FIND, LEVEL, seeds_of
-from pefourier.train.statistics import Difference, Mean
+from pefourier.train.statistics import Difference, Mean, chance_of
 from pefourier.train.store import MEASURES
 from pefourier.types import Array, Fields, Texts, Values
 
@@ -59,15 +63,11 @@ class DatasetSummary(Decision):
     last_kept: dict[str, int]  # runs that keep the weights of the last step
     cut_short: Texts  # encodings with too many such runs
     params: Mapping[str, Values]  # of each encoding
-    # settings selected on validation, with their values and counts of runs
-    chosen: dict[str, list[Fields]] = field(default_factory=dict)
     lengths: dict[str, tuple[LengthMeans, ...]] = field(default_factory=dict)  # further lengths
     confusion: dict[str, list[list[int]]] = field(default_factory=dict)  # summed over runs
     budget: Mapping[str, int] | None = None  # steps, patience, and steps between two looks
     positive: str | None = None  # class that scores describe; None: means over classes
     shortest: int | None = None  # rows of the shortest window
-    # mean shares of the four score terms in the variance of scores, for added vectors
-    terms: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def chance(self) -> dict[str, float]:
@@ -76,6 +76,8 @@ class DatasetSummary(Decision):
         With a positive class of share p, it predicts that class, with F1 2p / (1 + p). Otherwise it
         predicts the most common of K classes, and scores are means over classes.
         """
+        if not self.confusion:  # of scores from elsewhere
+            return {}
         counts = np.sum(next(iter(self.confusion.values())), axis=1).tolist()
         positive = self.positive is not None
         k = 1 if positive else len(counts)
@@ -183,7 +185,7 @@ def decide_all(
     found = {data.verdict for data in datasets}
     if "leaky" not in found and (by_ranks := decide_ranks(names, ranks, p, excluded)):
         return by_ranks
-    return Decision(" and ".join(code for code in ALL if code in found))
+    return Decision(" and ".join(code for code in SENTENCES["CONCLUSIONS"] if code in found))
 
 
 def summarize_dataset(rows: Rows, reference: str, params: Values, find: float) -> DatasetSummary:
@@ -194,11 +196,15 @@ def summarize_dataset(rows: Rows, reference: str, params: Values, find: float) -
     facts, folds = facts_of_runs(rows), np.array([fold for _, fold in runs])
     leaky, cut = facts["leaky"], facts["cut_short"]
     paired = rows_by("encoding", (r for r in rows if (r["seed"], r["fold"]) in runs))
-    confusions = {e: np.sum([row["confusion"] for row in of], axis=0) for e, of in paired.items()}
-    samples = {m: {e: s[m] for e, s in values.items()} for m in ("f1", "auprc")}
+    confusions = {}
+    if "confusion" in rows[0]:
+        confusions = {e: np.sum([r["confusion"] for r in of], axis=0) for e, of in paired.items()}
+    samples = {m: {e: s[m] for e, s in values.items() if m in s} for m in ("f1", "auprc")}
     chance, pairs = chance_of(rows, confusions, folds), references.items()
     differences, auprc = (
         dict(zip(references, statistics.compare_pairs(f, pairs, chance, find), strict=True))
+        if f
+        else {}
         for f in samples.values()
     )
     verdicts = {e: verdict_on(e, d, leaky=leaky, cut_short=cut) for e, d in differences.items()}
@@ -243,48 +249,17 @@ def facts_of_runs(rows: Rows) -> Fields:
     row, groups = rows[0], rows_by("encoding", rows)
     steps = {e: [r for r in of if "step" in r and e not in BESIDE] for e, of in groups.items()}
     first = {e: sum(r["step"] == 0 for r in of) for e, of in steps.items()}
-    last = {e: sum(map(keeps_last, of)) for e, of in steps.items()}
+    last = {  # with the weights of the last possible step: may have been cut short
+        e: sum(bool(r.get("budget") and r["step"] >= r["budget"]["steps"]) for r in of)
+        for e, of in steps.items()
+    }
     return {
-        **{key: row[key] for key in ("dataset", "split", "leaky", "length")},
+        **{key: row.get(key, 0) for key in ("dataset", "split", "leaky", "length")},
         **{key: row.get(key) for key in ("positive", "shortest", "budget")},
-        "chosen": {e: choices for e, of in groups.items() if (choices := count_choices(of))},
-        "terms": {e: terms for e, of in groups.items() if (terms := mean_terms(of))},
         "diverged": {e: count for e, count in first.items() if count},
         "last_kept": {e: count for e, count in last.items() if count},
         "cut_short": tuple(e for e, n in last.items() if n * CUT_SHORT > len(groups[e])),
     }
-
-
-def keeps_last(row: Values) -> bool:
-    """Whether a run keeps the weights of its last possible step and may have been cut short."""
-    budget = row.get("budget")
-    return bool(budget and row["step"] >= budget["steps"])
-
-
-def mean_terms(rows: Rows) -> list[float]:
-    """Mean shares of the four score terms over runs and heads; [] without shares.
-
-    >>> mean_terms([{"terms": [[1, 0, 0, 0], [0, 1, 0, 0]]}, {"terms": []}])
-    [0.5, 0.5, 0.0, 0.0]
-    """
-    heads = [shares for row in rows for shares in row.get("terms", ())]
-    return np.mean(heads, axis=0).tolist() if heads else []
-
-
-def count_choices(rows: Rows) -> list[Fields]:
-    """Count the runs that chose each value of the searched settings.
-
-    >>> count_choices([{"chosen": {"rate": 0.01}}, {"chosen": {"rate": 0.01}}, {}])
-    [{'setting': 'rate', 'value': '0.01', 'runs': 2}]
-    """
-    counts = Counter(
-        (setting, value if isinstance(value, str) else f"{value:g}")
-        for row in rows
-        for setting, value in row.get("chosen", {}).items()
-    )
-    settings = list(dict.fromkeys(setting for setting, _ in counts))
-    choices = sorted(counts, key=lambda choice: settings.index(choice[0]))
-    return [{"setting": s, "value": value, "runs": counts[s, value]} for s, value in choices]
 
 
 def summarize_lengths(rows: Rows) -> tuple[LengthMeans, ...]:
@@ -312,7 +287,7 @@ def common_runs(rows: Rows) -> tuple[list[tuple[int, int]], dict[str, dict[str, 
     runs = sorted(r for r in keys if all(paired_run(e, r) in of_run for e, of_run in arms.items()))
     pairs = {e: sorted({paired_run(e, run) for run in runs}) for e in arms}
     return runs, {
-        e: {m: np.array([of_run[run][m] for run in pairs[e]]) for m in MEASURES}
+        e: {m: np.array([of_run[run][m] for run in pairs[e]]) for m in MEASURES if m in rows[0]}
         for e, of_run in arms.items()
     }
 

@@ -150,10 +150,10 @@ def cells(joint: Singles) -> Singles:
     return np.maximum(chance, zero)
 
 
-def share_of_setting(hazards: Array) -> Singles:
+def share_of_setting(hazards: Array) -> Array:
     """Return the probability that a channel sets a step (block, heads, groups, blocks, cells)."""
-    total = np.maximum(hazards.sum(axis=(0, 3), keepdims=True), np.float32(1e-30))
-    return np.asarray(hazards / total, np.float32)
+    total: Array = np.maximum(hazards.sum(axis=(0, 3), keepdims=True), np.float32(1e-30))
+    return hazards / total
 
 
 def token_factors(omega: Array, ratios: Array, length: int) -> tuple[Array, Array]:

@@ -9,13 +9,14 @@ import numpy as np
 from pefourier.errors import PefourierError
 from pefourier.types import Bools, Counts, Floats, Places
 from pefourier.weights.pair_energy import LayerShares
-from pefourier.writing.text import number, ranges
+from pefourier.writing.text import agreeing, number, percent, ranges
 
 OFTEN = 32  # a pair with more full rotations than this within the length counts as fast
 STRONGEST = 3  # pairs in the short answer
 BANDS = 8  # rows of the table of pairs
 EVEN = 0.1  # relative difference from the even share up to which use counts as even
 CHANCE = 3.0  # difference, in spreads of shuffled pairs, up to which it may be chance
+ALIKE = 0.9  # of the excess of the preferred pairs, from which other pairs are used as much
 FEW = 0.5  # share of effective pairs up to which few pairs are used
 
 
@@ -29,6 +30,11 @@ class PairUse:
     share_q: float
     share_k: float | None  # None if only queries were measured
     share: float | None  # of the product
+
+    @property
+    def used(self) -> float:
+        """Return the share of the product, or of the queries if keys are unknown."""
+        return self.share_q if self.share is None else self.share
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,7 @@ class RotationUse:
     effective_pairs: float  # median over heads of exp(entropy of the shares)
     half: Counts  # the fewest pairs that hold half of the product
     half_rows: Counts = ()  # the rows of a head that hold these pairs
+    pair_spread: float = field(default=0.0, metadata={"told": False})  # of one pair, by chance
 
     @property
     def part(self) -> str | None:
@@ -107,9 +114,31 @@ class RotationUse:
         return "few pairs used" if self.effective_pairs <= FEW * self.count else "no preference"
 
     @property
+    def others(self) -> str:
+        """A sentence on the other pairs that are used, or neglected, as much as the preferred."""
+        is_slow = self.never_turn.preference != 0
+        lead = self.never_turn if is_slow else self.often
+        excess = (lead.used / lead.uniform - 1) * ALIKE if lead.uniform else 0.0
+        even = 1 / self.count
+        index = [
+            pair.index
+            for pair in self.pairs
+            if (pair.turns >= 1 if is_slow else pair.turns <= OFTEN)
+            and abs(pair.used - even) > CHANCE * self.pair_spread
+            and (pair.used / even - 1) / excess >= 1
+        ]
+        if not index:
+            return ""
+        share = sum(pair.used for pair in self.pairs if pair.index in index)
+        verb = "preferred" if excess > 0 else "neglected"
+        subject = agreeing(len(index), f"Pair {index[0]} is", f"Pairs {ranges(index)} are")
+        uniform = percent(len(index) * even, 2)
+        return f" {subject} {verb} as much, with {percent(share, 2)} ({uniform} if even)."
+
+    @property
     def strongest(self) -> list[StrongPair]:
         """Return the pairs with the largest shares, of queries if keys are unknown."""
-        order = sorted(self.pairs, key=lambda p: -(p.share_q if p.share is None else p.share))
+        order = sorted(self.pairs, key=lambda pair: -pair.used)
         return [StrongPair(self.part, pair) for pair in order[:STRONGEST]]
 
     @property
@@ -167,6 +196,7 @@ def summarise(
         never_turn=portion(turns < 1),
         often=portion(turns > OFTEN),
         effective_pairs=float(np.median(np.exp(entropy))),
+        pair_spread=shuffled_spread(shares, 1 / len(index)),
         half=tuple(index[fewest_holding(used.mean(axis=0), 0.5)].tolist()),
     )
 

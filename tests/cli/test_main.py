@@ -11,7 +11,7 @@ import typer
 
 from pefourier import __version__
 from pefourier.cli.main import program
-from pefourier.cli.registry import options_of
+from pefourier.cli.options import options_of
 
 PROGRAM = typer.main.get_command(program())
 COMMAND = [sys.executable, "-m", "pefourier"]

@@ -17,7 +17,7 @@ from pefourier.encodings.sources.tables import write_table
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 10}
 LLAMA |= {"max_position_embeddings": 128, "num_hidden_layers": 2}
 NEITHER = {"title", "columns", "device", "test_length", "criteria", "names", "term"}
-NEITHER |= {"search", "positive", "beside", "span", "resolution", "rank"}
+NEITHER |= {"search", "positive", "beside", "span", "resolution", "rank", "channels"}
 ROPES = ("rope", "rope:layout=interleaved", "--d", "16")
 
 

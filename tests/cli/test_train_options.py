@@ -26,8 +26,6 @@ def test_options_are_parsed_into_their_fields(run, chosen):
     typed = "-e dft --encoding none --beside trees --batch-size 9 --d 8 --split random --learn"
     fields = {"encoding": ("dft", "none"), "beside": ("trees",), "batch_size": 9, "d": 8}
     assert chosen(*typed.split()) == Options(**fields, split="random", learn=True)
-    searched = ("rate=3e-4,1e-3", "dropout=0,.2")  # values after one --search
-    assert chosen("--search", *searched, "-e", "dft") == Options(search=searched, encoding=("dft",))
     assert run("train", "--split", "halves").status == 2
 
 

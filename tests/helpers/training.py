@@ -10,7 +10,7 @@ import torch
 
 from pefourier.errors import PefourierError
 from pefourier.report import plot
-from pefourier.train import ranks, work
+from pefourier.train import store, work
 from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
 from pefourier.train.options import Options
@@ -35,7 +35,7 @@ def train_aside(folder, *, resume=False, timeout=60, epochs=SMALL["epochs"], sto
     if stop:  # in its first stack, until the process is killed
         work.fit = lambda *_: [print("begun", flush=True), time.sleep(600)]
     warnings.simplefilter("error")
-    ranks.TIMEOUT = float(timeout)
+    store.TIMEOUT = float(timeout)
     own = {"out": str(folder), "resume": resume, "epochs": epochs}
     try:
         found = run_comparison(Options(**{**SMALL, **own}))
@@ -68,7 +68,7 @@ def result(encoding, score, **own):
 def line(**own):
     """Return a complete row of results.jsonl whose measures are all 0.5."""
     facts = dict.fromkeys(("budget", "positive", "shortest"))
-    facts |= {"uneven": False, "tested": [], "chosen": {}, "terms": []}
+    facts |= {"uneven": False, "tested": []}
     facts |= {"step": 2, "device": "cpu", "time": "now"}
     return asdict(Row(**result("none", 0.5, **facts))) | own
 

@@ -64,7 +64,6 @@ PARTS = {  # what is computed of a table x and of y, which differs from it in on
         x, y, lambda rows: np.full((len(rows), D), 9.0), np.arange(D), np.ones(D)
     ),
     "columns": lambda x, y: alignment.fitting_columns(x, y, allowed, 1.0),
-    "offsets": lambda x, y: list(alignment.candidate_offsets(y, x[30:], 1e-9)),
     "maps": lambda x, _: [np.stack(m) for m in alignment.column_maps(x, permuted(x), allowed, 1.0)],
     "rotation": lambda x, _: alignment.find_rotation(x, permuted(x), allowed, 2.0**-52)[0],
 }

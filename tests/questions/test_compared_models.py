@@ -175,29 +175,6 @@ def gguf_like(path, **changes):
     return str(path)
 
 
-LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-LLAMA3 |= {"original_max_position_embeddings": 512}
-IN_WORDS = [  # keys of the first and the second, and the sentence about both
-    ({"rope_theta": 1e6}, {}, "base 1000000 in the first, 10000 in the second"),
-    (
-        {"rope_scaling": LLAMA3},
-        {},
-        "the llama3 scaling (factor 8, original 512) is missing in the second",
-    ),
-    ({}, {"rope_scaling": YARN}, "the second adds the yarn scaling (factor 4, original 512)"),
-    ({"head_dim": 32}, {}, "head size 32 in the first, 64 in the second"),
-]
-
-
-@pytest.mark.parametrize(("one", "two", "words"), IN_WORDS)
-def test_settings_of_all_layers_are_named_once(one, two, words, written):
-    found = pefourier.compare(
-        *(written(LLAMA | own, f"{k}.json") for k, own in enumerate((one, two)))
-    )
-    (layers,) = [f.message for f in found.findings if f.code == "layers-differ"]
-    assert layers.startswith(f"all 4 layers differ in the same way: {words}")
-
-
 def test_a_file_without_a_base_or_with_the_layout_of_a_converter(written, tmp_path):
     config = written(LLAMA | {"rope_theta": 5e5})
     lost = gguf_like(tmp_path / "lost.gguf", **{"rope.freq_base": None})

@@ -122,17 +122,6 @@ def test_unseen_and_idle_pairs_are_those_of_a_walk(spec, plain):
     assert r.idle == (w * 2000 < turn).sum()
 
 
-def test_heads_of_alibi_have_the_slopes_of_the_paper_and_of_bloom(written):
-    """Slopes of 8 heads are 1/2 … 1/256 (Press et al., section 3); 12 heads follow BLOOM."""
-    bloom = written({"model_type": "bloom", "n_head": 12})
-    eight, twelve = (
-        describe_context(*requested)[1].slopes for requested in (("alibi:d=8", 99), (bloom, 2048))
-    )
-    assert eight == tuple(2.0**-i for i in range(1, 9))
-    assert twelve == pytest.approx((*eight, *(2.0 ** -(i + 0.5) for i in range(4))))
-    assert describe_context("rope", 99)[1].slopes is None
-
-
 @pytest.mark.parametrize("heads", [8, 12, 7, 71])
 def test_slopes_are_those_of_transformers(heads):
     built = build_alibi_tensor(torch.ones(1, 3), heads, torch.float32)
@@ -166,15 +155,6 @@ def test_each_pair_is_a_row_of_csv(spec, d):
         assert pair[inside.index(True)] == b.first_pair
     shown = " ".join(line["values"] for line in found.frequency_lines).split()
     np.testing.assert_allclose(list(map(float, shown)), frequency, rtol=5e-6)
-
-
-def test_rows_that_change_nothing_are_left_out():
-    plain = describe_context("rope:layout=interleaved", 512)[1].facts
-    assert plain["pairing"] == "interleaved"
-    assert not {"scaling", "attention_factor", "softmax_factor"} & plain.keys()
-    facts = describe_context(YARN, 512)[1].facts
-    assert (facts["pairing"], facts["scaling"]) == ("half (rotate_half)", "yarn")
-    assert facts["attention_factor"] == pytest.approx(0.1 * np.log(4) + 1)
 
 
 def test_only_rotations_are_described():
@@ -252,3 +232,15 @@ def test_an_indexer_is_a_rotation_of_its_own(kind, last, written):
     layout = {"halves": "halves", "neighbours": "interleaved"}[last]
     by_name = load(f"rope:partial=.5,layout={layout}", 80, 128)
     assert compare_operators(load(f"{path}#indexer", 80), by_name).relation == "same"
+
+
+READINGS = ["layout", "rope:d=16", "partial-ignored", "scaling-ignored", "base=1e6"]
+
+
+@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("spec", ["axial-rope:grid=4x4,d=16", "mixed-rope:grid=4x4,d=16"])
+def test_rotations_along_axes_are_not_misread_as_by_one_position(spec, reading):
+    with pytest.raises(PefourierError, match="along 2 axes"):
+        describe_context(spec, against=reading)
+    with pytest.raises(PefourierError, match="along 2 axes"):
+        describe_context("rope:d=16", 16, against=spec)

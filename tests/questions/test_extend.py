@@ -12,7 +12,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
-from pefourier.questions.extend import extend, whole_layers
+from pefourier.questions.extend import extend, settings_for, whole_layers
 
 QWEN = "Qwen/Qwen2.5-7B-Instruct, with its YaRN"
 
@@ -100,6 +100,19 @@ def test_every_column_is_that_of_the_rotation_of_transformers(name, to, changes,
     plain, model = (np.asarray(omega, dtype=float) for omega in (plain, model))
     p, lags = np.arange(result.covered)[:, None], np.arange(70_000)[:, None]
     for row in result.scaled:
+        settings = settings_for(result.encodings[0], load(row.spec, to), "transformers")
+        typed = config | settings.json
+        omega, factor = rotation_of_transformers(typed, to)
+        omega = np.asarray(omega, dtype=float)
+        np.testing.assert_allclose(omega, row.frequencies, rtol=1e-5)
+        (again,) = describe_context(written(typed), to)[1].rotations
+        np.testing.assert_allclose(again.frequencies, row.frequencies, rtol=1e-12)
+        assert factor == pytest.approx(row.attention_factor, rel=1e-6)
+        section = typed.get("rope_scaling") or {}
+        stretched = (float(settings.json["rope_theta"]) / config["rope_theta"]) ** (126 / 128)
+        assert row.factor == pytest.approx(
+            {"ntk": stretched, "base": 1.0}.get(row.way, section.get("factor")), rel=1e-9
+        )
         omega = row.frequencies  # equal up to rounding; thresholds need them exactly
         beyond = omega * to > plain * result.trained * (1 + 1e-6)
         assert row.unseen == (beyond & (plain * result.trained < 2 * np.pi)).sum()
@@ -113,6 +126,48 @@ def test_every_column_is_that_of_the_rotation_of_transformers(name, to, changes,
         kept = int((np.abs(ratio - 1) < 1e-5).sum())
         full = int((np.abs(ratio - ratio.max()) < 1e-5 * ratio.max()).sum())
         assert row.band_counts == f"{kept}/{64 - kept - full}/{full}"
+
+
+@pytest.mark.parametrize(
+    ("engine", "way", "words"),
+    [
+        ("llama.cpp", "yarn", "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 32768"),
+        ("vllm", "yarn", '"rope_type": "yarn", "factor": 4.0'),
+        ("transformers", "yarn", None),
+    ],
+)
+def test_settings_of_engines(engine, way, words, written):
+    """The way of the vendor's model cards is recommended, with what to type for an engine."""
+    config = {k: v for k, v in PUBLISHED[QWEN].items() if k != "rope_scaling"}
+    result = extend(written(config), 2**17, engine=engine)
+    assert (result.chosen.way, result.vendor, result.nearest.way) == (way, "qwen2", "llama3")
+    assert (words or "") in (result.settings.flags or "")
+    assert result.to_dict()["settings"].keys() >= {"engine", "version", "json", "flags"}
+
+
+def merged(config, changes):
+    """Return a config with changed keys, in an inner config too."""
+    inner = {k: merged(config[k], v) for k, v in changes.items() if k.endswith("_config")}
+    return {**config, **changes, **inner}
+
+
+IN_PARTS = ["google/gemma-3-4b-it", "Qwen/Qwen2-VL-7B-Instruct", "EleutherAI/pythia-1.4b"]
+IN_PARTS += ["answerdotai/ModernBERT-base", "microsoft/Phi-4-mini-instruct"]
+
+
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_the_json_read_back_is_the_promised_rotation(name, written):
+    """The settings change the rotation that is extended; other layers and sections stay."""
+    config, path = PUBLISHED[name], written(PUBLISHED[name])
+    flags = extend(path, 2**18, engine="llama.cpp").settings.flags
+    result = extend(path, 2**18)
+    assert not (flags and result.name)
+    _, before = describe_context(path, 2**18)
+    _, after = describe_context(written(merged(config, result.settings.json)), 2**18)
+    for old, new in zip(before.rotations, after.rotations, strict=True):
+        omega = result.chosen.frequencies if result.name in ("", old.name) else old.frequencies
+        np.testing.assert_allclose(new.frequencies, omega[omega != 0], rtol=1e-9)
+        assert old.axes == new.axes
 
 
 def test_each_way_is_a_spec_that_gives_it_back(written):

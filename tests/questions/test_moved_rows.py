@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pefourier
-from pefourier.causes.pairs import mistake_of, recover_positions, runs_of
+from pefourier.causes.pairs import causes_of, recover_positions, runs_of
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.precision import FORMATS, rounded
@@ -53,24 +53,25 @@ def test_unexplained_rows_are_not_recovered(rng):
 
 S = np.arange(600)
 MISTAKES = [
-    (rounded(S, FORMATS["bfloat16"]).astype(int), "rounded"),
-    (np.maximum(S - 7, 0), "padded"),
-    (np.minimum(S, 32), "clipped"),
-    (np.where(S < 256, S, S - 256), "restarted"),
-    (S + (S >= 100), "gap"),
-    (S - (S >= 100), "repeated"),
-    (4 * S + 1, "other"),
-    (np.where(S < 100, S - 3, S), "other"),
+    (rounded(S, FORMATS["bfloat16"]).astype(int), ("rounded",)),
+    (np.maximum(S - 7, 0), ("repeated",)),
+    (np.minimum(S, 32), ("clamped",)),
+    (np.where(S < 256, S, S - 256), ("restarted",)),
+    (S + (S >= 100), ("gap",)),
+    (S - (S >= 100), ("repeated",)),
+    (4 * S + 1, ("step", "shifted")),
+    (np.where(S < 100, S - 3, S), ("shifted", "gap")),
+    (4999 - S, ("reversed",)),
 ]
 
 
 @pytest.mark.parametrize("form", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("places", "kind"), MISTAKES)
-def test_moved_rows_are_named_and_no_frequency_is(places, kind, form):
+@pytest.mark.parametrize(("places", "codes"), MISTAKES)
+def test_moved_rows_are_named_and_no_frequency_is(places, codes, form):
     """Moved rows are named as moved rows, not as changed frequencies."""
     meant = load("rope:rho=5e5,d=64", 4096)
     table = dump(places, meant.measure.frequencies, form=form)
-    assert mistake_of(places)[0] == kind
+    assert tuple(cause.code for cause in causes_of(places)) == codes
     for pair in ((meant, table), (table, meant)):
         found = compare(*pair)
         assert (found.verdict, found.unit, found.pairs) == ("different", "rows", ())
@@ -79,7 +80,10 @@ def test_moved_rows_are_named_and_no_frequency_is(places, kind, form):
         for run in found.positions:
             assert places[run.first_row] == run.first
             assert places[run.last_row] == run.last
-        assert [f.code for f in found.findings if f.severity == "warning"] == ["rows-moved"]
+        warnings = [f.code for f in found.findings if f.severity == "warning"]
+        assert warnings == ["explained", "rows-moved"]
+        assert tuple(cause.code for cause in found.causes) == codes
+        assert pair[("first", "second").index(found.expected)] is meant
 
 
 def test_two_dumps_report_the_rows_of_one_another():
@@ -247,3 +251,27 @@ def test_pairs_that_one_of_two_lacks_are_named_by_their_count():
     vectors = {f.code: f.message for f in compare(table, other).findings}
     assert "16 pairs, the second 8" in vectors["sizes-differ"]
     assert "pairs 1 to 7" in vectors["pairs-differ"]
+
+
+def test_a_damaged_row_of_many_is_one_row_and_no_frequency():
+    """A row of zeros, and two rows of other positions, are rows: all frequencies agree."""
+    meant = load("rope:d=64", 5000)
+    table = dump(np.arange(5000), meant.measure.frequencies).table().copy()
+    table[3777] = 0.0
+    for pair in ((meant, table), (table, meant), (dump(np.arange(5000), OMEGA), table)):
+        found = compare(*pair)
+        assert (found.verdict, found.unit, found.differing, found.pairs) == (
+            "different",
+            "rows",
+            1,
+            (),
+        )
+        assert "3777" in next(f.message for f in found.findings if f.code == "rows-moved")
+    table[[3777, 4000]] = dump(np.array([4000, 3777]), meant.measure.frequencies).table()
+    found = compare(meant, table)
+    assert [(cause.code, cause.first, cause.second) for cause in found.causes] == [
+        ("exchanged", 3777, 4000)
+    ]
+
+
+OMEGA = 1e4 ** (-np.arange(32) / 32)

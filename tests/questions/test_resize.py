@@ -17,6 +17,7 @@ from pefourier.encodings.domain import lags_on
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.sources.tables import array_names, read_table
 from pefourier.errors import PefourierError
+from pefourier.geometry.interpolation import METHODS
 from pefourier.questions.resize import (
     by_cycles,
     neighbour_products,
@@ -97,27 +98,6 @@ def test_biases_are_resized_from_window_to_window():
     middle = r.table[1:, 0].reshape(7, 7)[3]
     np.testing.assert_allclose(middle[:4], [-2.0787, -1.5248, -0.6706, 0.0], atol=5e-5)
     assert r.table[0] == 7.0
-
-
-def test_distinct_vectors_before_and_after_are_reported():
-    plain = resize_table(load("axial", None, 16, grid=(5, 6)), (5, 6))
-    assert (plain.before.distinct, plain.after.nearest) == (30, pytest.approx(plain.before.nearest))
-    crowded = table_on((2, 2), np.array([[0.0, 1], [1, 0], [1, 0], [0, 1]]))
-    r = resize_table(crowded, (3, 3), "bilinear")
-    assert (r.before.distinct, r.after.distinct, r.after.nearest) == (2, 3, 0.0)
-    assert r.verdict == "not distinct"
-    row = load("axial", None, 16, grid=(1, 14)).table()
-    assert resize_table(table_on((1, 14), row), (2, 20)).verdict == "no longer distinct"
-    assert resize_table(table_on((2, 2), np.zeros((4, 3))), (3, 3)).verdict == "all zero"
-
-
-def test_vectors_that_were_equal_before_are_reported(rng):
-    """Vectors that were equal before resizing are reported, even if all are distinct afterwards."""
-    rows = rng.normal(size=(49, 8))
-    rows[5] = rows[3]
-    r = resize_table(table_on((7, 7), rows), (14, 14))
-    assert (r.verdict, r.before.distinct, r.after.distinct) == ("now distinct", 48, 196)
-    assert "(0,3) and (0,5)" in r.conclusion
 
 
 PHASES = [  # indices reach new phases, but normalised coordinates do not
@@ -356,3 +336,11 @@ def test_a_grid_is_resized_as_torch_does(old, new, method, rng):
 def test_vectors_of_other_points_than_positions_are_not_resized(spec):
     with pytest.raises(PefourierError, match=r"encodes a (lag|graph|place), not a position"):
         pefourier.resize(spec, (90,), d=4)
+
+
+@pytest.mark.parametrize("method", ["", *METHODS])
+def test_positions_of_a_text_are_no_grid(method, written):
+    """A length that is a square number is no image, and is refused before any table is made."""
+    text = {"model_type": "llama", "head_dim": 128, "max_position_embeddings": 512**2}
+    with pytest.raises(PefourierError, match="262144 positions of text"):
+        pefourier.resize(written(text), "8x8", method=method)

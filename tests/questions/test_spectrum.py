@@ -1,12 +1,10 @@
 """Densities equal 50-digit values, closed forms and sums written out."""
 
 import json
-from pathlib import Path
 
 import mpmath
 import numpy as np
 import pytest
-from stored import gguf_bytes
 
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import as_encoding, from_table, without_mean
@@ -246,31 +244,5 @@ def test_the_share_in_the_mean_row_of_a_formula_is_that_of_its_table(spec):
     assert spectrum(enc).in_mean_row == pytest.approx(share, rel=1e-9)
 
 
-def test_demean_is_advised_where_it_changes_the_verdict():
-    t = np.arange(40)
-    wave = np.column_stack([np.full(40, 5.0), np.cos(t), np.sin(t)])
-    assert spectrum(from_table(wave)).to_dict()["action"].startswith("Use --demean")
-    assert spectrum(from_table(np.ones((40, 4)))).to_dict()["action"] == ""
-
-
-def test_a_share_that_is_not_all_is_not_rounded_to_all():
-    t = 2 * np.pi * np.arange(40)[:, None] / 40
-    almost = np.hstack([np.cos(15 * t), np.sin(15 * t), 0.02 * np.cos(t), 0.02 * np.sin(t)])
-    meaning = spectrum(from_table(almost)).to_dict()["meaning"]
-    assert "more than 99.9%" in meaning
-    assert "100%" not in meaning
-
-
 GGUF = {"general.architecture": "llama", "llama.embedding_length": 64, "llama.context_length": 32}
 GGUF |= {"llama.attention.head_count": 4, "llama.block_count": 2, "llama.rope.freq_base": 1e4}
-
-
-@pytest.mark.usefixtures("folder")
-def test_rotations_have_a_note_about_their_spectrum(run):
-    """Rotations have a note, by name and from a file; tables of the same sinusoids do not."""
-    Path("m.gguf").write_bytes(gguf_bytes(GGUF))
-    np.save("waves.npy", load("rope", 32, 16).table())
-    for command, code in (("spectrum", "rotation-spectrum"), ("reconstruct", "rotation-rebuilt")):
-        answers = run(command, "rope:d=16", "m.gguf", "waves.npy", "dft", "--json").results
-        vectors = [[f["code"] for f in answer["findings"]] for answer in answers]
-        assert [code in found for found in vectors] == [True, True, False, False]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from published_configs import PUBLISHED
 
-from pefourier import context
+from pefourier import context, resize
 from pefourier.encodings import load
 from pefourier.encodings.model_positions import describe_positions
 from pefourier.errors import PefourierError
@@ -293,3 +293,18 @@ def test_a_file_of_llama_cpp_has_the_lengths_of_its_config(tmp_path):
         if found.stated:
             assert (found.stated.length, found.stated.key) == (131072, "context_length")
         assert (found.stated is None) == (name == "lost")
+
+
+UNUSED = ["alibi", "t5", "shaw", "ramp"]
+
+
+def test_a_trained_length_is_used_or_refused():
+    """Sinusoids count the pairs that `resize` counts; encodings without angles refuse a length."""
+    (note,) = describe_context("sinusoidal", 336, 96, 64)[1].findings
+    unseen = resize("sinusoidal", [336], grid=(96,), d=64).unseen
+    assert note.code == "unseen-phases"
+    assert note.message.startswith(f"{unseen[0].unseen} of {unseen[0].pairs} ")
+    assert describe_context("sinusoidal", 96, 96, 64)[1].findings == ()
+    for spec in UNUSED:
+        with pytest.raises(PefourierError, match="--trained 96"):
+            describe_context(spec, 336, 96, 64)

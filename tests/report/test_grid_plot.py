@@ -10,8 +10,8 @@ from pefourier.questions.reconstruct import Reconstructions, position_functions
 from pefourier.questions.spectrum import Spectrum
 from pefourier.questions.spectrum import spectrum as spectrum_of
 from pefourier.report import plot
+from pefourier.report.figures import whole_plane
 from pefourier.report.render import Answer
-from pefourier.report.spectral_figures import whole_plane
 from pefourier.writing.terminal_chart import shades
 
 

@@ -14,8 +14,7 @@ import pytest
 from pages import Page
 
 from pefourier.cli.main import main
-from pefourier.pages.document import Markup, document, element, table
-from pefourier.pages.encodings import HEADINGS, OPTIONS
+from pefourier.pages.document import HEADINGS, OPTIONS, Markup, document, element, table
 
 ALL = [question for question in HEADINGS if question not in OPTIONS]  # questions on the first page
 HOSTILE = '</title></style><script>alert(1)</script><img src=x onerror="alert(2)"> & $x_1$ \u202e'
@@ -61,7 +60,7 @@ def test_the_markup_is_whole(mixed):
 def test_verdicts_come_first_and_are_those_of_the_commands(mixed, run, monkeypatch):
     monkeypatch.chdir(mixed.folder)
     given = ["rope:d=16", "dft", "none", "ones.npy", "--d", "16", "--length", "20", "--json"]
-    answers = [[r["verdict"] for r in run(q, *given).results] for q in ALL]
+    answers = [[r["conclusion"].partition(". ")[0] for r in run(q, *given).results] for q in ALL]
     (size, *_), *_ = columns = [mixed.text["td"][k : 20 + k : 5] for k in range(5)]
     assert columns[1:] == answers
     assert size == "20 × 16"
@@ -148,7 +147,7 @@ def test_the_answer_says_where_the_page_is(run, tmp_path):
 def test_grids_stand_beside_sequences(page):
     found = page("axial", "axial-rope", "--grid", "3x4", "--d", 16)
     assert found.faults == []
-    assert len(found.values("img", "alt")) == 4 + 2  # one for each question and each table
+    assert len(found.values("img", "alt")) == 4  # one for each question and each table
 
 
 @without_pictures

@@ -12,9 +12,9 @@ from pefourier.questions.context import describe_context
 from pefourier.questions.design import design_base
 from pefourier.questions.extend import extend
 from pefourier.questions.resize import by_cycles, resize_table
-from pefourier.report import plot, rotation_figures
+from pefourier.report import plot
+from pefourier.report.figures import criteria, extension, wavelengths
 from pefourier.report.render import Answer, answer_of
-from pefourier.report.rotation_figures import extension
 
 
 def answer(spec, **sizes):
@@ -31,7 +31,7 @@ def test_wavelengths_of_each_band_stand_where_they_are(tmp_path):
     path.write_text(json.dumps(PUBLISHED["meta-llama/Llama-3.1-8B"]))
     answers = [answer(str(path)), answer("rope:rho=5e5", length=4096, d=64)]
     with plot.figure_style():
-        top, low = rotation_figures.wavelengths(answers).axes
+        top, low = wavelengths(answers).axes
     plain, *treated = ticks(top)
     (r,) = answers[0].result.rotations
     np.testing.assert_allclose(plain, 2 * np.pi / r.trained_frequencies)
@@ -43,13 +43,13 @@ def test_wavelengths_of_each_band_stand_where_they_are(tmp_path):
 
 def test_positions_that_do_not_turn_have_no_figure():
     with plot.figure_style(), pytest.raises(PefourierError):
-        rotation_figures.wavelengths([answer("alibi", length=100)])
+        wavelengths([answer("alibi", length=100)])
 
 
 def test_each_criterion_has_its_optimum_marked():
     found = design_base(100, 32, bases=(3.0, 5.0, 100.0, 1e4))
     with plot.figure_style():
-        panels = rotation_figures.criteria([answer_of(found)]).axes
+        panels = criteria([answer_of(found)]).axes
     assert len(panels) == 6
     curve, mark = panels[3].lines
     known = [c for c in found.candidates if c.condition_number is not None]

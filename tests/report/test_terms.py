@@ -9,9 +9,9 @@ import torch
 import typer
 
 import pefourier
-from pefourier.cli.commands import command_terms
 from pefourier.cli.main import program
-from pefourier.cli.registry import options_of
+from pefourier.cli.model_commands import command_terms
+from pefourier.cli.options import options_of
 from pefourier.report.catalogue import read_catalogue
 from pefourier.report.terms import (
     explanation,

@@ -26,14 +26,12 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from pefourier.train.compiling import Compiler
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import Task
-from pefourier.train.device_data import put_on_device
 from pefourier.train.ensembles import COSTS
 from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
-from pefourier.train.program import Program, Replica
+from pefourier.train.program import Compiler, Program, Replica, put_on_device
 from pefourier.train.request import Schedule
 
 KEPT = Path(__file__).parents[2] / "figures" / "bench.json"

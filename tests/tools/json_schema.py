@@ -13,7 +13,7 @@ from functools import cache, partial
 import numpy as np
 
 from pefourier.causes.explain import Cause as CauseOfDifference
-from pefourier.diagnosis.config_errors import Cause
+from pefourier.causes.mistakes import Cause
 from pefourier.geometry.precision import FormatLoss
 from pefourier.questions.check_faithful import (
     GridFaithfulness,
@@ -31,10 +31,10 @@ from pefourier.questions.relations import GridRelations, Relations
 from pefourier.questions.resize import Resizing
 from pefourier.questions.result import Result
 from pefourier.questions.spectrum import GridSpectrum, LineSpectrum
+from pefourier.questions.usage import Usage
 from pefourier.report import terms
 from pefourier.reproduce import Claim
 from pefourier.train.plan import DatasetPlan
-from pefourier.weights.usage import Usage
 from pefourier.writing.page import SCHEMA, labelled_fields
 
 FILE = terms.SCHEMA
@@ -47,7 +47,7 @@ GROUPS = {  # groups of terms by the room of a dataclass; the first group with a
     "relations": ("relations", "check-faithful"),
     "compare": ("compare", "check-faithful"),
     **dict.fromkeys(
-        "config_errors outcome pairs biases model_layers operators row_positions".split(),
+        "mistakes outcome pairs biases model_layers operators row_positions".split(),
         ("compare",),
     ),
     **dict.fromkeys(
@@ -101,12 +101,16 @@ PLAINLY = {  # records without a dataclass
         **{"difference": {"type": ["object", "null"]}, **OF_REPORTS},
     },
 }
+PLAINLY["scores"] = {"dataset": TEXT, "seeds": WHOLE, "folds": WHOLE, "score": OBJECT}
+PLAINLY["scores"] |= {"difference": {"type": ["object", "null"]}, **OF_REPORTS}
+PLAINLY["predict"] = {"label": TEXT, "windows": WHOLE, "out": TEXT}
 AT_TIMES = {  # optional fields of such records
     "list": "conventions",
     "report": "verdict meaning action findings",
     "train": "split leaky folds positive precision recall f1 auprc auprc_difference best "
-    "dataset_verdict confusion chosen terms diverged last_kept budget cut_short "
+    "dataset_verdict confusion chosen diverged last_kept budget cut_short "
     "average_rank left_out",
+    "scores": "dataset_verdict best average_rank left_out",
 }
 SAYING = (Result, Claim)  # types whose records have a verdict
 NAMELESS = ("explain", "plan")  # commands whose records have no encoding

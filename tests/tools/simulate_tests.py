@@ -6,7 +6,7 @@ distribution, and neither is better; otherwise the classes of the second are fur
 learner learns depends on training windows not at all (fixed), little (centroids of two columns),
 much (of thirty; 1-NN) or by choice of a column (stump). F1 of the second class is compared with
 the variance of Nadeau and Bengio, the same with a ratio of at most 1, and
-`pefourier.train.chance`.
+`pefourier.train.statistics`.
 """
 
 import sys
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from pefourier.train import decision, statistics
-from pefourier.train.chance import Chance, chance_of
+from pefourier.train.statistics import Chance, chance_of
 
 DRAWS = 400
 SMALLEST = 60  # training windows, if there are more test windows; otherwise 300 windows of both

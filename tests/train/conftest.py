@@ -21,7 +21,7 @@ def without_figures(sketched):
 def options(tmp_path_factory):
     """Return the options of the folder `trained`, which is tested at both lengths."""
     out = tmp_path_factory.mktemp("trained")
-    own = {"dataset": ("order:count=80,length=6",), "encoding": ARMS, "search": ("dropout=0,.2",)}
+    own = {"dataset": ("order:count=80,length=6",), "encoding": ARMS}
     folders = {"out": str(out), "save_models": str(out / "models")}
     return Options(**{**SMALL, **own, **folders}, test_length="6,12")
 

@@ -32,16 +32,6 @@ def test_trees_stand_beside_the_encodings_on_the_same_parts(tmp_path, rng):
     assert numbers(again.runs) == numbers(found.runs)
 
 
-def test_what_trees_see_is_no_padding(rng):
-    windows, lengths = rng.normal(size=(4, 5, 2)), np.array([5, 3, 1, 2])
-    windows[np.arange(5) >= lengths[:, None]] = np.nan
-    made = baselines.windows_summed_up(windows, lengths)
-    for row, window, n in zip(made, windows, lengths, strict=True):
-        own = window[:n]
-        expected = [own.mean(0), own.std(0), own.min(0), own.max(0)]
-        np.testing.assert_allclose(row, np.concatenate(expected))
-
-
 def test_series_of_any_length_are_stretched_equal(rng):
     """A series and its every second row, with anything after its end, are stretched equally."""
     slow = np.repeat(rng.normal(size=(4, 5, 3)), 2, axis=1)[:, :9]

@@ -8,13 +8,11 @@ import torch
 from training import CPU, SIZES, SMALL, epochs, injection
 
 from pefourier.errors import PefourierError
-from pefourier.train import compiling
-from pefourier.train.compiling import Compiler, seconds_of_step
+from pefourier.train import program as compiling
 from pefourier.train.data.load import load_task
-from pefourier.train.device_data import put_on_device
 from pefourier.train.model import OrderFree
 from pefourier.train.options import Options
-from pefourier.train.program import Program, Replica
+from pefourier.train.program import Compiler, Program, Replica, put_on_device, seconds_of_step
 from pefourier.train.run import run_comparison
 
 COMPANY = ("dft", "learned", "rope", "xpos", "t5", "tupe", "shaw", "shaw:values=true", "none")

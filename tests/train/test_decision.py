@@ -10,7 +10,8 @@ from training import of_datasets, result
 
 from pefourier.report.forms import as_json
 from pefourier.train import decision, report, statistics, summary
-from pefourier.train.chance import Chance
+from pefourier.train.statistics import Chance
+from pefourier.writing.text import fill
 
 ARMS = ("none", "sinusoidal", "dft", "rope", "t5", "learned")
 OTHERS = ("dft@rms=0.5", "sinusoidal@rms=0.5", "order-free", "trees")
@@ -58,7 +59,9 @@ def names_left_out(text):
 
 def sentence_on(headline, code, find):
     """Return the datasets of a verdict, as the headline of several datasets lists them."""
-    before, after = map(re.escape, report.words("each", code, names="|", find=find).split("|"))
+    before, after = map(
+        re.escape, fill(decision.SENTENCES["ON_SEVERAL"][code], names="|", find=find).split("|")
+    )
     found = re.search(rf"{before}(.*?){after}(?: |$)", headline)
     return found[1] if found else ""
 
@@ -68,7 +71,7 @@ def check_dataset(found, data):
     text = report.conclude_dataset(found, data)
     f1 = {e: scores["f1"].mean for e, scores in data.scores.items()}
     assert text.startswith(f"{data.verdict.upper()}. ")
-    assert data.verdict in decision.ALL
+    assert data.verdict in decision.SENTENCES["CONCLUSIONS"]
     assert not re.search(r"nan|None|[{}]", text)
     if data.leaky:
         assert (data.verdict, data.best, set(data.verdicts.values()) <= {"leaky"}) == (
@@ -156,7 +159,10 @@ def test_nothing_that_is_stated_of_drawn_runs_contradicts(seed, monkeypatch):
             assert set(found.verdict.split(" and ")) == {data.verdict for data in found.datasets}
             for data in found.datasets:
                 names = f" ({', '.join(data.best)})" if data.verdict in ("best", "tied") else ""
-                holding = {code: sentence_on(headline, code, found.find) for code in decision.ALL}
+                holding = {
+                    code: sentence_on(headline, code, found.find)
+                    for code in decision.SENTENCES["CONCLUSIONS"]
+                }
                 places = {
                     code
                     for code, text in holding.items()
@@ -206,20 +212,6 @@ def test_what_is_left_out_has_its_reason(names, judged):
     found, left_out = decision.compared(names, {})
     assert (set(found), set(left_out)) == (judged, {*names} - judged)
     assert set(left_out.values()) <= set(decision.KINDS)
-
-
-def test_a_pair_with_the_reference_is_decided_by_its_own_p():
-    """A pair with the reference uses its p, not the larger p of all pairs, in the headline too."""
-    rng = np.random.default_rng(3)
-    runs = {f"arm {i}": 0.7 + rng.normal(0, 0.02, 8) for i in range(7)}
-    runs["arm 1"] = runs["arm 0"] - 0.021 + rng.normal(0, 0.015, 8)
-    one_fold = Chance(np.zeros(8), windows=5000)
-    references = [(name, "arm 0") for name in list(runs)[1:]]
-    pairs = [(a, b) for i, a in enumerate(runs) for b in list(runs)[i + 1 :]]
-    found = dict(zip(pairs, statistics.compare_pairs(runs, pairs, one_fold), strict=True))
-    own = statistics.compare_pairs(runs, references, one_fold)
-    for (name, _), d in zip(references, own, strict=True):
-        assert d.p_holm <= found["arm 0", name].p_holm
 
 
 def arms(rng, means, units=8, spread=0.02):
@@ -306,3 +298,13 @@ def test_an_encoding_whose_vectors_collide_is_not_compared():
     assert marked.left_out == {"dft": "vectors collide"}
     assert marked.datasets[0].excluded == marked.left_out
     assert [report.triple_cell(d.datasets[0], "dft")[-1] for d in (free, marked)] == ["5", "‡"]
+
+
+def test_positions_that_do_not_help_are_stated_only_where_intervals_are_narrow():
+    swing = np.array([0.01, -0.01, 0.01, -0.01, 0.01])
+    for gain, spread, expected in ((0.01, 1, True), (0.2, 1, False), (0.01, 20, False)):
+        runs = {"none": 0.7 - swing, "dft": 0.7 + gain + spread * swing}
+        chance = Chance(np.zeros(5), windows=5000)
+        assert decision.decide(runs, {}, chance, 0.1, {}).no_gain == expected
+    beaten = {"none": 0.7 + 0 * swing, "dft": 0.75 + swing / 10}  # a small but significant gain
+    assert not decision.decide(beaten, {}, Chance(np.zeros(5), windows=10**6), 0.1, {}).no_gain

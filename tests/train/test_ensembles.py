@@ -32,9 +32,7 @@ def test_what_to_know_of_data_and_vectors_is_stated(tmp_path, rng):
         (list_remarks(first), ("groups", "4 to 10", "few has only 9", "dft has 8 distinct")),
         (list_remarks(second), ("dft has 8 distinct vectors for 10",)),
     ):
-        assert [word in text for word, text in zip(words, reported, strict=True)] == [True] * len(
-            words
-        )
+        assert all(any(word in text for text in reported) for word in words)
 
 
 @pytest.mark.parametrize("folds", [None, 1])

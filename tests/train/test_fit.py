@@ -8,11 +8,11 @@ import pytest
 import torch
 from training import CPU, EPOCH, SIZES, epochs, injection
 
-from pefourier.train import compiling, fit, metrics, store
+from pefourier.train import fit, metrics, store
 from pefourier.train import program as program_module
 from pefourier.train.data.examples import from_examples
 from pefourier.train.data.load import load_task
-from pefourier.train.device_data import class_weights, draw_batches, put_on_device
+from pefourier.train.program import class_weights, draw_batches, put_on_device
 from pefourier.train.store import Checkpoint
 
 COMPANY = ["sinusoidal", "learned", "rope", "t5", "tupe", "shaw", "shaw:values=true"]
@@ -182,14 +182,14 @@ def test_members_leave_a_gpu_where_that_saves_more_than_a_capture(held, monkeypa
     members = [member("dft", seed) for seed in range(13)]
     training = fit.Training(held, SIZES, members, epochs(90, patience=20), Checkpoint(None))
     patient = np.arange(13) % 3 == 0  # five members
-    monkeypatch.setattr(compiling, "RATE", 1e5)  # a slow GPU
+    monkeypatch.setattr(program_module, "RATE", 1e5)  # a slow GPU
     assert training.choose_smaller(patient).tolist() == [0, 1, 3, 6, 9, 12]
     assert training.choose_smaller(np.arange(13) < 9).tolist() == list(range(13))
-    training.compiler = compiling.Compiler("on", print)
-    monkeypatch.setattr(compiling, "COMPILING", 1e9)
+    training.compiler = program_module.Compiler("on", print)
+    monkeypatch.setattr(fit, "COMPILING", 1e9)
     assert training.choose_smaller(patient).tolist() == list(range(13))
     training.compiler = None
-    monkeypatch.setattr(compiling, "RATE", 1e15)
+    monkeypatch.setattr(program_module, "RATE", 1e15)
     assert training.choose_smaller(patient).tolist() == list(range(13))
 
 

@@ -18,12 +18,11 @@ from torch.utils._pytree import tree_leaves
 from training import CPU, SIZES, epochs, injection
 
 from pefourier.errors import PefourierError
-from pefourier.train import device_data, fit, program
+from pefourier.train import fit, program
 from pefourier.train.data.load import load_task
-from pefourier.train.device_data import put_on_device
 from pefourier.train.injection import load_injection
 from pefourier.train.model import OrderFree
-from pefourier.train.request import Tuning
+from pefourier.train.program import put_on_device
 
 META = torch.device("meta")
 ORDER = "order:count=40,length=8"
@@ -78,7 +77,7 @@ def stack(monkeypatch):
     supported = "_get_fused_kernels_supported_devices"
     monkeypatch.setattr(of, supported, lambda: ["meta"], raising=False)
 
-    def build(sizes=SIZES, names=MIXED, *, padded=False, share=0.05, times=None):
+    def build(sizes=SIZES, names=MIXED, *, padded=False, times=None):
         task = load_task(ORDER)
         if padded:
             task = replace(task, lengths=torch.arange(len(task.starts)).numpy() % 8 + 1)
@@ -89,7 +88,6 @@ def stack(monkeypatch):
                 one,
                 0,
                 0,
-                Tuning(1 + i, 0.1 + i * share),
             )
             for i, name in enumerate(names)
             for one in (
@@ -99,7 +97,10 @@ def stack(monkeypatch):
             )
         ]
         return fit.Program(
-            held, sizes, members, fit.Schedule(steps=25, batch_size=4, rate=1e-3, warmup=50)
+            held,
+            sizes,
+            members,
+            fit.Schedule(steps=25, batch_size=4, rate=1e-3, warmup=50, dropout=0.1),
         )
 
     return build
@@ -108,7 +109,7 @@ def stack(monkeypatch):
 @pytest.mark.parametrize(
     "kind",
     [
-        *({}, {"names": ("learned",)}, {"share": 0.0}, {"padded": True}),
+        *({}, {"names": ("learned",)}, {"padded": True}),
         *({"sizes": replace(SIZES, inject="concat")}, {"sizes": replace(SIZES, layers=2)}),
         {"names": ("none",), "sizes": OrderFree(8, 2, 2, 4)},
         {"names": ("sinusoidal", "rope", "alibi"), "times": np.arange(320.0).reshape(40, 8) ** 0.9},
@@ -119,8 +120,7 @@ def test_a_step_stays_on_the_device(stack, monkeypatch, kind):
     with nothing_of_the_host(monkeypatch) as mode:
         running.step()
     assert any("fused_adam" in one for one in mode.seen)
-    drawn = "native_dropout" if running.drop.common_share else "aten.rand"
-    assert any(drawn in one for one in mode.seen)
+    assert any("native_dropout" in one for one in mode.seen)
     assert len(mode.seen) > 100 * min(len(running.injected), 1)
     assert {p.grad.device for p in running.parameters.values()} == {META}
     with nothing_of_the_host(monkeypatch) as mode:
@@ -173,12 +173,12 @@ def test_a_stack_is_cut_to_what_memory_holds(monkeypatch):
     for name, number in numbers.items():
         monkeypatch.setattr(torch.cuda, name, lambda number=number: number)
     for count, expected in ((2, 2), (9, 4), (3, 3)):
-        assert device_data.count_fitting(torch.device("cuda"), count, requested.append) == expected
-    assert (requested, device_data.count_fitting(CPU, 99, None)) == ([2, 2], 99)
+        assert program.count_fitting(torch.device("cuda"), count, requested.append) == expected
+    assert (requested, program.count_fitting(CPU, 99, None)) == ([2, 2], 99)
     held = data_on("cpu")
     members, reported = [fit.Replica(name, injection(name), 0, 0) for name in MIXED], []
     whole = fit.fit(held, SIZES, members, epochs(1))
-    monkeypatch.setattr(device_data, "count_fitting", lambda *_: 3)
+    monkeypatch.setattr(fit, "count_fitting", lambda *_: 3)
     parts = fit.fit(held, SIZES, members, epochs(1), lambda *now: reported.append(now[1]))
     assert reported == [3, 3, 2]
     for one, other in zip(whole, parts, strict=True):

@@ -62,7 +62,7 @@ def test_scores_are_those_that_training_wrote(trained):
 def test_the_page_says_it_all(run, folder):
     path = folder(lambda *both: both)
     found, line = made_page(run, path)
-    for typed in ("--seeds 2", "-e none", "-e order-free", "--d 8", "--search", "--test-length"):
+    for typed in ("--seeds 2", "-e none", "-e order-free", "--d 8", "--test-length"):
         assert typed in line
     printed = {*found.text["td"], *found.text["th"], ""}
     for part in parts_of_words(partial(all_words, read_train_folder(str(path)).summary)):

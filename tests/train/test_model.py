@@ -9,7 +9,7 @@ from training import CPU, SIZES, injection
 
 from pefourier.encodings import build
 from pefourier.errors import PefourierError
-from pefourier.train import metrics, model
+from pefourier.train import model
 
 
 def test_side_by_side_is_a_first_map_of_input_and_vectors(rng):
@@ -23,29 +23,6 @@ def test_side_by_side_is_a_first_map_of_input_and_vectors(rng):
     both = torch.cat([x[0], torch.as_tensor(vectors.table()).expand(4, -1, -1)], dim=2)
     assert (got - (both @ wide + p["project.b"][0])).abs().max() < 1e-12
     assert sizes.size == SIZES.size + SIZES.d**2
-
-
-@pytest.mark.parametrize("inject", ["add", "concat"])
-def test_the_four_terms_of_scores_are_those_of_the_sums(rng, inject):
-    sizes = replace(SIZES, inject=inject, patch=2)
-    p = {k: v.numpy() for k, v in model.draw_parameters(sizes.shapes(), 5).items()}
-    x, vectors = rng.normal(size=(3, 8, 2)), injection("dft", sizes=sizes).table()
-    own = vectors @ p["inject.w"] if inject == "concat" else vectors
-    content = x.reshape(3, 4, 4) @ p["project.w"] + p["project.b"]
-    found = np.array(metrics.score_terms(sizes, p, vectors, x))
-    assert found.shape == (2, 4)
-    np.testing.assert_allclose(found.sum(axis=1), 1)
-    for head in range(2):
-        at = slice(8 * head, 8 * head + 8)
-        w_q, w_k = (p["0.qkv.w"][:, k * 16 : k * 16 + 16][:, at] for k in (0, 1))
-        terms = [
-            [a @ w_q @ (b @ w_k).T for a in (content[i], own) for b in (content[i], own)]
-            for i in range(3)
-        ]
-        terms = np.array(terms) - np.array(terms).mean(axis=-1, keepdims=True)
-        total = terms.sum(axis=1)
-        shares = [np.mean(terms[:, k] * total) / np.mean(total**2) for k in range(4)]
-        np.testing.assert_allclose(found[head], shares)
 
 
 class Changed(torch.nn.Module):

@@ -10,8 +10,6 @@ from training import CPU, SIZES, SMALL, injection
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.train import model
-from pefourier.train.data.load import load_task
-from pefourier.train.device_data import put_on_device
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 from pefourier.train.saved_models import load_classifier
@@ -91,16 +89,3 @@ def test_what_padding_holds_changes_no_score(tmp_path, rng):
     saved = load_classifier(next(models.glob("*none*")))
     other = np.where((np.arange(6) < lengths[:, None])[..., None], x, -5.0)
     np.testing.assert_array_equal(saved.logits(x, lengths), saved.logits(other, lengths))
-
-
-def test_rows_from_a_windows_length_on_are_zero_on_the_device():
-    task = load_task("order:count=40,length=8")
-    lengths = np.arange(len(task.starts)) % 8 + 1
-    held = put_on_device(replace(task, lengths=lengths), CPU, torch.float64)
-    index = torch.arange(len(lengths))[None]
-    one = torch.ones(1, 1, 1, 2, dtype=torch.float64)
-    (windows,) = held.windows(index, -one, one).numpy()
-    whole = task.rows[task.starts[:, None] + np.arange(8)] + 1.0
-    there = np.arange(8) < lengths[:, None]
-    np.testing.assert_allclose(windows[there], whole[there])
-    assert not windows[~there].any()

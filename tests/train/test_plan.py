@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from training import SMALL, lines
+from training import SMALL, lines, numbers
 
 from pefourier.errors import PefourierError
-from pefourier.train import work
+from pefourier.train import plan, work
+from pefourier.train.ensembles import resolve
 from pefourier.train.options import Options
 from pefourier.train.plan import plan_training
 from pefourier.train.run import run_comparison
@@ -24,17 +25,17 @@ def test_what_is_planned_is_what_is_trained(tmp_path, rng, monkeypatch):
     options = Options(**own, beside=("trees",))
     with monkeypatch.context() as patched:
         patched.setattr(work, "fit", lambda *_: pytest.fail("trained"))
-        (plan,) = plan_training(options)
+        (planned,) = plan_training(options)
     assert {file.name for file in tmp_path.iterdir()} == {"own.npz"}
     run_comparison(options)
     rows, config = lines(out), json.loads((out / "config.json").read_text())
-    assert (plan.runs, plan.finished) == (len(rows), 0)
+    assert (planned.runs, planned.finished) == (len(rows), 0)
     for row in rows:
-        fold = plan.folds[row["fold"]]
+        fold = planned.folds[row["fold"]]
         assert (sum(fold.train), sum(fold.test)) == (row["trained"], row["windows"])
         assert list(fold.test) == [sum(counts) for counts in row["confusion"]]
-        assert row["budget"] == plan.budget
-    tested = [sum(counts) for counts in zip(*(f.test for f in plan.folds), strict=True)]
+        assert row["budget"] == planned.budget
+    tested = [sum(counts) for counts in zip(*(f.test for f in planned.folds), strict=True)]
     assert tested == config["windows"][path] == [30, 20, 50]
     files = sorted(out.rglob("*"))
     (again,) = plan_training(replace(options, resume=True))
@@ -45,7 +46,7 @@ def test_what_is_planned_is_what_is_trained(tmp_path, rng, monkeypatch):
 def test_refusals_are_those_of_training(trained, tmp_path):
     with Store(tmp_path).lock():
         for change in (
-            *({"encoding": ("nothing",)}, {"heads": 3}, {"processes": 10**6}),
+            *({"encoding": ("nothing",)}, {"heads": 3}),
             *({"out": str(trained), "resume": True, "epochs": 1}, {"out": str(tmp_path)}),
         ):
             messages = set()
@@ -61,9 +62,45 @@ def test_what_is_dropped_is_planned_and_noted(tmp_path):
     text = ["id,time,label,v"]
     text += [f"{i:02d},{t},{int(16 < t < 20)},{t % 7}" for i in range(12) for t in range(23)]
     path.write_text("\n".join([*text, "99,0,0,1"]))
-    (plan,) = plan_training(Options(dataset=(str(path),), window=4), notes.append)
-    assert {drop.reason: drop.count for drop in plan.dropped} == {"short": 1, "end": 36}
+    (planned,) = plan_training(Options(dataset=(str(path),), window=4), notes.append)
+    assert {drop.reason: drop.count for drop in planned.dropped} == {"short": 1, "end": 36}
     assert sum("are dropped" in line or "and dropped" in line for line in notes) == 2
+
+
+def test_minutes_choose_runs_and_steps_as_the_plan_says(tmp_path, monkeypatch):
+    """A step of one seed takes a tenth of a second: 6 minutes are 3240 steps."""
+    monkeypatch.setattr(plan, "seconds_of_steps", lambda of, *_: 0.1 * len(of.runs) / 2)
+    given = {**SMALL, "epochs": None, "seeds": 8, "encoding": ("none", "dft")}
+    experiment = resolve(Options(**given))  # a single fold
+    for minutes, expected in ((6, (4, 810)), (60, (32, 1012)), (1e4, (64, 4000)), (0.1, (4, 13))):
+        assert plan.divide_time(60 * minutes, 0.1, experiment) == expected
+    requested = Options(**given, minutes=0.1)
+    with pytest.raises(PefourierError, match=r"--minutes 0.1 is too short: .* allow"):
+        run_comparison(requested)
+    out = tmp_path / "out"
+    monkeypatch.setattr(plan, "seconds_of_steps", lambda of, *_: 0.01 * len(of.runs) / 2)
+    run_comparison(replace(requested, minutes=0.25, out=str(out)))
+    config = json.loads((out / "config.json").read_text())
+    assert (config["seeds"], config["minutes"], config["patience_steps"]) == (4, None, 0)
+    rows = lines(out)
+    assert {row["budget"]["steps"] for row in rows} == {config["steps"]}
+    again = Options(**{**given, "seeds": 4}, steps=config["steps"], patience_steps=0)
+    assert numbers(run_comparison(again).runs) == numbers(rows)
+    for own in ({"seeds": 4}, {"steps": 9}, {"epochs": 9}, {"minutes": 0}):
+        with pytest.raises(PefourierError, match="--minutes"):
+            run_comparison(replace(requested, **own))
+
+
+def test_what_may_be_too_few_is_stated_before_training(tmp_path, rng):
+    path, notes = str(tmp_path / "own.npz"), []
+    np.savez(path, X=rng.normal(size=(30, 5, 2)), y=np.arange(30) % 2)
+    options = Options(**{**SMALL, "dataset": (path,), "encoding": ("none", "dft")})
+    (planned,) = plan_training(options, notes.append)
+    assert planned.detectable > 0.1
+    assert sum("can be TOO FEW" in line for line in [planned.conclusion, *notes]) == 2
+    notes.clear()
+    plan_training(replace(options, find=planned.detectable), notes.append)
+    assert not any("TOO FEW" in line for line in notes)
 
 
 def test_the_plan_is_reported_as_records(run):

@@ -12,9 +12,9 @@ from pefourier.encodings.encoding import with_measure
 from pefourier.errors import PefourierError
 from pefourier.train import fit, saved_models
 from pefourier.train.data.load import load_task
-from pefourier.train.device_data import put_on_device
 from pefourier.train.injection import load_injection, waves_of_rotation
-from pefourier.train.lengths import lengthen
+from pefourier.train.program import put_on_device
+from pefourier.train.saved_models import lengthen
 
 GRID = (2, 4)
 SPECS = dict.fromkeys(("axial-rope", "axial-rope:convention=rope-vit", "mixed-rope"), GRID)

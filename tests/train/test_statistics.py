@@ -1,7 +1,6 @@
 """Tests, intervals and ranks equal their definitions."""
 
 import itertools
-import re
 
 import numpy as np
 import pytest
@@ -9,9 +8,8 @@ import simulate_tests as simulation
 from scipy import stats
 
 from pefourier.errors import PefourierError
-from pefourier.report.terms import find_terms, read_terms
 from pefourier.train import statistics
-from pefourier.train.chance import Chance, chance_of, window_variance
+from pefourier.train.statistics import Chance, chance_of, window_variance
 
 ONE_FOLD, FIVE = Chance(np.zeros(6)), np.arange(5)
 
@@ -20,18 +18,6 @@ def differences(runs, references, chance):
     """Return the difference of each encoding from its reference."""
     found = statistics.compare_pairs(runs, references.items(), chance)
     return dict(zip(references, found, strict=True))
-
-
-def test_the_call_that_explain_names_for_own_scores_works(rng):
-    text = find_terms("own scores", read_terms())[0].meaning
-    call = re.search(r"(compare_pairs\(.*?\(folds\)\))", text)[1]
-    names = {
-        "a": rng.uniform(size=8),
-        "b": rng.uniform(size=8),
-        "folds": np.repeat([0, 1, 2, 3], 2),
-    }
-    (d,) = eval(call, {"compare_pairs": statistics.compare_pairs, "Chance": Chance} | names)
-    assert d.mean == pytest.approx((names["b"] - names["a"]).mean())
 
 
 def test_holm_and_differences_are_their_definitions():
@@ -70,19 +56,11 @@ def test_wilcoxons_p_is_that_of_all_sign_patterns(rng):
         assert statistics.signed_rank_p(d) == pytest.approx(expected)
 
 
-def test_average_ranks_are_scipys_also_of_ties(rng):
-    for scores in (rng.uniform(size=(7, 5)), rng.integers(0, 4, (9, 6)) / 4):
-        ranks = statistics.average_ranks(scores)
-        np.testing.assert_allclose(ranks, stats.rankdata(-scores, axis=1).mean(axis=0))
+def test_a_significant_pair_in_the_middle_splits_a_clique():
     p = np.ones((4, 4))
     p[1, 2] = p[2, 1] = 0.01  # a significant pair in the middle splits a clique
     ranks = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
     assert statistics.cliques(ranks, p) == [["a", "b"], ["c", "d"]]
-
-
-def test_a_p_below_a_twentieth_reports_apart():
-    for p, groups in ((0.0502, [["a", "b"]]), (0.0498, [])):
-        assert statistics.cliques({"a": 1.0, "b": 2.0}, np.array([[1, p], [p, 1]])) == groups
 
 
 def test_differences_are_adjusted_for_their_number(rng):

@@ -12,12 +12,11 @@ import pytest
 from training import SMALL, of_datasets, result
 
 from pefourier.pages.training import read_train_folder
-from pefourier.report.forms import as_json
 from pefourier.train import metrics, report, statistics, summary
-from pefourier.train.chance import TEST_TO_TRAIN, Chance
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
-from pefourier.train.store import NOT_NUMBERS, Store
+from pefourier.train.statistics import TEST_TO_TRAIN, Chance
+from pefourier.train.store import Store
 
 BUDGET = {"steps": 90, "patience": 30, "every": 10}
 
@@ -103,17 +102,6 @@ def test_the_best_is_named_with_those_that_are_not_distinguished_from_it():
         assert set(found.datasets[0].best) == best
 
 
-def test_one_encoding_has_no_differences_and_one_run_no_interval():
-    found = summary.summarize_runs(of_folds({"dft": 0.5}))
-    assert (found.verdict, found.datasets[0].differences) == ("alone", {})
-    assert report.json_records(found)[0]["verdict"] == "alone"
-    found = summary.summarize_runs(of_datasets(1, {"sinusoidal": 0.5, "dft": 0.6}))
-    assert found.datasets[0].verdicts == {"dft": "too few"}
-    (_, record) = json.loads(as_json(report.summary_page(found)))["results"]
-    assert record["f1"] == {"mean": 0.6, "low": None, "high": None}
-    assert (record["difference"]["p"], record["difference"]["p_holm"]) == (None, None)
-
-
 def test_a_scaled_encoding_is_compared_at_its_size():
     scores = {"sinusoidal": 0.5, "dft@rms=1": 0.6, "sinusoidal@rms=1": 0.1}
     rows = [result(e, v, seed=seed) for e, v in scores.items() for seed in range(2)]
@@ -155,22 +143,6 @@ def test_runs_that_diverge_are_scored_and_counted():
     found = run_comparison(Options(**{**SMALL, "encoding": ("none", "sinusoidal"), "rate": 1e30}))
     assert found.datasets[0].diverged == {"none": 2, "sinusoidal": 2}
     assert [record["diverged"] for record in report.json_records(found)] == [2, 2]
-
-
-def test_records_hold_each_encodings_scores_and_its_difference():
-    arms = ["none", "sinusoidal", "t5", "sinusoidal@rms=0.5", "order-free"]
-    found = report.json_records(run_comparison(Options(**{**SMALL, "encoding": tuple(arms)})))
-    assert [(r["encoding"], r["spec"]) for r in found] == [(a.partition("@")[0], a) for a in arms]
-    params = [r["params"] for r in found]
-    assert {"length": 6, "d": 2, "seed": 0, "buckets": 32}.items() <= params[2].items()
-    assert params[3:] == [{"rms": 0.5, **params[1]}, {}]
-    training = found[0]["training"]
-    assert {"epochs": 2, "batch_size": 8, "inject": "add"}.items() <= training.items()
-    assert not training.keys() & {*NOT_NUMBERS, "dataset", "encoding", "seeds"}
-    for record in found[2:]:  # a single evaluation
-        assert (record["verdict"], record["cut_short"]) == ("cut short", record["last_kept"] > 0)
-    difference = found[2]["f1"]["mean"] - found[1]["f1"]["mean"]
-    assert found[2]["difference"]["mean"] == pytest.approx(difference)
 
 
 def test_a_method_fitted_once_a_fold_counts_its_folds(rng):

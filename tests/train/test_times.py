@@ -10,17 +10,14 @@ from training import CPU, SIZES, numbers
 
 from pefourier.encodings.families.absolute import stream
 from pefourier.errors import PefourierError
-from pefourier.train import device_data, fit, lengths, model
+from pefourier.train import fit, model, program
+from pefourier.train import saved_models as lengths
 from pefourier.train.data.load import load_task
-from pefourier.train.data.synthetic import draw_examples
 from pefourier.train.ensembles import Ensemble, ResolvedTask, Run, load_for, token_rate
 from pefourier.train.injection import WITH_TIMES, load_injection, scale_to_rms
 from pefourier.train.options import Options
 from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
-from pefourier.train.run_artifacts import file_of_run
-from pefourier.train.saved_models import file_of_model, load_classifier
-from pefourier.train.store import key_of
 
 T, D, HEADS, WINDOWS = SIZES.tokens, SIZES.d, SIZES.heads, 5
 SPECS = WITH_TIMES.split()
@@ -166,7 +163,7 @@ LINES = ("mtan", "time2vec")
 @pytest.fixture(scope="module")
 def held():
     task = load_task("irregular:count=60,length=8", Options(positions="time"))
-    return device_data.put_on_device(task, CPU, torch.float64)
+    return program.put_on_device(task, CPU, torch.float64)
 
 
 def member_of(held, spec, rms=None):
@@ -238,34 +235,6 @@ def test_windows_of_another_length_have_times_in_the_unit_of_training(held, spec
     assert row["reason"] == ""
 
 
-def test_saved_models_classify_windows_by_their_times(tmp_path, rng):
-    path = write_series(tmp_path / "x.csv", lambda s, t: 5 + s + t * t / 50, rng)
-    arms = ("none", "mtan", "time2vec", "rope", "alibi", "fourier-features", "order-free")
-    folders = {"out": str(tmp_path / "out"), "save_models": str(tmp_path / "models")}
-    options = Options(**TINY | {"encoding": arms}, dataset=(path,), positions="time", **folders)
-    summary = run_comparison(options)
-    task = load_task(path, Options(positions="time"))
-    test, shape = task.folds[0].test, (-1, task.length)
-    x, times = task.rows.reshape(*shape, 1)[test], task.times.reshape(shape)[test]
-    times = times + rng.integers(0, 99, len(test))[:, None]  # what counts is time since the first
-    times[np.arange(9) >= task.lengths[test][:, None]] = np.nan  # of padding: ignored
-    timed = None
-    for row in summary.runs:
-        saved = load_classifier(file_of_model(str(tmp_path / "models"), key_of(row)))
-        trace = np.load(file_of_run(tmp_path / "out", key_of(row)))
-        logits = saved.logits(x, task.lengths[test], times)
-        np.testing.assert_allclose(logits, trace["test"], atol=2e-5)
-        if row["encoding"] != "order-free":
-            with pytest.raises(PefourierError, match="pass times"):
-                saved.logits(x, task.lengths[test])
-        if row["encoding"] in LINES:
-            assert saved.injection.frequencies.shape == (2, 16)
-        timed = timed if saved.injection is None else saved
-    times[2, 4] = times[2, 3]
-    with pytest.raises(PefourierError, match=r"example 2 has .* in row 3"):
-        timed.predict(x, task.lengths[test], times)
-
-
 def test_times_of_archives_are_those_of_their_rows(tmp_path, rng):
     n, length = 40, 6
     arrays = {"X": rng.normal(size=(n, length, 2)), "y": np.arange(n) % 2}
@@ -289,33 +258,6 @@ def test_times_of_archives_are_those_of_their_rows(tmp_path, rng):
             load_task(str(tmp_path / "z.npz"))
 
 
-def test_rows_of_irregular_say_nothing_and_times_all():
-    x, y, _, times = draw_examples("irregular:count=20000,noise=0,length=9")
-    events = np.array([np.flatnonzero(row) for row in x[:, :, 0]])
-    elapsed = np.diff(np.take_along_axis(times, events, axis=1))[:, 0]
-    np.testing.assert_allclose(elapsed, np.where(y, 1 / 2, 1 / 6))
-    assert (np.diff(times) >= 0).all()
-    counts = [np.zeros((9, 9)), np.zeros((9, 9))]
-    for label, table in enumerate(counts):
-        np.add.at(table, tuple(events[y == label].T), 1)
-    a, b = (table[np.triu_indices(9, 1)] for table in counts)
-    assert ((a - b) ** 2 / (a + b)).sum() < 36 + 5 * (2 * 36) ** 0.5  # 36 cells, chi squared
-
-
 def test_times_of_too_many_windows_are_refused():
     with pytest.raises(PefourierError, match="larger --patch"):
         at("alibi", np.zeros((100_000, T)))
-
-
-@pytest.mark.long
-def test_what_depends_on_time_is_learned_from_times_alone():
-    arms = ("none", "sinusoidal", "rope", "tape", "mtan", "order-free")
-    found = {}
-    for positions in ("index", "time"):
-        options = Options(dataset=("irregular",), encoding=arms, seeds=2, positions=positions)
-        (data,) = run_comparison(options).datasets
-        found[positions] = {e: scores["accuracy"].mean for e, scores in data.scores.items()}
-    assert max(found["index"].values()) < 0.65
-    for arm in ("sinusoidal", "rope", "tape", "mtan"):
-        assert found["time"][arm] > 0.95
-    assert max(found["time"]["none"], found["time"]["order-free"]) < 0.65

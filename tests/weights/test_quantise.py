@@ -190,16 +190,6 @@ def test_a_channel_of_one_head_is_not_named(rng):
     assert 9 not in spared_pairs(layers, TURN).pairs
 
 
-def test_pairs_and_rows_are_all_listed(rng):
-    turn = Rotation("sliding", TURN.index, pair_rows(32, "neighbours"), OMEGA, LENGTH)
-    spared = spared_pairs(many_layers(rng, {2 * i: 30.0 for i in range(1, 16, 2)}), turn)
-    assert spared.pairs == tuple(range(1, 16, 2))
-    assert "…" not in spared.listing
-    assert spared.listing == (
-        "pairs 1, 3, 5, 7, 9, 11, 13, 15 (rows 2-3, 6-7, 10-11, 14-15, 18-19, 22-23, 26-27, 30-31)"
-    )
-
-
 def loud(seed=0):
     """Return tensors whose keys have a loud channel in every head: row 1 of 8."""
     tensors = random_tensors(CONFIG | {"num_hidden_layers": 4}, seed)

@@ -13,22 +13,21 @@ import pytest
 import safetensors.torch
 import torch
 import transformers
-from drawn_usage import drawn_model
 from safetensors.numpy import save_file
 from tiny_models import CONFIG, random_tensors, write_model
 
 import pefourier
 from pefourier.errors import PefourierError
+from pefourier.questions.usage import use_of_model
 from pefourier.weights.model import (
     energies_at,
     find_attentions,
-    list_tensors,
     open_model_weights,
     rotations_of_model,
 )
 from pefourier.weights.pair_energy import LayerShares, normalised
-from pefourier.weights.summary import shuffled_spread, summarise
-from pefourier.weights.usage import use_of_model
+from pefourier.weights.summary import shuffled_spread
+from pefourier.weights.tensors import list_tensors
 
 pytestmark = pytest.mark.usefixtures("folder")
 Q, K = (f"model.layers.0.self_attn.{name}_proj.weight" for name in "qk")
@@ -542,50 +541,12 @@ SHAPES = [(1, 1, 1, 4, 16), (1, 2, 2, 8, 32), (2, 4, 2, 8, 64), (2, 4, 4, 4, 24)
 SHAPES += [(4, 8, 2, 8, 32), (2, 2, 1, 32, 64)]  # layers, heads, key heads, pairs, columns
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_preferences_are_found_where_they_are_planted(rng, shape):
-    """Preferences are found where half of the pairs have longer queries, not in random weights."""
-    reported = [drawn_model(rng, shape).preference for _ in range(400)]
-    assert reported.count("no preference") >= 0.99 * len(reported)
-    half, few = shape[3] // 2, shape[0] * shape[2] < 4  # for so few, chance exceeds an even tenth
-    for of, expected in ((slice(half, None), "favoured"), (slice(half), "neglected")):
-        reported = [drawn_model(rng, shape, 2.25, of).preference for _ in range(50 * (not few))]
-        assert reported.count(f"slow pairs {expected}") >= 0.95 * len(reported)
-
-
-ONE = {
-    "last": np.full((4, 8), 63),
-    "15th": np.full((4, 8), 15),
-    "each": np.arange(32).reshape(4, 8),
-}
-
-
-@pytest.mark.parametrize("kv", [1, 2, 8])
-@pytest.mark.parametrize("name", ONE)
-def test_heads_with_a_single_pair_each_are_no_even_use(name, kv):
-    """Heads with one pair each have a preference: 100% of one pair, where 45% would be even."""
-    own = [LayerShares(n, 0, kv, *[np.eye(64)[held]] * 3) for n, held in enumerate(ONE[name])]
-    use = summarise("", 5e5 ** (-np.arange(64) / 64), 8192, own)
-    assert use.preference != "no preference"
-    assert use.effective_pairs == pytest.approx(1.0)
-    if name == "last" and kv == 8:
-        assert use.preference == "slow pairs favoured"
-
-
 def test_nothing_moved_since_the_same_weights(tmp_path):
     path = write_model(tmp_path)
     usage = use_of_model(path, against=path)
     (note,) = (f for f in usage.findings if f.code == "usage-moved")
     assert usage.against.moved == 0
     assert not re.search(r"\d", note.message.replace(path, ""))
-
-
-def test_fast_pairs_turn_more_than_32_times(rng):
-    shares = normalised(rng.chisquare(3, (2, 4)))
-    omega = np.array([32.5, 31.5, 0.0, 1.5, 0.5]) * 2 * np.pi / 100
-    rotation = summarise("", omega, 100, [LayerShares(0, 0, 2, shares, shares, shares)])
-    assert (rotation.often.pairs, rotation.never_turn.pairs) == (1, 1)
-    assert [pair.index for pair in rotation.pairs] == [0, 1, 3, 4]
 
 
 def test_the_spread_of_chance_is_that_of_shuffled_pairs(rng):

@@ -383,14 +383,6 @@ def rotation_of(settings: Values, length: int) -> Rotation:
     return scale_frequencies(settings["scaling"], head, chosen)
 
 
-def rotation_if_any(settings: Values, length: int) -> Rotation | None:
-    """Return `rotation_of`, or None if settings are incomplete or refused."""
-    try:
-        return rotation_of(settings, length)
-    except PefourierError:
-        return None
-
-
 def refuse_unused(scaling: str, settings: Values) -> None:
     """Refuse settings of other scalings; None and () mean not set."""
     for key in settings.keys() - scaling_parameters(scaling).keys():

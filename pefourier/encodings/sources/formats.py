@@ -286,12 +286,17 @@ def npy_array(
     is_plain = dtype.name in KINDS or TEXT.fullmatch(dtype.name)
     room = size - head.tell() if is_plain else math.inf  # other types are pickled
     check_shape(shape, dtype.itemsize, room)
-    mapped = None
-    if dtype.isnative and stream is not None and not isinstance(stream, io.BytesIO):
-        place = head.tell(), shape, "F" if fortran else "C"
-        mapped = partial(np.memmap, stream, dtype, "r", *place)
+    mapped = map_of(stream, dtype, head.tell(), shape, "F" if fortran else "C")
     pairs = (lambda: copied().view(dtype).reshape(shape)) if is_complex else copied
     return Stored(shape, dtype.name, dtype.itemsize, file_bytes, pairs, mapped)
+
+
+def map_of(
+    stream: IO[bytes] | None, dtype: np.dtype[Any], *place: Any
+) -> Callable[[], Array] | None:
+    """Return a function that maps an array of a file; None if numpy cannot map it."""
+    is_file = stream is not None and not isinstance(stream, io.BytesIO)
+    return partial(np.memmap, stream, dtype, "r", *place) if is_file and dtype.isnative else None
 
 
 def read_npz(stream: BinaryIO) -> dict[str, Stored]:
@@ -475,9 +480,7 @@ def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
         bits = data.view(dtype).reshape(shape)
         return decode(bits) if decode else bits
 
-    is_file = dtype.isnative and not isinstance(stream, io.BytesIO)
-    mapping = partial(np.memmap, stream, dtype, "r", first, tuple(shape))
-    mapped = mapping if is_file and not decode else None
+    mapped = None if decode else map_of(stream, dtype, first, tuple(shape))
     sizes = 4 if decode else dtype.itemsize, end - begin
     return RawArray(tuple(shape), kind, *sizes, copied, mapped, start=first, bits=dtype)
 
@@ -500,7 +503,10 @@ class RowBlocks(NamedTuple):
     kind: str = ""  # name in .safetensors, for types that numpy lacks
 
 
-def write_npy(stream: IO[bytes], table: Array | RowBlocks, _name: str = "") -> None:
+Rows = Array | RowBlocks
+
+
+def write_npy(stream: IO[bytes], table: Rows, _name: str = "") -> None:
     """Write a .npy file, unlike numpy.save also to a pipe; a full disk raises a clear error."""
     header = {"descr": table.dtype.str, "fortran_order": False, "shape": table.shape}
     NPY.write_array_header_1_0(stream, header)
@@ -508,20 +514,20 @@ def write_npy(stream: IO[bytes], table: Array | RowBlocks, _name: str = "") -> N
         stream.write(block.data)
 
 
-def write_csv(stream: BinaryIO, table: Array | RowBlocks, _name: str = "") -> None:
+def write_csv(stream: BinaryIO, table: Rows, _name: str = "") -> None:
     """Write numbers with 17 digits, which read back exactly."""
     for block in getattr(table, "blocks", [table]):
         np.savetxt(stream, block.reshape(len(block), -1), fmt="%.17g", delimiter=",")
 
 
-def write_npz(stream: BinaryIO, table: Array | RowBlocks, name: str) -> None:
+def write_npz(stream: BinaryIO, table: Rows, name: str) -> None:
     """Write a .npz file; unlike numpy.savez also with the array name "file"."""
     with zipfile.ZipFile(stream, "w") as archive:
         with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
             write_npy(member, table)
 
 
-def write_tensors(stream: BinaryIO, tensors: Mapping[str, Array | RowBlocks]) -> None:
+def write_tensors(stream: BinaryIO, tensors: Mapping[str, Rows]) -> None:
     """Write tensors by name as .safetensors: length of the header, JSON header, data."""
     entries, end = {}, 0
     for name, value in tensors.items():
@@ -538,7 +544,7 @@ def write_tensors(stream: BinaryIO, tensors: Mapping[str, Array | RowBlocks]) ->
 
 
 WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
-Writer = Callable[[BinaryIO, NDArray[Any] | RowBlocks, str], None]  # with a table's name
+Writer = Callable[[BinaryIO, Rows, str], None]  # with a table's name
 WRITERS: dict[str, Writer] = {
     ".npy": write_npy,
     ".npz": write_npz,

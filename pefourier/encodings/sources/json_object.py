@@ -6,22 +6,25 @@ An error names the key, the file, the rule and the value. A key that is null cou
 import json
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pefourier.encodings.checks import is_count, is_number
 from pefourier.errors import PefourierError, UnknownPositions, shorten, shown
-from pefourier.types import Fields, Values
+from pefourier.types import Fields
 from pefourier.writing.files import missing, os_errors, status_of
 
 LARGEST_CONFIG = 2**26  # bytes
 LONGEST_NUMBER = 4000  # digits
 MOST_LAYERS = 2**14
 SINGLE = ("num_single_layers",)  # layers of a second kind after LAYERS (FLUX, HunyuanVideo)
-LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "depth")
-HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads")
+LAYERS = tuple("num_hidden_layers n_layer n_layers num_layers encoder_layers depth".split())
+HEADS = tuple("num_attention_heads n_head n_heads num_heads encoder_attention_heads".split())
 LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS, "block_count"), MOST_LAYERS)  # others: 2^53
+
+Values = Mapping[str, Any]
 
 
 class TrackedKeys(dict[str, Any]):

@@ -5,8 +5,6 @@ evaluation mode on zeros (batch, length, d); a class is built with the sizes tha
 with parameters (q, k), or x and positions, is a rotation. Other code is refused with a wrapper to
 paste.
 
-Probe the operators of user code that rotates queries and keys.
-
 Conventions
 -----------
 R(p) is a matrix (d, d): column j is the image of unit vector j at position p. Queries and keys have
@@ -16,23 +14,16 @@ that are not linear or that mix the members of a batch. A rotation preserves nor
 :math:`R^T R = c`. Scores depend only on the lag if :math:`R_q(p)^T R_k(p)` is constant.
 User code is called with (q, k) of shape (batch, heads, n, d), or x (batch, n, d) and positions: as
 tensors if torch is loaded, and as arrays if it is not, or if the code fails for tensors.
-
-Call user code by the names of its parameters.
-
-A function is called with (length, d), in the order of its parameter names; a class with the sizes
-that it names. Code that fits no convention is refused with a wrapper to paste.
 """
 
-import contextlib
 import importlib
 import inspect
 import os
 import random
 import re
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, chdir, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -45,19 +36,18 @@ from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     Operator,
-    OperatorEncoding,
     from_bias,
     from_table,
     is_bias,
     numbers,
-    recast,
     row_blocks,
 )
 from pefourier.encodings.findings import finding
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Array, Counts, Fields
+from pefourier.types import Counts, Fields
 from pefourier.writing.files import read_toml
 
+Array = np.ndarray
 NAMES = read_toml(Path(__file__).with_name("code_names.toml"))
 ROLE = {name: role for role, names in NAMES["roles"].items() for name in names.split()}
 WORDS = NAMES["words"]
@@ -165,7 +155,7 @@ def first_axis(code: Any) -> str:
     A table (n, 1, d) is for input (length, batch, d), a table (1, n, d) for (batch, length, d).
     """
     switch, source = getattr(code, "batch_first", None), ""
-    with contextlib.suppress(OSError, TypeError):
+    with suppress(OSError, TypeError):
         source = inspect.getsource(type(code))
     is_batch = bool(BATCH_FIRST.search(source))
     if isinstance(switch, bool) or is_batch != bool(SEQUENCE_FIRST.search(source)):
@@ -245,7 +235,7 @@ def bodies(name: str, mode: str, calls: list[list[str]]) -> Iterator[tuple[str, 
             yield ", ".join(names), body
 
 
-@contextlib.contextmanager
+@contextmanager
 def sandboxed(seed: int | None = None) -> Iterator[None]:
     """Run user code with its prints sent to stderr, both from `sys.stdout` and descriptor 1.
 
@@ -253,16 +243,16 @@ def sandboxed(seed: int | None = None) -> Iterator[None]:
     sandbox does not contain: compiled code that ends the process, exec, processes and threads that
     keep running, `atexit` handlers, and replaced objects of other modules.
     """
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         for context in (
-            contextlib.chdir("."),
-            contextlib.redirect_stdout(sys.stderr),
+            chdir("."),
+            redirect_stdout(sys.stderr),
             without_exit(),
             seeded(seed),
         ):
             stack.enter_context(context)
         if sys.__stdout__ is not None:
-            with contextlib.suppress(OSError):  # the disk is full
+            with suppress(OSError):  # the disk is full
                 sys.__stdout__.flush()
                 descriptor = os.dup(1)
                 stack.callback(os.close, descriptor)
@@ -271,7 +261,7 @@ def sandboxed(seed: int | None = None) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
+@contextmanager
 def without_exit() -> Iterator[None]:
     """Make `os._exit` an error in this process, which would otherwise end without a result."""
     process, end, modules = os.getpid(), os._exit, [os, sys.modules[os.name]]
@@ -290,13 +280,13 @@ def without_exit() -> Iterator[None]:
             vars(module)["_exit"] = end
 
 
-@contextlib.contextmanager
+@contextmanager
 def seeded(seed: int | None) -> Iterator[None]:
     """Seed random numbers for reproducible initial vectors, and restore the generators after."""
     seed = (seed or 0) % 2**32
     torch = sys.modules.get("torch")
     state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 (of user code)
-    with torch.random.fork_rng(devices=[]) if torch else contextlib.nullcontext():
+    with torch.random.fork_rng(devices=[]) if torch else nullcontext():
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002
         if torch:
@@ -308,7 +298,7 @@ def seeded(seed: int | None) -> Iterator[None]:
             np.random.set_state(numpy_state)  # noqa: NPY002
 
 
-@contextlib.contextmanager
+@contextmanager
 def evaluating(module: Any) -> Iterator[None]:
     """Run a module in evaluation mode, and restore the mode of each part afterwards."""
     is_module = hasattr(module, "modules") and not isinstance(module, type)
@@ -322,7 +312,7 @@ def evaluating(module: Any) -> Iterator[None]:
             part.training = training[part]
 
 
-@contextlib.contextmanager
+@contextmanager
 def as_user_error(doing: str) -> Iterator[None]:
     """Report any exception from user code as a one-line error."""
     try:
@@ -336,7 +326,7 @@ def as_user_error(doing: str) -> Iterator[None]:
 def words_of(error: BaseException) -> str:
     """Return the type of an exception and its text, if the text can be shown."""
     text = ""
-    with contextlib.suppress(ValueError, TypeError, AttributeError):  # __str__ may fail
+    with suppress(ValueError, TypeError, AttributeError):  # __str__ may fail
         text = shown(str(error))
     return f"{type(error).__name__}: {text or 'that cannot be shown'}"
 
@@ -349,7 +339,7 @@ NEARLY = 0.02  # relative tolerance; bfloat16 has eight bits
 ROUNDING = 16  # resolutions by which images of equal vectors may differ
 LARGEST = 2**26  # numbers in a probe
 SPREAD = 2**23  # numbers up to which probes cover the whole length
-Images = tuple[np.ndarray, np.ndarray, float]  # of queries and of keys, with their resolution
+Images = tuple[Array, Array, float]  # of queries and of keys, with their resolution
 Kind = Literal["rotation", "still", "layouts-mixed", "lost-minus", "other"]
 
 
@@ -620,11 +610,11 @@ def probe(
             firsts, seconds = rotation.firsts, rotation.seconds
             ends_of_pairs = np.moveaxis(images[k][2 * k : 2 * k + 2], 0, 2)
             first, second = np.moveaxis(np.linalg.solve(rotation.start, ends_of_pairs), 2, 0)
-            rows = np.setdiff1d(np.arange(d), seconds)
-            matrices[:, rows, rows] = first[:, rows]
-            matrices[:, seconds, firsts] = first[:, seconds]
-            matrices[:, firsts, seconds] = second[:, firsts]
-            matrices[:, seconds, seconds] = second[:, seconds]
+            near, pair = np.arange(d), [*firsts, *seconds]
+            near[seconds] = firsts
+            matrices[:, seconds, seconds] = 0
+            matrices[:, np.arange(d), near] = first
+            matrices[:, pair, [*seconds, *seconds]] = second[:, pair]
         answers.append(rotation.start @ matrices)
         residual = np.abs([answers[k] @ random - images[k][4], alone[k][0] - images[k][4]]).max()
         if residual > ROUNDING * eps * np.abs(random).max() * max(1.0, np.abs(answers[k]).max()):
@@ -678,7 +668,7 @@ def read_code(
     if table.operator is None:
         return enc
     operator = sandboxed_operator(request, seed, code, table.operator)
-    return recast(enc, OperatorEncoding, operator=operator)
+    return replace(enc, operator=operator)
 
 
 def sandboxed_operator(
@@ -739,8 +729,8 @@ def tabulate_or_wrap(request: CodeRequest, code: Any) -> CodeTable:
         table, refusal = None, error
     for text, names in wrappers(request, code):
         works = False
-        with suppress(PefourierError), as_user_error("it"), warnings.catch_warnings():
-            warnings.simplefilter("error")
+        with suppress(PefourierError), as_user_error("it"), catch_warnings():
+            simplefilter("error")
             exec(text, names)  # runs user code as the wrapper calls it
             works = varies(tabulate(request, [*names.values()][-1]))
         if works:

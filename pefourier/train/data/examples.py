@@ -11,14 +11,18 @@ from pathlib import Path
 import numpy as np
 
 from pefourier.encodings.domain import EVEN
+from pefourier.encodings.sources.formats import reads_as_number
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data import split
 from pefourier.train.data.split import Task
 from pefourier.train.options import Missing, Options, Split
 from pefourier.types import Array, Counts, Strings
+from pefourier.writing.text import first_few
 
 DEFAULTS = Options()
 LARGEST = 1e30  # of input values: float32 ends at 3e38
+FEW_NUMBERS, MOST_NUMBERS = 10, 100  # classes whose names are numbers
+NO_REGRESSION = "regression is not supported: write a class for each range of numbers"
 NO_AEON = "needs the package aeon; install it with pip install 'pefourier[data]'"
 
 
@@ -45,15 +49,20 @@ def from_examples(
             f"--window and --stride are for recordings; {shown(name)} holds examples (set the "
             "length of built-in tasks by name: order:length=24)"
         )
-    labels, names = read_classes(name, x, y)
+    labels, names = np.zeros(y.shape, int), ["?"]
+    if options.predict is None:
+        labels, names = read_classes(name, x, y)
     lengths = check_lengths(name, lengths, *x.shape[:2])
     x, lengths, filled, lost = fill_examples(name, x, lengths, options.missing)
     n, length, channels = x.shape
     rows = x.reshape(n * length, channels)
     check_rows(f"{name}, X in rows of {length} an example", rows)
     rows = rows.astype(np.float32)
-    parts = split_examples(name, labels, options, tested, groups)
     starts = np.arange(n) * length
+    if options.predict is not None:  # for trained models: nothing is split
+        whole = name, options.split, rows, starts, labels, length, tuple(names), ()
+        return Task(*whole, lengths=lengths, own_names=True, filled=filled)
+    parts = split_examples(name, labels, options, tested, groups)
     row_counts = length if lengths is None else lengths
     leaky = groups is not None and options.split == "random"
     count = 0 if groups is None or leaky else len(np.unique(groups))
@@ -80,6 +89,8 @@ def check_rows(name: str, rows: Array) -> None:
         raise PefourierError(
             f"{name}: expected numbers of shape (n, channels), got {rows.dtype} {rows.shape}"
         )
+    if rows.dtype.kind != "f":
+        return
     wide = rows.astype(np.float32) if rows.dtype.name == "float16" else rows
     bad = np.argwhere(~(np.abs(wide) <= LARGEST))
     if len(bad):
@@ -91,12 +102,15 @@ def check_rows(name: str, rows: Array) -> None:
 
 
 def fill_missing(
-    rows: Array, missing: Missing | None, place: Callable[[int, int], str]
+    rows: Array,
+    missing: Missing | None,
+    place: Callable[[int, int], str],
+    names: Strings = (),
 ) -> tuple[Array, Array, int]:
     """Fill or drop missing numbers (nan) of a series; also return kept rows and the filled count.
 
     A missing number at the start of a channel gets the channel's next number. `place` names the
-    position of a row and a column in messages.
+    position of a row and a column in messages, and `names` are those of the columns.
 
     >>> rows = np.array([[np.nan, 1.0], [2.0, np.nan]])
     >>> fill_missing(rows, "previous", lambda row, column: "")[0].tolist()
@@ -108,9 +122,11 @@ def fill_missing(
         return rows, complete, 0
     drops = missing == "drop"
     if missing is None or (absent.any(axis=1).all() if drops else absent.all(axis=0).any()):
-        where = place(*np.argwhere(absent)[0].tolist())
+        where, counts = place(*np.argwhere(absent)[0].tolist()), absent.sum(axis=0).tolist()
+        each = [f"{names[i] if names else i} {n}" for i, n in enumerate(counts) if n]
         raise PefourierError(
-            f"{where} is missing; fill it, or pass --missing previous, mean or drop if some remain"
+            f"{where} is missing ({first_few(each)} of {len(rows)} rows); fill it, or pass "
+            "--missing previous, mean or drop if some remain"
         )
     if drops:
         complete = np.logical_not(absent.any(axis=1))
@@ -130,6 +146,10 @@ def fill_examples(
         return x, lengths, 0, 0
     row_counts = np.full(len(x), x.shape[1]) if lengths is None else lengths
     where = "{}: example {}, row {}, channel {}"
+    if missing is None:
+        read = np.arange(x.shape[1]) < row_counts[:, None]
+        at = np.argwhere(read)
+        fill_missing(x[read], None, lambda row, i: where.format(name, *at[row], i))
     series = [
         fill_missing(example[:rows], missing, partial(where.format, name, i))
         for i, (example, rows) in enumerate(zip(x, row_counts, strict=True))
@@ -191,13 +211,26 @@ def read_classes(name: str, x: Array, y: Array) -> tuple[Array, list[str]]:
             f"got {x.dtype} {x.shape} and {y.shape}"
         )
     if y.dtype.kind == "f" and (odd := y[~(np.isfinite(y) & (np.floor(y) == y))].tolist()):
-        raise PefourierError(f"{name}: y must hold whole numbers or class names, got {odd[0]}")
-    names, labels = np.unique(y, return_inverse=True)
+        raise PefourierError(
+            f"{name}: y must hold whole numbers or class names, got {odd[0]}; {NO_REGRESSION}"
+        )
+    found, labels = np.unique(y, return_inverse=True)
+    names = [f"{c:.0f}" if y.dtype.kind == "f" else str(c) for c in found]
+    check_labels(name, names, len(y))
     if len(names) < 2 or len(names) > len(y) // 2:
         raise PefourierError(
             f"{name}: y has {len(names)} classes in {len(y)} examples; need 2 or more, each several"
         )
-    return labels, [f"{c:.0f}" if y.dtype.kind == "f" else str(c) for c in names]
+    return labels, names
+
+
+def check_labels(name: str, names: Strings, count: int) -> None:
+    """Reject labels of so many numbers that they are measurements."""
+    most = min(MOST_NUMBERS, max(FEW_NUMBERS, count // split.FOLDS))
+    if len(names) > most and all(map(reads_as_number, names)):
+        raise PefourierError(
+            f"{name}: {len(names)} classes in {count} labels look like numbers; {NO_REGRESSION}"
+        )
 
 
 def split_examples(
@@ -232,7 +265,7 @@ def split_by_groups(name: str, labels: Array, split_by: Split, groups: Array) ->
         return split.deal_groups(labels, groups)
     tested = [groups == group for group in names if len(np.unique(labels[groups == group])) > 1]
     if not tested:
-        raise PefourierError(f"{name}: {split.NO_GROUP}")
+        raise PefourierError(f"{name}: each group has one class, {split.NO_GROUP}")
     return [with_validation(labels, ~mask) for mask in tested]
 
 

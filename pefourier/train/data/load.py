@@ -1,23 +1,25 @@
 """Load the data of a name or a path as a `Task`.
 
 Names are built-in tasks, published datasets under --data, and ``uea:NAME`` (UCR and UEA sets
-through the package aeon). Paths are a folder or file of .ts; .csv or .tsv in long form; or .npz:
-X (n, length, channels) with y (n,) and optional `groups`, `lengths` (n,) and `times` (n, length),
-X_train, y_train, X_test and y_test, or a labelled series of `rows` (n, channels) with `label` (n,)
-and optional `train` and `times` (n,).
+through the package aeon). Paths are a folder or file of .ts, files of columns (see `tables`) or a
+folder of them, or arrays in .npz, or .npy beside each other or in a folder: X (n, length, channels)
+with y (n,) and optional `groups`, `lengths` (n,) and `times` (n, length), X_train, y_train, X_test
+and y_test, or a labelled series of `rows` (n, channels) with `label` (n,) and optional `train` and
+`times` (n,). The channels of X may be before the rows, or lack an axis if there is one.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from shlex import quote
 
 import numpy as np
 
 from pefourier.encodings.checks import check_count
+from pefourier.encodings.loader import not_here
 from pefourier.encodings.sources.tables import names_and_shapes, open_arrays
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.errors import PefourierError, command_line, shown, unknown
 from pefourier.train.data import recordings, split
 from pefourier.train.data.examples import (
     DEFAULTS,
@@ -29,9 +31,11 @@ from pefourier.train.data.examples import (
 )
 from pefourier.train.data.split import Task
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
-from pefourier.train.data.tables import from_csv
-from pefourier.train.options import PUBLISHED, SYNTHETIC, Options
+from pefourier.train.data.tables import SUFFIXES, from_tables
+from pefourier.train.options import PUBLISHED, SYNTHETIC, Options, flag_of
 from pefourier.types import Array, Strings
+from pefourier.writing.files import missing
+from pefourier.writing.text import join
 
 MOST_RESAMPLES = 1000
 SIDES = ("train", "test")
@@ -42,8 +46,10 @@ BALANCED = 0.4  # share of the rarer of two classes from which on neither is pos
 
 def load_task(name: str, options: Options = DEFAULTS) -> Task:
     """Load the task of a name or path, cut and split by the options."""
-    if options.columns is not None and READERS.get(Path(name).suffix.lower()) is not from_csv:
-        raise PefourierError(f"--columns is for .csv and .tsv files, got {shown(name)}")
+    for flag, readers in FLAGS_OF_READERS.items():
+        if getattr(options, flag) is not None and reader_of(name) not in readers:
+            kinds = [kind for kind, reader in READERS.items() if reader in readers]
+            raise PefourierError(f"{flag_of(flag)} is for {join(kinds)} files, got {shown(name)}")
     if options.resamples is not None:
         check_count("--resamples", options.resamples, 1, MOST_RESAMPLES)
     task, folds = find_task(name, options), options.folds
@@ -94,13 +100,10 @@ def name_positive(task: Task, names: Strings) -> Task:
 def find_task(name: str, options: Options) -> Task:
     """Find a task with all of its folds."""
     check_dataset(name)
-    suffix = Path(name).suffix.lower()
     if name in PUBLISHED:
         series = recordings.read_recordings(name, options.data)
         blocks = split.Dealing(recordings.SOURCES[name].blocks)
         return split.split_series(name, series, *options.cut, blocks)
-    if suffix in READERS:
-        return READERS[suffix](Path(name), options)
     if name.partition(":")[0] in SYNTHETIC:
         x, y, classes, *times = draw_examples(name)
         task = from_examples(name, x, y, options, classes=classes)
@@ -108,64 +111,146 @@ def find_task(name: str, options: Options) -> Task:
             task = with_times(task, times[0], np.diff(times[0]))
         # fresh draws replace further folds
         return replace(task, folds=task.folds[:1], grid=sides_of_task(name))
-    return from_ts(name, options)
+    reader = reader_of(name)
+    task = from_ts(name, options) if reader is None else reader(Path(name), options)
+    how = task.remarks.get("read", ["one array or line per series"])[0]
+    sizes = f"{len(task.starts)} windows of {task.length} rows and {task.rows.shape[1]} channels"
+    read = {"read": [f"{how}; {sizes}, {len(task.classes)} classes"]}
+    if task.own_names:  # examples
+        copies = len(task.starts) - len({x.tobytes() for x in np.split(task.rows, task.starts[1:])})
+        read["copies"] = [str(copies)] * bool(copies)
+    return replace(task, remarks=read | {**task.remarks} | read)
+
+
+def reader_of(name: str) -> Callable[[Path, Options], Task] | None:
+    """Return the reader of a user's file or folder; None for datasets by name and .ts."""
+    path = Path(name)
+    if path.suffix.lower() in READERS or not path.is_dir():
+        return READERS.get(path.suffix.lower())
+    if any(path.glob("*.ts")):
+        return None
+    return from_arrays if any(path.glob("[Xx]*.npy")) else from_tables
 
 
 def check_dataset(name: str) -> None:
     """Reject a name that is neither a dataset nor a file of examples."""
-    is_file = Path(name).suffix.lower() in (*READERS, ".ts") or (name and Path(name).is_dir())
+    path, suffix = Path(name), Path(name).suffix.lower()
+    if "://" in name:
+        raise not_here(name)
+    is_file = suffix in (*READERS, ".ts") or (name and path.is_dir())
     if name.partition(":")[0] in (*SYNTHETIC, "uea") or name in PUBLISHED or is_file:
         return
-    if kind := FOREIGN.get(Path(name).suffix.lower()):
+    if kind := FOREIGN.get(suffix):
         script = f"import pandas; pandas.read_{kind}({name!r}).to_csv('data.csv', index=False)"
-        raise PefourierError(f"cannot read {shown(name)}; convert it: python -c {quote(script)}")
+        convert = command_line("python", "-c", script)
+        raise PefourierError(f"cannot read {shown(name)}; convert it: `{convert}`")
+    if (suffix[1:].isalnum() or "/" in name) and not path.exists():
+        raise missing(name)
     datasets = [*SYNTHETIC, *PUBLISHED, "uea:NAME"]
-    files = f"a {' or '.join(READERS)} file, a .ts folder"
+    files = f"a {' or '.join(READERS)} file, or a folder of them"
     raise unknown("dataset", name, datasets, f"Known: {', '.join(datasets)}, {files}.")
 
 
-def from_archive(path: Path, options: Options) -> Task:
-    """Read examples X, y or a labelled series from a user's .npz."""
-    with open_arrays(str(path), ".npz", regular=True) as file:
-        stored = file.arrays
-        kinds = [kind for kind in KINDS if set(kind[1]) <= stored.keys()]
-        if not kinds:
+def usual_name(name: str) -> str:
+    """Return the usual name of an array.
+
+    >>> usual_name("x_train"), usual_name("Labels")
+    ('X_train', 'y')
+    """
+    lower = name.lower()
+    return SYNONYMS.get(lower, f"X{lower[1:]}" if lower.startswith("x") else lower)
+
+
+def from_arrays(path: Path, options: Options) -> Task:
+    """Read examples X, y or a labelled series from a user's .npz, or from .npy files."""
+    with ExitStack() as stack:
+        files = [path]
+        if path.suffix.lower() != ".npz":
+            files = sorted((path if path.is_dir() else path.parent).glob("*.npy"))
+            files += [] if options.labels is None else [Path(options.labels)]
+        places = {}
+        for place in files:
+            file = stack.enter_context(open_arrays(str(place), regular=True))
+            for key in file.arrays:
+                name = key or ("y" if str(place) == options.labels else place.stem)
+                is_x = place == path and not key and usual_name(name) not in ("X", "X_train")
+                places["X" if is_x else name] = file, key
+        named = [
+            {rename(name): own for name, own in places.items()} for rename in (str, usual_name)
+        ]
+        kinds = KINDS if options.predict is None else FOR_PREDICTION
+        found = [(kind, own) for own in named for kind in kinds if {*kind[1]} <= own.keys()]
+        if not found:
+            stored = {name: file.arrays[key] for name, (file, key) in places.items()}
             raise PefourierError(
-                f"{path} holds {names_and_shapes(stored)}; expected X and y, or rows and label "
-                "(and train, for the scale), or X_train, y_train, X_test and y_test"
+                f"{path} holds {names_and_shapes(stored)}; expected X and y (or --labels y.npy), "
+                "rows and label (and train, for the scale), or X_train, y_train, X_test and y_test"
             )
-        make, required, optional = kinds[0]
-        used = [name for name in stored if name in (*required, *optional)]
-        arrays = {name: recordings.load_part(file, name, text=name in TEXTS) for name in used}
-    unused = tuple(stored[name].label(name) for name in stored if name not in used)
-    return replace(make(path, arrays, options), remarks={"unused": unused})
+        (make, required, optional), own = found[0]
+        used = {name: own[name] for name in own if name in (*required, *optional)}
+        arrays = {name: recordings.load_part(*at, text=name in TEXTS) for name, at in used.items()}
+        unused = [
+            file.arrays[key].label(name) for name, (file, key) in own.items() if name not in used
+        ]
+    task = make(path, arrays, options)
+    return replace(task, remarks={**task.remarks, "unused": unused})
+
+
+def with_rows_first(
+    arrays: dict[str, Array], names: Strings, options: Options
+) -> tuple[list[Array], dict[str, list[str]]]:
+    """Return arrays X as (n, rows, channels), and a remark if their axes are guessed.
+
+    The rows are the longer axis, unless --channels-first, or times of the rows, decide.
+    """
+    x = [arrays[name] for name in names]
+    x = [own[..., None] if own.ndim == 2 else own for own in x]
+    if not all(own.ndim == 3 for own in x):
+        return x, {}
+    _, rows, channels = x[0].shape
+    first, guessed = options.channels_first, False
+    if first is None:
+        known = arrays["times"].shape[-1:] if "times" in arrays else ()
+        first = guessed = rows < channels and known != (rows,)
+    if not first:
+        return x, {}
+    doubt = (
+        f"X {x[0].shape} is read as X.transpose(0, 2, 1), {channels} rows of {rows} channels, "
+        "because it would have fewer rows than channels; use --no-channels-first if it has"
+    )
+    return [own.swapaxes(1, 2) for own in x], {"doubts": [doubt] * guessed}
 
 
 def own_examples(path: Path, arrays: dict[str, Array], options: Options) -> Task:
-    """Read a user's examples X (n, length, channels), y, and optional groups and lengths."""
-    groups, lengths = arrays.get("groups"), arrays.get("lengths")
-    x, y = arrays["X"], arrays["y"]
-    task = from_examples(str(path), x, y, options, groups=groups, lengths=lengths)
-    if "times" in arrays:
-        if options.missing == "drop":
-            raise PefourierError(f"{path}: --missing drop excludes times; use previous or mean")
-        times = check_times(str(path), arrays["times"], x.shape[:2], lengths)
-        task = with_times(task, times, np.diff(times))
-    return replace(task, grouped_by="an array called groups")
+    """Read a user's examples X, y, and optional groups, lengths and times; or parts of them.
 
-
-def own_parts(path: Path, arrays: dict[str, Array], options: Options) -> Task:
-    """Read a user's X_train, y_train, X_test and y_test; the latter two are the test part."""
-    x, y = ([arrays[f"{name}_{side}"] for side in SIDES] for name in "Xy")
+    Of X_train, y_train, X_test and y_test the latter two are the test part.
+    """
+    ends = ("",) if "X" in arrays else ("_train", "_test")
+    x, remarks = with_rows_first(arrays, [f"X{end}" for end in ends], options)
+    y, groups, lengths = (
+        [
+            arrays.get(f"y{end}", np.zeros(arrays[f"X{end}"].shape[:1])) for end in ends
+        ],  # for --predict
+        *map(arrays.get, ("groups", "lengths")),
+    )
     sizes = [labels.shape == data.shape[:1] for data, labels in zip(x, y, strict=True)]
-    if not all(sizes) or x[0].shape[1:] != x[1].shape[1:]:
+    if len(x) > 1 and (not all(sizes) or x[0].shape[1:] != x[1].shape[1:]):
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise PefourierError(
             f"{path}: expected X_train and X_test of shape (n, length, channels), equal except for "
             f"n, and y_train and y_test (n,), got {shapes}"
         )
-    tested = len(y[1]) if options.split == "blocks" else None
-    return from_examples(str(path), np.concatenate(x), np.concatenate(y), options, tested=tested)
+    data, labels = (x[0], y[0]) if len(x) == 1 else (np.concatenate(x), np.concatenate(y))
+    tested = len(y[1]) if len(y) > 1 and options.split == "blocks" else None
+    parts = partial(from_examples, tested=tested, groups=groups, lengths=lengths)
+    task = parts(str(path), data, labels, options)
+    if "times" in arrays:
+        if options.missing == "drop":
+            raise PefourierError(f"{path}: --missing drop excludes times; use previous or mean")
+        times = check_times(str(path), arrays["times"], data.shape[:2], lengths)
+        task = with_times(task, times, np.diff(times))
+    return replace(task, grouped_by="an array called groups" * (len(x) == 1), remarks=remarks)
 
 
 def own_series(path: Path, arrays: dict[str, Array], options: Options) -> Task:
@@ -191,14 +276,22 @@ def own_series(path: Path, arrays: dict[str, Array], options: Options) -> Task:
 
 
 KINDS = (  # of archives: reader, required arrays, optional arrays
-    (own_parts, PARTS, ()),
+    (own_examples, PARTS, ()),
     (own_examples, ("X", "y"), ("groups", "lengths", "times")),
     (own_series, ("rows", "label"), ("train", "groups", "times")),
     (own_series, ("test", "label"), ("train", "groups", "times")),
 )
+FOR_PREDICTION = ((own_examples, ("X",), ("y", "groups", "lengths", "times")),)
 READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by suffix
-    ".npz": from_archive,
-    ".csv": from_csv,
-    ".tsv": from_csv,
+    ".npz": from_arrays,
+    ".npy": from_arrays,
+    **dict.fromkeys(SUFFIXES, from_tables),
 }
-FOREIGN = {".parquet": "parquet", ".xlsx": "excel", ".xls": "excel"}  # as pandas calls them
+FLAGS_OF_READERS = {  # options that only some readers use
+    "columns": (from_tables,),
+    "channels": (from_tables,),
+    "labels": (from_tables, from_arrays),
+    "channels_first": (from_arrays,),
+}
+SYNONYMS = {"data": "X", **dict.fromkeys(("label", "labels", "target", "targets"), "y")}
+FOREIGN = {".xlsx": "excel", ".xls": "excel"}  # as pandas calls them

@@ -9,12 +9,11 @@ of .npy with labeled_anomalies.csv. An array may use an eighth of the machine's 
 limit holds for all recordings of a dataset together.
 """
 
-import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from pefourier.encodings.sources.tables import (
     parse_or_refuse,
 )
 from pefourier.errors import PefourierError, shown
+from pefourier.train.data.columns import read_columns
 from pefourier.train.data.examples import check_rows
 from pefourier.train.data.split import Series, machine_memory
 from pefourier.types import Array, Texts
@@ -41,8 +41,7 @@ Recording = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, 
 GROUPS = (("T-4", "T-5"), ("T-12", "T-13"), ("M-1", "M-2"), ("M-3", "M-4", "M-5"), ("F-4", "F-5"))
 PARTS = ("train", "test", "label")  # of an archive
 LIST, COLUMNS = "labeled_anomalies.csv", ("chan_id", "spacecraft", "anomaly_sequences")
-LARGEST, LARGEST_LIST = 2**30, 2**24  # bytes of a .csv, and of the list
-DELIMITERS = ",;\t"
+LARGEST_LIST = 2**24  # bytes
 
 
 def memory_limit() -> int:
@@ -60,12 +59,17 @@ def open_part(path: Path, suffix: str) -> AbstractContextManager[ArrayFile]:
 def load_part(
     file: ArrayFile, name: str = "", dtype: str | None = None, *, text: bool = False
 ) -> Array:
-    """Load an array of a data file into memory; labels and groups may be text."""
-    if file.arrays[name].kind == "object":
+    """Load an array of a data file into memory; labels and groups may be text.
+
+    The limit is that of float32, the type in which rows are trained on, or of a larger type.
+    """
+    stored = file.arrays[name]
+    if stored.kind == "object":
         raise PefourierError(
             f"{file.label} holds Python objects; save numbers or np.array(names, dtype=str)"
         )
-    return file.load(name, dtype, text=text, limit=memory_limit())
+    arrays = {name: replace(stored, width=max(stored.width, 4))}
+    return replace(file, arrays=arrays).load(name, dtype, text=text, limit=memory_limit())
 
 
 def scale_recording(
@@ -187,10 +191,10 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
     if not path.is_file():
         raise PefourierError(f"{path} is missing; {AGAIN}")
     parse = partial(parse_or_refuse, file=name_of_file(str(path)), suffix=".csv", advice=AGAIN)
-    names, cells, *_ = parse(partial(parse_lines, path, LARGEST_LIST))
-    for name in set(COLUMNS) - set(names):
+    found = read_columns(path, largest=LARGEST_LIST)
+    for name in set(COLUMNS) - set(found.names):
         raise PefourierError(f"{path} has no column {name} in its first line; {AGAIN}")
-    columns = dict(zip(names, cells, strict=True))
+    columns = dict(zip(found.names, found.cells, strict=True))
     listed = zip(*map(columns.get, COLUMNS), strict=True)
     unlisted = {recorded.stem for recorded in (folder / "test").glob("*.npy")}
     unlisted -= {*columns["chan_id"]}
@@ -201,31 +205,6 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
         train, test = (read_channel(folder / part, name) for part in ("train", "test"))
         label = parse(partial(label_events, name, events[name], len(test)))
         yield name, (train, test, label)
-
-
-def parse_lines(
-    path: Path, largest: int = LARGEST
-) -> tuple[list[str], list[list[str]], Array, str]:
-    """Return column names, cells of each column, line numbers and the delimiter."""
-    if path.stat().st_size > largest:
-        raise ValueError(f"the file has more than {largest} bytes")
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        delimiter = max(DELIMITERS, key=stream.readline().count)
-        stream.seek(0)
-        reader = csv.reader(stream, delimiter=delimiter)
-        try:
-            lines = [(reader.line_num, row) for row in reader if row]
-        except csv.Error as error:
-            raise ValueError(str(error)) from error
-    if len(lines) < 2:
-        raise ValueError("there is no line below the column names")
-    (_, head), *lines = lines
-    for number, row in lines:
-        if len(row) != len(head):
-            raise ValueError(f"line {number} has {len(row)} cells, the first has {len(head)}")
-    names = ["" if cell.startswith("Unnamed: ") else cell.strip() for cell in head]
-    columns = [list(map(str.strip, column)) for column in zip(*(r for _, r in lines), strict=True)]
-    return names, columns, np.array([number for number, _ in lines]), delimiter
 
 
 def read_channel(folder: Path, name: str) -> Array:

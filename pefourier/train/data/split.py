@@ -17,7 +17,7 @@ together, only those of equal length agree row by row in their commands.)
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -27,6 +27,7 @@ from pefourier.encodings.checks import check_count
 from pefourier.errors import PefourierError
 from pefourier.train.options import Split
 from pefourier.types import Array, Counts, Ints, Strings, Texts
+from pefourier.writing.text import first_few, join
 
 FOLDS = 5
 WINDOW = 100  # rows, by default
@@ -35,7 +36,10 @@ MIN_BLOCK = 4  # windows in such a block, unless that leaves fewer blocks than f
 MOST_ROWS = 2**26  # of a window, or of all examples of a built-in task
 SAME_LENGTH = 0.01  # recordings of a campaign with lengths this close have common borders
 GROUPS_IN_TIME = "groups and --split chronological exclude each other; use --split blocks"
-NO_GROUP = "both classes must be in some group and in the others; add groups, or leave groups out"
+NO_GROUP = (
+    "so no group can be held out: leave groups out (--columns group=none), or add groups with "
+    "several classes"
+)
 SHARES = (0.6, 0.8)  # where validation and test begin in a chronological split
 
 
@@ -50,9 +54,71 @@ class Fold:
     scale: Array  # (C,)
 
 
+REMARKS = {  # on data before training, by code
+    "border": (
+        "{count} windows at block borders are dropped, half a window on each side, to separate "
+        "test data"
+    ),
+    "overlap": (
+        "{count} training and validation windows (over all folds) overlap a test window in time "
+        "and are dropped"
+    ),
+    "end": "{count} rows after the last whole window of a series are dropped",
+    "short": "{count} series shorter than one window are dropped",
+    "missing": "{count} rows with missing numbers are dropped",
+    "untested": (
+        "{count} groups contain a single class; they are used for training and never tested"
+    ),
+    "one group": "all series belong to one group, so scores say nothing about other groups",
+    "filled": "{count} missing numbers are filled",
+    "read": "read as: {names}",
+    "doubts": "{names}",
+    "copies": (
+        "{names} series equal another one in all values, so test data may be in training data; "
+        "remove repeated series"
+    ),
+    "gap": "{count} windows that span a gap in time are dropped",
+    "mixed": "{count} windows with several labels are dropped",
+    "channels": "channels: {names}",
+    "unused": "ignored arrays: {names}",
+    "columns": "reads {names}; use --columns to choose other columns",
+    "left out": "ignored columns: {names}",
+    "commas": "commas in {names} are read as decimal points",
+    "constant": "constant channels: {names}",
+    "groups": (
+        "{examples} examples in {count} groups; each whole group is for training, validation or "
+        "testing"
+    ),
+    "no groups": (
+        "no groups are given, so examples of a patient or machine may be in both training and "
+        "test data; use {grouped_by} to keep them together"
+    ),
+    "padded": (
+        "series have {shortest} to {length} rows; shorter ones are padded at the end and masked"
+    ),
+    "few examples": "class {label} has only {count} examples, so its scores are unreliable",
+    "neither positive": (
+        "classes {names} are balanced, so scores are averaged over both; use --positive NAME to "
+        "choose one"
+    ),
+    "few codes": (
+        "{encoding} has {count} distinct vectors for {tokens} tokens, so some tokens share one"
+    ),
+    "wide": (
+        "d is {names}, enough for distinct vectors of tokens in every encoding; use --d to "
+        "change it"
+    ),
+    "times": ("encodings use measured times; mtan and time2vec train their slopes and shifts"),
+    "uneven": (
+        "times are uneven but only order the rows; use --positions time to encode the time "
+        "between them"
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Dropped:
-    """A count of dropped windows, rows, series or groups, and its code in words.toml."""
+    """A count of dropped windows, rows, series or groups, and its code in `REMARKS`."""
 
     reason: str
     count: int
@@ -81,10 +147,11 @@ class Task:
     groups: int | None = None  # of examples: people or machines, dealt as a whole
     grouped_by: str = ""  # a name for what would set groups; "": nothing can
     lengths: Array | None = None  # (W,) rows of each window, the rest is padding; None: all
+    names: Strings = ()  # of examples, if they have any
     own_names: bool = False  # class names from the data, whose order has no meaning
     uneven: bool = False  # rows have uneven times, which only order them
     times: Array | None = None  # (N,) of rows, if encodings use times as positions
-    # further remarks, by a code of words.toml: names of columns or arrays
+    # further remarks, by a code of `REMARKS`: names of columns or arrays
     remarks: Mapping[str, Strings] = field(default_factory=dict)
     dropped: tuple[Dropped, ...] = ()
     filled: int = 0  # missing numbers
@@ -120,9 +187,11 @@ class Series:
 
     name: str
     rows: Array  # (n, C) float32
-    label: Array  # (n,) bool: anomalous
+    label: Array  # (n,) bool: anomalous; or number of an activity
     recorded_with: str  # block borders avoid the events of all recordings with this name
     dealt_with: str
+    gaps: Ints = ()  # rows after a gap; no window spans a gap
+    changes: Ints = ()  # rows that begin another activity; nor does it span a change
 
 
 @dataclass(frozen=True)
@@ -146,6 +215,12 @@ class Span:
     unit: tuple[str, int]
     campaign: str  # its clock counts the rows from `first`
     first: int
+    breaks: Counts = ()  # first rows of pieces; no window spans two pieces
+
+    def pieces(self) -> Iterator[tuple[int, int]]:
+        """Rows [start, stop) of each piece."""
+        inner = [row for row in self.breaks if self.start < row < self.stop]
+        return pairwise([self.start, *inner, self.stop])
 
 
 def machine_memory() -> int:
@@ -188,16 +263,21 @@ def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span
             for s in series
             if s.dealt_with == campaign and abs(len(s.rows) - n) <= SAME_LENGTH * n
         )
-        events = anomalous_in_any(
-            [s.label for s in series if s.recorded_with == recording.recorded_with]
-        )
+        together = [s for s in series if s.recorded_with == recording.recorded_with]
+        events = anomalous_in_any([s.label * (s.label.dtype == bool) > 0 for s in together])
         edges = [0, *borders(events, n, blocks, window, clock), n]
         for start, stop in pairwise(edges):
             number = (start + stop) * blocks // (2 * clock)  # of the nominal block in the middle
             inner = start + (window // 2 if start else 0), stop - (window // 2 if stop < n else 0)
             bounds = first + inner[0], first + inner[1]
-            spans.append(Span(*bounds, (campaign, number), campaign, first))
+            unit = campaign, number
+            spans.append(Span(*bounds, unit, campaign, first, breaks_of(recording, first)))
     return spans
+
+
+def breaks_of(recording: Series, first: int) -> Counts:
+    """Return the rows of all series that begin a piece of a recording."""
+    return tuple(first + row for row in sorted({*recording.gaps, *recording.changes}))
 
 
 def anomalous_in_any(labels: Sequence[Array]) -> Array:
@@ -236,12 +316,14 @@ def split_series(
     dealing: Dealing = BY_BLOCKS,
     *,
     own_scale: bool = False,
-    classes: tuple[str, str] = ("normal", "anomaly"),
+    classes: Texts = ("normal", "anomaly"),
 ) -> Task:
     """Cut labelled series into windows, positive if any row is anomalous, and split them.
 
-    Validation and test windows do not overlap; training windows start every `stride` rows, by
-    default a window's length. With `own_scale`, training windows give each fold's mean and scale.
+    A window of activities has the activity of all of its rows. Activities without such a window
+    are no classes. Validation and test windows do not overlap; training windows start every
+    `stride` rows, by default a window's length. With `own_scale`, training windows give each fold's
+    mean and scale.
     """
     window = WINDOW if window is None else window
     stride = window if stride is None else stride
@@ -254,15 +336,24 @@ def split_series(
         raise PefourierError(
             f"{name}: the longest series has {longest} rows; choose a --window of at most that"
         )
+    if label.dtype != bool:
+        present = np.unique(label[cut_windows(whole_spans(series), window, window)[:, 1]])
+        if len(present) < 2:
+            raise PefourierError(
+                f"{name}: {len(present)} of {len(classes)} labels hold for all {window} rows of a "
+                "window; choose a smaller --window, or name the label of anomalies by --positive"
+            )
+        label = np.minimum(np.searchsorted(present, label), len(present) - 1)
+        classes = tuple(classes[i] for i in present)
     if split == "random":  # regardless of what neighbours share
         spans, overlaps = whole_spans(series), 0
         starts = cut_windows(spans, window, stride)[:, 1]
-        places = deal_within_classes(holds_anomaly(label, starts, window))
+        places = deal_within_classes(window_classes(label, starts, window))
     else:
         spans, masks = deal_spans(name, series, label, window, split, dealing)
         starts, places, overlaps = cut_spans(spans, masks, window, stride)
     dropped = drops({**count_dropped(series, spans, window), "overlap": overlaps})
-    labels = holds_anomaly(label, starts, window).astype(np.int64)
+    labels = window_classes(label, starts, window)
     folds = tuple(make_fold(rows, starts, window, p, own_scale=own_scale) for p in places)
     leaky = split == "random"
     task = Task(name, split, rows, starts, labels, window, classes, folds, leaky, dropped=dropped)
@@ -278,15 +369,25 @@ def count_missing(task: Task, filled: int, lost: int) -> Task:
 def count_dropped(series: Sequence[Series], spans: Sequence[Span], window: int) -> dict[str, int]:
     """Count series shorter than a window, rows after the last window, and windows at borders."""
     sizes = np.array([len(s.rows) for s in series])
-    border = int((sizes // window).sum()) - len(cut_windows(spans, window, window))
+    between = [np.diff([0, *s.gaps, len(s.rows)]) // window for s in series]
+    counts = [int((sizes // window).sum()), int(np.concatenate(between).sum())]
+    counts += [len(cut_windows(cut, window, window)) for cut in (whole_spans(series), spans)]
+    gap, mixed, border = (-np.diff(counts)).tolist()
     end = int((sizes[sizes >= window] % window).sum())
-    return {"short": int((sizes < window).sum()), "end": end, "border": border}
+    short = int((sizes < window).sum())
+    return {"short": short, "end": end, "gap": gap, "mixed": mixed, "border": border}
 
 
 def holds_anomaly(label: Array, starts: Array, window: int) -> Array:
     """Whether each window holds an anomalous row."""
     total = np.concatenate([[0], np.cumsum(label)])
     return np.asarray(total[starts + window] > total[starts])
+
+
+def window_classes(label: Array, starts: Array, window: int) -> Array:
+    """Return the class of each window: 1 if it holds an anomalous row, or its activity."""
+    holds = holds_anomaly(label > 0, starts, window)
+    return np.asarray(holds * np.maximum(label[starts], 1), np.int64)
 
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # of training, validation, test: indices
@@ -309,7 +410,8 @@ def deal_spans(
         fitting = min(len(s.rows) for s in series) // (MIN_BLOCK * window)
         blocks = min(blocks, max(FOLDS, fitting))
     if dealing.grouped:
-        raise PefourierError(f"{name}: {NO_GROUP if split == 'blocks' else GROUPS_IN_TIME}")
+        some = f"no group has several classes that the others have too, {NO_GROUP}"
+        raise PefourierError(f"{name}: {some if split == 'blocks' else GROUPS_IN_TIME}")
     if split == "blocks":
         spans = block_spans(series, blocks, window)
         places = {unit: i for i, unit in enumerate(sorted({span.unit for span in spans}))}
@@ -331,29 +433,41 @@ def deal_series(
         masks = leave_groups_out(counts, unit)
         return (spans, masks) if masks else None
     for folds in range(min(FOLDS, len(names)), 2, -1):
-        fold_of = deal_units(unit, counts, folds)
-        if all(counts[fold_of == fold].sum(axis=0).all() for fold in range(folds)):
-            return spans, rotate_masks(fold_of, folds)
+        masks = rotate_masks(deal_units(unit, counts, folds), folds)
+        if all(have_classes(counts, parts) for parts in masks):
+            return spans, masks
     return None
+
+
+def have_classes(counts: Array, parts: Parts) -> bool:
+    """Whether parts of spans with class counts (n, K) have all classes for training, two others."""
+    train, *others = (np.count_nonzero(counts[part].sum(axis=0)) for part in parts)
+    return bool(train == counts.shape[1] and min(others) > 1)
 
 
 def deal_units(unit: Array, counts: Array, folds: int = FOLDS) -> Array:
     """Return the fold of each span; spans of a unit share a fold."""
-    return np.asarray(deal(np.bincount(unit, counts[:, 1]), folds)[unit])
+    total = np.zeros((unit.max() + 1, counts.shape[1]))
+    np.add.at(total, unit, counts)
+    dealt = deal(total[:, 1], folds) if counts.shape[1] == 2 else deal_classes(total, folds)
+    return np.asarray(dealt[unit])
 
 
 def cut_windows(spans: Sequence[Span], window: int, stride: int) -> Array:
     """Windows within spans: the span's number and the first row of each window, (n, 2)."""
-    starts = [np.arange(span.start, span.stop - window + 1, stride) for span in spans]
+    starts = [
+        np.concatenate([np.arange(a, b - window + 1, stride) for a, b in span.pieces()])
+        for span in spans
+    ]
     numbers = np.repeat(np.arange(len(spans)), [len(rows) for rows in starts])
     return np.column_stack([numbers, np.concatenate(starts)])
 
 
 def count_classes(spans: Sequence[Span], label: Array, window: int) -> Array:
-    """Count the windows of each span without and with an anomaly, (n, 2)."""
+    """Count the windows of each class in each span, (n, K)."""
     number, starts = cut_windows(spans, window, window).T
-    counts = np.zeros((len(spans), 2), int)
-    np.add.at(counts, (number, holds_anomaly(label, starts, window).astype(int)), 1)
+    counts = np.zeros((len(spans), 1 + max(int(label.max()), 1)), int)
+    np.add.at(counts, (number, window_classes(label, starts, window)), 1)
     return counts
 
 
@@ -365,9 +479,9 @@ def leave_groups_out(counts: Array, group: Array) -> Masks:
         remaining = np.flatnonzero(~test)
         for folds in range(min(FOLDS, len(remaining)), 1, -1):
             valid = np.zeros(len(counts), bool)
-            valid[remaining] = deal(counts[remaining, 1], folds) == 0
+            valid[remaining] = deal_units(np.arange(len(remaining)), counts[remaining], folds) == 0
             masks = (~(valid | test), valid, test)
-            if all(counts[mask].sum(axis=0).all() for mask in masks):
+            if have_classes(counts, masks):
                 dealt.append(masks)
                 break
     return dealt
@@ -412,8 +526,8 @@ def with_first_rows(series: Sequence[Series]) -> list[tuple[Series, int]]:
 def whole_spans(series: Sequence[Series]) -> list[Span]:
     """Return one span for each series."""
     return [
-        Span(first, first + len(recording.rows), (recording.name, 0), recording.dealt_with, first)
-        for recording, first in with_first_rows(series)
+        Span(first, first + len(s.rows), (s.name, 0), s.dealt_with, first, breaks_of(s, first))
+        for s, first in with_first_rows(series)
     ]
 
 
@@ -424,7 +538,8 @@ def chronological_spans(series: Sequence[Series], window: int) -> list[Span]:
         cuts = [int(share * len(recording.rows)) for share in (0, *SHARES, 1)]
         for part, (start, stop) in enumerate(pairwise(cuts)):
             rows = first + start + (window if part else 0), first + stop
-            spans.append(Span(*rows, (recording.name, part), recording.dealt_with, first))
+            unit, breaks = (recording.name, part), breaks_of(recording, first)
+            spans.append(Span(*rows, unit, recording.dealt_with, first, breaks))
     return spans
 
 
@@ -452,13 +567,18 @@ def deal_groups(labels: Array, groups: Array, folds: int = FOLDS) -> list[Parts]
     names, unit = np.unique(groups, return_inverse=True)
     counts = np.zeros((len(names), labels.max() + 1))
     np.add.at(counts, (unit, labels), 1)
-    share = counts / counts.sum(axis=0)  # of each class
-    dealt, fold = np.zeros((folds, counts.shape[1])), np.zeros(len(names), dtype=int)
+    return rotate_parts(deal_classes(counts, folds)[unit], folds)
+
+
+def deal_classes(counts: Array, folds: int) -> Array:
+    """Deal units with class counts (n, K) into folds, as `deal_groups`; return their folds."""
+    share = counts / np.maximum(counts.sum(axis=0), 1)  # of each class
+    dealt, fold = np.zeros((folds, counts.shape[1])), np.zeros(len(counts), dtype=int)
     for number in np.argsort(-share.max(axis=1), kind="stable"):
         crowd = (dealt * share[number]).sum(axis=1)
         fold[number] = np.lexsort((dealt.sum(axis=1).round(9), crowd.round(9)))[0]
         dealt[fold[number]] += share[number]
-    return rotate_parts(fold[unit], folds)
+    return fold
 
 
 def rotate_masks(where: Array, folds: int) -> Masks:
@@ -486,7 +606,7 @@ def make_fold(
     if own_scale and len(parts[0]):
         used = np.zeros(len(rows) + 1, dtype=int)
         np.add.at(used, starts[parts[0]], 1)
-        np.add.at(used, np.asarray(starts + window, dtype=int)[parts[0]], -1)
+        np.add.at(used, np.asarray(starts + window, int)[parts[0]], -1)
         training_rows = rows[np.cumsum(used[:-1]) > 0].astype(float)
         mean, scale = training_rows.mean(axis=0), training_rows.std(axis=0)
         scale = np.where(scale > 1e-6 * np.abs(mean), scale, 1.0)  # constant channels: no scaling
@@ -499,12 +619,17 @@ def check_task(task: Task) -> None:
         for part, fewest in (("train", len(task.classes)), ("valid", 2), ("test", 2)):
             present = np.unique(task.labels[getattr(fold, part)])
             if len(present) < fewest:
-                names = ", ".join(task.classes[c] for c in present)
-                classes = f"only {names}" if names else "no window"
+                classes = (
+                    f"only {join(task.classes[c] for c in present)}" if len(present) else "none"
+                )
+                counts = np.bincount(task.labels, minlength=len(task.classes)).tolist()
+                each = first_few([f"{n} of {c}" for n, c in zip(counts, task.classes, strict=True)])
                 border = sum(d.count for d in task.dropped if d.reason == "border")
+                lost = f", {border} more dropped at block borders" if border else ""
                 raise PefourierError(
-                    f"{task.name}: {len(task.labels)} windows of {task.length} rows, {border} more "
-                    f"dropped at block borders; split {task.split}, fold {number} has "
-                    f"{classes} in its {part} part, which needs {fewest} classes: add "
-                    "examples of each, or for recordings use a smaller --window or another --split"
+                    f"{task.name}: {len(task.labels)} windows of {task.length} rows ({each}){lost}"
+                    f"; split {task.split}, fold {number} has {classes} in its {part} part, which "
+                    f"needs {fewest} classes: have at least {max(len(task.folds), 3)} series per "
+                    f"class for {len(task.folds)} folds, or for recordings use a smaller --window "
+                    "or another --split"
                 )

@@ -7,7 +7,7 @@ import pytest
 import pefourier
 from pefourier.encodings import load
 from pefourier.encodings.registry import REASONS
-from pefourier.encodings.sources.huggingface import ModelRow, model_types
+from pefourier.encodings.sources.huggingface import model_types
 from pefourier.errors import PefourierError
 from pefourier.writing.files import read_toml
 
@@ -74,10 +74,6 @@ def test_each_kind_of_model_is_answered_or_refused_with_its_reason(kind, config)
     for values in ({"model_type": kind}, named, {**named, "position_embedding_type": "nope"}):
         path = config(values)
         assert {is_answered(ask, path) for ask in (load, pefourier.context)} <= {True, False}
-
-
-def test_rows_have_the_declared_keys():
-    assert {key for row in ROWS.values() for key in row} <= ModelRow.__annotations__.keys()
 
 
 def test_each_kind_of_model_has_a_reason():

@@ -153,17 +153,12 @@ def test_windows_are_those_of_transformers(config):
         ("qwen2", {"use_sliding_window": True, "max_window_layers": 2}, [None, None, 4096, 4096]),
         ("qwen2", {"use_sliding_window": True, "max_window_layers": 0}, [4096] * 4),  # all windows
         ("qwen2", {}, [None] * 4),
-        ("qwen2", {"sliding_window": 512}, [None] * 4),
         ("qwen2_moe", {"use_sliding_window": True, "max_window_layers": 3}, [9, None, 9, None]),
         ("qwen3_moe", {"use_sliding_window": True}, [4096] * 4),
-        ("smollm3", {"use_sliding_window": True}, [None, None, None, 9]),
         ("mistral", {}, [4096] * 4),
-        ("mistral", {"use_sliding_window": False, "sliding_window": 77}, [77] * 4),
         ("qwen2_moe", {"use_sliding_window": True, "max_window_layers": 0}, [None] * 4),
         ("dots1", {"max_window_layers": 3}, [None, None, None, 4096]),
         ("modernbert", {"local_attention": 256}, [None, 256, 256, None]),
-        ("modernbert", {"global_attn_every_n_layers": 2}, [None, 128, None, 128]),
-        ("modernbert-decoder", {"local_attention": 256}, [None, 128, 128, None]),
         ("recurrent_gemma", {"attention_window_size": 300}, [None, None, 300, None]),
     ],
 )

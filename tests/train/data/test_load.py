@@ -46,7 +46,7 @@ def test_examples_and_a_labelled_series_are_read(tmp_path, rng):
 
 
 REFUSED = {  # arrays of an archive, and part of the error
-    "two axes": ({"X": X[:, :, 0]}, "X of shape (n, length, channels)"),
+    "one axis": ({"X": X[:, 0, 0]}, "X of shape (n, length, channels)"),
     "a number": ({"X": np.array(1.5)}, "X of shape"),
     "too few y": ({"y": Y[:-1]}, "y of shape (n,)"),
     "one class": ({"y": Y * 0}, "1 classes in 40"),
@@ -55,7 +55,7 @@ REFUSED = {  # arrays of an archive, and part of the error
     "large": ({"X": np.where(X > 2, 1e300, X)}, "1e+300"),
     "infinite": ({"X": np.where(X > 2, np.inf, X)}, "inf"),
     **{f"{y[0]}": ({"y": y}, f"{y[0]}") for y in (Y - np.inf, Y + 0.5, Y * np.nan)},
-    "groups of a class": ({"groups": Y}, "both classes must be in some group"),
+    "groups of a class": ({"groups": Y}, "each group has one class"),
     **{
         name: ({"groups": groups}, "groups must be 40")
         for name, groups in (("few", Y[:4]), ("nan", Y * np.nan), ("no", np.array(1)))
@@ -74,7 +74,7 @@ REFUSED = {  # arrays of an archive, and part of the error
             ("short", X[0], Y[:5], {}, "has 5 rows"),
             ("label", np.ones((300, 1)), np.arange(300), {}, "0 or 1, got 2"),
             ("normal", np.ones((4000, 1)), np.zeros(4000), {}, "only normal"),
-            ("anomaly", np.ones((4000, 1)), np.ones(4000), {}, "no window in its train"),
+            ("anomaly", np.ones((4000, 1)), np.ones(4000), {}, "none in its train"),
         )
     },
 }

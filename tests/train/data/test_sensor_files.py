@@ -153,14 +153,10 @@ def test_zones_and_rows_out_of_order_are_one_clock(tmp_path):
     assert (tasks[0].uneven, tasks[1].uneven) == (True, True)
 
 
-WIDE = "label," + ",".join(f"v{i}" for i in range(9)) + "\n" + "0,1,2,3,4,5,6,7,8,9\n" * 4
 REFUSED = {
-    "x.parquet": ("", "read_parquet"),
     "x.xlsx": ("", "read_excel"),
     "x.XLS": ("", "read_excel"),
-    "wide.csv": (WIDE, "lacks a column time"),
-    "two.csv": ("time,subject,series,v,label\n0,1,1,2,0\n", "subject, series"),
-    "no-series.csv": ("time,device,v,label\n0,a,1,0\n0,b,2,1\n", "--columns series=NAME"),
+    "no-series.csv": ("time,sensor,v,label\n0,a,1,0\n0,b,2,1\n", "--columns series=NAME"),
     "dates.csv": ("time,v,label\n31.05.2024 12:00,1,0\n", "pandas.to_datetime"),
     "thousands.csv": ('time,v,label\n0,"1,234",0\n1,"2,345.5",1\n', "without thousands separators"),
 }

@@ -1,7 +1,7 @@
 """Read the positions of a model from Hugging Face's config.json, as data.
 
-`model` opens a config (`config`) and tries one reader after another: rotations (`rope`, with
-scaling and mistakes in `scaling`), grids, biases, sinusoids, and tables in the weights of the
+`model` opens a config (`config`) and tries one reader after another: rotations and
+mistakes in their settings (`rope`), grids, biases, sinusoids, and tables in the weights of the
 config's folder (`weights`). `layers` determines which layers have positions. Other packages import
 only from here.
 """
@@ -9,15 +9,14 @@ only from here.
 from pefourier.encodings.sources.huggingface.config import (
     PAIRED,
     ModelConfig,
-    ModelRow,
     model_types,
     type_row,
     version,
 )
 from pefourier.encodings.sources.huggingface.layers import LayerRun, lint_layers, read_temperature
 from pefourier.encodings.sources.huggingface.model import ModelFile, open_config
-from pefourier.encodings.sources.huggingface.rope import INDEXER
-from pefourier.encodings.sources.huggingface.scaling import (
+from pefourier.encodings.sources.huggingface.rope import (
+    INDEXER,
     family_lost,
     lost_family,
     original_of_linear,
@@ -31,7 +30,6 @@ __all__ = (
     "LayerRun",
     "ModelConfig",
     "ModelFile",
-    "ModelRow",
     "all_tensors",
     "family_lost",
     "first_row",

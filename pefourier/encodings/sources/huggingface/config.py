@@ -15,12 +15,12 @@ An error names the key, the file, the rule and the value. A key that is null cou
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from pefourier.encodings.checks import is_count
 from pefourier.encodings.encoding import Encoding, Finding
@@ -28,7 +28,7 @@ from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.json_object import HEADS, LAYERS, SINGLE, Section, TrackedKeys
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Counts, Fields, Ints, Strings, Texts
+from pefourier.types import Counts, Fields, Texts, Values
 
 Sized = tuple[tuple[str, ...], int | None]  # keys of a size in order of priority, and its default
 Pairing = Literal["halves", "neighbours"]
@@ -54,112 +54,108 @@ class Rotary:
     rotated: int | None = None  # default number of rotated dimensions
     whole: bool = False  # without scaling the whole head is rotated
     fixed: bool = False  # the whole size is rotated, with or without scaling
-    added: Mapping[str, Any] = field(default_factory=dict)  # default keys by rope_type
-    rope: Mapping[str, Any] = field(default_factory=dict)  # default section
+    added: Values = field(default_factory=dict)  # default keys by rope_type
+    rope: Values = field(default_factory=dict)  # default section
 
 
-Values = Mapping[str, Any]
-
-
-class ModelRow(TypedDict, total=False):
-    """Facts about a model type; a key that most types lack is for the types that differ."""
-
-    # rotary, axes (rotates on several axes), learned, sinusoidal, alibi, t5, relative (other biases
-    # and vectors of lags), convolutional, mixer (no positions), none (no positions found), parts
-    # (contains a text model), unbuilt (the default config builds no model); or several of these
-    kind: str
-    otherwise: str  # kind if `switch` is off
-    switch: Sequence[Any]  # key, values that switch the rotation on, default
-    reason: str  # why the type is not supported
-    source: str  # where the facts come from
-    types: str  # types of a row by hand
-    module: str  # class of the rotation
-    of: str  # folder of that class
-    since: int  # first major version of transformers with the type
-    parts: Mapping[str, str]  # inner configs: key, model type
-    text: str  # key of the inner config of the text model
-    inner: Values  # that config if the config has none
-    beside: Strings  # keys of other parts of the model
-
-    # sizes: the keys of a config in order of priority, and the default
-    size: Strings
-    head: int | None
-    times: int
-    null: bool
-    width: Sized
-    heads: Sized
-    length: tuple[str, int | None]  # the longest sequence
-    original: int  # trained length
-    families: Sequence[Values]  # training setup of published models, by base
-
-    # the rotation
-    layers: dict[str, Fields]  # by type of layer
-    layout: str  # halves, interleaved, or the key that decides
-    bases: Strings
-    base: float
-    shares: Strings
-    share: float
-    rotated: int
-    whole: bool
-    rope: Values
-    renamed: dict[str, str]  # names of scalings
-    unread: list[str]  # keys that the type ignores
-    unscaled: str  # why a scaling is refused
-    takes: str  # the scaling that the type accepts
-    flat: Strings | None  # types of layers that one rope_parameters reaches; None: refused
-    scaled: Strings | None  # the same for rope_scaling
-    new_only: bool  # rope_scaling is refused
-    own_base: bool  # types of layers keep their base and share
-    given_whole: bool  # a section without a share rotates the whole head
-    alpha: bool  # a dynamic scaling may be static, by alpha
-    softmax: bool  # mscale_all_dim scales logits
-    sections: Ints  # pairs of each axis
-    interleaved: bool | Literal["rows"]  # whether axes alternate
-    axes: int
-    backwards: bool  # by -p at position p
-    trailing: bool  # the last rows of a head
-    heads_turned: int
-    indexer: str  # layout of the indexer
-
-    # layers: see `layers`
-    layer_types: str  # types and their numbers, repeated
-    turning: Strings  # types of layers that rotate
-    unrotated: Ints  # layers without positions
-    still: Strings  # keys of a list with 0 for each layer without positions
-    from_end: int
-    every: Strings
-    indexed: Sequence[Any]
-    coded: tuple[str, dict[str, str]]
-    rotation_of: Mapping[str, str]
-    dense_turn: bool
-    without_window: str
-    window: int | None
-    windows: tuple[Strings, float]
-    chunk: int
-    slides: tuple[str, int]
-    local: Strings
-    square: Sequence[tuple[str, int]]
-    previous: Strings
-    beyond: Strings
-
-    # tables, sinusoids and biases
-    tables: Strings  # names of learned tables
-    first: Any  # row of position 0; "padding": after pad_token_id
-    # tables that limit the input, by side of the model or "" for both; each is a list of sizes that
-    # add up to its rows (empty: unknown)
-    ends: Mapping[str, Sequence[Sized]]
-    learned_part: str  # the part with a learned table
-    table: Values  # parameters of the sinusoids
-    when: tuple[str, object]  # key and value for which sinusoids are computed
-    cosines_first: bool
-    inside: str  # key of the section with alibi
-    relative: str  # deberta or deberta-v2
-    usual: Values  # defaults of keys
-    xl: Fields  # see `lags`
-    axial: Any  # see `grid`
-    table_beside: tuple[str, int]  # points of a learned table beside a rotation: key, default
-    resized: list[list[str]]  # libraries that resize tables, with their methods
-    resized_lags: list[list[str]]
+# Facts about a model type, by key; a key that most types lack is for the types that differ.
+# rotary, axes (rotates on several axes), learned, sinusoidal, alibi, t5, relative (other biases
+# and vectors of lags), convolutional, mixer (no positions), none (no positions found), parts
+# (contains a text model), unbuilt (the default config builds no model); or several of these
+# kind: str
+# otherwise: str; kind if `switch` is off
+# switch: Sequence[Any]; key, values that switch the rotation on, default
+# reason: str; why the type is not supported
+# source: str; where the facts come from
+# types: str; types of a row by hand
+# module: str; class of the rotation
+# of: str; folder of that class
+# since: int; first major version of transformers with the type
+# parts: Mapping[str, str]; inner configs: key, model type
+# text: str; key of the inner config of the text model
+# inner: Values; that config if the config has none
+# beside: Sequence[str]; keys of other parts of the model
+#
+# sizes: the keys of a config in order of priority, and the default
+# size: Sequence[str]
+# head: int | None
+# times: int
+# null: bool
+# width: Sized
+# heads: Sized
+# length: tuple[str, int | None]; the longest sequence
+# original: int; trained length
+# families: Sequence[Values]; training setup of published models, by base
+#
+# the rotation
+# layers: dict[str, dict[str, Any]]; by type of layer
+# layout: str; halves, interleaved, or the key that decides
+# bases: Sequence[str]
+# base: float
+# shares: Sequence[str]
+# share: float
+# rotated: int
+# whole: bool
+# rope: Values
+# renamed: dict[str, str]; names of scalings
+# unread: list[str]; keys that the type ignores
+# unscaled: str; why a scaling is refused
+# takes: str; the scaling that the type accepts
+# flat: Sequence[str] | None; types of layers that one rope_parameters reaches; None: refused
+# scaled: Sequence[str] | None; the same for rope_scaling
+# new_only: bool; rope_scaling is refused
+# own_base: bool; types of layers keep their base and share
+# given_whole: bool; a section without a share rotates the whole head
+# alpha: bool; a dynamic scaling may be static, by alpha
+# softmax: bool; mscale_all_dim scales logits
+# sections: Sequence[int]; pairs of each axis
+# interleaved: bool | Literal["rows"]; whether axes alternate
+# axes: int
+# backwards: bool; by -p at position p
+# trailing: bool; the last rows of a head
+# heads_turned: int
+# indexer: str; layout of the indexer
+#
+# layers: see `layers`
+# layer_types: str; types and their numbers, repeated
+# turning: Sequence[str]; types of layers that rotate
+# unrotated: Sequence[int]; layers without positions
+# still: Sequence[str]; keys of a list with 0 for each layer without positions
+# from_end: int
+# every: Sequence[str]
+# indexed: Sequence[Any]
+# coded: tuple[str, dict[str, str]]
+# rotation_of: Mapping[str, str]
+# dense_turn: bool
+# without_window: str
+# window: int | None
+# windows: tuple[Sequence[str], float]
+# chunk: int
+# slides: tuple[str, int]
+# local: Sequence[str]
+# square: Sequence[tuple[str, int]]
+# previous: Sequence[str]
+# beyond: Sequence[str]
+#
+# tables, sinusoids and biases
+# tables: Sequence[str]; names of learned tables
+# first: Any; row of position 0; "padding": after pad_token_id
+# tables that limit the input, by side of the model or "" for both; each is a list of sizes that
+# add up to its rows (empty: unknown)
+# ends: Mapping[str, Sequence[Sized]]
+# learned_part: str; the part with a learned table
+# table: Values; parameters of the sinusoids
+# when: tuple[str, object]; key and value for which sinusoids are computed
+# cosines_first: bool
+# inside: str; key of the section with alibi
+# relative: str; deberta or deberta-v2
+# usual: Values; defaults of keys
+# xl: dict[str, Any]; see `weights`
+# axial: Any; see `grid`
+# table_beside: tuple[str, int]; points of a learned table beside a rotation: key, default
+# resized: list[list[str]]; libraries that resize tables, with their methods
+# resized_lags: list[list[str]]
+ModelRow = Values
 
 
 @cache
@@ -191,7 +187,7 @@ def type_row(kind: str) -> ModelRow | None:
     return None if kind == "transformers" else model_types().get(kind)
 
 
-def stand_in(values: Mapping[str, Any]) -> str:
+def stand_in(values: Values) -> str:
     """Return a known model type for a config of an unknown type, by its architecture or its keys.
 
     >>> stand_in({"model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"]})
@@ -220,9 +216,9 @@ def kinds_by_class() -> dict[str, str]:
     return {re.sub("[-_.]", "", kind): kind for kind in sorted(models, reverse=True)}
 
 
-def family_of(row: ModelRow, base: float, layer: str = "") -> Mapping[str, Any]:
+def family_of(row: ModelRow, base: float, layer: str = "") -> Values:
     """Return the training setup of published models of a type with this base; empty: unknown."""
-    families: Sequence[Mapping[str, Any]] = row.get("families", ())
+    families: Sequence[Values] = row.get("families", ())
     for family in families:
         if family["base"] == base and layer in family.get("layers", [layer]):
             return family
@@ -240,7 +236,7 @@ def rotary(row: ModelRow, layer: str = "") -> Rotary:
     >>> rotary(type_row("gemma3_text"), "full_attention").base
     1000000.0
     """
-    settings: Values = {**row, **row["layers"].get(layer, {})} if "layers" in row else row
+    settings = {**row, **row["layers"].get(layer, {})} if "layers" in row else row
     frozen = {key: as_tuple(settings[key]) for key in NAMES & settings.keys()}
     return Rotary(**frozen)
 
@@ -254,17 +250,21 @@ def as_tuple(value: Any) -> Any:
 
 
 USUAL_LENGTH = 80
-NESTED = ("thinker_config", "text_config", "llm_config", "language_config", "decoder")
-WIDTH = ("d_model", "hidden_size", "n_embd", "emb_dim", "dim")
+NESTED = "thinker_config text_config llm_config language_config decoder".split()
+WIDTH = tuple("d_model hidden_size n_embd emb_dim dim".split())
 ORIGINAL = "original_max_position_embeddings"
-LONGEST = (
-    *("max_position_embeddings", "n_positions", "max_source_positions", "max_target_positions"),
-    *("max_seq_len", "seq_length", "context_length"),
+TUNED = {  # key of the scale of a temperature in the rope section, by model type
+    "ministral3": "llama_4_scaling_beta",
+    "mistral4": "llama_4_scaling_beta",
+}
+LONGEST = tuple(
+    """max_position_embeddings n_positions max_source_positions max_target_positions max_seq_len
+    seq_length context_length""".split()
 )
-LENGTHS = (  # other names of the longest sequence, in configs of unknown types
-    *("max_sequence_length", "max_seq_length", "sequence_length", "seq_len", "max_context_length"),
-    *("max_context_len", "context_len", "context_window", "context_size", "n_ctx", "block_size"),
-    *("max_ctx_len", "ctx_len", "sequence_len", "max_len"),
+LENGTHS = tuple(  # other names of the longest sequence, in configs of unknown types
+    """max_sequence_length max_seq_length sequence_length seq_len max_context_length max_context_len
+    context_len context_window context_size n_ctx block_size max_ctx_len ctx_len sequence_len
+    max_len""".split()
 )
 TRAINING = set(
     "train trained training pretrain pretrained pretraining native original orig".split()
@@ -307,10 +307,15 @@ class ModelConfig:
         """Return a size by the first of its keys that is set, or the default."""
         return self.config.count(*keys[0]) or keys[1]
 
-    def own(self, name: Literal["width", "heads"], usual: Texts) -> Sized:
+    def own(self, name: str, usual: Texts) -> Sized:
         """Return keys and default of a size: the keys of the model type, then the usual keys."""
         keys, default = self.row.get(name, ((), None))
         return (*keys, *usual), default
+
+    @property
+    def width(self) -> int:
+        """Return the width of the model."""
+        return self.dimension(self.sized(self.own("width", WIDTH)), "width")
 
     @property
     def query_heads(self) -> int | None:

@@ -19,7 +19,7 @@ first is read, or the table that ``#NAME`` selects by its name or a part of the 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isqrt
 from typing import Any
@@ -43,9 +43,10 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources.huggingface import weights
 from pefourier.encodings.sources.huggingface.config import ModelConfig
 from pefourier.errors import PefourierError, UnknownPositions, shown
-from pefourier.types import Counts, Fields, Places, Values
+from pefourier.types import Fields, Places, Values
 
-Block = Mapping[str, Any]
+Block = Values
+Sides = tuple[int, ...]
 SCALED_FROM = 64  # patches per side at which PixArt's scale is 1
 
 
@@ -68,7 +69,7 @@ def read_axes(model: ModelConfig) -> Encoding | None:
 
 def block_of(model: ModelConfig) -> Block | None:
     """Return the first block of the model's row that matches its config."""
-    entry: Any = model.row.get("axial", [])
+    entry = model.row.get("axial", [])
     blocks: list[Block] = entry if isinstance(entry, list) else [entry]
     for block in blocks:
         key, expected, usual = block.get("when", ("", None, None))
@@ -122,7 +123,7 @@ def dimension_of(model: ModelConfig, block: Block) -> int:
     return model.dimension(d or None, "size of a head or width")
 
 
-def window_of(model: ModelConfig, block: Block, stage: int = 0) -> Counts:
+def window_of(model: ModelConfig, block: Block, stage: int = 0) -> Sides:
     """Return the window of a stage (stages halve the image's patches); empty if unknown."""
     if model.grid or "sides" not in block:
         return tuple(model.grid)
@@ -133,7 +134,7 @@ def window_of(model: ModelConfig, block: Block, stage: int = 0) -> Counts:
     return tuple(min(n, max(m >> stage, 1)) for n, m in zip(sides, image, strict=True))
 
 
-def pretrained(model: ModelConfig, block: Block, axes: int, stage: int) -> Counts:
+def pretrained(model: ModelConfig, block: Block, axes: int, stage: int) -> Sides:
     """Return the window of pretraining, from a list that of the stage; empty if not set."""
     key = block.get("pretrained", "")
     value = model.config.values.get(key)
@@ -152,7 +153,7 @@ def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
     return replace(model.config, values={key: value}).count(key) or default or 0
 
 
-def sides_of(model: ModelConfig, block: Block) -> tuple[Counts, tuple[Finding, ...]]:
+def sides_of(model: ModelConfig, block: Block) -> tuple[Sides, tuple[Finding, ...]]:
     """Return the sides of the grid: requested, from the config, or default sides with a note."""
     if model.grid:
         return tuple(model.grid), ()
@@ -298,7 +299,7 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
     return biases_within(fits, stored.vectors, "lags" if is_of_lags else "biases", **facts)
 
 
-def window_of_rows(rows: int, window: Counts, axes: int) -> Counts:
+def window_of_rows(rows: int, window: Sides, axes: int) -> Sides:
     """Return the window with this number of displacements, `window` if it fits; () if none fits.
 
     >>> window_of_rows(172, (4, 12), 2), window_of_rows(127, (14, 14), 1)
@@ -312,7 +313,7 @@ def window_of_rows(rows: int, window: Counts, axes: int) -> Counts:
 
 
 def of_stored_network(
-    model: ModelConfig, name: str, path: str, window: Counts, trained: Counts
+    model: ModelConfig, name: str, path: str, window: Sides, trained: Sides
 ) -> Encoding:
     """Compute Swin V2's biases on a window from the network in the weights."""
     from pefourier.encodings.sources.tables import read_numbers

@@ -24,8 +24,7 @@ from math import log
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.findings import finding
 from pefourier.encodings.query_temperature import Temperature
-from pefourier.encodings.sources.huggingface.config import PAIRED, PARAMS, ModelConfig
-from pefourier.encodings.sources.huggingface.scaling import TUNED
+from pefourier.encodings.sources.huggingface.config import PAIRED, PARAMS, TUNED, ModelConfig
 from pefourier.encodings.sources.json_object import MOST_LAYERS, Section
 from pefourier.errors import shown
 from pefourier.types import Counts, Values

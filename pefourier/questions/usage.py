@@ -36,6 +36,7 @@ from pefourier.types import Counts, Floats, Ints
 from pefourier.weights import quantise, summary
 from pefourier.weights.model import (
     LayerEnergies,
+    ModelWeights,
     energies_at,
     find_attentions,
     frequencies_of,
@@ -50,7 +51,8 @@ from pefourier.weights.pair_energy import (
     shares_of,
     shares_of_means,
 )
-from pefourier.writing.text import Verdict, number, ranges
+from pefourier.weights.tensors import is_adapter
+from pefourier.writing.text import Verdict, number, percent, ranges
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,12 +102,27 @@ class MovedHead:
 
 
 @dataclass(frozen=True)
+class MovedPair:
+    """A pair with mean shares of two checkpoints."""
+
+    rotation: str | None
+    index: int
+    before: float  # in the other checkpoint
+    now: float
+
+    def __str__(self) -> str:
+        of = f" ({self.rotation})" if self.rotation else ""
+        return f"pair {self.index}{of}: {percent(self.before, 2)} -> {percent(self.now, 2)}"
+
+
+@dataclass(frozen=True)
 class Moved:
     """Difference in the use of pairs between two checkpoints."""
 
     other: str
     moved: float  # mean over heads
     heads: tuple[MovedHead, ...]  # the heads that differ most
+    pairs: tuple[MovedPair, ...]  # all pairs, those that differ most first
 
 
 KEEP_PRECISE = (  # action of most verdicts
@@ -114,63 +131,69 @@ KEEP_PRECISE = (  # action of most verdicts
 )
 
 
+VERDICTS = {
+    "slow pairs favoured": Verdict(
+        "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
+        "rotation within {r.length:,} positions, yet they carry {r.first.never_turn.used:2%} "
+        "of {r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly).",
+        KEEP_PRECISE,
+        title="low frequencies preferred",
+    ),
+    "slow pairs neglected": Verdict(
+        "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
+        "rotation within {r.length:,} positions and carry only {r.first.never_turn.used:2%} of "
+        "{r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly).",
+        KEEP_PRECISE,
+        title="low frequencies neglected",
+    ),
+    "fast pairs favoured": Verdict(
+        "{r.first.often.pairs} of {r.first.count} rotary pairs complete more than 32 rotations "
+        "within {r.length:,} positions and carry {r.first.often.used:2%} of {r.subject} "
+        "({r.first.often.uniform:2%} if all pairs were used evenly).",
+        KEEP_PRECISE,
+        title="high frequencies preferred",
+    ),
+    "fast pairs neglected": Verdict(
+        "{r.first.often.pairs} of {r.first.count} rotary pairs complete more than 32 rotations "
+        "within {r.length:,} positions but carry only {r.first.often.used:2%} of {r.subject} "
+        "({r.first.often.uniform:2%} if all pairs were used evenly).",
+        KEEP_PRECISE,
+        title="high frequencies neglected",
+    ),
+    "few pairs used": Verdict(
+        "In at least half of the heads, {r.subject} are spread no wider than over "
+        "{r.first.effective_pairs:3} evenly used pairs, of {r.first.count}. "
+        "{r.first.never_turn.pairs} pairs never complete a full rotation within {r.length:,} "
+        "positions and carry {r.first.never_turn.used:2%} ({r.first.never_turn.uniform:2%} if "
+        "all pairs were used evenly).",
+        KEEP_PRECISE,
+    ),
+    "no preference": Verdict(
+        "Neither low nor high frequencies are preferred beyond chance. "
+        "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
+        "rotation within {r.length:,} positions and carry {r.first.never_turn.used:2%} of "
+        "{r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly); "
+        "{r.first.often.pairs} complete more than 32 and carry {r.first.often.used:2%} "
+        "({r.first.often.uniform:2%}).",
+        KEEP_PRECISE,
+    ),
+    "by layer type": Verdict("Preferred pairs by layer type: {r.preferences}.", KEEP_PRECISE),
+    "probably a mistake": Verdict(
+        "The shares below assume {r.pairing.name}, but the norms of the weight rows contradict "
+        "that.",
+        "Check in the model's source code how rows are paired.",
+    ),
+}
+
+
 @dataclass(frozen=True, repr=False)
 class Usage(Result):
     """Result of `pefourier usage`: the rotary frequencies that a model's weights use."""
 
     command = "usage"
     verdicts = {
-        "slow pairs favoured": Verdict(
-            "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
-            "rotation within {r.length:,} positions, yet they carry {r.first.never_turn.used:2%} "
-            "of {r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly).",
-            KEEP_PRECISE,
-            title="low frequencies preferred",
-        ),
-        "slow pairs neglected": Verdict(
-            "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
-            "rotation within {r.length:,} positions and carry only {r.first.never_turn.used:2%} of "
-            "{r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly).",
-            KEEP_PRECISE,
-            title="low frequencies neglected",
-        ),
-        "fast pairs favoured": Verdict(
-            "{r.first.often.pairs} of {r.first.count} rotary pairs complete more than 32 rotations "
-            "within {r.length:,} positions and carry {r.first.often.used:2%} of {r.subject} "
-            "({r.first.often.uniform:2%} if all pairs were used evenly).",
-            KEEP_PRECISE,
-            title="high frequencies preferred",
-        ),
-        "fast pairs neglected": Verdict(
-            "{r.first.often.pairs} of {r.first.count} rotary pairs complete more than 32 rotations "
-            "within {r.length:,} positions but carry only {r.first.often.used:2%} of {r.subject} "
-            "({r.first.often.uniform:2%} if all pairs were used evenly).",
-            KEEP_PRECISE,
-            title="high frequencies neglected",
-        ),
-        "few pairs used": Verdict(
-            "In at least half of the heads, {r.subject} are spread no wider than over "
-            "{r.first.effective_pairs:3} evenly used pairs, of {r.first.count}. "
-            "{r.first.never_turn.pairs} pairs never complete a full rotation within {r.length:,} "
-            "positions and carry {r.first.never_turn.used:2%} ({r.first.never_turn.uniform:2%} if "
-            "all pairs were used evenly).",
-            KEEP_PRECISE,
-        ),
-        "no preference": Verdict(
-            "Neither low nor high frequencies are preferred beyond chance. "
-            "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
-            "rotation within {r.length:,} positions and carry {r.first.never_turn.used:2%} of "
-            "{r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly); "
-            "{r.first.often.pairs} complete more than 32 and carry {r.first.often.used:2%} "
-            "({r.first.often.uniform:2%}).",
-            KEEP_PRECISE,
-        ),
-        "by layer type": Verdict("Preferred pairs by layer type: {r.preferences}.", KEEP_PRECISE),
-        "probably a mistake": Verdict(
-            "The shares below assume {r.pairing.name}, but the norms of the weight rows contradict "
-            "that.",
-            "Check in the model's source code how rows are paired.",
-        ),
+        code: verdict._replace(meaning=verdict.meaning + "{r.others}{r.moved_in_words}")
+        for code, verdict in VERDICTS.items()
     }
     shown = {
         "positions": "length",
@@ -257,6 +280,19 @@ class Usage(Result):
         return "the attention scores" if is_product else "the energy of queries"
 
     @property
+    def others(self) -> str:
+        """A sentence on other pairs that are used, or neglected, as much as the preferred."""
+        return self.first.others if self.verdict.endswith(("favoured", "neglected")) else ""
+
+    @property
+    def moved_in_words(self) -> str:
+        """A sentence on the pairs that moved most since the other checkpoint."""
+        if self.against is None:
+            return ""
+        pairs = ", ".join(map(str, self.against.pairs[: summary.STRONGEST]))
+        return f" Since {shown(self.against.other)[1:-1]}, {pairs}."
+
+    @property
     def preferences(self) -> str:
         """Return each rotation with the title of its preference."""
         titles = {code: verdict.title or code for code, verdict in self.verdicts.items()}
@@ -284,8 +320,13 @@ class Usage(Result):
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Return the columns of the CSV output and one row per pair, or per head and pair."""
+        pairs = self.against.pairs if self.against else ()
+        before = {(pair.rotation, pair.index): pair.before for pair in pairs}
         rows: list[list[Any]] = [
-            [rotation.name, None, None, *(getattr(pair, name) for name in PAIR_FIELDS)]
+            [
+                *(rotation.name, None, None, *(getattr(pair, name) for name in PAIR_FIELDS)),
+                *([before[rotation.part, pair.index]] if before else []),
+            ]
             for rotation in self.rotations
             for pair in rotation.pairs
         ]
@@ -294,13 +335,14 @@ class Usage(Result):
             rotation = rotation_of[use.layer]
             for pair, share in zip(rotation.pairs, use.share, strict=True):
                 place = pair.index, pair.wavelength, pair.turns
-                rows.append([rotation.name, use.layer, use.head, *place, None, None, share])
-        return ["rotation", "layer", "head", *PAIR_FIELDS], rows
+                row = [rotation.name, use.layer, use.head, *place, None, None, share]
+                rows.append(row + [None] * bool(before))
+        return ["rotation", "layer", "head", *PAIR_FIELDS, *["before"] * bool(before)], rows
 
     @classmethod
     def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
         """Draw the shares of pairs by layer."""
-        from pefourier.report.rotation_figures import usage
+        from pefourier.report.figures import usage
 
         return usage(answers, look)
 
@@ -313,6 +355,7 @@ def use_of_model(
     every_head: bool = False,
     against: str | None = None,
     stats: str | None = None,
+    base: str | None = None,
     begin: Progress | None = None,
 ) -> Usage:
     """Measure which rotary frequencies a model uses, from its weights or its mean activations.
@@ -332,6 +375,8 @@ def use_of_model(
         Another checkpoint to compare with, or with `stats` another file of mean activations.
     stats : str, optional
         A file of mean activations; shares are then those of squared mean lengths.
+    base : str, optional
+        The folder of the base of a PEFT adapter; the default is the folder that it names.
     begin : function, optional
         Called with the name of a phase; returns a function that is called with the number of
         finished layers and of all layers.
@@ -339,7 +384,11 @@ def use_of_model(
 
     def measure(weights: str, means: str | None) -> Usage:
         shares = (
-            read_weights(weights, layers, begin) if means is None else read_means(weights, means)
+            read_weights(
+                weights, layers, begin, base if weights == spec or is_adapter(weights) else None
+            )
+            if means is None
+            else read_means(weights, means)
         )
         return usage_of(shares, length, layers, every_head=every_head)
 
@@ -367,9 +416,12 @@ class ModelShares:
     findings: tuple[Finding, ...]
 
 
-def read_weights(spec: str, layers: Ints | None, begin: Progress | None) -> ModelShares:
+def read_weights(
+    spec: str, layers: Ints | None, begin: Progress | None, base: str | None
+) -> ModelShares:
     """Read the shares of pairs from the weights in a folder or file."""
-    described, energies, pairing = measure_rows(spec, layers, begin=begin)
+    model = open_model_weights(spec, base)
+    described, energies, pairing = measure_rows(model, layers, begin=begin)
     frequencies = frequencies_of(described)
     shares = tuple(shares_of(e, frequencies[e.rotation], pairing.name) for e in energies)
     gains = "applied" if all(e.gains for e in energies) else "none"
@@ -378,7 +430,7 @@ def read_weights(spec: str, layers: Ints | None, begin: Progress | None) -> Mode
 
 
 def measure_rows(
-    spec: str,
+    model: ModelWeights,
     layers: Ints | None = None,
     limit: int | None = None,
     begin: Progress | None = None,
@@ -387,7 +439,6 @@ def measure_rows(
 
     `limit` reads at most this many layers, evenly spread.
     """
-    model = open_model_weights(spec)
     described = rotations_of_model(model.file.spec)
     attentions = find_attentions(model, described, layers)
     if limit:
@@ -412,7 +463,7 @@ def with_pairing(enc: Encoding) -> Encoding:
     """
     folder = Path(str(enc.params["path"])).parent
     try:
-        described, energies, pairing = measure_rows(str(folder), limit=SAMPLED)
+        described, energies, pairing = measure_rows(open_model_weights(str(folder)), limit=SAMPLED)
     except PefourierError:  # `pefourier usage` reports such errors
         return enc
     notes = notes_on_usage(described, pairing, energies)
@@ -558,4 +609,10 @@ def moved_since(usage: Usage, reference: Usage) -> Moved:
         raise PefourierError("the two checkpoints have no head with shares in common")
     farthest = sorted(heads, key=lambda head: (-head.moved, head.layer, head.head))[:MOST_MOVED]
     mean = float(np.mean([head.moved for head in heads]))
-    return Moved(reference.model, mean, tuple(farthest))
+    pairs = (
+        MovedPair(use.part, pair.index, was.used, pair.used)
+        for use, old in zip(usage.rotations, reference.rotations, strict=True)
+        for pair, was in zip(use.pairs, old.pairs, strict=True)
+    )
+    order = sorted(pairs, key=lambda pair: (-abs(pair.now - pair.before), pair.index))
+    return Moved(reference.model, mean, tuple(farthest), tuple(order))

@@ -1,13 +1,15 @@
-"""Rotations as a named misreading of their config gives them.
+"""Rotations as a named mistake in reading their config gives them.
 
 A user names a misreading by a SPEC or by the code of a mistake: ``scaling-ignored``,
-``partial-ignored``, ``local-for-global``, or a setting of ``rope`` such as ``base=10000``,
-``original=131072`` or ``truncate=true``. Mistakes of one rotation can be combined, as in
-``base=10000,scaling-ignored``. All other settings keep their correct values.
+``partial-ignored``, ``local-for-global``, or a setting of ``rope`` such as ``base=10000`` or
+``original=131072``. Mistakes of one rotation can be combined, as in ``base=10000,scaling-ignored``.
+All other settings keep their correct values. mistakes.toml lists the mistakes.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from math import log
+from pathlib import Path
 
 from pefourier.causes.rope import Rope
 from pefourier.encodings import load
@@ -17,12 +19,19 @@ from pefourier.encodings.loader import load_model, open_model, source_of
 from pefourier.encodings.registry import ALIASES, BUILDERS, parse_parameters
 from pefourier.errors import PefourierError, shown
 from pefourier.types import Fields, Floats, Values
+from pefourier.writing.files import read_toml
 
 MISREADINGS = (
     *("scaling-ignored", "partial-ignored", "base=NUMBER", "original=NUMBER"),
     *("local-for-global", "layout"),
 )
 WHOLE = {"rho", "d", "partial", "scaling"}  # settings of every rotation
+
+
+@cache
+def known_mistakes() -> dict[str, Fields]:
+    """Read the mistakes by code: words, values to try, scalings to which they apply."""
+    return read_toml(Path(__file__).with_name("mistakes.toml"))
 
 
 def misread(enc: Encoding, reading: str, length: int, d: int | None) -> tuple[Floats, Values]:
@@ -52,28 +61,23 @@ def misread(enc: Encoding, reading: str, length: int, d: int | None) -> tuple[Fl
 def changes_of(enc: Encoding, slips: str) -> Fields | None:
     """Return the settings that named mistakes change; None if the text is a SPEC."""
     changes: Fields = {}
+    scaling = str(enc.params.get("scaling", "none"))
     for part in slips.split(","):
         key, equals, _ = part.partition("=")
-        if part == "scaling-ignored":
-            shared = enc.params["scaling"] == "proportional"  # p-RoPE, which may also be stretched
-            changes |= {"factor": 1.0} if shared else {"scaling": "none"}
-        elif part == "partial-ignored":
-            changes |= {"partial": 1.0}
-        elif equals and ALIASES.get(key, key) in {*WHOLE, *scaling_parameters(scaling_of(enc))}:
+        key = ALIASES.get(key, key)
+        if left_out := known_mistakes().get(part, {}).get("set"):
+            rope = Rope.of(enc)
+            changes |= rope.without(left_out) if rope else left_out
+        elif equals and key in {*WHOLE, *scaling_parameters(scaling)}:
             changes |= parse_parameters("rope", part)
-        elif equals and ALIASES.get(key, key) in BUILDERS["rope"].parameters:
+        elif equals and key in BUILDERS["rope"].parameters:
             raise PefourierError(
-                f"{shown(part)} is not a misreading of {shown(enc.spec)} (scaling "
-                f"{scaling_of(enc)}); use its own settings, or a full rotation such as rope:…"
+                f"{shown(part)} is not a misreading of {shown(enc.spec)} (scaling {scaling}); use "
+                "its own settings, or a full rotation such as rope:…"
             )
         else:
             return None
     return changes
-
-
-def scaling_of(enc: Encoding) -> str:
-    """Return the scaling of a rotation; "none" if only its frequencies are known."""
-    return str(enc.params.get("scaling", "none"))
 
 
 def change_rotation(enc: Encoding, changes: Values) -> tuple[Floats, Values]:

@@ -1,0 +1,198 @@
+"""Causes of differences between tables on grids: points placed elsewhere.
+
+Conventions
+-----------
+A table on a grid has its points as rows in raster order, the last axis fastest. The observed points
+are those of the expected table at start + step x index along each axis, where axes may be
+exchanged. This covers crops, reversed axes and every k-th point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import permutations, product
+from math import prod
+
+import numpy as np
+
+from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
+from pefourier.encodings.places import WORDS
+from pefourier.types import Array, Bools, Counts, Floats, Places
+
+SAMPLE = 64  # points compared before all of them
+STARTS = 8  # points that may be the first of another table
+NEXT = 4  # points that may be the second along an axis
+HIDDEN = {"told": False}
+Sides = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """The numbers (n, d) of the points of a grid, real or complex, and their tolerances."""
+
+    numbers: Array
+    sides: Sides
+    tolerance: Floats  # (n, d), or (n, 1)
+
+    def at(self, points: Places, sides: Sides) -> Points:
+        """Return some of the points as another grid."""
+        return Points(self.numbers[points], sides, self.tolerance[points])
+
+
+def agree(applied: Points, observed: Points) -> Bools:
+    """Return which numbers of points agree; none do where a few of them differ."""
+    a, b = applied.numbers, observed.numbers
+    if a.shape != b.shape:
+        return np.zeros(b.shape, bool)
+    few = np.linspace(0, len(b) - 1, min(SAMPLE, len(b))).astype(int)
+    if not (np.abs(a[few] - b[few]) <= applied.tolerance[few]).all():
+        return np.zeros(b.shape, bool)
+    return np.asarray(np.abs(a - b) <= applied.tolerance)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Axis k of the observed grid runs along axes[k] of the expected one, in equal steps."""
+
+    code: str = field(default="placed", init=False)
+    axes: Counts
+    start: Counts  # by axis of the observed grid
+    step: Counts
+    expected: Sides = field(metadata=HIDDEN)  # sides of both grids
+    observed: Sides = field(metadata=HIDDEN)
+
+    @property
+    def points(self) -> Places:
+        """Row of the expected table for each row of the observed one."""
+        index = np.indices(self.observed).reshape(len(self.axes), -1)
+        places = np.empty_like(index)
+        lines = zip(index, self.axes, self.start, self.step, strict=True)
+        for line, axis, first, step in lines:
+            places[axis] = first + step * line
+        return np.asarray(np.ravel_multi_index(tuple(places), self.expected))
+
+    @property
+    def is_crop(self) -> bool:
+        """Whether the points are neighbours in the same order."""
+        return self.axes == tuple(sorted(self.axes)) and set(self.step) <= {1}
+
+    @property
+    def words(self) -> str:
+        """The change of points: a crop, every k-th point, and axes exchanged or reversed."""
+        letters = axis_letters(len(self.axes))
+        moved = [letters[k] for k, axis in enumerate(self.axes) if axis != k]
+        texts = [f"axes in the order {', '.join(letters[k] for k in self.axes)}"] * bool(moved)
+        if len(moved) == 2:
+            texts = [" and ".join(moved) + " exchanged"]
+        flipped = [letters[k] for k in range(len(self.axes)) if self.step[k] < 0]
+        texts += [" and ".join(flipped) + " reversed"] * bool(flipped)
+        for k, letter in enumerate(letters):
+            if abs(self.step[k]) > 1 < self.observed[k]:
+                texts.append(f"one point in {abs(self.step[k])} along {letter}")
+        return ", ".join(texts) or self.spans
+
+    @property
+    def spans(self) -> str:
+        """First and last point along each axis of the expected grid."""
+        texts = []
+        for k, letter in enumerate(axis_letters(len(self.axes))):
+            last = self.start[k] + self.step[k] * (self.observed[k] - 1)
+            texts.append(f"{WORDS.get(letter, letter)} {self.start[k]} to {last}")
+        return ", ".join(texts)
+
+    @classmethod
+    def propose(cls, expected: Points, observed: Points) -> Iterator[Placed]:
+        """Find the first point and the next one along each axis in the expected table."""
+        x, y, own = expected.numbers, observed.numbers, observed.sides
+        if x.shape[1] != y.shape[1] or len(expected.sides) != len(own) or len(x) < len(y):
+            return
+        starts = equal_rows(x, y[0])[:STARTS].tolist()
+        for sides in dict.fromkeys((own, *permutations(own))):  # sides may be exchanged, too
+            strides = [prod(sides[k + 1 :]) for k in range(len(sides))]
+            lines = [
+                [None] if side == 1 else equal_rows(x, y[stride])[:NEXT].tolist()
+                for side, stride in zip(sides, strides, strict=True)
+            ]
+            for start, ends in product(starts, product(*lines)):
+                corner = np.array(np.unravel_index(start, expected.sides))
+                if (found := cls.between(corner, ends, expected.sides, sides)) is not None:
+                    yield found
+
+    @classmethod
+    def between(
+        cls, corner: Places, ends: tuple[int | None, ...], expected: Sides, observed: Sides
+    ) -> Placed | None:
+        """Return the placement by the first point and the next ones; None if it leaves the grid."""
+        axes, steps = list[int](), list[int]()
+        for end in ends:
+            step = np.zeros(len(corner), dtype=np.int64)
+            if end is not None:
+                step = np.array(np.unravel_index(end, expected)) - corner
+            moving: list[int] = np.flatnonzero(step).tolist()
+            if len(moving) != (end is not None):
+                return None
+            axes += moving or [-1]  # an axis with a single point may be any
+            steps.append(int(step.sum()) or 1)
+        free = iter(sorted({*range(len(corner))} - {*axes}))
+        chosen = [axis if axis >= 0 else next(free) for axis in axes]
+        if sorted(chosen) != [*range(len(corner))]:
+            return None
+        starts = [int(corner[axis]) for axis in chosen]
+        for axis, begin, stride, side in zip(chosen, starts, steps, observed, strict=True):
+            if not 0 <= begin + stride * (side - 1) < expected[axis]:
+                return None
+        return cls(tuple(chosen), tuple(starts), tuple(steps), expected, observed)
+
+    def apply(self, expected: Points) -> Points:
+        """Return the points of the placement."""
+        if expected.sides != self.expected:
+            return expected
+        return expected.at(self.points, self.observed)
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """Points are in the order of blocks of 2 x 2 points, or blocks are put in raster order."""
+
+    code: str = field(default="blocked", init=False)
+    undone: bool
+
+    @property
+    def words(self) -> str:
+        """The order of points."""
+        return "raster order, blocks of 2 x 2 in the first" if self.undone else BLOCKS
+
+    @classmethod
+    def propose(cls, expected: Points, observed: Points) -> Iterator[Blocked]:
+        """Propose both orders on grids of even height and width."""
+        height, width = expected.sides[-2:]
+        if expected.sides == observed.sides and not (height % 2 or width % 2):
+            yield from map(cls, (False, True))
+
+    def points(self, sides: Sides) -> Places:
+        """Row of the expected table for each row of the observed one."""
+        blocks = rows_of_blocks(sides)
+        return np.asarray(np.argsort(blocks) if self.undone else blocks)
+
+    def apply(self, expected: Points) -> Points:
+        """Reorder the points."""
+        return expected.at(self.points(expected.sides), expected.sides)
+
+
+BLOCKS = "blocks of 2 x 2 points"
+KINDS = (Placed, Blocked)
+
+
+def equal_rows(table: Array, row: Array) -> Places:
+    """Return the rows of a table nearest to a row, the nearest first.
+
+    >>> equal_rows(np.array([[0.0], [2.0], [1.0], [1.0]]), np.array([1.0]))
+    array([2, 3])
+    """
+    distance = np.abs(table - row).max(axis=1)
+    near = np.flatnonzero(distance <= distance.min() + NEARLY * np.abs(row).max())
+    return near
+
+
+NEARLY = 1e-6  # of the largest number: rows this close may be equal

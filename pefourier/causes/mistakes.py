@@ -1,0 +1,557 @@
+"""Mistakes in a rotation: made on purpose by name, and sought in what was observed.
+
+Conventions
+-----------
+A mistake changes settings (those of `pefourier.causes.rope`), or the frequencies or angles derived
+from them; mistakes.toml lists the mistakes with the values to try. A misreading is the result:
+frequencies in radians per position, one per pair, and the sinusoids at any row. It explains a
+rotation if both have equal sinusoids in every row, each number to its own rounding. All mistakes
+are tried: of those that explain the rotation, the simplest is reported, then the one with the
+smallest residual. Simple means few digits of new numbers: a setting that was ignored has none.
+Without a misreading that explains all rows, no cause is reported.
+
+Two known encodings differ in the smallest set of settings, the parameters of ``rope``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
+from math import exp, log, pi
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from pefourier.causes.misreadings import known_mistakes, layer_of, other_layers
+from pefourier.causes.pairs import excess
+from pefourier.causes.rope import (
+    ROUNDED,
+    Rope,
+    are_close,
+    both_at,
+    is_rotation,
+    lengths_of_interest,
+    list_at,
+    usual_scalings,
+)
+from pefourier.encodings.attention_decay import positions_below
+from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.loader import source_of
+from pefourier.errors import PefourierError
+from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, Format, phase_rounding, rounded
+from pefourier.geometry.waves import Complex, Numbers, Waves, apart, evaluate, of_frequencies
+from pefourier.types import Floats, Places, Texts, Values
+from pefourier.writing.files import read_toml
+
+SEARCHED = 2**17  # positions searched for the cost of a mistake
+SHOWN = 0.1  # radians that a pair must rotate over a table of cosines alone
+SIMILAR = 1e-6  # relative tolerance for equal ratios of frequencies
+DIGITS = range(1, 9)  # to which a fitted number is rounded
+NEARBY = (0.0, 1e-7, -1e-7, 1e-5, -1e-5, 1e-3, -1e-3, 0.02, -0.02, 0.1, -0.1)  # shares added
+USUAL = 2.0  # cost of a usual value; digits of any other number are added
+LAST = 20.0  # cost of a mistake that explains any single pair
+LEAST = 1e-250  # radians per position: frequencies of 0 have no rounding
+HIDDEN = {"told": False}  # metadata of fields that no output shows
+Changes = Mapping[str, tuple[Any, Any]]  # settings, correct and misread
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The mistake that explains a difference."""
+
+    of: Literal["a", "b", "both"]  # the misread rotation, or both if settings differ
+    misreadings: Texts  # codes of mistakes in mistakes.toml
+    changes: Changes  # settings, correct and misread
+    below: Mapping[str, int | None]  # first position of cosines below 0.99, 0.9, 0.5, or None
+
+
+@dataclass(frozen=True, eq=False)
+class Misreading:
+    """A mistake and the rotation that results from it."""
+
+    code: str
+    changes: Changes
+    omega: Floats = field(metadata=HIDDEN)  # (m,)
+    cost: float = field(default=USUAL, metadata=HIDDEN)
+    divisor: int = field(default=1, metadata=HIDDEN)  # of the integer division of positions
+    angles: Callable[[Floats], tuple[Floats, Floats]] | None = field(default=None, metadata=HIDDEN)
+    # the lowest and the highest angle (n, m) at positions, where angles were rounded
+
+    @property
+    def words(self) -> str:
+        """What was done, as the end of "the second equals the first with ..."."""
+        return str(known_mistakes()[self.code]["message"])
+
+    def numbers(self, observed: Waves) -> Numbers:
+        """Return the sinusoids from the start of the observed rows on, in their form."""
+        begin = observed.offset if np.isfinite(observed.offset) else 0.0
+
+        def waves(rows: Places) -> Complex:
+            positions = np.asarray(rows // self.divisor + begin, dtype=float)
+            if self.angles is None:
+                phases = np.multiply.outer(positions, self.omega)
+                return evaluate(phases, observed.factor, observed.form)
+            low, high = (
+                evaluate(a, observed.factor, observed.form) for a in self.angles(positions)
+            )
+            seen = observed.numbers(rows)
+            nearer: Complex = np.where(apart(low, seen) <= apart(high, seen), low, high)
+            return nearer
+
+        return waves
+
+    def apply(self, expected: Waves) -> Waves:
+        """Return the sinusoids of the misread rotation."""
+        waves = of_frequencies(self.omega, expected.factor, expected.length, expected.eps)
+        return replace(waves, numbers=self.numbers(waves))
+
+    def residual(self, expected: Waves, observed: Waves) -> float:
+        """Return the largest difference from the observed rows in units of rounding.
+
+        Rows are read until one differs.
+        """
+        omega = self.omega
+        if len(omega) != len(observed) or not np.isfinite(omega).all():
+            return np.inf
+        if observed.is_declared:
+            limit = np.maximum(phase_rounding(np.abs(omega), FLOAT32_EPS), LEAST)
+            largest = (np.abs(omega - observed.frequency) / limit).max()
+            return np.inf if self.divisor > 1 or self.angles else float(largest)
+        source = replace(expected, frequency=omega, amplitude=observed.amplitude)
+        return float(excess(source, observed, self.numbers(observed), stop=True)[0].max())
+
+
+@dataclass(frozen=True, eq=False)
+class Sought:
+    """A rotation as meant, and what was observed in its place."""
+
+    enc: Encoding
+    expected: Waves
+    observed: Waves
+    rope: Rope | None
+
+    def with_changes(self, code: str, changed: Values, cost: float = USUAL) -> Iterator[Misreading]:
+        """Yield the rotation with other settings, unless they are equal or impossible."""
+        if self.rope is None:
+            return
+        settings = self.rope.settings
+        differing = {k: (settings.get(k), v) for k, v in changed.items() if settings.get(k) != v}
+        try:
+            omega = self.rope.with_(**changed).frequencies(len(self.enc)) if differing else None
+        except PefourierError:
+            return
+        if omega is not None:
+            yield Misreading(code, differing, omega, cost)
+
+
+def find_mistakes(
+    enc: Encoding, expected: Waves, observed: Waves, *, plain: bool = False
+) -> tuple[Misreading, ...]:
+    """Find the mistake, or the two, that turn a rotation into the observed pairs.
+
+    The first of two is a part of the settings that was ignored. `plain`: only single mistakes
+    whose number need not be fitted.
+
+    >>> from pefourier.encodings import load
+    >>> from pefourier.geometry.waves import declared, fit
+    >>> meant = load("rope", 200, 32)
+    >>> angles = np.outer(np.arange(200), 5e5 ** (-np.arange(16) / 16))
+    >>> table = fit(np.hstack([np.cos(angles), np.sin(angles)]), 2.0**-52)
+    >>> [mistake.changes for mistake in find_mistakes(meant, declared(meant), table)]
+    [{'rho': (10000.0, 500000.0)}]
+    """
+    sought = Sought(enc, expected, observed, Rope.of(enc))
+    if (single := simplest(sought, plain=plain)) or plain or sought.rope is None:
+        return (single,) if single else ()
+    for first in ignored_settings(sought):
+        rope = sought.rope.with_(**{key: pair[1] for key, pair in first.changes.items()})
+        waves = of_frequencies(first.omega, expected.factor, expected.length, expected.eps)
+        second = simplest(replace(sought, rope=rope, expected=waves))
+        if second is not None and len(first.omega) == len(observed):
+            return first, second
+    return ()
+
+
+def simplest(sought: Sought, *, plain: bool = False) -> Misreading | None:
+    """Return the single mistake of lowest cost, then residual, that explains all rows."""
+    for kinds in (plain_mistakes, fitted_mistakes)[: 1 if plain else 2]:  # the second cost more
+        by_cost: dict[float, list[Misreading]] = {}
+        for reading in kinds(sought):
+            by_cost.setdefault(reading.cost, []).append(reading)
+        for cost in sorted(by_cost):
+            residuals = [
+                reading.residual(sought.expected, sought.observed) for reading in by_cost[cost]
+            ]
+            if min(residuals) <= 1:
+                return by_cost[cost][int(np.argmin(residuals))]
+    return None
+
+
+def cause_of(readings: Sequence[Misreading], expected: Waves, of: Literal["a", "b"] = "a") -> Cause:
+    """Describe mistakes and from which positions on they matter."""
+    last, below = readings[-1], {}
+    if last.divisor == 1 and last.angles is None and len(last.omega) == len(expected):
+        below = dict(positions_below(expected.frequency, last.omega, SEARCHED))
+    changes = {key: pair for reading in readings for key, pair in reading.changes.items()}
+    return Cause(of, tuple(reading.code for reading in readings), changes, below)
+
+
+def plain_mistakes(sought: Sought) -> Iterator[Misreading]:
+    """Yield the rotation with each mistake that has no number, or a usual one."""
+    yield from derived(sought)
+    if (rope := sought.rope) is None:
+        return
+    yield from derived_from_settings(sought, rope)
+    settings, count = rope.settings, 2 * len(sought.observed)
+    factor, original = settings.get("factor") or 1.0, settings.get("original") or 0
+    longest = sought.enc.file.model.longest() if sought.enc.file and sought.enc.file.model else 0
+    likely: dict[str, list[float]] = {
+        "original": [int(n) for n in (longest, original * factor, original / factor) if n],
+        "partial": [count / rope.d],
+        "d": [round(count / rope.partial)],
+    }
+    defaults = scaling_parameters(rope.scaling)
+    yield from ignored_settings(sought)
+    for code, mistake in known_mistakes().items():
+        key = mistake.get("key", "")
+        for a, b in mistake.get("swap", ()):
+            if None not in (first := settings.get(a), second := settings.get(b)):
+                yield from sought.with_changes(code, {a: second, b: first}, 1.0)
+        if settings.get(key) is None:
+            continue
+        if key in defaults and isinstance(defaults[key].default, bool | int | float):
+            yield from sought.with_changes(code, {key: defaults[key].default}, 1.0)
+        for value in [*likely.get(key, []), *mistake.get("values", [])]:
+            yield from sought.with_changes(code, {key: value})
+
+
+def ignored_settings(sought: Sought) -> Iterator[Misreading]:
+    """Yield the rotation without its scaling, and without its rotated fraction."""
+    for code, mistake in known_mistakes().items():
+        if (changes := mistake.get("set")) and (rope := sought.rope):
+            yield from sought.with_changes(code, rope.without(changes), 0.0)
+
+
+def fitted_mistakes(sought: Sought) -> Iterator[Misreading]:
+    """Yield the rotation with each mistake that has a number, fitted to the frequencies."""
+    omega, observed = sought.expected.frequency, sought.observed.frequency
+    if sought.rope is not None:
+        yield from fitted_settings(sought, sought.rope)
+        yield from fitted_scalings(sought, sought.rope)
+    if len(omega) != len(observed):
+        return
+    rotating = np.flatnonzero((omega != 0) & (np.abs(observed) < 1))
+    for k in rotating[:1]:  # the first pair without aliasing
+        ratio = float(observed[k] / omega[k])
+        for digits, power in product(DIGITS, (1, -1)):
+            if number := float(f"{ratio**power:.{digits}g}") if ratio else 0.0:
+                change = {"positions": ("p", f"{number:g} p" if power > 0 else f"p / {number:g}")}
+                yield Misreading("step", change, omega * number**power, USUAL + digits)
+    if len(omega) > 2:
+        k = int(np.abs(observed - omega).argmax())
+        changed = np.where(np.arange(len(omega)) == k, observed, omega)
+        pair = {f"frequency of pair {k}": (float(omega[k]), float(changed[k]))}
+        yield Misreading("single-pair", pair, changed, LAST)
+
+
+def digits_of(value: float) -> int:
+    """Count the significant digits of a number, at most 8.
+
+    >>> digits_of(500000.0), digits_of(0.125), digits_of(7.0)
+    (1, 3, 1)
+    """
+    return len(f"{value:.7e}".split("e")[0].replace(".", "").strip("-").rstrip("0")) or 1
+
+
+def fitted_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
+    """Yield one setting fitted to the mean logarithm of the observed frequencies."""
+    observed = sought.observed
+    cosines = observed.form is not None and observed.form.part == "cos"
+    rotating = observed.frequency * observed.length > (SHOWN if cosines else 0)  # visible
+    if not rotating.any() or (observed.frequency > 1 + SIMILAR).any():
+        return
+    from scipy.optimize import brentq  # slow import (0.25 s), rarely needed
+
+    target = np.log(observed.frequency[rotating]).mean()
+    for code, mistake in known_mistakes().items():
+        key, settings = mistake.get("key", ""), rope.settings
+        if "range" not in mistake or not settings.get(key):
+            continue
+        kind = (lambda number: max(1, round(number))) if key == "original" else float
+
+        def mean_log(
+            logarithm: float, key: str = key, kind: Callable[[float], float] = kind
+        ) -> float:
+            rebuilt = next(sought.with_changes("", {key: kind(exp(logarithm))}), None)
+            omega = sought.expected.frequency if rebuilt is None else rebuilt.omega
+            if omega.shape != rotating.shape or not (omega > 0).all():
+                return np.nan
+            return float(np.log(omega[rotating]).mean() - target)
+
+        low, high = mistake["range"]
+        low = max(low, 1.001 * (settings.get(mistake.get("above", "")) or 0))
+        high = min(high, (settings.get(mistake.get("under", "")) or high) / 1.001)
+        try:
+            number = exp(brentq(mean_log, log(low), log(high)))
+        except ValueError:  # no sign change in the range
+            continue
+        for digits, share in product(DIGITS, NEARBY):
+            value = kind(float(f"{number * (1 + share):.{digits}g}"))
+            yield from sought.with_changes(code, {key: value}, USUAL + digits_of(value))
+
+
+def fitted_scalings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
+    """Yield scalings that were not meant, with the factor fitted to the lowest frequency."""
+    plain, observed = rope.unscaled.frequencies(len(sought.enc)), sought.observed.frequency
+    if rope.scaling not in ("none", "linear", "ntk") or plain.shape != observed.shape:
+        return
+    code = "scaling-added" if rope.scaling == "none" else "scaling-type"
+    mistakes = known_mistakes()
+    ratio = plain[-1] / (observed[-1] or np.inf)
+    factors = [float(f"{ratio:.{digits}g}") for digits in (1, 2, 3, 6)]
+    factors += [float(value) for value in mistakes["factor"]["values"]]  # if a cosine hides it
+    for factor in (factor for factor in dict.fromkeys(factors) if factor > 1):
+        cost = USUAL + digits_of(factor) / 2
+        for changes in usual_scalings([factor], mistakes["original-length"]["values"]):
+            yield from sought.with_changes(code, changes, cost + len(changes) / 4)
+        ntk = {"scaling": "ntk", "factor": factor} if len(observed) > 1 else {}
+        for reading in sought.with_changes(code, ntk, cost + len(ntk) / 4):
+            base = {"base": (rope.rho, base_of_grid(reading.omega))}  # to which it amounts
+            yield replace(reading, changes={**reading.changes, **base})
+
+
+def base_of_grid(omega: Floats) -> float:
+    """Return the base of geometric frequencies from 1, by the lowest (the base of NTK scaling).
+
+    >>> base_of_grid(5e5 ** (-np.arange(64) / 64)).__round__(3)
+    500000.0
+    """
+    m = len(omega)
+    return float(omega[-1]) ** (-m / (m - 1)) if m > 1 else 1.0
+
+
+def derived(sought: Sought) -> Iterator[Misreading]:
+    """Yield other frequencies, angles and positions that no setting gives."""
+    omega, observed, made = (
+        sought.expected.frequency,
+        sought.observed,
+        partial(Misreading, cost=1.0),
+    )
+    for unit, formula in ((180 / pi, "p w 180 / pi"), (pi / 180, "p w pi / 180")):
+        yield made("degrees", {"angle": ("p w", formula)}, omega * unit)
+    yield made("reversed", {}, -omega)
+    if (k := observed.repeats) > 1:
+        yield made("positions-divided", {"positions": ("p", f"p // {k}")}, omega, divisor=k)
+    for name, rotation in other_layers(sought.enc, len(sought.enc)):
+        if is_rotation(rotation):
+            layers = {"layer": (layer_of(sought.enc), name)}
+            yield made("other-layers", layers, rotation.measure.frequencies)
+    for name in ("bfloat16", "float16"):
+        form = FORMATS[name]
+        narrow = rounded(omega, form)
+        yield made(f"{name}-frequencies", {}, narrow)
+        if not observed.is_declared and not observed.even.all():
+            for whole, used in ((True, narrow), (False, omega)):
+                angles = partial(rounded_angles, used, form, whole=whole)
+                yield made(f"{name}-angles", {}, used, angles=angles)
+
+
+def rounded_angles(
+    omega: Floats, form: Format, positions: Floats, *, whole: bool
+) -> tuple[Floats, Floats]:
+    """Return the lowest and the highest angle (n, m) that rounding products may give.
+
+    A product of float32 numbers may round to either neighbour. `whole`: positions are rounded, too,
+    and the product of two narrow numbers is exact.
+    """
+    exact = np.multiply.outer(rounded(positions, form) if whole else positions, omega)
+    slack = 0.0 if whole else 2 * FLOAT32_EPS
+    return rounded(exact * (1 - slack), form), rounded(exact * (1 + slack), form)
+
+
+def derived_from_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
+    """Yield formulas gone wrong: the ramp, the exponent, the list of factors, the length."""
+    omega, length, made = sought.expected.frequency, len(sought.enc), partial(Misreading, cost=1.0)
+    rho, rotary, scaled_by = rope.rho, int(rope.d * rope.partial), rope.scaled_by
+    if rope.scaling in ("yarn", "llama3"):
+        theta = rope.unscaled.frequencies(length)
+        yield made("ramp-reversed", {}, theta * (1 + 1 / scaled_by["factor"]) - omega)
+    for ratio in (2 * pi, 4 * pi**2) if rope.scaling == "yarn" else ():  # original / (n 2 pi)
+        limits = {key: scaled_by[key] / ratio for key in ("beta_fast", "beta_slow")}
+        for reading in sought.with_changes("ramp-parentheses", limits):
+            yield replace(reading, changes={})
+    names = {rotary - 2: "d - 2", rotary - 1: "d - 1", rotary + 2: "d + 2"}
+    sizes = (*names, rope.d, 2 * rotary, rotary // 2, *known_mistakes()["head-size"]["values"])
+    for size in dict.fromkeys(n for n in sizes if n > 1 and n != rotary):
+        for reading in sought.with_changes("exponent", {"rho": rho ** (rotary / size)}, 1.5):
+            yield replace(reading, changes={"divisor": (rotary, names.get(size, size))})
+    if rope.scaling == "none":
+        for shift, text in ((1, "+ 1"), (-1, "- 1"), (0.5, "+ 0.5")):
+            change: Changes = {"exponent": ("2 i / d", f"2 (i {text}) / d")}
+            yield made("exponent", change, omega * rho ** (-2 * shift / rotary), cost=1.5)
+    if rope.scaling == "longrope":
+        own = list_at(scaled_by, length)
+        other, at = ("short", 1) if own == "long" else ("long", scaled_by["original"] + 1)
+        yield made("factor-list", {"factors": (own, other)}, rope.frequencies(at))
+    slowest = sought.observed.frequency[-1:]
+    if rope.scaling == "dynamic" and len(sought.observed) > 1 and slowest > 0:
+        original, ratio = scaled_by["original"], rope.frequencies(1)[-1] / slowest[0]
+        estimate = original * (1 + (ratio - 1) / scaled_by["factor"])
+        for n in dict.fromkeys(round(float(f"{estimate:.{digits}g}")) for digits in DIGITS):
+            if n > original and n != length:  # no scaling up to the original length
+                changed = rope.frequencies(n)
+                bases = base_of_grid(rope.frequencies(length)), base_of_grid(changed)
+                yield made("other-length", {"length": (length, n), "base": bases}, changed)
+
+
+def geometric_rotation(pairs: Waves) -> Encoding | None:
+    """Return the unscaled rotation whose cosines and sines a table holds, or None."""
+    omega, m = pairs.frequency, len(pairs)
+    if m < 2 or not (omega > 0).all() or pairs.repeats > 1 or abs(omega[0] - 1) > 1e-3:
+        return None
+    estimate = base_of_grid(omega)
+    for rho in (float(f"{estimate:.{digits}g}") for digits in DIGITS if estimate > 1):
+        rope = Rope(2 * m, rho)
+        if Misreading("base", {}, rope.frequencies(1)).residual(pairs, pairs) <= 1:
+            return rope.build(max(pairs.length, 2))
+    return None
+
+
+# not parameters, or computed from another parameter
+SIZES = {"length", "path", "model_type", "array", "spans", "position_ids", "eigenvalues"}
+NEIGHBOURS = "interleaved"
+LABELS = read_toml(Path(__file__).with_name("labels.toml"))
+
+
+def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
+    """Return the settings in which two known rotations differ; neither counts as misread."""
+    changes = changed_settings(a, b)
+    if not changes:
+        return None
+    code_of = {entry["key"]: code for code, entry in known_mistakes().items() if "key" in entry}
+    codes = [code_of[key] for key in changes if key in code_of]
+    if kinds := changes.get("scaling"):
+        kind = {kinds[1]: "scaling-ignored", kinds[0]: "scaling-added"}.get("none", "scaling-type")
+        shared = ("rho", "d", "partial", "layout")
+        codes = [kind, *(code_of[key] for key in shared if key in changes)]
+    below: Mapping[str, int | None] = {}
+    if a.measure is not None and b.measure is not None:  # pair by pair, in any layout
+        below = positions_below(a.measure.frequencies, b.measure.frequencies, SEARCHED)
+    return Cause("both", tuple(codes) or ("parameters",), changes, below)
+
+
+def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
+    """Return the settings that differ and change a frequency at some length of interest.
+
+    The interleaved layout that llama.cpp's converter gives a model in halves does not count.
+    """
+    ropes = Rope.of(a), Rope.of(b)
+    changes = ropes[0].diff(ropes[1], min(len(a), len(b))) if ropes[0] and ropes[1] else {}
+    for key in ("layout", "attention_factor"):
+        pair = (a.params.get(key), b.params.get(key))
+        if pair[0] != pair[1] and not (key == "attention_factor" and are_close(pair)):
+            changes[key] = pair
+    sources = [source_of(enc.spec) if enc.spec else "" for enc in (a, b)]
+    layouts = changes.get("layout", ())
+    if dict(zip(sources, layouts, strict=False)) == {"config": "halves", "gguf": NEIGHBOURS}:
+        del changes["layout"]
+    return changes
+
+
+def lengths_apart(a: Encoding, b: Encoding) -> tuple[str, dict[str, int]] | None:
+    """Return where rotations that agree at one length differ: beyond or below a limit, or None.
+
+    Scalings that depend on the length change at an original length; both sides of it are tried.
+    """
+    first, second = Rope.of(a), Rope.of(b)
+    if first is None or second is None or not (is_rotation(a) and is_rotation(b)):
+        return None
+    compared = min(len(a), len(b))
+    lengths = lengths_of_interest(compared, first, second)
+    pairs = {n: both_at(n, first.settings, second.settings) for n in lengths}
+    differs = {
+        n: ~np.isclose(pair[0], pair[1], rtol=ROUNDED, atol=0) for n, pair in pairs.items() if pair
+    }
+    lengths_differing = [n for n in differs if differs[n].any() and n != compared]
+    if not lengths_differing:
+        return None
+    beyond = [n for n in lengths_differing if n > compared]
+    shown = limit = lengths_differing[-1]
+    if beyond:
+        limit = max(n for n in lengths if n < beyond[0])
+        shown = next((n for n in beyond if n >= 2 * limit), beyond[0])
+    facts = {"length": compared, "limit": limit, "at": shown}
+    facts |= {"count": int(differs[shown].sum()), "of": len(differs[shown])}
+    return "beyond" if beyond else "below", facts
+
+
+def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
+    """Return the parameters in which two encodings of the same name differ."""
+    if first.name != second.name or not first.origin == second.origin == "formula":
+        return None
+    keys = dict.fromkeys((*first.params, *second.params)).keys() - SIZES
+    pairs = {key: (first.params.get(key), second.params.get(key)) for key in sorted(keys)}
+    changes = {key: pair for key, pair in pairs.items() if str(pair[0]) != str(pair[1])}
+    return Cause("both", ("parameters",), changes, {}) if changes else None
+
+
+def describe_changes(changes: Changes) -> str:
+    """Describe the settings that differ.
+
+    >>> describe_changes({"rho": (10000.0, 500000.0), "factor": (4.0, 8.0)})
+    'base 10000 in the first, 500000 in the second; factor 4 in the first, 8 in the second'
+    >>> describe_changes({"scaling": ("linear", "none"), "factor": (4.0, None)})
+    'linear scaling (factor 4) in the first, no scaling in the second'
+    """
+    return "; ".join(
+        f"{label} {a} in the first, {b} in the second".lstrip()
+        if a != b
+        else f"the numbers of {label}"
+        for label, a, b in changes_in_words(changes)
+    )
+
+
+def describe_sides(changes: Changes) -> tuple[str, str]:
+    """Describe the differing settings of each side.
+
+    >>> describe_sides({"rho": (1e4, 5e5), "scaling": ("none", "ntk"), "factor": (None, 2.0)})
+    ('no scaling, base 10000', 'ntk scaling (factor 2), base 500000')
+    """
+    words = [*changes_in_words(changes)]
+    first, second = (", ".join(f"{w[0]} {w[k]}".lstrip() for w in words) for k in (1, 2))
+    return first, second
+
+
+def changes_in_words(changes: Changes) -> Iterator[tuple[str, str, str]]:
+    """Yield the label of each setting and its values; a scaling has no label."""
+    kinds, hidden = changes.get("scaling", (None, None)), {"scaling"}
+    if None not in kinds:
+        a, b = (scaling_in_words(kind, side, changes) for side, kind in enumerate(kinds))
+        yield "", a, b
+        hidden = hidden.union(*map(scaling_parameters, kinds)) - {"attention_factor"}
+    for key, pair in changes.items():
+        if key not in hidden:
+            a, b = map(value_in_words, pair)
+            yield LABELS.get(key, key), a, b
+
+
+def scaling_in_words(kind: str, side: int, changes: Changes) -> str:
+    """Describe a scaling with its unusual settings."""
+    values = {key: changes[key][side] for key in scaling_parameters(kind) if key in changes}
+    unusual = ", ".join(
+        f"{key} {value_in_words(value)}"
+        for key, value in values.items()
+        if key != "attention_factor" and value != scaling_parameters(kind)[key].default
+    )
+    return f"{kind} scaling".replace("none", "no") + f" ({unusual})" * bool(unusual)
+
+
+def value_in_words(value: Any) -> str:
+    """Format a setting: a number in few digits, a long list by its length."""
+    if isinstance(value, list | tuple) and np.size(value) > 4:
+        return f"{np.size(value)} numbers"
+    return f"{value:.8g}" if isinstance(value, float) else str(value).replace("None", "not set")

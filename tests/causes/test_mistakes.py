@@ -1,0 +1,237 @@
+"""Mistakes of rotations are named with their numbers, and only if they give every observed one."""
+
+import json
+
+import numpy as np
+import pytest
+
+import pefourier
+from pefourier.encodings import load
+from pefourier.encodings.encoding import from_table
+from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.questions.compare import compare
+
+N, D = 400, 32
+EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+def loaded(settings):
+    return load("rope:" + ",".join(f"{k}={v}" for k, v in settings.items()), N)
+
+
+def omega_of(settings):
+    return loaded(settings).measure.frequencies
+
+
+def stored(angles, form="float32", columns="halves", factor=1.0):
+    """Return a table of cosines and sines, of one of both, or of angles, rounded to a format."""
+    cos, sin = factor * np.cos(angles), factor * np.sin(angles)
+    table = {
+        "halves": lambda: np.hstack([cos, sin]),
+        "neighbours": lambda: np.stack([cos, sin], axis=-1).reshape(len(cos), -1),
+        "both twice": lambda: np.hstack([cos, cos, sin, sin]),
+        "cos twice": lambda: np.hstack([cos, cos]),
+        "sin once": lambda: sin,
+        "angles": lambda: angles,
+    }[columns]()
+    table = table if form == "float64" else rounded(table, FORMATS[form])
+    return from_table(table, eps=EPS[form])
+
+
+NUMBERED = ("step", "positions-divided", "base", "factor", "scaling-ignored")
+COLUMNS = ("halves", "neighbours", "both twice", "cos twice", "sin once", "angles")
+
+
+def drawn(rng):
+    """Draw the settings of a rotation."""
+    base = {"d": D, "rho": float(rng.choice([1e4, 1e5, 5e5, 1e6]))}
+    kind = rng.choice(["none", "linear", "ntk", "yarn", "llama3"])
+    if kind == "none":
+        return base
+    base |= {"scaling": kind, "factor": float(rng.choice([2, 4, 8]))}
+    return base | ({"original": 128} if kind in ("yarn", "llama3") else {})
+
+
+def planted(rng, settings):
+    """Plant one mistake of each kind that applies: code, frequencies, angles made of them."""
+    omega, places = omega_of(settings), np.arange(N)
+    plain = omega_of({"d": D, "rho": settings["rho"]})
+    step = float(rng.choice([2.0, 3.0, 1.5]))
+    mistakes = {
+        "step": np.outer(step * places, omega),
+        "reversed": np.outer(-places, omega),
+        "degrees": np.outer(places, omega * rng.choice([np.pi / 180, 180 / np.pi])),
+        "single-pair": np.outer(places, np.where(np.arange(D // 2) == 5, 1.01, 1) * omega),
+        "positions-divided": np.outer(places // 2, omega),
+        "base": np.outer(places, omega_of(settings | {"rho": 3 * settings["rho"]})),
+        "bfloat16-frequencies": np.outer(places, rounded(omega, FORMATS["bfloat16"])),
+    }
+    if settings.get("scaling", "none") != "none":
+        mistakes["scaling-ignored"] = np.outer(places, plain)
+        mistakes["factor"] = np.outer(places, omega_of(settings | {"factor": 5.0}))
+    for name in ("bfloat16", "float16"):
+        narrow = FORMATS[name]
+        angles = np.outer(rounded(places.astype(float), narrow), rounded(omega, narrow))
+        mistakes[f"{name}-angles"] = rounded(angles, narrow)
+    return mistakes
+
+
+def is_reproduced(found, settings, angles):
+    """Whether the reported changes give the planted angles, by their own arithmetic."""
+    (reading,) = found.causes
+    omega, places = omega_of(settings), np.arange(N)
+    changes = {k: v[1] for k, v in reading.changes.items()}
+    if reading.code == "step":
+        a, b = changes["positions"].replace("p / ", "1/").replace(" p", "").split("/")[:1] * 2
+        places = places / float(a[2:]) if a.startswith("1/") else places * float(b)
+    elif reading.code == "positions-divided":
+        places = places // 2
+    elif set(changes) & {"rho", "factor", "scaling"}:
+        keys = settings if "scaling" not in changes else {"d": D, "rho": settings["rho"]}
+        omega = omega_of({**keys, **{k: v for k, v in changes.items() if k in keys}})
+    else:
+        return False
+    return np.abs(np.exp(1j * np.outer(places, omega)) - np.exp(1j * angles)).max() < 2e-3
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 60))]
+)
+def test_law_each_mistake_alone_is_named_and_reproduces(seed):
+    rng = np.random.default_rng(seed)
+    settings = drawn(rng)
+    meant = loaded(settings)
+    factor = meant.params["attention_factor"]
+    for code, angles in planted(rng, settings).items():
+        whole = code in ("reversed", "degrees", "float16-angles", "bfloat16-angles")
+        columns = "halves" if whole else str(rng.choice(COLUMNS))
+        table = stored(angles, columns=columns, factor=factor)
+        for pair, side in (((meant, table), "first"), ((table, meant), "second")):
+            found = compare(*pair)
+            verdict = "equivalent" if code == "reversed" else "different"  # by signs of sines
+            assert found.verdict == verdict, (settings, code, columns)
+            assert found.causes or found.cause, (settings, code, columns)
+            codes = [cause.code for cause in found.causes] or list(found.cause.misreadings)
+            equal = {"scaling-ignored": "step"} if settings.get("scaling") == "linear" else {}
+            assert codes in ([code], [equal.get(code)]) or len(found.causes) == 1
+            assert (
+                code not in NUMBERED or not found.causes or is_reproduced(found, settings, angles)
+            )
+            assert found.expected == side or not found.causes
+            assert found.explained == 1.0 or found.positions
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("form", EPS)
+@pytest.mark.parametrize("seed", range(3))
+def test_right_dumps_of_every_format_are_the_same(seed, form, columns):
+    if columns == "angles" and "16" in form:
+        return  # angles of 16 bits are a mistake
+    settings = drawn(np.random.default_rng(seed))
+    meant = loaded(settings)
+    angles = np.outer(np.arange(N), meant.measure.frequencies)
+    table = stored(angles, form, columns, meant.params["attention_factor"])
+    for pair in ((meant, table), (table, meant)):
+        found = compare(*pair)
+        assert (found.same, found.causes, found.cause, found.pairs) == (True, (), None, ())
+        alone = {"cos twice": ("cosines",), "sin once": ("sines",)}
+        assert found.compared == alone.get(columns, ("codes", "rotations", "factors"))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_damage_has_no_cause_and_a_first_difference(seed):
+    rng = np.random.default_rng(seed)
+    meant = load("rope:d=32", N)
+    table = stored(np.outer(np.arange(N), meant.measure.frequencies)).table()
+    rows = rng.choice(N, N // 3, replace=False)
+    damaged = [table + 1e-2 * rng.normal(size=table.shape), table.copy()]
+    damaged[1][np.sort(rows)] = table[rows]
+    for numbers in damaged:
+        found = compare(meant, from_table(numbers, eps=2.0**-23))
+        assert (found.verdict, found.causes, found.cause) == ("different", (), None)
+
+
+def test_a_config_without_its_scaling_is_a_scaling_left_out_not_positions(written):
+    """A table that equals the config without a key lacks that key; the table is not accused."""
+    config = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 8, "head_dim": 32}
+    config |= {"num_hidden_layers": 2, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
+    meant = load(written(config, "config.json"), 256)
+    table = stored(np.outer(np.arange(256), 1e4 ** (-np.arange(16) / 16)))
+    for pair in ((meant, table), (table, meant)):
+        found = compare(*pair)
+        assert found.cause.misreadings == ("scaling-ignored",)
+        assert "positions" not in json.dumps(found.to_dict()["cause"])
+
+
+@pytest.mark.parametrize("form", ["float16", "bfloat16"])
+def test_a_file_of_cosines_is_compared_with_cosines(form):
+    """Angles rounded to 16 bits: the difference is that of cosines, and none is at position 0."""
+    meant, narrow = load("rope:d=32", 2048), FORMATS[form]
+    omega, places = meant.measure.frequencies, np.arange(2048.0)
+    angles = rounded(np.outer(rounded(places, narrow), rounded(omega, narrow)), narrow)
+    found = compare(meant, stored(angles, form, "cos twice"))
+    if found.cause is not None:
+        assert found.cause.misreadings == (f"{form}-angles",)
+    worst = np.abs(rounded(np.cos(angles), narrow) - np.cos(np.outer(places, omega))).max()
+    assert found.max_difference == pytest.approx(worst, rel=1e-6)
+    assert found.first_difference is None
+    both = compare(meant, stored(angles, form))
+    assert both.cause.misreadings == (f"{form}-angles",)
+    assert all(pair.second is None for pair in both.pairs)
+
+
+@pytest.mark.parametrize("by", [-4880, -17, 40, 500])
+def test_sinusoids_that_begin_elsewhere_are_an_offset(by):
+    omega = 1e4 ** (-np.arange(32) / 32)
+    for places in (np.arange(120), np.arange(119, -1, -1)):
+        first, second = (np.outer(places + shift, omega) for shift in (0, by))
+        tables = [
+            np.stack([np.sin(a), np.cos(a)], axis=-1).reshape(120, -1).astype(np.float32)
+            for a in (first, second)
+        ]
+        found = pefourier.compare(*tables)
+        later = by if places[0] == 0 else -by  # rows later in the first
+        assert (found.verdict, found.transform) == ("equivalent", {"offset": later})
+        assert [(cause.code, cause.by) for cause in found.causes] == [("shifted", later)]
+    found = compare(load("sinusoidal", 80, 64), load(f"sinusoidal:offset={abs(by)}", 80, 64))
+    assert found.transform == {"offset": abs(by)}
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 40))]
+)
+def test_law_two_mistakes_are_named_both_or_not_at_all(seed):
+    """What is named reproduces the frequencies; a single mistake is never the whole truth."""
+    rng = np.random.default_rng(seed)
+    settings = {"d": D, "rho": 5e5, "scaling": "llama3", "factor": 8.0, "original": 128}
+    meant, places = loaded(settings), np.arange(N)
+    other = float(rng.choice([7e4, 1e4, 3e6]))
+    cases = {
+        ("scaling-ignored", "base"): omega_of({"d": D, "rho": other}),
+        ("base", "factor"): omega_of(settings | {"rho": other, "factor": 3.0}),
+        ("factor", "original-length"): omega_of(settings | {"factor": 3.0, "original": 500}),
+        ("base", "step"): 2 * omega_of(settings | {"rho": other}),
+    }
+    for codes, omega in cases.items():
+        found = compare(meant, stored(np.outer(places, omega)))
+        if not found.causes:
+            assert (found.cause, found.first is not None) == (None, True)
+            continue
+        assert found.cause.misreadings == codes
+        read = {k: v[1] for k, v in found.cause.changes.items()}
+        read = {"d": D, "rho": read["rho"]} if codes[0] == "scaling-ignored" else settings | read
+        np.testing.assert_allclose(omega_of(read), omega, rtol=1e-4)
+    assert compare(meant, stored(np.outer(places, cases["scaling-ignored", "base"]))).causes
+
+
+def test_small_angles_are_no_sines_of_the_same_rotation():
+    """Angles of radians taken for degrees stay below 1; no amplitude makes them sines."""
+    meant = loaded({"d": D, "scaling": "linear", "factor": 8})
+    angles = np.outer(np.arange(N), meant.measure.frequencies * np.pi / 180)
+    assert not compare(meant, stored(angles, columns="angles")).same
+
+
+def test_frequencies_of_almost_zero_are_compared_without_a_division_by_zero(tmp_path):
+    np.save(tmp_path / "w.npy", np.full(D // 2, 6.93e-18))  # float16 rounds them to 0
+    unset = load(f"rope:inv_freq={tmp_path / 'w.npy'}", N)
+    assert compare(loaded({"d": D}), unset).verdict == "different"

@@ -1,0 +1,65 @@
+"""Causes of rows, applied and drawn with the arithmetic of the tests."""
+
+APPLIED = {  # what each cause makes of a list, with the test's own arithmetic
+    "shifted": lambda e, by: [x + by for x in e],
+    "reversed": lambda e: e[::-1],
+    "step": lambda e, by: [e[0] + by * i for i in range(len(e))],
+    "clamped": lambda e, to: [min(x, to) for x in e],
+    "repeated": lambda e, at, count: (e[:at] + [e[at - 1]] * count + e[at:])[: len(e)],
+    "restarted": lambda e, at: e[:at] + e[: len(e) - at],
+    "gap": lambda e, at, by: e[:at] + [x + by for x in e[at:]],
+    "backwards": lambda e, at, by: e[:at] + [x - by for x in e[at:]],
+    "wrong": lambda e, at, value: [*e[:at], value, *e[at + 1 :]],
+    "exchanged": lambda e, first, second, count: [
+        *e[:first],
+        *e[second : second + count],
+        *e[first + count : second],
+        *e[first : first + count],
+        *e[second + count :],
+    ],
+}
+
+
+def drawn(code, rng, n):
+    """Draw parameters of a cause that no other cause shares."""
+    at, by = int(rng.integers(3, n - 5)), int(rng.integers(2, 9))
+    if code == "exchanged":
+        first, count = int(rng.integers(0, n // 3)), int(rng.integers(1, n // 3))
+        second = int(rng.integers(first + count, n - count + 1))
+        return {"first": first, "second": second, "count": count}
+    return {
+        "shifted": {"by": by * int(rng.choice([-1, 1]))},
+        "reversed": {},
+        "step": {"by": by * int(rng.choice([-1, 1]))},
+        "clamped": {"to": at},
+        "repeated": {"at": at, "count": int(rng.integers(1, 4))},
+        "restarted": {"at": at},
+        "gap": {"at": at, "by": by},
+        "backwards": {"at": at, "by": by if by != at else by + 1},
+        "wrong": {"at": at, "value": int(rng.choice([-3, 2 * n, at - 2, at + 3]))},
+    }[code]
+
+
+def reproduces(causes, expected, observed):
+    """Whether causes give the observed numbers; those that begin again do so at either start."""
+    lists = [list(expected)]
+    for cause in causes:
+        facts = {k: v for k, v in cause.items() if k != "code"}
+        made = [APPLIED[cause["code"]](e, **facts) for e in lists]
+        if cause["code"] == "restarted":
+            made += [[*e[: facts["at"]], *range(len(e) - facts["at"])] for e in lists]
+        lists = made
+    return list(observed) in lists
+
+
+def shard_of(shard, rank, ranks, n):
+    """Return the ids of a rank, with the test's own arithmetic."""
+    half, mirror = n // 2, 2 * ranks - 1 - rank
+    return {
+        "every": [rank + ranks * i for i in range(n)],
+        "block": [rank * n + i for i in range(n)],
+        "zigzag": [
+            *range(rank * half, (rank + 1) * half),
+            *range(mirror * half, (mirror + 1) * half),
+        ],
+    }[shard]
