@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.encodings.checks import check_tolerance, check_whole
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import as_stored
 from pefourier.encodings.loader import (
@@ -32,12 +31,12 @@ from pefourier.encodings.loader import (
     load,
     whole_numbers,
 )
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, check_tolerance, check_whole, shown
 from pefourier.types import Array, Counts, Fields, Ints, Strings
 from pefourier.writing.text import read_sides
 
 if TYPE_CHECKING:  # imported when a function is called
-    from pefourier.encodings.domain import Domain
+    from pefourier.encodings.encoding import Domain
     from pefourier.geometry import Progress
     from pefourier.questions.check_faithful import GridFaithfulness, LineFaithfulness
     from pefourier.questions.compare import Comparison
@@ -472,7 +471,7 @@ def rows_of_points(domain: Domain, points: Sequence[Counts]) -> list[int]:
 
     A single number is always a row, also on a grid, whose prefix rows have no coordinates.
 
-    >>> from pefourier.encodings.domain import lattice, positions
+    >>> from pefourier.encodings.encoding import lattice, positions
     >>> rows_of_points(lattice((14, 14), prefix=1), [(3, 4), (0,)])
     [47, 0]
     >>> rows_of_points(positions(9), [(3, 4), (0,)])

@@ -23,8 +23,13 @@ from torch import Tensor
 
 from pefourier.encodings import load
 from pefourier.encodings.columns import split_pairs
-from pefourier.encodings.domain import displacement_of_each_pair
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, is_of_pairs, table_of_pairs
+from pefourier.encodings.encoding import (
+    DeclaredEncoding,
+    Encoding,
+    displacement_of_each_pair,
+    is_of_pairs,
+    table_of_pairs,
+)
 from pefourier.encodings.families.axes import rows_of_blocks
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.families.rotary_mixing import sums_of_frequencies

@@ -22,7 +22,7 @@ from stored import HEADER, npy_bytes, npy_file, npz_file, put
 from training import lines
 
 from pefourier import reproduce
-from pefourier.encodings.checks import COSTS
+from pefourier.errors import COSTS
 from pefourier.report import plot
 from pefourier.train import store
 from pefourier.writing import files

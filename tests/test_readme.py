@@ -19,8 +19,9 @@ import typer
 from tiny_models import NO_SMOLLM2, SMOLLM2
 
 import pefourier
+from pefourier import errors
 from pefourier.cli.main import program
-from pefourier.encodings import checks, load
+from pefourier.encodings import load
 from pefourier.questions.check_faithful import LADDER
 
 ROOT = Path(__file__).parents[1]
@@ -183,8 +184,8 @@ def test_numbers_in_prose_are_those_of_the_program():
     kept, blended, stretched = (band.pairs for band in bands)
     assert f"Llama 3.1 keeps {kept}, blends {blended}, stretches {stretched}]" in TEXT
     assert "2^26 positions, 2^21 dimensions, 2^30 numbers" in TEXT
-    assert (checks.LARGEST, checks.WIDEST, checks.NUMBERS) == (2**26, 2**21, 2**30)
-    assert ("(computed: 2^25)" in TEXT, checks.COMPUTED) == (True, 2**25)
+    assert (errors.LARGEST, errors.WIDEST, errors.NUMBERS) == (2**26, 2**21, 2**30)
+    assert ("(computed: 2^25)" in TEXT, errors.COMPUTED) == (True, 2**25)
     (rungs,) = re.findall(r"Verdicts are (.*?)\.", TEXT, re.DOTALL)
     assert re.findall(r"(?:^|<\s)`(\w+)`", rungs) == list(LADDER)
 

@@ -13,8 +13,7 @@ from pefourier.diagnosis.wave_rules import (
     irregular_frequencies,
     is_constant,
 )
-from pefourier.encodings.encoding import Encoding, Finding, without_prefix
-from pefourier.encodings.findings import SEVERITIES
+from pefourier.encodings.encoding import SEVERITIES, Encoding, Finding, without_prefix
 from pefourier.geometry.closest import ClosestPair
 from pefourier.geometry.precision import coarse_eps
 from pefourier.types import Fields

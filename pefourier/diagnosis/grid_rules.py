@@ -30,7 +30,7 @@ import numpy as np
 from pefourier.diagnosis.identify import frequencies, identification, identify, shortest
 from pefourier.diagnosis.wave_rules import SEARCHED, ladder_of
 from pefourier.encodings.columns import Wave, columns_of_blocks, split_pairs
-from pefourier.encodings.encoding import Encoding, Finding, is_stationary
+from pefourier.encodings.encoding import Encoding, Finding, finding, is_stationary
 from pefourier.encodings.families.axes import (
     LINES,
     Axes,
@@ -38,7 +38,6 @@ from pefourier.encodings.families.axes import (
     pairs_of_axes,
     rows_of_blocks,
 )
-from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.places import axis_columns, axis_lines
 from pefourier.encodings.registry import build, fact_of_convention, read_conventions

@@ -25,8 +25,7 @@ from pefourier.diagnosis.wave_rules import (
     unusual_conventions,
     useless_frequencies,
 )
-from pefourier.encodings.encoding import Finding, largest_number
-from pefourier.encodings.findings import finding
+from pefourier.encodings.encoding import Finding, finding, largest_number
 from pefourier.geometry.closest import row_period
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.geometry.waves import numbers_look_random, recurrence

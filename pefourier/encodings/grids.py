@@ -11,12 +11,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.checks import MAX_HEADS as MAX_HEADS
-from pefourier.encodings.checks import check_count
-from pefourier.encodings.domain import Domain, lags_on, lattice, positions
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Measure, from_table
-from pefourier.encodings.findings import finding
-from pefourier.errors import PefourierError, shown
+from pefourier.encodings.encoding import (
+    DeclaredEncoding,
+    Domain,
+    Encoding,
+    Measure,
+    finding,
+    from_table,
+    lags_on,
+    lattice,
+    positions,
+)
+from pefourier.errors import MAX_HEADS as MAX_HEADS
+from pefourier.errors import PefourierError, check_count, shown
 from pefourier.types import Array, Fields, Ints, Table
 
 Sides = tuple[int, ...]

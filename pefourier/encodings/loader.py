@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from pefourier.encodings import families  # noqa: F401 (fills the registry)
-from pefourier.encodings.checks import NUMBERS, check_count, check_size
 from pefourier.encodings.encoding import (
     Encoding,
     as_encoding,
+    finding,
     from_bias,
     from_table,
     rows_up_to,
     without_mean,
 )
-from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import check_sides, count_points, on_grid, with_grid_note
 from pefourier.encodings.registry import (
     BUILDERS,
@@ -39,7 +38,7 @@ from pefourier.encodings.registry import (
     unknown_encoding,
     unknown_parameter,
 )
-from pefourier.errors import PefourierError, command_line, shown
+from pefourier.errors import NUMBERS, PefourierError, check_count, check_size, command_line, shown
 from pefourier.types import Fields, Strings, Values
 from pefourier.writing.files import data_names, is_folder, missing, split_spec, suffix_of
 from pefourier.writing.text import read_sides, whole_number

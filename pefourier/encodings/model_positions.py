@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pefourier.encodings.checks import check_cost
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
-from pefourier.encodings.findings import finding
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding, finding
 from pefourier.encodings.loader import load, load_model, open_model, source_of
 from pefourier.encodings.query_temperature import Temperature, temperature_in
 from pefourier.encodings.sources.huggingface import (
@@ -25,7 +23,7 @@ from pefourier.encodings.sources.huggingface import (
     read_temperature,
     trained_as_stated,
 )
-from pefourier.errors import shown
+from pefourier.errors import check_cost, shown
 from pefourier.types import Places, Texts, Values
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.checks import check_above, check_count
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, check_above, check_count
 from pefourier.types import Array, Fields, Floats, Values
 
 TemperatureRule = Literal["none", "llama4", "ministral3", "log-n", "inkling"]

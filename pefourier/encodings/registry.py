@@ -15,10 +15,18 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
 
-from pefourier.encodings import checks
 from pefourier.encodings.encoding import DeclaredEncoding, Encoding, ShiftInvariantEncoding
 from pefourier.encodings.grids import check_sides, count_points
-from pefourier.errors import PefourierError, nearest, shown, unknown
+from pefourier.errors import (
+    LARGEST,
+    WIDEST,
+    PefourierError,
+    check_count,
+    check_magnitude,
+    nearest,
+    shown,
+    unknown,
+)
 from pefourier.types import Fields, Values
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import whole_number
@@ -200,10 +208,10 @@ def build(
         sides, prefix = parameters.get("grid", ()), parameters.get("prefix", 0)
         check_sides(name, sides, prefix, None)
         length = count_points(sides, prefix) or 80
-    checks.check_count("length", length, maximum=checks.LARGEST)
-    checks.check_count("d", d, maximum=checks.WIDEST)
+    check_count("length", length, maximum=LARGEST)
+    check_count("d", d, maximum=WIDEST)
     if "seed" in parameters:
-        checks.check_count("seed", parameters["seed"], minimum=0, maximum=2**32 - 1)
+        check_count("seed", parameters["seed"], minimum=0, maximum=2**32 - 1)
     with np.errstate(all="ignore"):  # overflow is refused in `check_codes`
         built = builder.function(length, d, **parameters)
         check_vectors(spec or name, built)
@@ -260,7 +268,7 @@ def check_vectors(name: str, enc: Encoding) -> None:
     Vectors that need a table are not tested if the table is too large.
     """
     if enc.fits or isinstance(enc, DeclaredEncoding):
-        checks.check_magnitude(name, largest_at_ends(enc))
+        check_magnitude(name, largest_at_ends(enc))
     if isinstance(enc, DeclaredEncoding) and not np.isfinite(enc.measure.frequencies).all():
         raise PefourierError(f"{shown(name)} has an infinite frequency; use smaller numbers")
 

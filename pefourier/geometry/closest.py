@@ -30,13 +30,13 @@ from math import prod
 import numpy as np
 
 from pefourier.encodings.attention_decay import lag_sums
-from pefourier.encodings.domain import steps_ahead
 from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     Encoding,
     KernelMeasure,
     is_stationary,
     row_blocks,
+    steps_ahead,
     unit_of,
 )
 from pefourier.encodings.places import axis_columns, axis_lines

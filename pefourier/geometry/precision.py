@@ -17,12 +17,10 @@ from math import prod, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pefourier.encodings.checks import check_cost
-from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import FLOAT32_EPS as FLOAT32_EPS
-from pefourier.encodings.encoding import Encoding, is_stationary, row_blocks, unit_of
+from pefourier.encodings.encoding import Encoding, is_stationary, positions, row_blocks, unit_of
 from pefourier.encodings.places import axis_encodings, is_separable
-from pefourier.errors import shown
+from pefourier.errors import check_cost, shown
 from pefourier.types import Array, Floats, Indices, Ints, Table
 
 CACHED = 2**15  # numbers rounded at a time: their arrays stay in the cache

@@ -11,11 +11,11 @@ from math import prod
 
 import numpy as np
 
-from pefourier.encodings.domain import lattice_points
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
     ShiftInvariantEncoding,
+    lattice_points,
     row_blocks,
     unit_of,
     with_measure,

@@ -33,7 +33,6 @@ from typing import Literal
 import numpy as np
 
 from pefourier.encodings.attention_decay import sums_of_many
-from pefourier.encodings.checks import NUMBERS, check_cost, check_size
 from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     Encoding,
@@ -42,7 +41,7 @@ from pefourier.encodings.encoding import (
     row_blocks,
 )
 from pefourier.encodings.places import axis_encodings, is_separable
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import NUMBERS, PefourierError, check_cost, check_size, shown
 from pefourier.geometry import Progress, keep_last, map_ahead
 from pefourier.geometry.precision import stored_resolution
 from pefourier.types import Floats, Indices, Ints

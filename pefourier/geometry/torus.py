@@ -14,8 +14,7 @@ from math import prod
 
 import numpy as np
 
-from pefourier.encodings.domain import half_plane, lattice_points
-from pefourier.encodings.encoding import row_blocks
+from pefourier.encodings.encoding import half_plane, lattice_points, row_blocks
 from pefourier.types import Bools, Floats, Ints
 
 AT_ONCE = 2**22  # numbers of a block of Gaussians

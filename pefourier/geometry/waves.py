@@ -26,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.encodings.columns import Layout, Wave, columns_of_blocks, split_pairs
-from pefourier.encodings.domain import distinct
-from pefourier.encodings.encoding import Encoding, ShiftInvariantEncoding, unit_of
+from pefourier.encodings.encoding import Encoding, ShiftInvariantEncoding, distinct, unit_of
 from pefourier.encodings.places import axis_columns
 from pefourier.geometry.precision import (
     FLOAT32_EPS,

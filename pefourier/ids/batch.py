@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.checks import check_size
 from pefourier.encodings.sources.json_object import parse_digits
 from pefourier.encodings.sources.tables import open_arrays
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, check_size, shown
 from pefourier.ids.visibility import documents_in
 from pefourier.types import Array, Counts, Texts, Values
 from pefourier.writing.files import label, os_errors, read_toml, suffix_of

@@ -25,8 +25,7 @@ from pefourier.causes.biases import (
     slope_of,
 )
 from pefourier.causes.explain import Difference, explain
-from pefourier.encodings.encoding import BiasEncoding, Encoding
-from pefourier.encodings.findings import finding
+from pefourier.encodings.encoding import BiasEncoding, Encoding, finding
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.tolerance import half_of_least
 from pefourier.questions.outcome import HeadDifference, Outcome, uncompared

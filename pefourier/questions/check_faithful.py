@@ -27,9 +27,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pefourier.encodings.encoding import Encoding, Finding, as_encoding, is_of_pairs, without_prefix
+from pefourier.encodings.encoding import (
+    Encoding,
+    Finding,
+    as_encoding,
+    finding,
+    is_of_pairs,
+    without_prefix,
+)
 from pefourier.encodings.families.location import PlaceDomain
-from pefourier.encodings.findings import finding
 from pefourier.encodings.places import point_of, points_in_words
 from pefourier.questions.result import Result
 from pefourier.types import Counts, Fields, Ints, Values

@@ -30,8 +30,7 @@ from pefourier.causes.mistakes import (
 )
 from pefourier.causes.pairs import PairDifference, PositionRun, frequencies_apart
 from pefourier.causes.rope import is_rotation
-from pefourier.encodings.encoding import Encoding, Finding, as_encoding
-from pefourier.encodings.findings import finding
+from pefourier.encodings.encoding import Encoding, Finding, as_encoding, finding
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import temperature_of
 from pefourier.geometry.waves import Waves

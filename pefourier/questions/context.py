@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.encodings.columns import AXES
-from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.findings import finding
+from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.encodings.loader import load, source_of
 from pefourier.encodings.model_positions import (
     ModelPositions,

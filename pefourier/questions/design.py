@@ -45,10 +45,8 @@ import numpy as np
 
 from pefourier.encodings import build
 from pefourier.encodings.attention_decay import FARTHEST, lag_sums
-from pefourier.encodings.checks import COSTS, LARGEST, check_cost, check_count
-from pefourier.encodings.encoding import Finding, ShiftInvariantEncoding
-from pefourier.encodings.findings import finding
-from pefourier.errors import PefourierError, shown
+from pefourier.encodings.encoding import Finding, ShiftInvariantEncoding, finding
+from pefourier.errors import COSTS, LARGEST, PefourierError, check_cost, check_count, shown
 from pefourier.geometry import map_ahead
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded

@@ -29,15 +29,13 @@ import numpy as np
 from pefourier.causes.rope import Rope
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below, reading_cosine
-from pefourier.encodings.checks import check_count
-from pefourier.encodings.encoding import Encoding, Finding, ShiftInvariantEncoding
+from pefourier.encodings.encoding import Encoding, Finding, ShiftInvariantEncoding, finding
 from pefourier.encodings.families.absolute import base_of
 from pefourier.encodings.families.rotary import scaling_parameters
-from pefourier.encodings.findings import finding
 from pefourier.encodings.loader import open_model, source_of, whole_numbers
 from pefourier.encodings.model_positions import ModelPositions, StatedLength, describe_positions
 from pefourier.encodings.sources.huggingface import trained_as_stated
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, check_count, shown
 from pefourier.geometry.precision import FORMATS, Format
 from pefourier.questions.design import Candidate, candidate, exact_base
 from pefourier.questions.result import HIDDEN, Result, csv_table

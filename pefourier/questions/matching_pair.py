@@ -16,8 +16,7 @@ from typing import Any
 
 from pefourier.causes.rope import BY_LENGTH
 from pefourier.encodings.columns import split_pairs
-from pefourier.encodings.domain import Domain
-from pefourier.encodings.encoding import BiasEncoding, Encoding
+from pefourier.encodings.encoding import BiasEncoding, Domain, Encoding
 from pefourier.encodings.grids import on_common_grid
 from pefourier.encodings.loader import (
     Count,

@@ -19,8 +19,7 @@ import numpy as np
 
 from pefourier.causes.explain import Explanation, explain
 from pefourier.encodings.columns import rotated_columns
-from pefourier.encodings.domain import distinct
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, without_prefix
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, distinct, without_prefix
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import Complex, Form, Waves, follow_phases, position_offset

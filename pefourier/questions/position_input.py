@@ -11,11 +11,9 @@ import numpy as np
 
 from pefourier.causes.pairs import RowPositions, exchanged_waves, recover_positions
 from pefourier.encodings import load
-from pefourier.encodings.checks import check_size
-from pefourier.encodings.encoding import Encoding, Finding, from_table
-from pefourier.encodings.findings import finding
+from pefourier.encodings.encoding import Encoding, Finding, finding, from_table
 from pefourier.encodings.model_positions import axis_in
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, check_size, shown
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.waves import Waves, declared, fit
 from pefourier.ids.batch import (

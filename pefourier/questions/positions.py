@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.encodings.domain import positions as line_of_positions
-from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.findings import finding
+from pefourier.encodings.encoding import Encoding, Finding, finding
+from pefourier.encodings.encoding import positions as line_of_positions
 from pefourier.errors import PefourierError
 from pefourier.ids.axes import Vision, blocks_of, judge_axes, layout_of
 from pefourier.ids.batch import Batch

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pefourier.encodings.domain import lattice as lattice_of
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     as_encoding,
+    finding,
     is_stationary,
     without_prefix,
 )
-from pefourier.encodings.findings import finding
+from pefourier.encodings.encoding import lattice as lattice_of
 from pefourier.encodings.places import axis_names, points_in_words
 from pefourier.encodings.registry import BUILDERS, build, canonical_spec
 from pefourier.errors import PefourierError

@@ -20,20 +20,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pefourier.encodings.domain import lattice_points, steps_ahead
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
     Finding,
     ShiftInvariantEncoding,
     as_encoding,
+    finding,
     is_stationary,
+    lattice_points,
     row_blocks,
+    steps_ahead,
     unit_of,
     without_prefix,
 )
 from pefourier.encodings.families.location import PlaceDomain
-from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names
 from pefourier.geometry import keep_last
 from pefourier.geometry.products import mean_products, products_by_distance, toeplitz_residual

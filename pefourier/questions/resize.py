@@ -20,19 +20,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.encodings.checks import NUMBERS, check_count, check_size
-from pefourier.encodings.domain import half_plane, lattice, lattice_points, positions
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
+    finding,
     from_table,
+    half_plane,
     is_stationary,
+    lattice,
+    lattice_points,
+    positions,
     row_blocks,
     without_prefix,
 )
 from pefourier.encodings.families.axes import axis_letters
 from pefourier.encodings.families.relative import log_spaced
-from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import (
     BIAS_CODES,
     MAX_HEADS,
@@ -45,7 +47,7 @@ from pefourier.encodings.grids import (
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.places import point_of
 from pefourier.encodings.sources.huggingface import type_row
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.errors import NUMBERS, PefourierError, check_count, check_size, shown, unknown
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.grid_readings import better_reading
 from pefourier.geometry.interpolation import METHODS, first_of_crop, resize_lattice, why_not

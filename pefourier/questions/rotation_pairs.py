@@ -47,9 +47,8 @@ from pefourier.causes.rows import Shifted
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.columns import AXES, CHANGES, changes_by_name, describe_axes
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding, finding
 from pefourier.encodings.families.rotary import rotation_of
-from pefourier.encodings.findings import finding
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS

@@ -33,8 +33,7 @@ from pefourier.encodings.attention_decay import (
     levels_below,
     readings_apart,
 )
-from pefourier.encodings.domain import distinct
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding
+from pefourier.encodings.encoding import DeclaredEncoding, Encoding, distinct
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.sources.huggingface import PAIRED, trained_as_stated

@@ -13,19 +13,20 @@ from typing import Literal, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pefourier.encodings.checks import check_count, check_size
-from pefourier.encodings.domain import half_plane, lattice_points, periodogram
 from pefourier.encodings.encoding import (
     BLOCK,
     FLOAT32_EPS,
     Encoding,
     as_encoding,
+    half_plane,
     is_stationary,
+    lattice_points,
+    periodogram,
     row_blocks,
     without_prefix,
 )
 from pefourier.encodings.places import axis_encodings
-from pefourier.errors import PefourierError, unknown
+from pefourier.errors import PefourierError, check_count, check_size, unknown
 from pefourier.geometry.torus import (
     aliased_shares,
     idle_shares,

@@ -25,10 +25,10 @@ from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     as_encoding,
+    finding,
     without_mean,
     without_prefix,
 )
-from pefourier.encodings.findings import finding
 from pefourier.encodings.places import axis_names, unit_of_waves
 from pefourier.geometry.torus import directions_of
 from pefourier.questions.result import HIDDEN, Result

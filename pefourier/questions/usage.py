@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.findings import finding
+from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.encodings.model_positions import ModelPositions
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry import map_ahead

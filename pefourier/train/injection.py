@@ -18,15 +18,18 @@ from typing import NamedTuple
 import numpy as np
 
 from pefourier.encodings import load
-from pefourier.encodings.checks import NUMBERS
 from pefourier.encodings.columns import split_pairs
-from pefourier.encodings.domain import displacement_of_each_pair
-from pefourier.encodings.encoding import Encoding, is_of_pairs, table_of_pairs
+from pefourier.encodings.encoding import (
+    Encoding,
+    displacement_of_each_pair,
+    is_of_pairs,
+    table_of_pairs,
+)
 from pefourier.encodings.families.learned_time import LineAndSines
 from pefourier.encodings.loader import SpecWithDefaults, source_of
 from pefourier.encodings.query_temperature import temperature_in
 from pefourier.encodings.registry import BUILDERS
-from pefourier.errors import PefourierError
+from pefourier.errors import NUMBERS, PefourierError
 from pefourier.types import Array, Counts, Fields, Values
 
 ACTS = ("add", "rotate", "bias", "key", "key-query")

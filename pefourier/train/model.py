@@ -27,8 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pefourier.encodings.checks import WIDEST, check_count
-from pefourier.errors import PefourierError
+from pefourier.errors import WIDEST, PefourierError, check_count
 from pefourier.train.injection import ACTS, Injection, Shifts
 from pefourier.train.options import LEAST_D, Inject, Options
 from pefourier.types import Array, Counts, Ints

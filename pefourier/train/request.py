@@ -9,10 +9,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from pefourier.encodings.checks import check_above, check_count
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.registry import convert, parse_parameters
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, check_above, check_count, shown
 from pefourier.train.data.load import check_dataset, load_task
 from pefourier.train.data.split import MOST_ROWS, Task
 from pefourier.train.data.synthetic import sides_of_task, with_length

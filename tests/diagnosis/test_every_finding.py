@@ -8,7 +8,7 @@ import pytest
 from planted import ELSEWHERE, FAMILIES, FORMS, PLANTS, D, N
 
 from pefourier.encodings import load
-from pefourier.encodings.findings import FINDINGS
+from pefourier.encodings.encoding import FINDINGS
 from pefourier.questions.check_faithful import check_faithful
 
 

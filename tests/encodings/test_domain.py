@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import load
-from pefourier.encodings.domain import nodes, periodogram
-from pefourier.encodings.encoding import Measure, without_prefix
+from pefourier.encodings.encoding import Measure, nodes, periodogram, without_prefix
 
 
 def test_the_basis_of_a_path_is_the_dct():

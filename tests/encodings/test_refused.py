@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pefourier.encodings import build, domain, load
-from pefourier.encodings.encoding import from_table
+from pefourier.encodings import build, load
+from pefourier.encodings.encoding import from_table, lattice
 from pefourier.encodings.grids import on_grid
 from pefourier.errors import PefourierError
 
@@ -108,9 +108,9 @@ def test_what_cannot_be_built_is_refused(spec, length, d, grid, named):
 
 
 CALLS = {
-    "side of a grid": lambda: domain.lattice((0, 3)),
-    "prefix": lambda: domain.lattice((3, 3), -1),
-    "points of a grid": lambda: domain.lattice((2**20, 2**20)),
+    "side of a grid": lambda: lattice((0, 3)),
+    "prefix": lambda: lattice((3, 3), -1),
+    "points of a grid": lambda: lattice((2**20, 2**20)),
     "1, are not in order": lambda: load("mtan", times=[0.0, 2.0, 1.0]),
     "2, are equal": lambda: load("mtan", times=[0.0, 2.0, 2.0]),
     "times must be finite": lambda: load("mtan", times=[0.0, np.nan]),

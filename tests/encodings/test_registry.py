@@ -7,12 +7,12 @@ import pytest
 from reference import ROWS
 
 from pefourier.encodings import build, load, loader
-from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import (
     Encoding,
     KernelMeasure,
     from_table,
     is_stationary,
+    positions,
     with_measure,
 )
 from pefourier.encodings.loader import source_of

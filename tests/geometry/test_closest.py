@@ -7,8 +7,12 @@ import pytest
 from double_loop import assert_agree, by_definition
 from grids import waves_on
 
-from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import KernelMeasure, ShiftInvariantEncoding, from_table
+from pefourier.encodings.encoding import (
+    KernelMeasure,
+    ShiftInvariantEncoding,
+    from_table,
+    positions,
+)
 from pefourier.geometry import closest as room
 from pefourier.geometry.closest import ClosestPair, closest_pair
 from pefourier.geometry.precision import first_duplicate

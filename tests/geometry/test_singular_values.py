@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import build
-from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import KernelMeasure, ShiftInvariantEncoding, from_table
+from pefourier.encodings.encoding import (
+    KernelMeasure,
+    ShiftInvariantEncoding,
+    from_table,
+    positions,
+)
 from pefourier.geometry import singular_values
 from pefourier.geometry.singular_values import decompose
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from grids import mixed_frequencies, waves_on
 
-from pefourier.encodings.domain import lattice, periodogram
+from pefourier.encodings.encoding import lattice, periodogram
 from pefourier.geometry.torus import (
     aliased_shares,
     directions_of,

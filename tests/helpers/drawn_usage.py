@@ -3,7 +3,7 @@
 import numpy as np
 
 from pefourier.encodings import load
-from pefourier.encodings.findings import finding
+from pefourier.encodings.encoding import finding
 from pefourier.questions.usage import Usage
 from pefourier.weights.pair_energy import LayerShares, PairLayout, normalised
 from pefourier.weights.summary import summarise

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pefourier.encodings.domain import lattice
-from pefourier.encodings.encoding import KernelMeasure, ShiftInvariantEncoding, from_table
+from pefourier.encodings.encoding import KernelMeasure, ShiftInvariantEncoding, from_table, lattice
 
 
 def table_on(sides, table, prefix=0, **facts):

@@ -13,8 +13,7 @@ from torch.nn.functional import interpolate
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.encodings.domain import lags_on
-from pefourier.encodings.encoding import from_table
+from pefourier.encodings.encoding import from_table, lags_on
 from pefourier.encodings.sources.tables import array_names, read_table
 from pefourier.errors import PefourierError
 from pefourier.geometry.interpolation import METHODS

@@ -15,8 +15,7 @@ from transformers.models.beit.modeling_beit import BeitRelativePositionBias
 from transformers.models.sam.modeling_sam import SamVisionAttention
 
 import pefourier
-from pefourier.encodings.domain import lags_on, lattice
-from pefourier.encodings.encoding import from_table
+from pefourier.encodings.encoding import from_table, lags_on, lattice
 from pefourier.errors import PefourierError
 from pefourier.questions.resize import methods_of
 

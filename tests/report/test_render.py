@@ -14,8 +14,14 @@ from drawn_usage import drawn_usage
 import pefourier
 from pefourier import context
 from pefourier.encodings import load
-from pefourier.encodings.domain import lattice, positions
-from pefourier.encodings.encoding import Finding, ShiftInvariantEncoding, equal_pairs, from_table
+from pefourier.encodings.encoding import (
+    Finding,
+    ShiftInvariantEncoding,
+    equal_pairs,
+    from_table,
+    lattice,
+    positions,
+)
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.questions.check_faithful import check_faithful

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from stored import TABLE, put
 
-from pefourier.encodings.findings import FINDINGS
+from pefourier.encodings.encoding import FINDINGS
 from pefourier.encodings.sources.tables import read_table, write_table
 from pefourier.errors import PefourierError
 from pefourier.writing import files

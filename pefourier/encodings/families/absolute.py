@@ -9,21 +9,21 @@ from typing import Literal
 
 import numpy as np
 
-from pefourier.encodings.checks import WIDEST, check_above, check_count, check_size
 from pefourier.encodings.columns import Layout, waves
-from pefourier.encodings.domain import positions, time_axis
 from pefourier.encodings.encoding import (
     Encoding,
     KernelMeasure,
     Measure,
     equal_pairs,
+    finding,
     from_table,
+    positions,
+    time_axis,
     with_measure,
 )
-from pefourier.encodings.findings import finding
 from pefourier.encodings.query_temperature import TemperatureRule, temperature_settings
 from pefourier.encodings.registry import encoding
-from pefourier.errors import PefourierError
+from pefourier.errors import WIDEST, PefourierError, check_above, check_count, check_size
 from pefourier.types import Array, Floats
 from pefourier.writing.text import shortest
 

@@ -18,19 +18,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Columns, Wave, columns_of_blocks
-from pefourier.encodings.domain import Domain, lattice
 from pefourier.encodings.encoding import (
+    Domain,
     Encoding,
     KernelMeasure,
     Measure,
     check_inside,
     equal_pairs,
+    finding,
+    lattice,
     with_measure,
 )
-from pefourier.encodings.findings import finding
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, check_above
 from pefourier.types import Array, Counts, Floats, Places
 
 AxesLayout = Literal["interleaved", "halves", "axis-halves", "mismatched"]
@@ -361,7 +361,7 @@ def down_columns(domain: Domain, x: Places) -> Places:
 def through_blocks(domain: Domain, x: Places, side: int = 2) -> Places:
     """Coordinates of rows that run through blocks of side x side points.
 
-    >>> from pefourier.encodings.domain import lattice
+    >>> from pefourier.encodings.encoding import lattice
     >>> through_blocks(lattice((2, 4)), np.arange(5)).tolist()
     [[0, 0], [0, 1], [1, 0], [1, 1], [0, 2]]
     """

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.checks import check_above, check_count
 from pefourier.encodings.encoding import Encoding, equal_pairs, with_measure
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.axes import Axes, encoding_on_axes, taking_axes, wave_vectors
 from pefourier.encodings.families.fourier import pair_count
 from pefourier.encodings.grids import grid_of, size_of
 from pefourier.encodings.registry import encoding
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, check_above, check_count
 from pefourier.types import Counts
 
 

@@ -11,14 +11,11 @@ from typing import Literal
 
 import numpy as np
 
-from pefourier.encodings.checks import check_above, check_count, check_size
-from pefourier.encodings.domain import lags_between
-from pefourier.encodings.encoding import Encoding, bias_of_pairs
+from pefourier.encodings.encoding import Encoding, bias_of_pairs, finding, lags_between
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.relative import alibi_slopes, by_lag
-from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, check_above, check_count, check_size
 from pefourier.types import Array, Counts, Fields, Floats, Places
 
 Layers = Sequence[tuple[Floats, Floats]]  # weights (inputs, outputs) and shifts (outputs,)

@@ -9,10 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.checks import check_above
 from pefourier.encodings.columns import Layout, Wave, columns_of_blocks, waves
-from pefourier.encodings.domain import Domain, positions
-from pefourier.encodings.encoding import Encoding, equal_pairs, with_measure
+from pefourier.encodings.encoding import Domain, Encoding, equal_pairs, positions, with_measure
 from pefourier.encodings.families.absolute import geometric_frequencies, stream
 from pefourier.encodings.families.axes import (
     LINES,
@@ -23,7 +21,7 @@ from pefourier.encodings.families.axes import (
 )
 from pefourier.encodings.grids import grid_of
 from pefourier.encodings.registry import encoding
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, check_above
 from pefourier.types import Array, Counts, Floats, Ints
 
 

@@ -13,12 +13,17 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pefourier.encodings.checks import check_size
-from pefourier.encodings.domain import LARGEST_BASIS, BasisDomain, check_basis
-from pefourier.encodings.encoding import Encoding, Finding, from_table
-from pefourier.encodings.findings import finding
+from pefourier.encodings.encoding import (
+    LARGEST_BASIS,
+    BasisDomain,
+    Encoding,
+    Finding,
+    check_basis,
+    finding,
+    from_table,
+)
 from pefourier.encodings.registry import encoding
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, check_size
 from pefourier.types import Fields, Floats, Places
 from pefourier.writing.text import first_few
 

@@ -9,14 +9,13 @@ from typing import Literal
 
 import numpy as np
 
-from pefourier.encodings.checks import LARGEST, check_above, check_count, check_size
 from pefourier.encodings.columns import Layout, waves
 from pefourier.encodings.encoding import Encoding, equal_pairs, with_measure
 from pefourier.encodings.families.absolute import geometric_frequencies, stream
 from pefourier.encodings.families.fourier import pair_count
 from pefourier.encodings.families.relative import by_lag
 from pefourier.encodings.registry import encoding
-from pefourier.errors import PefourierError
+from pefourier.errors import LARGEST, PefourierError, check_above, check_count, check_size
 from pefourier.types import Floats, Places
 
 

@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pefourier.encodings.domain import Domain, time_axis
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Domain, Encoding, Finding, finding, time_axis
 from pefourier.encodings.families.absolute import geometric_frequencies, stream
 from pefourier.encodings.families.fourier import pair_count, sinusoids
-from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import encoding
 from pefourier.types import Array, Fields, Floats
 

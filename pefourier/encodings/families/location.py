@@ -13,8 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pefourier.encodings.domain import Domain
-from pefourier.encodings.encoding import Encoding, within
+from pefourier.encodings.encoding import Domain, Encoding, within
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
 from pefourier.types import Array, Floats

@@ -11,14 +11,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.checks import check_above, check_count, check_size
-from pefourier.encodings.domain import Domain, lags_between, lags_on, positions
-from pefourier.encodings.encoding import Encoding, VectorsAt, within
+from pefourier.encodings.encoding import (
+    Domain,
+    Encoding,
+    VectorsAt,
+    lags_between,
+    lags_on,
+    positions,
+    within,
+)
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.axes import check_points
 from pefourier.encodings.grids import OF_CLASS_TOKEN, check_sides
 from pefourier.encodings.registry import encoding
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, check_above, check_count, check_size
 from pefourier.types import Array, Counts, Floats, Places
 
 Parts = tuple[Floats, ...]  # arrays of learned numbers

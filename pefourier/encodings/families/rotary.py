@@ -18,9 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.checks import check_above, check_count
 from pefourier.encodings.columns import Layout, split_pairs, waves
-from pefourier.encodings.domain import positions
 from pefourier.encodings.encoding import (
     FLOAT32_EPS,
     FLOAT64_EPS,
@@ -29,13 +27,14 @@ from pefourier.encodings.encoding import (
     Measure,
     ShiftInvariantEncoding,
     equal_pairs,
+    finding,
+    positions,
     with_measure,
 )
 from pefourier.encodings.families.absolute import as_frequencies, base_of, geometric_frequencies
-from pefourier.encodings.findings import finding
 from pefourier.encodings.query_temperature import TemperatureRule, temperature_settings
 from pefourier.encodings.registry import encoding
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.errors import PefourierError, check_above, check_count, shown, unknown
 from pefourier.types import Array, Fields, Floats, Table, Values
 
 XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' source code

@@ -5,11 +5,11 @@ from math import pi, sqrt
 
 import numpy as np
 
-from pefourier.encodings.checks import check_count, check_size
 from pefourier.encodings.encoding import Encoding, Measure, with_measure
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.rotary import check_head, rope
 from pefourier.encodings.registry import encoding
+from pefourier.errors import check_count, check_size
 from pefourier.types import Array, Floats
 
 

@@ -2,13 +2,11 @@
 
 from math import log
 
-from pefourier.encodings.checks import check_above, check_count
-from pefourier.encodings.domain import positions
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import Encoding, positions
 from pefourier.encodings.families.absolute import geometric_frequencies
 from pefourier.encodings.families.fourier import pair_count, sinusoids
 from pefourier.encodings.registry import encoding
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, check_above, check_count
 
 
 @encoding("cape", "Likhomanenko et al., 2021, arXiv 2106.03143", declared=True)

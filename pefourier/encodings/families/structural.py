@@ -4,12 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from pefourier.encodings.checks import check_count, check_size
-from pefourier.encodings.domain import nodes
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, from_table
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, from_table, nodes
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.registry import encoding
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, check_count, check_size
 from pefourier.types import Counts
 
 

@@ -26,9 +26,8 @@ from typing import IO, Any, BinaryIO, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.checks import image_sides, table_axes
 from pefourier.encodings.sources.json_object import single_pairs
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, image_sides, shown, table_axes
 from pefourier.types import Array, Counts
 
 MEMORY = 2**33  # largest array in memory that is not mapped, in bytes

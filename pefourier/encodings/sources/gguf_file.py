@@ -24,15 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.checks import WIDEST, is_count, is_number
 from pefourier.encodings.columns import describe_axes
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.encodings.families.rotary import (
     logits_gain,
     original_of_llama3,
     rotated_share,
 )
-from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.huggingface import (
     LayerRun,
@@ -43,7 +41,7 @@ from pefourier.encodings.sources.huggingface import (
     type_row,
 )
 from pefourier.encodings.sources.json_object import Section
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.errors import WIDEST, PefourierError, is_count, is_number, shown, unknown
 from pefourier.types import Counts, Fields, Places, Strings, Texts, Values
 from pefourier.writing.files import missing, os_errors, read_toml, split_spec, status_of
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pefourier.encodings.checks import is_count, is_number
-from pefourier.errors import PefourierError, UnknownPositions, shorten, shown
+from pefourier.errors import PefourierError, UnknownPositions, is_count, is_number, shorten, shown
 from pefourier.types import Fields
 from pefourier.writing.files import missing, os_errors, status_of
 

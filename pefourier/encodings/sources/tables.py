@@ -26,7 +26,6 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
-from pefourier.encodings.checks import NUMBERS, channel_sides, check_size, reshaping
 from pefourier.encodings.encoding import Encoding, in_rows, is_bias, row_blocks
 from pefourier.encodings.sources.formats import (
     DAMAGED,
@@ -39,7 +38,15 @@ from pefourier.encodings.sources.formats import (
     RowBlocks,
     Stored,
 )
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.errors import (
+    NUMBERS,
+    PefourierError,
+    channel_sides,
+    check_size,
+    reshaping,
+    shown,
+    unknown,
+)
 from pefourier.types import Array, Counts, Ints
 from pefourier.writing.files import (
     check_suffix,

@@ -31,19 +31,18 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
-from pefourier.encodings.checks import check_size
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     Operator,
+    finding,
     from_bias,
     from_table,
     is_bias,
     numbers,
     row_blocks,
 )
-from pefourier.encodings.findings import finding
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, check_size, shown
 from pefourier.types import Counts, Fields
 from pefourier.writing.files import read_toml
 

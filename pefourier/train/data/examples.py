@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pefourier.encodings.domain import EVEN
+from pefourier.encodings.encoding import EVEN
 from pefourier.encodings.sources.formats import reads_as_number
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data import split

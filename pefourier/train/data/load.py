@@ -16,10 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pefourier.encodings.checks import check_count
 from pefourier.encodings.loader import not_here
 from pefourier.encodings.sources.tables import names_and_shapes, open_arrays
-from pefourier.errors import PefourierError, command_line, shown, unknown
+from pefourier.errors import PefourierError, check_count, command_line, shown, unknown
 from pefourier.train.data import recordings, split
 from pefourier.train.data.examples import (
     DEFAULTS,

@@ -23,8 +23,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pefourier.encodings.checks import check_count
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, check_count
 from pefourier.train.options import Split
 from pefourier.types import Array, Counts, Ints, Strings, Texts
 from pefourier.writing.text import first_few, join

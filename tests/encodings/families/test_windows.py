@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import build, load
-from pefourier.encodings.domain import lags_on
+from pefourier.encodings.encoding import lags_on
 from pefourier.encodings.families.relative import log_spaced, swin2_bias
 
 GRID, HEADS = (3, 4), 5

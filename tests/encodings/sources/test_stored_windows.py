@@ -8,7 +8,7 @@ from stored import safetensors
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.encodings.domain import displacement_of_each_pair
+from pefourier.encodings.encoding import displacement_of_each_pair
 from pefourier.errors import PefourierError
 from pefourier.nn import Bias
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from claims.spectrum import agrees, energy_of, numbers
 from pefourier.encodings import load
-from pefourier.encodings.domain import lattice
-from pefourier.encodings.encoding import Encoding, as_encoding
+from pefourier.encodings.encoding import Encoding, as_encoding, lattice
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.questions.reconstruct import position_functions

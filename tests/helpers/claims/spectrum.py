@@ -5,12 +5,14 @@ import re
 import numpy as np
 
 from pefourier.encodings import build
-from pefourier.encodings.domain import BasisDomain, lattice, positions
 from pefourier.encodings.encoding import (
+    BasisDomain,
     Encoding,
     ShiftInvariantEncoding,
     as_encoding,
     equal_pairs,
+    lattice,
+    positions,
     without_mean,
 )
 from pefourier.encodings.registry import BUILDERS

@@ -22,12 +22,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from pefourier.encodings.checks import is_count
-from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.findings import finding
+from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.json_object import HEADS, LAYERS, SINGLE, Section, TrackedKeys
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, is_count, shown
 from pefourier.types import Counts, Fields, Texts, Values
 
 Sized = tuple[tuple[str, ...], int | None]  # keys of a size in order of priority, and its default

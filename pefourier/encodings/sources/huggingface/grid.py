@@ -26,10 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.domain import lags_on, lattice
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding, Finding, finding, lags_on, lattice
 from pefourier.encodings.families.relative import of_network
-from pefourier.encodings.findings import finding
 from pefourier.encodings.grids import (
     OF_CLASS_TOKEN,
     biases_within,

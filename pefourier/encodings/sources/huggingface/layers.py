@@ -21,8 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from math import log
 
-from pefourier.encodings.encoding import Finding
-from pefourier.encodings.findings import finding
+from pefourier.encodings.encoding import Finding, finding
 from pefourier.encodings.query_temperature import Temperature
 from pefourier.encodings.sources.huggingface.config import PAIRED, PARAMS, TUNED, ModelConfig
 from pefourier.encodings.sources.json_object import MOST_LAYERS, Section

@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from pefourier.encodings.columns import axes_of_sections, exchanged
-from pefourier.encodings.encoding import Encoding, Finding
-from pefourier.encodings.findings import finding
+from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.encodings.registry import REASONS
 from pefourier.encodings.sources.huggingface import weights
 from pefourier.encodings.sources.huggingface.config import (

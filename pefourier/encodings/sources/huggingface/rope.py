@@ -25,11 +25,9 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from pefourier.encodings.checks import is_number
 from pefourier.encodings.columns import axes_of_sections, describe_axes
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.encodings.families.rotary import logits_gain, rotated_share, scaling_parameters
-from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.huggingface.config import (
     LONGEST,
@@ -50,7 +48,7 @@ from pefourier.encodings.sources.huggingface.layers import (
     rotates_by_type,
 )
 from pefourier.encodings.sources.json_object import HEADS, LAYERS, Section
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.errors import PefourierError, is_number, shown, unknown
 from pefourier.types import Counts, Fields, Ints, Texts, Values
 from pefourier.writing.text import first_few
 

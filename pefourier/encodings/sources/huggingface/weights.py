@@ -27,11 +27,17 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.domain import lags_between, lattice
-from pefourier.encodings.encoding import Encoding, Finding, from_table, rows_up_to
+from pefourier.encodings.encoding import (
+    Encoding,
+    Finding,
+    finding,
+    from_table,
+    lags_between,
+    lattice,
+    rows_up_to,
+)
 from pefourier.encodings.families.lag_vectors import of_distances
 from pefourier.encodings.families.relative import t5_buckets
-from pefourier.encodings.findings import finding
 from pefourier.encodings.registry import REASONS, build
 from pefourier.encodings.sources.huggingface.config import (
     LONGEST,
