@@ -5,6 +5,7 @@ Commands that write files, list encodings or explain terms.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -15,55 +16,44 @@ from pefourier.cli.options import (
     AnswerOptions,
     Count,
     Dimension,
+    EncodingOptions,
     FigureOptions,
     File,
     Gates,
+    Lattice,
     Length,
+    OutputOptions,
     Paths,
+    Points,
     Prefix,
     Requirements,
     Sides,
+    Sigma,
     Specs,
     answer_each,
+    check_count_of_specs,
     layer_range,
+    options_of,
+    parse_points,
     point,
     print_and_exit,
     print_result,
     register,
     sides,
     spare_threads,
+    spec_names,
+    write_text,
 )
-from pefourier.cli.process import percentages
+from pefourier.cli.process import percentages, say
 from pefourier.errors import PefourierError, shown
+from pefourier.types import Fields, Ints
 from pefourier.writing.text import number
 
 if TYPE_CHECKING:
     from pefourier.questions.resize import Resizing
     from pefourier.report.render import Answer
-    from pefourier.writing.page import Reason
-
-
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from pefourier.cli.options import (
-    EncodingOptions,
-    Lattice,
-    OutputOptions,
-    Points,
-    Sigma,
-    check_count_of_specs,
-    options_of,
-    parse_points,
-    spec_names,
-    write_text,
-)
-from pefourier.cli.process import say
-from pefourier.types import Fields, Ints
-
-if TYPE_CHECKING:
     from pefourier.report.terms import Term
-
+    from pefourier.writing.page import Reason
 
 Format = Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"]
 Engine = Literal["transformers", "vllm", "llama.cpp"]
@@ -165,7 +155,7 @@ def context(
     figure.draw(Context.draw, results.answers, results.refusals)
     if brief:
         lines = "".join(map(brief_line, results.answers))
-        page = replace(page, words=lambda: lines, short=None, conclusion=str, chart=None)
+        page = replace(page, words=lambda: lines, short=None, conclusion=str, chart=str)
     if require or (required.strict and reach.length is not None):
         unmet = misfits(results.answers, is_certain=require is None)
         page = replace(page, reasons=[*page.reasons, *unmet])

@@ -15,50 +15,49 @@ dataclass is replaced by the fields of the dataclass.
 
 from __future__ import annotations
 
+import inspect
+import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from textwrap import fill
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypedDict,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 from typer import Argument, Option
+from typer.core import TyperCommand
 
-from pefourier.cli.process import coloured, draws_dots, note, say, takes_colours
-from pefourier.errors import PefourierError, shown
+from pefourier.cli.process import (
+    coloured,
+    draws_dots,
+    note,
+    refuse_overwriting,
+    say,
+    takes_colours,
+)
+from pefourier.errors import PefourierError, UnknownPositions, shown
+from pefourier.types import Counts, Fields, Strings, Values
 from pefourier.writing.text import printable_lines
 
 if TYPE_CHECKING:
     from pefourier.encodings.encoding import Encoding
-    from pefourier.writing.page import Page
-
-
-import os
-from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
-
-from pefourier.errors import UnknownPositions
-
-if TYPE_CHECKING:
     from pefourier.questions.result import Result
     from pefourier.writing.page import Page
-
-
-import inspect
-from collections.abc import Iterator
-from copy import copy
-from dataclasses import fields, is_dataclass
-from itertools import chain
-from textwrap import fill
-from typing import TypeVar, get_args, get_origin, get_type_hints
-
-from typer.core import TyperCommand
-
-from pefourier.cli.process import refuse_overwriting
-from pefourier.types import Counts, Fields, Strings, Values
 
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 NARROWEST, WIDEST = 3.0, 40.0  # width of a figure in inches
@@ -293,7 +292,7 @@ class OutputOptions:
         conclusion, words = map(printable_lines, (page.conclusion(), self.words(page)))
         if conclusion:
             conclusion += "\n"  # followed by an empty line
-        chart = page.chart(colour=colour) if page.chart and draws_dots(sys.stdout) else ""
+        chart = page.chart() if draws_dots(sys.stdout) else ""
         say((coloured(conclusion) if colour else conclusion) + chart + words)
 
 

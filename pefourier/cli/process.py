@@ -84,7 +84,7 @@ def coloured(conclusion: str) -> str:
 
 
 def draws_dots(stream: Any) -> bool:
-    """Whether a stream is a terminal whose encoding includes braille dots."""
+    """Whether a stream is a terminal whose encoding includes blocks."""
     return stream.isatty() and "utf" in (stream.encoding or "utf-8").lower()
 
 

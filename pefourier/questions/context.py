@@ -443,11 +443,11 @@ class Context(Result):
         return wavelengths(answers, look)
 
     @classmethod
-    def chart(cls, answers: Sequence[Answer], *, colour: bool) -> str:
+    def chart(cls, answers: Sequence[Answer]) -> str:
         """Return the bands of each answer's rotations."""
-        from pefourier.report.figures import bands_charts
+        from pefourier.report.figures import bands_chart
 
-        return bands_charts(answers, colour=colour)
+        return bands_chart(answers)
 
 
 def in_lines(name: str, numbers: Sequence[tuple[int, float]]) -> list[dict[str, str]]:

@@ -330,11 +330,11 @@ class Reconstructions(Result):
         return reconstruct(answers, look)
 
     @classmethod
-    def chart(cls, answers: Sequence[Answer], *, colour: bool) -> str:
+    def chart(cls, answers: Sequence[Answer]) -> str:
         """Return the curves of the reconstructed position functions."""
         from pefourier.report.figures import reconstruct_chart
 
-        return reconstruct_chart(answers, colour=colour)
+        return reconstruct_chart(answers)
 
 
 @dataclass(frozen=True, repr=False)

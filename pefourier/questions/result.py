@@ -48,7 +48,7 @@ class Result:
         raise PefourierError(f"{cls.command} has no figure; leave --plot out")
 
     @classmethod
-    def chart(cls, answers: Sequence[render.Answer], *, colour: bool) -> str:  # noqa: ARG003
+    def chart(cls, answers: Sequence[render.Answer]) -> str:  # noqa: ARG003
         """Return curves for a terminal."""
         return ""
 

@@ -228,11 +228,11 @@ class Spectrum(Result):
         return spectrum(answers, look, axis)
 
     @classmethod
-    def chart(cls, answers: Sequence[Answer], *, colour: bool, axis: str = "auto") -> str:
+    def chart(cls, answers: Sequence[Answer], axis: str = "auto") -> str:
         """Return the curves of the densities."""
         from pefourier.report.figures import spectrum_chart
 
-        return spectrum_chart(answers, colour=colour, axis=axis)
+        return spectrum_chart(answers, axis)
 
     @property
     def is_slow(self) -> bool:

@@ -6,58 +6,30 @@ terminal.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from math import pi
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.encodings.attention_decay import LEVELS, reading_cosine
 from pefourier.encodings.encoding import without_prefix
 from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.grids import size_of
-from pefourier.encodings.places import axis_names
-from pefourier.report import plot
-from pefourier.report.render import Answer
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-
-from typing import TYPE_CHECKING
-
-from pefourier.ids.spans import EXPECTED
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-from math import log, pi
-from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any
-
-from pefourier.encodings.attention_decay import LEVELS, reading_cosine
+from pefourier.encodings.places import axis_names, unit_of_waves
 from pefourier.errors import PefourierError, shorten
-from pefourier.writing.text import printable
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-
-import re
-from typing import TYPE_CHECKING
-
-from pefourier.encodings.places import unit_of_waves
 from pefourier.geometry.torus import multiplicity
-from pefourier.report.render import any_grid
+from pefourier.ids.spans import EXPECTED
+from pefourier.report import plot
+from pefourier.report.render import Answer, any_grid
 from pefourier.types import Array, Bools, Fields, Floats, Ints
-from pefourier.writing.terminal_chart import chart, limits_of, shades
-from pefourier.writing.text import percent
+from pefourier.writing.terminal_chart import chart
+from pefourier.writing.text import percent, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
 
 Curves = dict[str, tuple[np.ndarray, np.ndarray]]  # lags and inner products, by axis
 MOST_ROWS = 400  # in a picture
@@ -259,53 +231,27 @@ def draw_positions(answers: Sequence[Answer], look: plot.Look) -> Figure:
     return figure
 
 
-MARKS = {"same": ("█", "34"), "kept": ("█", "34"), "blended": ("▒", "33"), "stretched": ("░", "31")}
-ACROSS = 64  # characters of a chart if the output is not a terminal
-
-
-def bands_charts(answers: Sequence[Answer], *, colour: bool) -> str:
-    """Draw the bands of each answer's rotations in text."""
-    return "".join(bands_chart(a.result, colour=colour) for a in answers)
-
-
-def bands_chart(result: Any, *, colour: bool = False) -> str:
-    """Draw the bands of each rotation over the logarithm of the wavelength, in text.
-
-    A letter marks wavelengths of at least one pair. │ marks the trained length and ║ the requested
-    length; both cover letters.
-
-    >>> from pefourier.questions.context import describe_context
-    >>> scaled = "rope:rho=5e5,scaling=llama3,factor=8,original=8192"
-    >>> print(bands_chart(describe_context(scaled, 131072, d=64)[1]).splitlines()[0].rstrip())
-    kept      ██ █ ██ █ █ ██ █ █ ██ █ █     │           ║
-    """
-    across = max(get_terminal_size((ACROSS + 10, 24)).columns - 10, 24)
-    rotating = [r for r in result.rotations if r.rotated]
-    if not rotating:
-        return ""
-    slowest = max(2 * pi / r.frequencies.min() for r in rotating)
-    ends = log(2 * pi), log(max(slowest, result.length, 2 * pi) * 1.01)
-
-    def column(wavelength: float) -> int:
-        share = (log(wavelength) - ends[0]) / (ends[1] - ends[0])
-        return int(min(max(share, 0.0), 1.0) * (across - 1))
-
-    lines = []
-    for r in rotating:
-        lines += [r.name] if r.name else []
-        for treatment, members in r.treatments.items():
-            mark, paint = MARKS[treatment]
-            cells = {column(2 * pi / w): mark for w in r.frequencies[members]}
-            cells[column(result.trained.length or result.length)] = "│"
-            cells[column(result.length)] = "║"
-            row = "".join(cells.get(i, " ") for i in range(across))
-            row = row.replace(mark, f"\x1b[{paint}m{mark}\x1b[0m") if colour else row
-            lines += [f"{treatment:<9} {row}"] if members.any() else []
-    last = f"{max(slowest, result.length):.3g} positions"
-    scale = f"{'':9} {2 * pi:.3g}{last:>{across - 4}}"
-    length = result.trained.length
-    trained = f"│ trained {length}  " if length else ""
-    return "\n".join([*lines, scale, f"{'':10}{trained}║ requested {result.length}", "", ""])
+def bands_chart(answers: Sequence[Answer]) -> str:
+    """Draw where the bands of rotations and the lengths are over the logarithm of wavelength."""
+    curves = [
+        (
+            f"{a.encoding.label} {r.name} {treatment}",
+            2 * pi / r.frequencies[members],
+            members[members],
+        )
+        for a in answers
+        for r in a.result.rotations
+        for treatment, members in r.treatments.items()
+        if r.rotated
+    ]
+    for result in (a.result for a in answers):
+        lengths = {"trained": result.trained.length, "requested": result.length}
+        curves += [(name, np.array([n]), np.ones(1)) for name, n in lengths.items() if n and curves]
+    return (
+        chart("rotary pairs over wavelength in positions (log)", curves, logarithmic=True) + "\n"
+        if curves
+        else ""
+    )
 
 
 COLOURS = {"same": "C0", "kept": "C0", "blended": "C5", "stretched": "C1"}
@@ -535,30 +481,28 @@ def by_decade(answers: Sequence[Answer], axis: str) -> bool:
     return axis == "log"
 
 
-def spectrum_chart(answers: Sequence[Answer], *, colour: bool, axis: str = "auto") -> str:
+def spectrum_chart(answers: Sequence[Answer], axis: str = "auto") -> str:
     """Draw the curves of Fig. 1 or densities by decade, and a picture of each density on a grid."""
-    flat = [a for a in answers if not a.result.on_grid]
-    text = lines_chart(flat, colour=colour, axis=axis) + "\n" if flat else ""
+    parts, curves, decades = [], [], by_decade(answers, axis)
     for a in answers:
         if a.result.on_grid:
             density = a.result.density.sum(axis=tuple(range(a.result.density.ndim - 2)))
-            shifted = np.fft.fftshift(density, axes=0)
-            label = f"{a.encoding.label}: share of energy; ω_y from -π at the top, ω_x from 0"
-            text += shades(shifted, label) + "\n"
-    return text
+            title = f"{a.encoding.label}: share of energy; ω_y from -π at the top, ω_x from 0"
+            parts.append(picture(title, np.fft.fftshift(density, axes=0)))
+        else:
+            density = a.result.by_decade if decades else a.result
+            zero = share_at_zero(density.at_zero) if decades else ""
+            curves.append((f"{a.encoding.label}{zero}", per_unit(a, density), density.density))
+    of = "per factor ten of frequency (log)" if decades else "at each lattice frequency"
+    title = f"share of energy {of}, ω in radians per {unit(answers)}"
+    parts += [chart(title, curves, logarithmic=decades)] if curves else []
+    return "".join(f"{part}\n" for part in parts)
 
 
-def lines_chart(answers: Sequence[Answer], *, colour: bool, axis: str) -> str:
-    """Draw densities by decade, or over the lattice."""
-    decades = by_decade(answers, axis)
-    curves = []
-    for a in answers:
-        density = a.result.by_decade if decades else a.result
-        zero = share_at_zero(density.at_zero) if decades else ""
-        curves.append((f"{a.encoding.label}{zero}", per_unit(a, density), density.density))
-    xlabel = f"ω, radians per {unit(answers)}{' (log)' if decades else ''}"
-    of = "per factor ten of frequency" if decades else "at each lattice frequency"
-    return chart(curves, xlabel, f"share of energy {of}", colour=colour, logarithmic=decades)
+def picture(title: str, values: Array) -> str:
+    """Draw numbers (rows, columns) in a terminal; up to 32 rows show the largest of neighbours."""
+    rows = [part.max(axis=0) for part in np.array_split(values, min(len(values), 32))]
+    return chart(title, [("", np.arange(len(row)), row) for row in rows])
 
 
 def per_unit(answer: Answer, density: Any) -> Floats:
@@ -701,23 +645,18 @@ def draw_density(figure: Figure, picture: Axes, sums: Axes, result: Any) -> None
     figure.colorbar(image, ax=picture, label="share of energy", location="bottom", aspect=12)
 
 
-def reconstruct_chart(answers: Sequence[Answer], *, colour: bool) -> str:
-    """Draw the curves of Fig. 2: one chart per encoding, with a common vertical axis."""
-    flat = [r.values for a in answers for r in a.result.reconstructions if r.values.ndim == 1]
-    limits = limits_of(np.concatenate([*flat, [0.0]]))
-    parts = []
+def reconstruct_chart(answers: Sequence[Answer]) -> str:
+    """Draw the curves of Fig. 2 with common axes, and pictures of points on grids."""
+    parts, curves = [], []
     for a in answers:
-        rebuilt = a.result.reconstructions
-        if a.result.on_grid:  # with several frames, that of the point
-            for r in rebuilt:
+        for r in a.result.reconstructions:
+            if r.values.ndim > 1:  # with several frames, that of the point
                 title = f"{a.encoding.label}: ({r.point}) reconstructed; rows down, columns across"
-                parts.append(shades(r.values[r.position[:-2]], title))
-            continue
-        x = np.arange(a.result.lattice)
-        curves = [(f"{a.encoding.label}, s = {r.position}", x, r.values) for r in rebuilt]
-        label = f"position reconstructed from {a.encoding.label}"
-        xlabel = around(a.result)
-        parts.append(chart(curves, xlabel, label, height=8, colour=colour, ylimits=limits))
+                parts.append(picture(title, r.values[r.position[:-2]]))
+            else:
+                label = f"{a.encoding.label}, s = {r.position}"
+                curves.append((label, np.arange(len(r.values)), r.values))
+    parts += [chart("reconstructed value over a periodic position", curves)] if curves else []
     return "".join(f"{part}\n" for part in parts)
 
 

@@ -42,7 +42,7 @@ class Page:
     records: Callable[[], Iterable[Any]]  # JSON objects: mappings or dataclasses
     short: Callable[[], str] | None = None  # of text without --full, if it differs
     rows: Callable[[], Iterable[Sequence[Any]]] = tuple  # of CSV, the header first
-    chart: Callable[..., str] | None = None  # with colour=, drawn between them on a terminal
+    chart: Callable[[], str] = str  # drawn between them on a terminal
     conclusion: Callable[[], str] = str  # first lines of the text
     reasons: Sequence[Reason] = ()  # for a negative answer
     remarks: Sequence[Reason] = ()  # warnings that are not reasons

@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -330,15 +329,13 @@ def on_screen(monkeypatch, words):
 def test_a_terminal_gets_curves_and_colours(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert "\x1b[34m" in on_screen(monkeypatch, "spectrum")
+    assert "\x1b[1m" in on_screen(monkeypatch, "spectrum")
     for plain in (("NO_COLOR", "1"), ("TERM", "dumb")):
         with monkeypatch.context() as patched:
             patched.setenv(*plain)
             assert "\x1b" not in on_screen(patched, "spectrum")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert re.search("[⠁-⣿]", on_screen(monkeypatch, "spectrum"))
     rebuilt = on_screen(monkeypatch, "reconstruct rope dft none --d 64 --pos 5")
-    tops = [line.split("┤")[0].strip() for line in rebuilt.splitlines() if "┤" in line][::2]
-    assert tops == ["0.996"] * 2  # the charts of one answer share one axis
+    assert "█ is 0.996" in rebuilt
     monkeypatch.setattr(Terminal, "encoding", "iso-8859-15")
-    assert "┤" not in on_screen(monkeypatch, "spectrum dft")
+    assert "█" not in on_screen(monkeypatch, "spectrum dft")

@@ -10,9 +10,8 @@ from pefourier.questions.reconstruct import Reconstructions, position_functions
 from pefourier.questions.spectrum import Spectrum
 from pefourier.questions.spectrum import spectrum as spectrum_of
 from pefourier.report import plot
-from pefourier.report.figures import whole_plane
+from pefourier.report.figures import picture, whole_plane
 from pefourier.report.render import Answer
-from pefourier.writing.terminal_chart import shades
 
 
 @pytest.mark.parametrize("sides", [(5, 8), (4, 7), (3, 4, 6)], ids=str)
@@ -51,11 +50,9 @@ def test_grids_and_sequences_are_drawn_in_one_figure(answers, kind, find, panels
     assert [one.get_label() == "<colorbar>" for one in figure.axes].count(False) == panels
 
 
-def test_shades_of_many_numbers_keep_the_largest():
+def test_a_picture_of_many_rows_keeps_the_largest():
     values = np.zeros((200, 100))
     values[150, 99] = 2.0
-    rows = shades(values, "many", limit=20).splitlines()
-    assert len(rows) == 21
-    assert rows[16].endswith("██│")
-    assert rows[0] == "many; █ is 2"
-    assert shades(np.full((2, 2), np.nan), "none").startswith("none: nothing to draw")
+    lines = picture("many", values).splitlines()
+    assert len(lines) == 34
+    assert [i for i, line in enumerate(lines) if line.endswith("█")] == [24]
