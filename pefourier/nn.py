@@ -24,11 +24,8 @@ from torch import Tensor
 from pefourier.encodings import load
 from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.encoding import (
-    DeclaredEncoding,
     Encoding,
     displacement_of_each_pair,
-    is_of_pairs,
-    table_of_pairs,
 )
 from pefourier.encodings.families.axes import rows_of_blocks
 from pefourier.encodings.families.rotary import rotation_of
@@ -56,7 +53,7 @@ class Tabled(torch.nn.Module):
 
     def keep_vectors(self, enc: Encoding, *, learn: bool | None, dtype: torch.dtype | None) -> None:
         """Keep the vectors as a parameter if they are trained, otherwise as a table."""
-        vectors = table_of_pairs(enc) if is_of_pairs(enc) else enc.table()
+        vectors = enc.table_of_pairs() if not enc.by_lag else enc.table()
         kind = dtype or torch.get_default_dtype()
         if enc.untrained if learn is None else learn:
             self.vectors = torch.nn.Parameter(torch.tensor(vectors, dtype=kind))
@@ -408,7 +405,7 @@ class Bias(Tabled):
             way_out = "; leave out causal=true and mask later keys" * ("causal" in enc.params)
             raise PefourierError(f"{spec} has no biases for later keys{way_out}")
         self.keep_vectors(enc, learn=learn, dtype=dtype)
-        if grid or is_of_pairs(enc):
+        if grid or not enc.by_lag:
             places = np.arange(self.tokens**2)
             if grid:
                 places = displacement_of_each_pair(enc.domain, self.tokens, enc.spec)
@@ -500,11 +497,11 @@ def rotation_tables(enc: Encoding) -> dict[str, Array]:
             order = rows_of_blocks(enc.domain.sides, enc.params["merged"]) + enc.domain.prefix
             cosine[enc.domain.prefix :], sine[enc.domain.prefix :] = cosine[order], sine[order]
         return {"cosine": cosine, "sine": sine}
-    if isinstance(enc, DeclaredEncoding) and enc.name == "fope":
+    if enc.measure and enc.name == "fope":
         sums = sums_of_frequencies(enc.dim // 2, enc.params["gain"], enc.params["seed"])
         return {"frequencies": enc.measure.frequencies, "sums": sums}
     sign = -1.0 if enc.params.get("backwards") else 1.0
-    if isinstance(enc, DeclaredEncoding) and not by_length(enc):
+    if enc.measure and not by_length(enc):
         return {"frequencies": sign * enc.measure.frequencies}
     original = enc.params["original"]
     short, longer = (rotation_of(enc.params, length)[0] for length in (original, original + 1))

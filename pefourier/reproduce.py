@@ -12,11 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
-from pefourier.encodings.encoding import Measure
 from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
@@ -172,7 +171,7 @@ def transform(functions: Array) -> Array:
 def equations() -> Iterator[Claim]:
     """Yield Eqs. 2-22: both encodings, the Fourier basis, the density, the misprint in Eq. 19."""
     enc = build("sinusoidal", length=LENGTH)
-    w, table = cast(Measure, enc.measure).frequencies, enc.table()
+    w, table = enc.measure.frequencies, enc.table()
     lag = np.subtract.outer(np.arange(LENGTH), np.arange(LENGTH))
     gap = np.abs(table @ table.T - np.cos(np.multiply.outer(lag, w)).sum(axis=2)).max()
     yield claim("equations_2_3", count=len(w), w=(w[0], w[-1]), gap=gap)

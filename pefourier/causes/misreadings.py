@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pefourier.causes.rope import Rope
 from pefourier.encodings import load
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding
+from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import load_model, open_model, source_of
 from pefourier.encodings.registry import ALIASES, BUILDERS, parse_parameters
@@ -52,7 +52,7 @@ def misread(enc: Encoding, reading: str, length: int, d: int | None) -> tuple[Fl
             raise PefourierError(f"local-for-global needs two rotations; {shown(enc.spec)} has one")
     else:
         second = load_like(enc, reading, length, d or enc.params["d"])
-    if second.injection != "rotate" or not isinstance(second, DeclaredEncoding):
+    if second.injection != "rotate" or not second.measure:
         slips = ", ".join(MISREADINGS)
         raise PefourierError(f"{shown(reading)} is not rotary; use a rotation or one of {slips}")
     return second.measure.frequencies, {"attention_factor": 1.0, **second.params}
@@ -84,7 +84,7 @@ def change_rotation(enc: Encoding, changes: Values) -> tuple[Floats, Values]:
     """Return the frequencies of a rotation with changed settings, and these settings."""
     rope = Rope.of(enc)
     if rope is None:
-        if changes == {"scaling": "none"} and isinstance(enc, DeclaredEncoding):
+        if changes == {"scaling": "none"} and enc.measure:
             return enc.measure.frequencies, enc.params  # a scaling, if any, is unknown
         raise PefourierError(
             f"{' and '.join(changes)} cannot be changed: {shown(enc.spec)} lists its frequencies "

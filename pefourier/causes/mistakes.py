@@ -439,7 +439,7 @@ def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
         shared = ("rho", "d", "partial", "layout")
         codes = [kind, *(code_of[key] for key in shared if key in changes)]
     below: Mapping[str, int | None] = {}
-    if a.measure is not None and b.measure is not None:  # pair by pair, in any layout
+    if a.measure and b.measure:  # pair by pair, in any layout
         below = positions_below(a.measure.frequencies, b.measure.frequencies, SEARCHED)
     return Cause("both", tuple(codes) or ("parameters",), changes, below)
 

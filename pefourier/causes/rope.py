@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any, TypeGuard, cast
+from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, ShiftInvariantEncoding
+from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import (
     Rotation,
     complete_settings,
@@ -116,7 +116,7 @@ class Rope:
         is_shared = changes == {"scaling": "none"} and self.scaling == "proportional"
         return {"factor": 1.0} if is_shared else changes
 
-    def build(self, length: int) -> ShiftInvariantEncoding:
+    def build(self, length: int) -> Encoding:
         """Build the encoding, with a SPEC that leaves out usual settings."""
         usual = {"partial": 1.0, "layout": "halves", "scaling": "none", "attention_factor": 0.0}
         shared = {key: getattr(self, key) for key in usual}
@@ -126,7 +126,7 @@ class Rope:
         enc = build("rope", length=length, d=self.d, rho=self.rho, **chosen)
         entries = {"rho": enc.params["rho"], **chosen, "d": self.d}
         spec = "rope:" + ",".join(f"{key}={spelled(value)}" for key, value in entries.items())
-        return cast("ShiftInvariantEncoding", replace(enc, spec=spec))
+        return replace(enc, spec=spec)
 
     def diff(self, other: Rope, length: int) -> dict[str, tuple[Any, Any]]:
         """Return the settings that differ and change a frequency at some length of interest."""
@@ -147,10 +147,10 @@ class Rope:
         return changes
 
 
-def is_rotation(enc: Encoding) -> TypeGuard[DeclaredEncoding]:
+def is_rotation(enc: Encoding) -> bool:
     """Whether an encoding rotates pairs with known settings."""
-    one_axis = isinstance(enc, DeclaredEncoding) and enc.measure.frequencies.ndim == 1
-    return enc.injection == "rotate" and one_axis and "scaling" in enc.params
+    is_on_a_line = len(enc.measure) > 0 and enc.measure.frequencies.ndim == 1
+    return is_on_a_line and enc.injection == "rotate" and "scaling" in enc.params
 
 
 def both_at(

@@ -30,7 +30,7 @@ import numpy as np
 from pefourier.diagnosis.identify import frequencies, identification, identify, shortest
 from pefourier.diagnosis.wave_rules import SEARCHED, ladder_of
 from pefourier.encodings.columns import Wave, columns_of_blocks, split_pairs
-from pefourier.encodings.encoding import Encoding, Finding, finding, is_stationary
+from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.encodings.families.axes import (
     LINES,
     Axes,
@@ -227,7 +227,7 @@ GRID_RULES = (
 def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
     """Yield notes on the convention of a declared measure on a grid."""
     domain = enc.domain
-    if len(domain.sides) < 2 or not is_stationary(enc):
+    if len(domain.sides) < 2 or not enc.is_stationary:
         return
     names = axis_letters(len(domain.sides))
     for axis, (name, side) in enumerate(zip(names, domain.sides, strict=True)):
@@ -269,7 +269,7 @@ def identify_on_grid(facts: GridFacts) -> tuple[Fields | None, list[Finding]]:
 
 def unusual_coordinates(enc: Encoding) -> Iterator[Finding]:
     """Find coordinates from 0 to 1, or in pixels, with frequencies for indices."""
-    if not is_stationary(enc) or enc.params.get("frequencies") != "own" or len(enc.domain.grid) < 2:
+    if not enc.is_stationary or enc.params.get("frequencies") != "own" or len(enc.domain.grid) < 2:
         return
     fastest, scale = np.abs(enc.measure.frequencies).max(axis=0), enc.params["scale"]
     lines = zip(axis_letters(len(fastest)), fastest, enc.domain.sides, strict=True)
@@ -365,7 +365,7 @@ def largest_difference(facts: GridFacts, enc: Encoding, form: Form | None) -> fl
         places = enc.domain.x[part]
         apart = waves_of(enc.vectors(places), enc) - waves_of(facts.table[part], enc, form)
         size = np.fmax(np.abs(apart.real), np.abs(apart.imag))
-        phases = enc.measure.phases(enc.domain.places(places)) if is_stationary(enc) else 0.0
+        phases = enc.measure.phases(enc.domain.places(places)) if enc.is_stationary else 0.0
         if (size > facts.rounding + 8 * FLOAT32_EPS * np.abs(phases)).any():
             return None
         largest = max(largest, float(size.max()))
@@ -386,7 +386,7 @@ def frequencies_along(waves: Complex, eps: float) -> Floats:
 
 def settings_read(facts: GridFacts, enc: Encoding, form: Form | None) -> list[Settings]:
     """Return settings with which a convention may match a table, the fewest changes first."""
-    if not is_stationary(enc):
+    if not enc.is_stationary:
         return []
     axes, slopes, rho = axes_of(enc), Slopes(), 0.0
     base = pairs_of_axes(enc.name, replace(axes, stretch=(), scale=1.0), enc.dim).omega

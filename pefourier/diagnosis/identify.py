@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, log, log10
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from pefourier.causes.rope import usual_scalings
 from pefourier.encodings.columns import Layout, orders, pair_columns, split_pairs
-from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, KernelMeasure, row_blocks
+from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, row_blocks
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision
@@ -313,7 +313,7 @@ def reference_waves(encoding: str, params: Params, d: int) -> Floats:
     """Return amplitude, frequency and phase of each column, (3, d), in reference order."""
     waves = np.ones((3, d))
     if encoding == "dft":
-        measure = cast(KernelMeasure, build("dft", length=1, d=d).measure)
+        measure = build("dft", length=1, d=d).measure
         paired = (d + 1) // 2
         k = np.concatenate([np.arange(paired), np.arange(1, paired), np.arange(paired, d // 2 + 1)])
         waves = np.stack([measure.amplitudes[k], measure.frequencies[k], np.full(d, np.pi / 2)])

@@ -62,8 +62,8 @@ def aliased_frequencies(enc: Encoding) -> Iterator[Finding]:
     enc = without_prefix(enc)
     if enc.domain.irregular or enc.domain.kind not in ("position", "time"):
         return
-    if enc.measure is not None:
-        omega = np.abs(enc.measure.frequencies).reshape(len(enc.measure.weights), -1).max(axis=1)
+    if enc.measure:
+        omega = np.abs(enc.measure.frequencies).reshape(len(enc.measure), -1).max(axis=1)
     elif enc.origin == "formula" or not enc.fits:
         return
     else:

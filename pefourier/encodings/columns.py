@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.encoding import DeclaredEncoding
+from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError
 from pefourier.types import Array, Counts, Floats, Ints, Places
 
@@ -52,7 +52,7 @@ def columns_of_blocks(layout: str, sizes: Ints) -> Columns:
     return begin + pair, begin + pair + np.repeat(counts, counts)
 
 
-def rotated_columns(enc: DeclaredEncoding) -> Columns:
+def rotated_columns(enc: Encoding) -> Columns:
     """First and second columns of the pairs of a rotation, in the order of its phases."""
     layout, sizes = enc.params.get("layout", "halves"), [enc.dim // 2]
     if layout == "axis-halves" and len(enc.domain.sides) > 1:

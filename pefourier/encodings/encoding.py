@@ -18,10 +18,10 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeGuard, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -362,13 +362,19 @@ class Measure:
     position. On several axes, frequencies are vectors (m, axes), and so are positions and lags
     (…, axes): the inner product :math:`\omega_j \cdot (s - t)` replaces the product
     (`Domain.places`).
+
+    With `squared_length` c, inner products depend only on the lag: they are exactly
+    :math:`c \sum_j w_j \cos(\omega_j (s - t))`. If it is 0, weights describe only the spectrum.
     """
 
     frequencies: Floats  # (m,) radians per position, not folded into [0, pi]
     weights: Floats  # (m,) summing to one
-    squared_length: float | None = field(default=None, init=False)  # set in `KernelMeasure`
+    squared_length: float = field(default=0.0, kw_only=True)  # of each vector, or 0
     period: int | None = None
     offset: float | Floats = 0  # phases of position x are omega_j (x + offset)
+
+    def __len__(self) -> int:
+        return len(self.weights)
 
     def phases(self, x: Array, columns: slice = slice(None)) -> Floats:
         """Phases at positions x, shape (len(x), m)."""
@@ -391,18 +397,6 @@ class Measure:
         """Integers k of the frequencies 2 pi k / period."""
         return np.rint(self.frequencies * (period / (2 * np.pi))).astype(np.int64)
 
-
-@dataclass(frozen=True, eq=False)
-class KernelMeasure(Measure):
-    r"""The measure of an encoding with inner products that depend only on the lag.
-
-    With `squared_length` c, inner products are exactly
-    :math:`c \sum_j w_j \cos(\omega_j (s - t))`. The weights of other measures describe only the
-    spectrum.
-    """
-
-    squared_length: float = field(kw_only=True)  # squared norm of each vector
-
     @cached_property
     def amplitudes(self) -> Floats:
         """Amplitude of the cosine and sine at each frequency."""
@@ -413,14 +407,17 @@ class KernelMeasure(Measure):
         return np.cos(self.angles(lags)) @ self.weights
 
 
+NO_WAVES = Measure(np.zeros(0), np.zeros(0))  # no declared frequencies; false in a condition
+
+
 def equal_pairs(
     frequencies: Floats, *, amplitude: float = 1.0, offset: float | Floats = 0
-) -> KernelMeasure:
+) -> Measure:
     """Return the measure of a sine and a cosine of equal amplitude at each of m frequencies."""
     m = len(frequencies)
     squared_length = m * amplitude * amplitude
     weights = np.full(m, 1 / m)
-    return KernelMeasure(frequencies, weights, squared_length=squared_length, offset=offset)
+    return Measure(frequencies, weights, squared_length=squared_length, offset=offset)
 
 
 def products(lags: Array, frequencies: Array) -> Array:
@@ -458,10 +455,12 @@ class Encoding:
     paired: bool = False  # columns come from an array (n, m, 2) or from complex numbers
     rebuild_at: Callable[[Counts], Encoding] | None = None  # rebuild for another window
     rates: Floats | None = None  # frequencies of sines of time, if no measure is declared
-    kernel: KernelMeasure | None = None  # of inner products on a line, without frequencies
+    kernel: Measure = NO_WAVES  # of inner products on a line, without frequencies
     file: Any = None  # the opened config (`ModelFile`) or .gguf file (`GgufFile`) it comes from
-    measure: Measure | None = field(default=None, init=False)  # set in `DeclaredEncoding`
+    measure: Measure = NO_WAVES  # declared frequencies
     operator: Operator | None = None  # of user code that rotates queries and keys
+    between: Between | None = None  # a bias for each query and key
+    by_lag: bool = True  # whether the bias depends on the lag alone: vectors are those of lags
 
     def __len__(self) -> int:
         return len(self.domain)
@@ -478,8 +477,16 @@ class Encoding:
 
     @property
     def fits(self) -> bool:
-        """Whether the table of all vectors is within `table_limit`."""
-        return len(self) * self.dim <= self.table_limit
+        """Whether points have vectors, and their table is within `table_limit`."""
+        return self.by_lag and len(self) * self.dim <= self.table_limit
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether inner products depend only on the lag and lags are whole steps.
+
+        The lags can then be searched instead of all pairs of points.
+        """
+        return self.measure.squared_length > 0 and self.domain.kind != "time"
 
     @cached_property
     def label(self) -> str:
@@ -500,44 +507,16 @@ class Encoding:
         for block in row_blocks(len(self), rows or max(1, BLOCK // self.dim)):
             yield block.start, np.asarray(self.vectors(self.domain.x[block]), dtype=float)
 
-
-E = TypeVar("E", bound=Encoding)
-
-
-@dataclass(frozen=True, eq=False)
-class DeclaredEncoding(Encoding):
-    """An encoding that declares its frequencies."""
-
-    measure: Measure = field(kw_only=True)
-
-
-class ShiftInvariantEncoding(DeclaredEncoding):
-    """A declared encoding with inner products that depend only on the lag."""
-
-    measure: KernelMeasure
-
-
-@dataclass(frozen=True, eq=False)
-class BiasEncoding(Encoding):
-    """A bias for each query and key; the vectors are those of lags, if lags determine it."""
-
-    between: Between = field(kw_only=True)
-    by_lag: bool = field(kw_only=True)  # whether the bias depends on the lag alone
-
     @property
-    def fits(self) -> bool:
-        """Whether lags have vectors, and their table is within `table_limit`."""
-        return self.by_lag and super().fits
-
-    @property
-    def positions(self) -> int:
-        """Number of queries, and of keys."""
+    def tokens(self) -> int:
+        """Number of queries, and of keys, of a bias."""
         return 1 - int(self.domain.x[0])
 
     @cached_property
     def bias(self) -> Floats:
         """Biases (heads, n, n) of all pairs of positions; -inf where a key is masked."""
-        x = np.arange(self.positions)
+        assert self.between
+        x = np.arange(self.tokens)
         check_size(self.name, self.dim, len(x), len(x), limit=self.table_limit)
         return np.stack([self.between(x[i : i + 1], x)[:, 0] for i in x], axis=1)
 
@@ -546,7 +525,7 @@ class BiasEncoding(Encoding):
 
         Of several such queries, and if no query has keys that share biases, it is the last.
         """
-        n, is_causal = self.positions, self.domain.x[-1] <= 0
+        n, is_causal = self.tokens, self.domain.x[-1] <= 0
         rows = [self.bias[:, i, : i + 1 if is_causal else n].T for i in range(n)]
         if not all(np.isfinite(row).all() for row in rows):
             raise PefourierError(f"{self.name} holds -inf, a mask; `pefourier compare` reads masks")
@@ -556,45 +535,13 @@ class BiasEncoding(Encoding):
         def vectors(lag: Array) -> Floats:
             return np.asarray(rows[query][np.asarray(lag) + query])
 
-        return replace(recast(self, Encoding), domain=domain, vectors=vectors), query
+        return replace(self, domain=domain, vectors=vectors, between=None, by_lag=True), query
 
-
-def is_of_pairs(enc: Encoding) -> TypeGuard[BiasEncoding]:
-    """Return whether an encoding is a bias of query and key that the lag does not determine."""
-    return isinstance(enc, BiasEncoding) and not enc.by_lag
-
-
-def table_of_pairs(enc: BiasEncoding) -> Floats:
-    """Biases (n n, heads) of all pairs, one query after the other; refuse masked keys."""
-    if not np.isfinite(enc.bias).all():
-        raise PefourierError(f"{enc.name} masks keys (-inf); all keys need a finite bias")
-    return enc.bias.reshape(enc.dim, -1).T
-
-
-def is_stationary(enc: Encoding) -> TypeGuard[ShiftInvariantEncoding]:
-    """Return whether inner products depend only on the lag and lags are whole steps.
-
-    The lags can then be searched instead of all pairs of points.
-    """
-    return isinstance(enc, ShiftInvariantEncoding) and enc.domain.kind != "time"
-
-
-def with_measure(enc: Encoding, measure: Measure | None) -> Encoding:
-    """Return an encoding with another measure, or without one.
-
-    >>> enc = from_table(np.eye(3))
-    >>> type(with_measure(enc, Measure(np.ones(1), np.ones(1)))).__name__
-    'DeclaredEncoding'
-    """
-    if measure is None:
-        return recast(enc, Encoding) if isinstance(enc, DeclaredEncoding) else enc
-    kind = ShiftInvariantEncoding if isinstance(measure, KernelMeasure) else DeclaredEncoding
-    return recast(enc, kind, measure=measure)
-
-
-def recast(enc: Encoding, kind: type[E], **parts: Any) -> E:
-    """Return an encoding as another class, with the additional fields of that class."""
-    return kind(**{f.name: getattr(enc, f.name) for f in fields(Encoding) if f.init}, **parts)
+    def table_of_pairs(self) -> Floats:
+        """Biases (n n, heads) of all pairs, one query after the other; refuse masked keys."""
+        if not np.isfinite(self.bias).all():
+            raise PefourierError(f"{self.name} masks keys (-inf); all keys need a finite bias")
+        return self.bias.reshape(self.dim, -1).T
 
 
 def row_blocks(n: int, numbers: int, width: int = 1) -> list[slice]:
@@ -702,10 +649,10 @@ def from_bias(array: Array, name: str = "bias", **facts: Any) -> Encoding:
         return np.asarray(profile[np.asarray(x) + n - 1])
 
     facts |= {"injection": "bias", "between": between, "by_lag": True}
-    return BiasEncoding(name, lags_between(n, causal=causal), heads, vectors, **facts)
+    return Encoding(name, lags_between(n, causal=causal), heads, vectors, **facts)
 
 
-def bias_of_pairs(name: str, between: Between, lags: Domain, d: int, **facts: Any) -> BiasEncoding:
+def bias_of_pairs(name: str, between: Between, lags: Domain, d: int, **facts: Any) -> Encoding:
     """Return the encoding of biases of query and key, in which lags have no vectors.
 
     check-faithful, compare, context and train read the biases of all pairs.
@@ -719,7 +666,7 @@ def bias_of_pairs(name: str, between: Between, lags: Domain, d: int, **facts: An
         raise PefourierError(f"{name}: {shape} depend on more than the lag: {way_out}")
 
     facts = {"injection": "bias", "between": between, "by_lag": False, **facts}
-    return BiasEncoding(name, lags, d, vectors, **facts)
+    return Encoding(name, lags, d, vectors, **facts)
 
 
 def rows_up_to(table: Array, length: int | None, label: str) -> Array:
@@ -778,9 +725,9 @@ def without_prefix(enc: Encoding) -> Encoding:
         return enc.vectors(np.asarray(x) + behind)
 
     line = replace(enc, domain=positions(len(domain)), vectors=vectors)
-    if not isinstance(line, DeclaredEncoding):
+    if not line.measure:
         return line
-    frequencies = line.measure.frequencies.reshape(len(line.measure.weights), -1)[:, 0]
+    frequencies = line.measure.frequencies.reshape(len(line.measure), -1)[:, 0]
     offset = np.ravel(line.measure.offset)[0].item()
     return replace(line, measure=replace(line.measure, frequencies=frequencies, offset=offset))
 
@@ -800,7 +747,7 @@ def without_mean(enc: Encoding) -> Encoding:
         return np.asarray(enc.vectors(x), dtype=float) - mean
 
     params = {**enc.params, "demean": True}
-    return replace(with_measure(enc, None), vectors=vectors, params=params)
+    return replace(enc, vectors=vectors, params=params, measure=NO_WAVES)
 
 
 def as_encoding(encoding: Any) -> Encoding:

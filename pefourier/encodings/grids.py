@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.encodings.encoding import (
-    DeclaredEncoding,
     Domain,
     Encoding,
     Measure,
@@ -149,7 +148,7 @@ def on_grid(enc: Encoding, sides: Ints, prefix: int) -> Encoding:
     domain = lattice(sides or (len(enc) - prefix,), prefix)
     params = {**enc.params, "grid": sides, "prefix": prefix}
     placed = replace(enc, domain=domain, params=params)
-    if not isinstance(placed, DeclaredEncoding):
+    if not placed.measure:
         return placed
     return replace(placed, measure=raster_measure(placed.measure, domain))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding, finding
+from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.encodings.loader import load, load_model, open_model, source_of
 from pefourier.encodings.query_temperature import Temperature, temperature_in
 from pefourier.encodings.sources.huggingface import (
@@ -274,7 +274,7 @@ def axis_in(enc: Encoding) -> Places | None:
 
     The config or its model type sets the axes. In a .gguf file, 3 is axis e of llama.cpp.
     """
-    if enc.file is None or not isinstance(enc, DeclaredEncoding):
+    if enc.file is None or not enc.measure:
         return None
-    axes: Places | None = enc.file.axis_of_pairs(len(enc.measure.frequencies))
+    axes: Places | None = enc.file.axis_of_pairs(len(enc.measure))
     return axes

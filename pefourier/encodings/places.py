@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.encodings.encoding import (
+    NO_WAVES,
     Encoding,
     Measure,
     from_table,
-    is_stationary,
-    with_measure,
     without_prefix,
 )
 from pefourier.encodings.families.axes import axis_letters
@@ -93,7 +93,7 @@ def is_separable(enc: Encoding) -> bool:
     enc = without_prefix(enc)
     if len(enc.domain.sides) == 1 or enc.domain.kind != "position":
         return False
-    if is_stationary(enc):
+    if enc.is_stationary:
         return bool((enc.measure.frequencies != 0).sum(axis=1).max() <= 1)
     return axis_columns(enc.table().reshape(*enc.domain.sides, -1)) is not None
 
@@ -118,14 +118,16 @@ def axis_encodings(enc: Encoding) -> list[Encoding] | None:
     ]
     changes = np.array([(line != line[:1]).any(axis=0) for line in lines])
     changes[0] |= ~changes.any(axis=0)
+    tables = (
+        line[:, is_own] if is_own.any() else np.zeros((len(line), 1))
+        for line, is_own in zip(lines, changes, strict=True)
+    )
     return [
-        with_measure(
-            from_table(
-                line[:, is_own] if is_own.any() else np.zeros((len(line), 1)), enc.name, eps=enc.eps
-            ),
-            axis_measure(enc.measure, axis) if is_stationary(enc) else None,
+        replace(
+            from_table(table, enc.name, eps=enc.eps),
+            measure=axis_measure(enc.measure, axis) if enc.is_stationary else NO_WAVES,
         )
-        for axis, (line, is_own) in enumerate(zip(lines, changes, strict=True))
+        for axis, table in enumerate(tables)
     ]
 
 

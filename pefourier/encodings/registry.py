@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import numpy as np
 
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, ShiftInvariantEncoding
+from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import check_sides, count_points
 from pefourier.errors import (
     LARGEST,
@@ -267,9 +267,9 @@ def check_vectors(name: str, enc: Encoding) -> None:
 
     Vectors that need a table are not tested if the table is too large.
     """
-    if enc.fits or isinstance(enc, DeclaredEncoding):
+    if enc.fits or enc.measure:
         check_magnitude(name, largest_at_ends(enc))
-    if isinstance(enc, DeclaredEncoding) and not np.isfinite(enc.measure.frequencies).all():
+    if enc.measure and not np.isfinite(enc.measure.frequencies).all():
         raise PefourierError(f"{shown(name)} has an infinite frequency; use smaller numbers")
 
 
@@ -280,7 +280,7 @@ def largest_at_ends(enc: Encoding) -> float:
     these points are finite.
     """
     ends = enc.domain.x[[0, -1]]
-    if not isinstance(enc, ShiftInvariantEncoding) or enc.measure.frequencies.ndim > 1:
+    if not enc.measure.squared_length or enc.measure.frequencies.ndim > 1:
         return float(np.abs(enc.vectors(ends)).max())
     if enc.measure.period is None and not np.isfinite(enc.measure.phases(ends)).all():
         return np.nan

@@ -33,8 +33,7 @@ from pefourier.encodings.attention_decay import lag_sums
 from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     Encoding,
-    KernelMeasure,
-    is_stationary,
+    Measure,
     row_blocks,
     steps_ahead,
     unit_of,
@@ -619,12 +618,12 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
     n, sides = len(enc), enc.domain.sides
     if n == 1:
         return ClosestPair(np.inf, None, 1)
-    if is_stationary(enc) and len(sides) > 1:
+    if enc.is_stationary and len(sides) > 1:
         ahead = steps_ahead(sides)
         tied, distance = closest_lags(enc.measure, ahead, 2 * sides[-1], report)
         distinct = prod(sides) if distance else distinct_on_grid(tied, sides)
         return ClosestPair(distance, first_pair(tied, sides), distinct)
-    if is_stationary(enc):
+    if enc.is_stationary:
         lags = np.arange(1, min(n - 1, enc.measure.period or n - 1) + 1)
         likely = lags_of_large_sums(enc.measure, lags)
         tied, distance = closest_lags(by_weight(enc.measure), likely, 2, report)
@@ -635,13 +634,13 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
     return search_rows(table, report, first_on_grid(table, enc.eps, sides, in_order=in_order))
 
 
-def lags_of_large_sums(measure: KernelMeasure, lags: Indices) -> Indices:
+def lags_of_large_sums(measure: Measure, lags: Indices) -> Indices:
     """Return the lags that may have the smallest distance, or be the first tied lag.
 
     Their sums of cosines are within rounding and ties of the largest. All lags are returned if
     weights differ and no period is short enough for one Fourier transform.
 
-    >>> rope = KernelMeasure(np.array([1.0, 0.1]), np.full(2, 0.5), squared_length=2.0)
+    >>> rope = Measure(np.array([1.0, 0.1]), np.full(2, 0.5), squared_length=2.0)
     >>> lags_of_large_sums(rope, np.arange(1, 100))
     array([63])
     """
@@ -656,18 +655,18 @@ def lags_of_large_sums(measure: KernelMeasure, lags: Indices) -> Indices:
         return lags
     sums = np.concatenate([s for _, s in lag_sums(measure.frequencies, len(lags) + 1)])[1:]
     rounding = 16 * FLOAT64_EPS * len(lags) * np.abs(measure.frequencies).max() + 4 * TIE
-    likely: Indices = lags[sums >= sums.max() - rounding * len(measure.frequencies)]
+    likely: Indices = lags[sums >= sums.max() - rounding * len(measure)]
     return likely
 
 
-def by_weight(measure: KernelMeasure) -> KernelMeasure:
+def by_weight(measure: Measure) -> Measure:
     """Sort frequencies by descending weight."""
     order = np.lexsort((-measure.frequencies, -measure.weights))
     return replace(measure, frequencies=measure.frequencies[order], weights=measure.weights[order])
 
 
 def closest_lags(
-    measure: KernelMeasure, lags: Indices, first: int, report: Progress
+    measure: Measure, lags: Indices, first: int, report: Progress
 ) -> tuple[Indices, float]:
     """Return the lags (k,) or (k, axes) of the smallest distance, up to ties, and that distance.
 
@@ -689,16 +688,14 @@ def closest_lags(
     return lags[tied], float(np.sqrt(squared[tied][0]))
 
 
-def squared_distances(
-    measure: KernelMeasure, lags: Indices, columns: slice = slice(None)
-) -> Floats:
+def squared_distances(measure: Measure, lags: Indices, columns: slice = slice(None)) -> Floats:
     """Return squared distances of vectors `lags` apart, or the part from some frequencies."""
     sines = np.sin(measure.angles(lags, columns) / 2)
     weighted: Floats = sines * sines @ measure.weights[columns]
     return 4 * measure.squared_length * weighted
 
 
-def largest_zero(measure: KernelMeasure, lags: Indices) -> Floats:
+def largest_zero(measure: Measure, lags: Indices) -> Floats:
     """Return the largest squared distance that float64 phases cannot resolve from zero at each lag.
 
     A frequency is known to one unit in the last place, its product with the lag to half a unit.
@@ -707,7 +704,7 @@ def largest_zero(measure: KernelMeasure, lags: Indices) -> Floats:
     """
     if measure.period is not None:
         return np.zeros(len(lags))
-    m = len(measure.weights)
+    m = len(measure)
     omega = np.minimum(np.abs(measure.frequencies), 1 / FLOAT64_EPS).reshape(m, -1)
     steps = 2 * FLOAT64_EPS * np.abs(lags).reshape(-1, omega.shape[1])
     if steps.max(initial=0.0) * omega.max() * omega.shape[1] <= 1:
@@ -720,12 +717,12 @@ def largest_zero(measure: KernelMeasure, lags: Indices) -> Floats:
     return measure.squared_length * squared
 
 
-def promising_lags(measure: KernelMeasure, lags: Indices, best: float) -> tuple[Indices, Floats]:
+def promising_lags(measure: Measure, lags: Indices, best: float) -> tuple[Indices, Floats]:
     """Return the lags whose squared distance may be the smallest, with these squared distances.
 
     Every frequency adds to the sum: a lag is ruled out once a partial sum exceeds the best so far.
     """
-    zero, m = largest_zero(measure, lags), len(measure.weights)
+    zero, m = largest_zero(measure, lags), len(measure)
     squared = np.zeros(len(lags))
     wide = min(m // MOST_PARTS, PHASES_AT_ONCE // len(lags))  # long sums have few parts
     for columns in row_blocks(m, max(FREQUENCIES_AT_ONCE, wide)):

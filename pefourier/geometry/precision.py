@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pefourier.encodings.encoding import FLOAT32_EPS as FLOAT32_EPS
-from pefourier.encodings.encoding import Encoding, is_stationary, positions, row_blocks, unit_of
+from pefourier.encodings.encoding import Encoding, positions, row_blocks, unit_of
 from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import check_cost, shown
 from pefourier.types import Array, Floats, Indices, Ints, Table
@@ -216,7 +216,7 @@ def precision(
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
     385
     """
-    by_axis = is_stationary(enc) or (enc.measure is None and first is None)
+    by_axis = enc.is_stationary or (not enc.measure and first is None)
     lines = axis_encodings(enc) if by_axis else None
     if lines is None:
         losses = format_losses(enc, FORMATS, first, min_distance)
@@ -228,10 +228,10 @@ def precision(
 
 def check_formats(enc: Encoding) -> None:
     """Refuse more positions than can be compared in each format within memory."""
-    if enc.measure is not None and not is_separable(enc):
+    if enc.measure and not is_separable(enc):
         points = min(len(enc), enc.measure.period or len(enc))
         unit = max(2.0 ** (form.lowest - form.digits + 1) for form in FORMATS.values())
-        if is_stationary(enc) and enc.measure.amplitudes.max() < unit:
+        if enc.is_stationary and enc.measure.amplitudes.max() < unit:
             points *= COLUMNS_OF_ZEROS
         check_cost(shown(enc.spec), "positions in narrow formats", points)
 
@@ -267,7 +267,7 @@ def format_losses(
     """Return distinct vectors and phase error by the name of each format; see `precision`."""
     enc = row_by_row(enc)
     columns, count = vector_columns(enc)
-    first = first if enc.measure is None else None
+    first = first if not enc.measure else None
     loss = partial(format_loss, enc, columns, count, first, min_distance)
     return {name: loss(FORMATS[name]) for name in formats}
 
@@ -286,10 +286,10 @@ def format_loss(
     exceeds twice the distance that rounding moves a vector. Rounded phases would separate position
     s from s plus a period, although both have one vector: the count stops at the period.
     """
-    period = enc.measure.period if enc.measure is not None else None
+    period = enc.measure.period
     points = min(len(enc), period or len(enc))  # beyond a period, vectors repeat exactly
     leaders = np.arange(points) if first is None else np.flatnonzero(first == np.arange(points))
-    if enc.measure is None:
+    if not enc.measure:
         top = np.maximum(enc.table().max(axis=1), -enc.table().min(axis=1))
         leaders = leaders[np.isfinite(rounded(top[leaders], form))]
     cast = safe = len(leaders)
@@ -302,10 +302,10 @@ def format_loss(
     if enc.domain.kind != "position":
         return FormatLoss(cast, None, None)
     measure, x = enc.measure, enc.domain.x
-    if measure is None or enc.kernel is not None:
+    if not measure or enc.kernel:
         return FormatLoss(cast, None, None, safe)
     x = (enc.domain.places(x) + measure.offset).reshape(len(enc), -1)
-    frequencies = measure.frequencies.reshape(len(measure.weights), -1)
+    frequencies = measure.frequencies.reshape(len(measure), -1)
     phase, safe_phase = count_distinct_phases(x, frequencies, form)
     error = max_phase_error(x, frequencies, form)
     return FormatLoss(cast, phase, error, safe, safe_phase).within(points)
@@ -318,7 +318,7 @@ def rounding_distance(enc: Encoding, form: Format) -> float:
     >>> rounding_distance(load("rope", length=9, d=128), FORMATS["bfloat16"])
     0.03125
     """
-    length = sqrt(enc.measure.squared_length) if is_stationary(enc) else np.inf
+    length = sqrt(enc.measure.squared_length) if enc.is_stationary else np.inf
     if not length <= form.largest:
         return np.inf
     near_zero = np.sqrt(enc.dim) * 2.0 ** (form.lowest - form.digits)
@@ -334,7 +334,7 @@ def row_by_row(enc: Encoding) -> Encoding:
     array([1.  , 0.01])
     """
     sides, measure = enc.domain.sides, enc.measure
-    if len(sides) < 2 or measure is None or measure.frequencies.ndim < 2:
+    if len(sides) < 2 or measure.frequencies.ndim < 2:
         return enc
     strides = np.array([prod(sides[axis + 1 :]) for axis in range(len(sides))])
     along_rows = measure.frequencies[:, -1]
@@ -349,7 +349,7 @@ def vector_columns(enc: Encoding) -> tuple[Columns, int]:
 
     Columns are those of the table, or the cosines and sines of a declared inner product.
     """
-    if not is_stationary(enc) or len(enc) * enc.dim < WHOLE:
+    if not enc.is_stationary or len(enc) * enc.dim < WHOLE:
         table = enc.table()
         return lambda rows, part: table[rows, part].astype(float), enc.dim
     measure, domain = enc.measure, enc.domain
@@ -360,7 +360,7 @@ def vector_columns(enc: Encoding) -> tuple[Columns, int]:
         waves *= np.repeat(measure.amplitudes[pairs_of(part)], 2)
         return waves
 
-    return columns, 2 * len(measure.frequencies)
+    return columns, 2 * len(measure)
 
 
 def pairs_of(columns: slice) -> slice:

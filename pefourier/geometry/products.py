@@ -6,6 +6,7 @@ G = E E' holds the inner products of all rows of a table E (n, d). On a grid, a 
 displacement: a vector with one entry per axis.
 """
 
+from dataclasses import replace
 from functools import reduce
 from math import prod
 
@@ -14,11 +15,9 @@ import numpy as np
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
-    ShiftInvariantEncoding,
     lattice_points,
     row_blocks,
     unit_of,
-    with_measure,
 )
 from pefourier.encodings.families.location import LAGS, PlaceDomain
 from pefourier.types import Counts, Floats, Indices, Table
@@ -29,8 +28,8 @@ RESOLVED = 1e-7  # smallest residual that a difference of squares resolves from 
 
 def by_inner_products(enc: Encoding) -> Encoding:
     """Return an encoding that declares its inner products as one with their measure."""
-    is_line = enc.kernel is not None and len(enc.domain.sides) == 1
-    return with_measure(enc, enc.kernel) if is_line else enc
+    is_line = enc.kernel and len(enc.domain.sides) == 1
+    return replace(enc, measure=enc.kernel) if is_line else enc
 
 
 def toeplitz_residual(enc: Encoding) -> float | None:
@@ -43,7 +42,7 @@ def toeplitz_residual(enc: Encoding) -> float | None:
     places, see `products_by_distance`: the lag is the distance, and on a plane the displacement.
     """
     n, d, sides = len(enc), enc.dim, enc.domain.sides
-    if isinstance(enc, ShiftInvariantEncoding):
+    if enc.measure.squared_length:
         return 0.0
     if isinstance(enc.domain, PlaceDomain):
         products = products_by_distance(enc, enc.domain)

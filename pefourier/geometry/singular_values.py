@@ -36,8 +36,7 @@ from pefourier.encodings.attention_decay import sums_of_many
 from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     Encoding,
-    KernelMeasure,
-    is_stationary,
+    Measure,
     row_blocks,
 )
 from pefourier.encodings.places import axis_encodings, is_separable
@@ -61,7 +60,7 @@ class Part:
     sigma: Floats  # descending
     vectors: Callable[[slice, slice], Floats]  # (rows, columns) -> block of left vectors
     right: Floats | None = None  # (m, k) right singular vectors, if the matrix is not in memory
-    measure: KernelMeasure | None = None  # of the encoding, if this is its even or odd part
+    measure: Measure | None = None  # of the encoding, if this is its even or odd part
 
 
 def part_of(sigma: Floats, vectors: Floats) -> Part:
@@ -174,9 +173,9 @@ ORTHOGONAL = 64 * FLOAT64_EPS  # inner product, as a share, that counts as 0: ro
 WAVES: tuple[Wave, Wave] = ("cosines", "sines")
 
 
-def even_odd_svd(measure: KernelMeasure, n: int, progress: Progress | None) -> tuple[Part, ...]:
+def even_odd_svd(measure: Measure, n: int, progress: Progress | None) -> tuple[Part, ...]:
     """Return the even and the odd part of an encoding that declares its inner products."""
-    half, m = (n + 1) // 2, len(measure.frequencies)
+    half, m = (n + 1) // 2, len(measure)
     if has_orthogonal_rows(measure, n):
         return orthogonal_parts(measure, n)
     parts = []
@@ -188,29 +187,29 @@ def even_odd_svd(measure: KernelMeasure, n: int, progress: Progress | None) -> t
     return tuple(parts)
 
 
-def has_closed_products(measure: KernelMeasure) -> bool:
+def has_closed_products(measure: Measure) -> bool:
     """Whether inner products of columns have a formula and are few enough to decompose."""
-    is_few = measure.period is None and len(measure.frequencies) <= MOST_WAVES
+    is_few = measure.period is None and len(measure) <= MOST_WAVES
     return is_few and bool(np.abs(measure.frequencies).max() <= SLOW)
 
 
-def is_solved(measure: KernelMeasure, n: int) -> bool:
+def is_solved(measure: Measure, n: int) -> bool:
     """Whether formulas give accurate singular values of many rows without reading any row."""
     if has_orthogonal_rows(measure, n):
         return True
-    if n * len(measure.frequencies) ** 2 <= FEW_PRODUCTS or not has_closed_products(measure):
+    if n * len(measure) ** 2 <= FEW_PRODUCTS or not has_closed_products(measure):
         return False
     values = (np.linalg.eigvalsh(dirichlet_products(measure, n, wave)) for wave in WAVES)
     return all(v[0] > SHARP**2 * v[-1] for v in values)
 
 
-def dirichlet_products(measure: KernelMeasure, n: int, wave: Wave) -> Floats:
+def dirichlet_products(measure: Measure, n: int, wave: Wave) -> Floats:
     r"""Return inner products (m, m) of sampled cosines, or of sines, at low frequencies.
 
     With the Dirichlet kernel :math:`D(x) = \sum_t \cos x t = \sin(n x / 2) / \sin(x / 2)`, they are
     :math:`(D(\omega_i - \omega_j) \pm D(\omega_i + \omega_j)) / 2` times both amplitudes.
 
-    >>> waves = KernelMeasure(np.array([0.0, 0.1]), np.full(2, 0.5), squared_length=2.0)
+    >>> waves = Measure(np.array([0.0, 0.1]), np.full(2, 0.5), squared_length=2.0)
     >>> dirichlet_products(waves, 3, "cosines").round(4)
     array([[3.    , 2.99  ],
            [2.99  , 2.9801]])
@@ -227,7 +226,7 @@ def dirichlet_products(measure: KernelMeasure, n: int, wave: Wave) -> Floats:
     return np.multiply.outer(amplitudes, amplitudes) * halves
 
 
-def has_orthogonal_rows(measure: KernelMeasure, n: int) -> bool:
+def has_orthogonal_rows(measure: Measure, n: int) -> bool:
     """Whether frequencies lie on a lattice that makes all n vectors orthogonal.
 
     >>> from pefourier.encodings import build
@@ -240,14 +239,14 @@ def has_orthogonal_rows(measure: KernelMeasure, n: int) -> bool:
     return bool(np.abs(kernel_of_period(measure)[1:n]).max(initial=0.0) <= ORTHOGONAL)
 
 
-def kernel_of_period(measure: KernelMeasure) -> Floats:
+def kernel_of_period(measure: Measure) -> Floats:
     """Return inner products at all lags of a period, as a share of the squared length."""
     period = measure.period or 1
     shares = np.bincount(measure.index(period) % period, measure.weights, minlength=period)
     return np.fft.fft(shares).real
 
 
-def orthogonal_parts(measure: KernelMeasure, n: int) -> tuple[Part, Part]:
+def orthogonal_parts(measure: Measure, n: int) -> tuple[Part, Part]:
     """Return the even and the odd part of orthogonal rows: left vectors are unit vectors."""
     index, length = np.arange((n + 1) // 2), np.sqrt(measure.squared_length)
 
@@ -301,7 +300,7 @@ def min_leverage(parts: Sequence[Part], n: int, tolerance: float) -> float | Non
     return least
 
 
-def mirror_waves(measure: KernelMeasure, n: int, wave: Wave) -> Entries:
+def mirror_waves(measure: Measure, n: int, wave: Wave) -> Entries:
     """Return cosines or sines at the positions from the middle on; mirror positions share a row.
 
     Rows are computed in groups: by the addition theorem, about 2 sqrt r rows give r rows.
@@ -449,12 +448,12 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     lines = axis_encodings(enc)
     if lines is not None:
         parts = factor_on_axes([np.asarray(line.table(), dtype=float) for line in lines])
-    elif is_stationary(enc) and len(enc.domain.sides) == 1:
+    elif enc.is_stationary and len(enc.domain.sides) == 1:
         parts = even_odd_svd(enc.measure, n, progress)
     else:
         table = enc.table()
         parts = (factor(lambda rows, cols: table[rows, cols].astype(float), n, d, progress),)
-    if not is_stationary(enc):
+    if not enc.is_stationary:
         eps, _ = stored_resolution(np.asarray(enc.vectors(enc.domain.x[:SAMPLE]), dtype=float), eps)
     sigma = np.sort(np.concatenate([part.sigma for part in parts]))[::-1][: min(n, d)]
     sigma = np.pad(sigma, (0, max(0, min(n, d) - len(sigma))))
@@ -535,9 +534,9 @@ def separable_basis(sides: Ints, rows: slice) -> Floats:
 def check_products(enc: Encoding) -> None:
     """Refuse encodings whose inner products do not fit in memory, before other work is done."""
     n, d = len(enc), enc.dim
-    if is_stationary(enc) and len(enc.domain.sides) == 1:
-        n, d = (n + 1) // 2, len(enc.measure.frequencies)
-    elif is_stationary(enc) and is_separable(enc):
+    if enc.is_stationary and len(enc.domain.sides) == 1:
+        n, d = (n + 1) // 2, len(enc.measure)
+    elif enc.is_stationary and is_separable(enc):
         n = separable_rank(enc.domain.sides)
     else:
         check_size(f"a table of {shown(enc.spec)}", n, d, limit=enc.table_limit)
@@ -547,7 +546,7 @@ def check_products(enc: Encoding) -> None:
     except PefourierError:
         if (
             len(enc.domain.sides) > 1
-            or not is_stationary(enc)
+            or not enc.is_stationary
             or not is_solved(enc.measure, len(enc))
         ):
             raise

@@ -101,7 +101,7 @@ def rounding_tolerance(table: Table, enc: Encoding, eps: float, phases_eps: floa
     """
     size = column_sizes(table)
     omega = np.zeros(table.shape[1])
-    if enc.measure is not None:
+    if enc.measure:
         omega += np.abs(enc.measure.frequencies).max()
     steps, lines = steps_and_lines(table, enc)
     samples = (np.asarray(line[:READ], dtype=float) for line in lines)
@@ -134,7 +134,7 @@ def steps_and_lines(table: Table, enc: Encoding) -> tuple[Floats, list[Table]]:
     A complete grid has one line along each axis; axes of a single point have no line.
     """
     n, sides = len(table), enc.domain.sides
-    origin = 0 if enc.measure is None else np.abs(enc.measure.offset).max()
+    origin = 0 if not enc.measure else np.abs(enc.measure.offset).max()
     if len(sides) == 1 or n < prod(sides):
         return np.arange(n) + origin, [table] if n > 2 and table.shape[1] > 1 else []
     lines = axis_lines(table[n - prod(sides) :].reshape(*sides, -1))

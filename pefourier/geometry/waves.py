@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.encodings.columns import Layout, Wave, columns_of_blocks, split_pairs
-from pefourier.encodings.encoding import Encoding, ShiftInvariantEncoding, distinct, unit_of
+from pefourier.encodings.encoding import Encoding, distinct, unit_of
 from pefourier.encodings.places import axis_columns
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
@@ -147,7 +147,7 @@ class Waves:
 
 def declared(enc: Encoding, axis: Texts = ()) -> Waves | None:
     """Return the pairs of an encoding with declared frequencies on one axis, otherwise None."""
-    if not isinstance(enc, ShiftInvariantEncoding) or enc.measure.frequencies.ndim != 1:
+    if not enc.measure.squared_length or enc.measure.frequencies.ndim != 1:
         return None
     measure = enc.measure
     if enc.origin != "formula" or len(enc.domain.sides) > 1 or enc.domain.kind == "lag":

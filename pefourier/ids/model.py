@@ -129,7 +129,7 @@ class Model:
         if enc.injection == "bias":
             distances, inverse = np.unique(np.abs(lags[0]), return_inverse=True)
             return np.asarray(enc.vectors(-distances), float)[inverse]
-        if enc.measure is None or enc.injection != "rotate":
+        if not enc.measure or enc.injection != "rotate":
             raise PefourierError(f"{shown(enc.label)} has no frequencies that give scores by lag")
         omega, axis = enc.measure.frequencies, axis_in(enc) if len(lags) > 1 else None
         place = np.zeros(len(omega), int) if axis is None else np.minimum(axis, len(lags) - 1)

@@ -21,7 +21,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from pefourier.encodings.encoding import Encoding, is_of_pairs
+from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.sources.huggingface import all_tensors
@@ -236,7 +236,7 @@ class Inquiry:
 
     def study(self, enc: Encoding, progress: Callable[[str], Progress] | None = None) -> Study:
         """Run all commands that apply; a grid found by check-faithful is used by all."""
-        faithful, has_lags = check_faithful(enc, progress), not is_of_pairs(enc)
+        faithful, has_lags = check_faithful(enc, progress), enc.by_lag
         (enc,) = faithful.encodings
         results: Fields = {"check-faithful": faithful}
         if has_lags and enc.domain.kind != "place":

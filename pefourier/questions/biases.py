@@ -25,7 +25,7 @@ from pefourier.causes.biases import (
     slope_of,
 )
 from pefourier.causes.explain import Difference, explain
-from pefourier.encodings.encoding import BiasEncoding, Encoding, finding
+from pefourier.encodings.encoding import Encoding, finding
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.tolerance import half_of_least
 from pefourier.questions.outcome import HeadDifference, Outcome, uncompared
@@ -58,8 +58,8 @@ def first_keys(biases: Biases, n: int) -> Biases:
 
 def read_bias(enc: Encoding, counterpart: Biases | None = None) -> Biases | None:
     """Read the biases of an encoding, or of a table shaped like its counterpart; None if none."""
-    if isinstance(enc, BiasEncoding):
-        queries = np.arange(enc.positions)
+    if enc.between:
+        queries = np.arange(enc.tokens)
         return Biases(queries, enc.bias, enc.eps, causal=is_hidden(enc.bias))
     if enc.domain.grid or len(enc.domain.sides) > 1:
         return None

@@ -32,7 +32,6 @@ from pefourier.encodings.encoding import (
     Finding,
     as_encoding,
     finding,
-    is_of_pairs,
     without_prefix,
 )
 from pefourier.encodings.families.location import PlaceDomain
@@ -197,7 +196,7 @@ class Faithfulness(Result):
     def period(self) -> int | None:
         """Number of positions after which vectors repeat; None if the formula has no period."""
         measure = self.encodings[0].measure
-        period = measure.period if measure is not None else None
+        period = measure.period
         return period if period is not None and period < self.length else None
 
     @property
@@ -335,7 +334,7 @@ def check_faithful(
     from pefourier.geometry.singular_values import check_products, decompose
 
     with_prefix, query = as_encoding(encoding), None
-    if is_of_pairs(with_prefix):
+    if not with_prefix.by_lag:
         with_prefix, query = with_prefix.hardest_query()
     enc = without_prefix(with_prefix)
     if isinstance(enc.domain, PlaceDomain):

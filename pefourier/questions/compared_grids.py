@@ -228,7 +228,7 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
 def waves_of(enc: Encoding, table: Floats) -> GridWaves | None:
     """Fit the pairs of a table, with declared frequencies if it has any."""
     waves = fit_grid_waves(table, enc.domain.sides, enc.eps) if table.size <= LARGEST else None
-    if waves is not None and enc.measure is not None and enc.measure.frequencies.ndim == 2:
+    if waves is not None and enc.measure and enc.measure.frequencies.ndim == 2:
         for omega in (enc.measure.frequencies, -enc.measure.frequencies):  # or exchanged
             if np.allclose(np.exp(1j * omega), np.exp(1j * waves.omega), atol=1e-6):
                 offset = float(np.abs(enc.measure.offset).max())

@@ -577,7 +577,7 @@ def beyond_training(enc: Encoding, trained: Encoding) -> list[Finding]:
     '22 of 32 pairs'
     """
     lengths = {"length": positions_of(enc), "trained": positions_of(trained)}
-    if enc.measure is not None and trained.measure is not None and len(enc.domain.sides) == 1:
+    if enc.measure and trained.measure and len(enc.domain.sides) == 1:
         omega, met = (np.abs(e.measure.frequencies) for e in (enc, trained) if e.measure)
         count = count_unseen(omega, met, lengths["trained"], lengths["length"])
         slots = {"count": count, "total": len(omega)} | lengths
@@ -620,7 +620,7 @@ def pairs_by_axis(enc: Encoding) -> dict[str, Counts] | None:
         axis = axis_in(enc)
     except PefourierError:  # sections do not fit the pairs, which a finding reports
         return None
-    if axis is None or enc.measure is None:
+    if axis is None or not enc.measure:
         return None
     rotating = enc.measure.frequencies != 0
     return {
@@ -662,11 +662,11 @@ def table_verdict(c: Context) -> str:
         return "limited distance"
     if c.held is not None:
         return "too few rows" if c.lost > 0 else "fixed length"
-    if enc.measure is not None and len(enc.domain.sides) > 1:
+    if enc.measure and len(enc.domain.sides) > 1:
         return "a grid"
     if any(f.code == "repeating-codes" for f in enc.findings):
         return "codes repeat"
-    return "any length" if enc.measure is not None or enc.name in FORMULAS else "no rotation"
+    return "any length" if enc.measure or enc.name in FORMULAS else "no rotation"
 
 
 def rows_held(c: Context) -> int | None:

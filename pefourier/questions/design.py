@@ -39,13 +39,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, inf, log, pi
 from operator import ge, le
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pefourier.encodings import build
 from pefourier.encodings.attention_decay import FARTHEST, lag_sums
-from pefourier.encodings.encoding import Finding, ShiftInvariantEncoding, finding
+from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.errors import COSTS, LARGEST, PefourierError, check_cost, check_count, shown
 from pefourier.geometry import map_ahead
 from pefourier.geometry.closest import closest_pair
@@ -654,12 +654,12 @@ def candidates_of(
     return list(map_ahead(lambda enc: candidate(enc, length, form), ropes))
 
 
-def build_rope(**settings: Any) -> ShiftInvariantEncoding:
+def build_rope(**settings: Any) -> Encoding:
     """Build a rotation of pairs from its parameters."""
-    return cast(ShiftInvariantEncoding, build("rope", **settings))
+    return build("rope", **settings)
 
 
-def candidate(enc: ShiftInvariantEncoding, length: int, form: Format | None) -> Candidate:
+def candidate(enc: Encoding, length: int, form: Format | None) -> Candidate:
     """Measure one rotation within a length, by its table if it has that many rows."""
     frequencies = enc.measure.frequencies
     by_formula = Candidate(
@@ -681,14 +681,14 @@ def candidate(enc: ShiftInvariantEncoding, length: int, form: Format | None) -> 
     )
 
 
-def cast_distance(enc: ShiftInvariantEncoding, distance: float, form: Format) -> float:
+def cast_distance(enc: Encoding, distance: float, form: Format) -> float:
     """Smallest distance between two vectors after rounding to a format.
 
     Rounding changes a number by at most a fraction 2^-digits, so a vector of length c moves by at
     most r = 2^-digits c. Only lags whose distance is below the smallest plus 4 r can contain the
     nearest pair. All pairs of positions at these lags are compared.
     """
-    measure, pairs = enc.measure, len(enc.measure.frequencies)
+    measure, pairs = enc.measure, len(enc.measure)
     length = np.sqrt(measure.squared_length)
     rounding = length * 2.0**-form.digits + np.sqrt(enc.dim) * 2.0 ** (form.lowest - form.digits)
     least_sum = pairs * (1 - ((distance + 4 * rounding) / length) ** 2 / 2)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.encodings.columns import Columns, columns_of_blocks, rotated_columns
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding
+from pefourier.encodings.encoding import Encoding, Finding
 from pefourier.encodings.places import POINTS
 from pefourier.encodings.sources.formats import RowBlocks
 from pefourier.encodings.sources.tables import rows_of_vectors, write_table
@@ -88,10 +88,10 @@ def layout_of(enc: Encoding, what: str, layout: str | None = None) -> str | None
     return (layout or {"halves": "half"}.get(own, own)) if what in PAIRED else None
 
 
-def pairs_of(enc: Encoding) -> DeclaredEncoding | None:
+def pairs_of(enc: Encoding) -> Encoding | None:
     """Return the encoding if it rotates queries and keys of all heads equally, else None."""
     is_shared = enc.injection == "rotate" and enc.name not in UNSHARED
-    return enc if is_shared and isinstance(enc, DeclaredEncoding) else None
+    return enc if is_shared and enc.measure else None
 
 
 def write_numbers(
@@ -176,7 +176,7 @@ def golden_points(enc: Encoding) -> Table:
     """
     before = {int(enc.params.get(key) or 0) for key in ("original", "trained")} - {0}
     places = np.array(sorted(PLACES | before | {n - 1 for n in (len(enc), *before)}))
-    endless = isinstance(enc, DeclaredEncoding) and enc.domain.kind == "position"
+    endless = enc.measure and enc.domain.kind == "position"
     if endless and not enc.domain.grid and enc.params.get("scaling") not in ("dynamic", "longrope"):
         return places
     return np.asarray(enc.domain.x[places[places < len(enc)]])

@@ -22,14 +22,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, pi
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pefourier.causes.rope import Rope
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below, reading_cosine
-from pefourier.encodings.encoding import Encoding, Finding, ShiftInvariantEncoding, finding
+from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.encodings.families.absolute import base_of
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import open_model, source_of, whole_numbers
@@ -570,7 +570,7 @@ def least_factor(plain: Floats, known: Trained, length: int) -> float:
     return float(f"{ratio * length / known.length:.{FACTOR_DIGITS}g}")
 
 
-def geometric_base(enc: ShiftInvariantEncoding) -> float:
+def geometric_base(enc: Encoding) -> float:
     """Base of the frequencies; if they are not geometric, the base in the parameters.
 
     >>> geometric_base(load("rope:d=128,scaling=ntk,factor=4"))
@@ -595,10 +595,10 @@ def whole_layers(spec: str) -> str:
     return model.of_layer(parts[0]).spec if several and len(parts) == 1 else spec
 
 
-def as_rotation(enc: Encoding) -> ShiftInvariantEncoding:
+def as_rotation(enc: Encoding) -> Encoding:
     """Return a rotation of pairs with a base; raise an error for any other encoding."""
     rope_of(enc)
-    return cast(ShiftInvariantEncoding, enc)
+    return enc
 
 
 def check_longer(enc: Encoding, trained: int | None, length: int) -> None:
@@ -625,10 +625,10 @@ def length_before_scaling(enc: Encoding) -> int:
 
 
 def describe_extension(
-    source: ShiftInvariantEncoding,
+    source: Encoding,
     known: Trained,
     way: str,
-    enc: ShiftInvariantEncoding,
+    enc: Encoding,
     form: Format | None,
     window: int | None,
 ) -> Extension:

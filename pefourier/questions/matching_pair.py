@@ -16,7 +16,7 @@ from typing import Any
 
 from pefourier.causes.rope import BY_LENGTH
 from pefourier.encodings.columns import split_pairs
-from pefourier.encodings.encoding import BiasEncoding, Domain, Encoding
+from pefourier.encodings.encoding import Domain, Encoding
 from pefourier.encodings.grids import on_common_grid
 from pefourier.encodings.loader import (
     Count,
@@ -138,8 +138,8 @@ def width_of_waves(enc: Encoding) -> int:
 
 def size_of_lags(reference: Encoding) -> Fields:
     """Positions and heads of a table of biases: (heads, n, n), (n, n) or one row per lag."""
-    if isinstance(reference, BiasEncoding):
-        return {"length": reference.positions, "d": reference.dim}
+    if reference.between:
+        return {"length": reference.tokens, "d": reference.dim}
     rows, columns = len(reference), reference.dim
     if reference.domain.kind == "lag" or rows > columns:
         return {"length": (rows + 1) // 2 if rows % 2 else rows, "d": columns}

@@ -15,7 +15,7 @@ import numpy as np
 
 from pefourier.causes.mistakes import describe_changes, describe_sides, settings_cause
 from pefourier.causes.rope import is_rotation
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding
+from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import ModelPositions, describe_positions
 from pefourier.encodings.sources.huggingface import LayerRun
@@ -90,15 +90,13 @@ def factor_of_queries(model: ModelPositions, kind: str) -> str:
     return f"queries times {t if t and (t.layers == 'all' or kind == 'none') else 1}"
 
 
-def rotations_of(model: ModelPositions) -> dict[str, DeclaredEncoding]:
+def rotations_of(model: ModelPositions) -> dict[str, Encoding]:
     """Map each type of layer of a model to its rotation."""
     parts = zip(model.parts, model.rotations, strict=True)
     return {part: enc for part, enc in parts if is_rotation(enc)}
 
 
-def rotations_in_words(
-    first: DeclaredEncoding, second: DeclaredEncoding
-) -> tuple[str, str, str] | None:
+def rotations_in_words(first: Encoding, second: Encoding) -> tuple[str, str, str] | None:
     """Describe both rotations and their difference, by settings or by frequencies, or None.
 
     Rotations are the same if their frequencies and factors are, within float32 rounding.

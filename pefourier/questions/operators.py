@@ -13,13 +13,13 @@ head.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 import numpy as np
 
 from pefourier.causes.explain import Explanation, explain
 from pefourier.encodings.columns import rotated_columns
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, distinct, without_prefix
+from pefourier.encodings.encoding import Encoding, distinct, without_prefix
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import Complex, Form, Waves, follow_phases, position_offset
@@ -58,10 +58,10 @@ def rotates(enc: Encoding) -> bool:
     return enc.injection == "rotate" or enc.operator is not None
 
 
-def rotates_by_formula(enc: Encoding) -> TypeGuard[DeclaredEncoding]:
+def rotates_by_formula(enc: Encoding) -> bool:
     """Whether an encoding rotates pairs whose columns and frequencies are known."""
     is_known = enc.name != "pope" and enc.params.get("layout") != "mismatched"
-    return isinstance(enc, DeclaredEncoding) and enc.injection == "rotate" and is_known
+    return len(enc.measure) > 0 and enc.injection == "rotate" and is_known
 
 
 def head_size(enc: Encoding) -> int:
@@ -102,7 +102,7 @@ def operator_at(enc: Encoding, positions: Places) -> Matrices:
     return rotation_matrices(queries, pairs, d), rotation_matrices(keys, pairs, d)
 
 
-def rotating_pairs(enc: DeclaredEncoding, positions: Places) -> tuple[Complex, Complex, Pairs]:
+def rotating_pairs(enc: Encoding, positions: Places) -> tuple[Complex, Complex, Pairs]:
     """Complex factors (n, m) of the pairs of queries and of keys, and the rows of the pairs."""
     phases = enc.measure.phases(enc.domain.places(enc.domain.x[positions]))
     phases = -phases if enc.params.get("backwards") else phases
@@ -289,7 +289,7 @@ def scores(enc: Encoding, positions: Places, *, is_dense: bool, ahead: int = 0) 
 
     Keys may be a number of positions `ahead`.
     """
-    if isinstance(enc, DeclaredEncoding) and not is_dense:
+    if enc.measure and not is_dense:
         return scores_of_pairs(enc, positions)
     half, rows = np.arange(len(positions)) // 2, np.arange(head_size(enc))
     query, key = operator_at(enc, positions)
@@ -302,7 +302,7 @@ def scores(enc: Encoding, positions: Places, *, is_dense: bool, ahead: int = 0) 
     return ScoreRows(matrices[..., rows, rows], off_diagonal, partner, matrices)
 
 
-def scores_of_pairs(enc: DeclaredEncoding, positions: Places) -> ScoreRows:
+def scores_of_pairs(enc: Encoding, positions: Places) -> ScoreRows:
     """Compute S of a rotation with a formula from the complex factors of its pairs."""
     half, partner = np.arange(len(positions)) // 2, np.arange(head_size(enc))
     query, key, (first, second) = rotating_pairs(enc, positions)
@@ -320,7 +320,7 @@ def scores_of_pairs(enc: DeclaredEncoding, positions: Places) -> ScoreRows:
 def tolerances(first: Encoding, second: Encoding, positions: Places) -> Floats:
     """Differences (n,) of entries of S that rounding explains."""
     eps = max(first.eps, second.eps)
-    declared = [enc for enc in (first, second) if isinstance(enc, DeclaredEncoding)]
+    declared = [enc for enc in (first, second) if enc.measure]
     omega = max((float(np.abs(enc.measure.frequencies).max()) for enc in declared), default=1.0)
     return 16 * eps + 2 * phase_errors(positions, np.array([omega]), eps)[:, 0]
 

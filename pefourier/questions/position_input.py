@@ -188,7 +188,7 @@ def judge_dump(
 def ids_of_angles(angles: Array, model: Model, name: str) -> Recovered:
     """Return the positions of rows of angles, position times frequency, as Megatron keeps them."""
     measure = model.encoding.measure
-    omega = np.ones(1) if measure is None else measure.frequencies
+    omega = measure.frequencies if measure else np.ones(1)
     ids = np.rint(angles[:, 0] / omega[0])
     due = np.tile(np.multiply.outer(ids, omega), angles.shape[1] // len(omega))
     if due.shape != angles.shape or not np.allclose(angles, due, rtol=1e-2, atol=1e-3):

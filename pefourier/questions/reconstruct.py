@@ -26,7 +26,6 @@ from pefourier.encodings.encoding import (
     Finding,
     as_encoding,
     finding,
-    is_stationary,
     without_prefix,
 )
 from pefourier.encodings.encoding import lattice as lattice_of
@@ -493,7 +492,7 @@ def distinct_vectors(enc: Encoding, sides: Counts) -> Vectors:
     within = enc.domain.sides if lags else tuple(map(min, enc.domain.sides, sides))
     corner = tuple(map(slice, within))
     rows = np.arange(len(enc)).reshape(enc.domain.sides)[corner].ravel()
-    if is_stationary(enc):
+    if enc.is_stationary:
         closest = closest_pair(replace(enc, domain=lattice_of(within)))
         pair, distinct = closest.pair, closest.distinct
     else:

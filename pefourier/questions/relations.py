@@ -24,10 +24,8 @@ from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
     Finding,
-    ShiftInvariantEncoding,
     as_encoding,
     finding,
-    is_stationary,
     lattice_points,
     row_blocks,
     steps_ahead,
@@ -128,7 +126,7 @@ class Relations(Result):
     def verdict(self) -> str:
         """The property on which inner products, or biases, depend."""
         enc = self.encodings[0]
-        if not (enc.domain.has_lags or isinstance(enc, ShiftInvariantEncoding)):
+        if not (enc.domain.has_lags or enc.measure.squared_length):
             return "no lags"
         if enc.domain.kind == "lag":
             if self.asymmetry is None:
@@ -153,7 +151,7 @@ class Relations(Result):
     def findings(self) -> list[Finding]:
         """Findings of the encoding, and whether the table looks random."""
         enc = self.encodings[0]
-        table = enc.measure is None and enc.domain.kind == "position" and self.toeplitz_residual
+        table = not enc.measure and enc.domain.kind == "position" and self.toeplitz_residual
         is_random = table and numbers_look_random(enc.table())
         return [*enc.findings, *([finding("random-codes")] if is_random else [])]
 
@@ -251,7 +249,7 @@ def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | No
     """
     if len(enc.domain.sides) > 1:
         return [shift_along(enc, axis, k) for axis in range(len(enc.domain.sides))]
-    if isinstance(enc, ShiftInvariantEncoding):
+    if enc.measure.squared_length:
         return 0.0
     return shift_along(enc, 0, k) if enc.domain.has_lags else None
 
@@ -272,7 +270,7 @@ def fit_shift(before: Floats, after: Floats) -> float | None:
 def shift_along(enc: Encoding, axis: int, k: int = 1) -> float | None:
     """Residual of a shift by k points along one axis of a grid, fitted to a corner."""
     sides = enc.domain.sides
-    if is_stationary(enc) and k < sides[axis]:
+    if enc.is_stationary and k < sides[axis]:
         return 0.0
     side = max(2, int(FITTED ** (1 / len(sides))))
     corner = [np.arange(min(n, side)) for n in sides]
@@ -298,7 +296,7 @@ def kernel(enc: Encoding) -> Floats | None:
         means = products_by_distance(enc, enc.domain).mean(axis=(1, 2))
         return means / means[0] if means[0] else None
     if enc.injection in ("key", "key-query") or not (
-        enc.domain.has_lags or isinstance(enc, ShiftInvariantEncoding)
+        enc.domain.has_lags or enc.measure.squared_length
     ):
         return None
     if enc.domain.kind == "lag" and enc.domain.grid:
@@ -307,9 +305,9 @@ def kernel(enc: Encoding) -> Floats | None:
         return kernel_of_biases(enc.table(enc.domain.x[enc.domain.x <= 0])[::-1])
     if len(enc.domain.sides) > 1:
         return kernel_on_grid(enc)
-    if isinstance(enc, ShiftInvariantEncoding):
+    if enc.measure.squared_length:
         count, finer = lag_axis(enc)
-        blocks = row_blocks(count, BLOCK, len(enc.measure.frequencies))
+        blocks = row_blocks(count, BLOCK, len(enc.measure))
         parts = (np.arange(block.start, block.stop) for block in blocks)
         lags = (part if finer == 1 else part / finer for part in parts)
         return np.concatenate([enc.measure.kernel(part) for part in lags])
@@ -323,12 +321,12 @@ def kernel(enc: Encoding) -> Floats | None:
 def kernel_on_grid(enc: Encoding) -> Floats | None:
     """Kernel of a grid at all displacements, computed from one half by symmetry."""
     sides = enc.domain.sides
-    if not is_stationary(enc):
+    if not enc.is_stationary:
         means = mean_products(enc.table(), sides)
         size = means[tuple(n - 1 for n in sides)]
         return means / size if size else None
     ahead = steps_ahead(sides)
-    m = len(enc.measure.frequencies)
+    m = len(enc.measure)
     parts = (enc.measure.kernel(ahead[rows]) for rows in row_blocks(len(ahead), BLOCK, m))
     half = np.concatenate([np.zeros(0), *parts])
     whole = np.concatenate([half[::-1], [1.0], half])
@@ -345,7 +343,7 @@ def lag_axis(enc: Encoding) -> tuple[int, int]:
     >>> [lag_axis(load("mtan-fixed", d=4, times=[0.0, t, 2.0])) for t in (1.0, 1.5)]
     [(3, 1), (125, 62)]
     """
-    if enc.domain.has_lags or enc.measure is None:
+    if enc.domain.has_lags or not enc.measure:
         return len(enc), 1
     fastest = float(np.abs(enc.measure.frequencies).max())
     finer = max(1, int(np.ceil(fastest * LAGS_A_WAVE / (2 * np.pi))))

@@ -26,7 +26,6 @@ from pefourier.encodings.encoding import (
     finding,
     from_table,
     half_plane,
-    is_stationary,
     lattice,
     lattice_points,
     positions,
@@ -424,7 +423,7 @@ def rows_behind(encoding: Encoding, computed: Encoding) -> Array:
 def picture_of(name: str, enc: Encoding) -> Picture:
     """Describe the vectors of a formula on its lattice, by closed forms for sequences."""
     sides, prefix = enc.domain.sides, enc.domain.prefix
-    if not is_stationary(enc) or len(sides) > 1 or prefix:
+    if not enc.is_stationary or len(sides) > 1 or prefix:
         return picture(name, np.asarray(enc.table()[prefix:], dtype=float), sides)
     omega, weights = enc.measure.frequencies, enc.measure.weights
     norm, cosine = math.sqrt(enc.measure.squared_length), float(weights @ np.cos(omega))
@@ -436,7 +435,7 @@ def unchanged_rows(old: Encoding, new: Encoding | None) -> int | None:
     """Number of rows of a sequence's formula that are bitwise equal at both lengths."""
     if new is None or len(old.domain.sides) > 1 or old.domain.prefix:
         return None
-    if is_stationary(old) and is_stationary(new):
+    if old.is_stationary and new.is_stationary:
         measures = old.measure, new.measure
         before, after = ([*m.frequencies, *m.weights, m.squared_length] for m in measures)
         if before == after:
@@ -451,7 +450,7 @@ def has_formula(enc: Encoding, source: Any, new: Ints) -> bool:
     Randomly drawn tables have no formula; randomly drawn frequencies are equal on all grids.
     """
     is_named = isinstance(source, str) and enc.origin == "formula" and source_of(source) != "table"
-    is_drawn = enc.untrained and enc.measure is None
+    is_drawn = enc.untrained and not enc.measure
     return is_named and not is_drawn and len(enc.domain.sides) == len(new)
 
 
@@ -604,7 +603,7 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
     A pair with a full rotation on the old lattice has seen all angles. An excess of less than one
     step of the old grid is ignored.
     """
-    if old.measure is None or new.measure is None:
+    if not old.measure or not new.measure:
         return []
     shape = -1, len(old.domain.sides)
     before, after = (np.abs(m.frequencies.reshape(shape)) for m in (old.measure, new.measure))

@@ -47,7 +47,7 @@ from pefourier.causes.rows import Shifted
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.columns import AXES, CHANGES, changes_by_name, describe_axes
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, Finding, finding
+from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
@@ -81,7 +81,7 @@ def at_rows_of(enc: Encoding, counterpart: Encoding) -> Encoding:
     return enc if rows == len(enc) else load(enc.spec, rows, enc.params["d"])
 
 
-def length_note(enc: DeclaredEncoding) -> Finding:
+def length_note(enc: Encoding) -> Finding:
     """Report which frequencies a length-dependent rotation has at its length."""
     facts = {"scaling": enc.params["scaling"], "rows": len(enc)}
     if enc.params["scaling"] == "dynamic":

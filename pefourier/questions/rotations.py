@@ -33,7 +33,7 @@ from pefourier.encodings.attention_decay import (
     levels_below,
     readings_apart,
 )
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding, distinct
+from pefourier.encodings.encoding import Encoding, distinct
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.sources.huggingface import PAIRED, trained_as_stated
@@ -220,7 +220,7 @@ def describe_rotation(
     )
 
 
-def effective_base(enc: DeclaredEncoding) -> float | None:
+def effective_base(enc: Encoding) -> float | None:
     """Base of NTK-aware frequencies; None if it equals the base of the encoding.
 
     >>> from pefourier.encodings import load
@@ -235,9 +235,9 @@ def effective_base(enc: DeclaredEncoding) -> float | None:
     return None if isclose(base, enc.params["rho"], rel_tol=RATIO_SLACK) else base
 
 
-def as_rotation(enc: Encoding) -> DeclaredEncoding:
+def as_rotation(enc: Encoding) -> Encoding:
     """Return a rotation with declared frequencies; raise an error for other encodings."""
-    if isinstance(enc, DeclaredEncoding) and enc.injection == "rotate" and "scaling" in enc.params:
+    if enc.measure and enc.injection == "rotate" and "scaling" in enc.params:
         return enc
     if "grid" in enc.params and not enc.domain.grid:
         separator = "," if ":" in enc.spec else ":"
@@ -469,7 +469,7 @@ def read_against(
     """
     rotations = []
     for enc in encodings:
-        if not isinstance(enc, DeclaredEncoding) or enc.injection != "rotate":
+        if not enc.measure or enc.injection != "rotate":
             raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
         check_one_axis(enc.spec, enc.measure.frequencies)
         rotations.append(enc)
@@ -492,7 +492,7 @@ def check_one_axis(spec: str, frequencies: Floats) -> None:
         )
 
 
-def reading_of(enc: DeclaredEncoding, misreading: str, length: int, d: int | None) -> Reading:
+def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Reading:
     """Compare one rotation with its misreading."""
     errors = misreading.split(",")
     settings_only = ",".join(error for error in errors if error != "layout")

@@ -19,7 +19,6 @@ from pefourier.encodings.encoding import (
     Encoding,
     as_encoding,
     half_plane,
-    is_stationary,
     lattice_points,
     periodogram,
     row_blocks,
@@ -119,7 +118,7 @@ def weighted_frequencies(enc: Encoding, method: Method = "auto") -> WeightedFreq
     if method not in METHODS:
         raise unknown("method", method, METHODS)
     used: Method = "declared"
-    if enc.measure is not None and method != "periodogram":
+    if enc.measure and method != "periodogram":
         frequencies, weights = enc.measure.frequencies, enc.measure.weights
     elif method == "declared":
         less = " minus its mean is a table and" if enc.params.get("demean") else ""
@@ -354,7 +353,7 @@ def share_of_mean_row(enc: Encoding) -> float:
     >>> round(share_of_mean_row(rope), 4)
     0.7702
     """
-    if is_stationary(enc):
+    if enc.is_stationary:
         weights = enc.measure.weights
         rotations = alias(enc.measure.frequencies.reshape(len(weights), -1)) / (2 * pi)
         kernels = np.sinc(rotations * enc.domain.sides) / np.sinc(rotations)

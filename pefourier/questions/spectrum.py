@@ -201,7 +201,7 @@ class Spectrum(Result):
     def in_mean_row(self) -> float:
         """The share of energy in the mean row."""
         enc = self.encodings[0]
-        is_measured = enc.measure is None or self.measure.declared is None
+        is_measured = not enc.measure or self.measure.declared is None
         if is_measured and enc.domain.kind != "graph":  # its frequency 0 is the root of the degree
             return self.measure.at_zero
         return share_of_mean_row(enc)

@@ -22,8 +22,6 @@ from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.encoding import (
     Encoding,
     displacement_of_each_pair,
-    is_of_pairs,
-    table_of_pairs,
 )
 from pefourier.encodings.families.learned_time import LineAndSines
 from pefourier.encodings.loader import SpecWithDefaults, source_of
@@ -143,7 +141,7 @@ def load_injection(
             "tokens"
         )
     shifts = None
-    if enc.measure is not None and "training_shifts" in enc.params:
+    if enc.measure and "training_shifts" in enc.params:
         ranges = np.array(enc.params["training_shifts"])
         shifts = Shifts(enc.domain.x + enc.measure.offset, enc.measure.frequencies, ranges)
     trained = (learn or enc.untrained) and enc.name != "none" and shifts is None
@@ -175,7 +173,7 @@ def inject_times(enc: Encoding, times: Array, k: int) -> Injection:
 
 def waves_of_rotation(enc: Encoding, table: Array) -> Fields:
     """Positions (n, axes) and frequencies (axes, pairs) of a rotation, if they give its table."""
-    if enc.measure is None:
+    if not enc.measure:
         return {}
     places = enc.domain.places(enc.domain.x).reshape(len(enc), -1).astype(float)
     rates = enc.measure.frequencies.reshape(-1, places.shape[1]).T
@@ -220,8 +218,8 @@ def count_places(act: str, length: int) -> int:
 
 def vectors_of_places(enc: Encoding, length: int, heads: int, k: int) -> Array:
     """Return the vector of each place (places, k)."""
-    if is_of_pairs(enc):
-        return table_of_pairs(enc)
+    if not enc.by_lag:
+        return enc.table_of_pairs()
     table = np.asarray(enc.table(), dtype=float)
     if enc.domain.kind == "lag" and enc.domain.grid:
         return np.take(table, displacement_of_each_pair(enc.domain, length, enc.spec), axis=0)

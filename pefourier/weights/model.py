@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.encoding import DeclaredEncoding, Encoding
+from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.model_positions import (
     ModelPositions,
     describe_positions,
@@ -102,9 +102,7 @@ def rotations_of_model(spec: str) -> ModelPositions:
 
 def frequencies_of(described: ModelPositions) -> list[Floats]:
     """Return the frequencies of each rotation, one per pair."""
-    return [
-        enc.measure.frequencies for enc in described.rotations if isinstance(enc, DeclaredEncoding)
-    ]
+    return [enc.measure.frequencies for enc in described.rotations if enc.measure]
 
 
 def find_attentions(

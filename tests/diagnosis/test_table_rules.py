@@ -319,7 +319,7 @@ def test_encodings_by_name_have_no_findings_and_their_tables_notes_at_most(name)
         enc = build(name, length=size[0], d=fitting(name, size[1]))
         result = check_faithful(enc)
         beyond_its_period = name == "dft" and size[0] > size[1]
-        fast = enc.measure is not None and np.abs(enc.measure.frequencies).max() > np.pi
+        fast = enc.measure and np.abs(enc.measure.frequencies).max() > np.pi
         vectors = ["repeating-codes"] * beyond_its_period + ["aliased-frequencies"] * bool(fast)
         vectors += {"laplacian": ["eigenvector-signs"], "fox": ["gates-default"]}.get(name, [])
         assert (result.identified, [f.code for f in result.findings]) == (None, vectors)

@@ -6,7 +6,7 @@ from double_loop import by_definition
 from reference import DIM, LENGTH, ROWS, fitting
 
 from pefourier.encodings import build, load
-from pefourier.encodings.encoding import as_encoding, from_table, is_stationary
+from pefourier.encodings.encoding import as_encoding, from_table
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.geometry.closest import closest_pair
@@ -51,15 +51,15 @@ def test_table_is_finite_float64_of_the_size_reported_and_repeats(name, size):
 def test_declared_measure_is_that_of_the_vectors(name):
     """The declared frequencies are those of the table: their sinusoids span its columns."""
     enc = built(name, 40, 8)
-    assert (enc.measure is not None) == BUILDERS[name].declared
-    if enc.measure is None:
+    assert bool(enc.measure) == BUILDERS[name].declared
+    if not enc.measure:
         return
     assert enc.measure.weights.sum() == pytest.approx(1)
     phases = enc.measure.phases(enc.domain.x)
     waves = np.hstack([np.cos(phases), np.sin(phases)])
     rest = enc.table() - waves @ np.linalg.lstsq(waves, enc.table(), rcond=None)[0]
     assert (np.abs(rest).max() < 1e-8) is not ROWS[name].damped
-    if is_stationary(enc):
+    if enc.is_stationary:
         assert enc.domain.kind in ("position", "lag")
         lag = np.subtract.outer(enc.domain.x, enc.domain.x)
         inner = enc.measure.squared_length * enc.measure.kernel(lag.ravel()).reshape(lag.shape)
@@ -79,7 +79,7 @@ def test_numbers_are_those_of_the_table_by_their_definitions(name, size):
         distance, pair, distinct = by_definition(np.round(table, 12))
         assert (found.pair, found.distinct) == (pair, distinct)
         assert found.distance == pytest.approx(distance, abs=1e-11)
-    if enc.measure is not None:
+    if enc.measure:
         whole = from_table(table)
         for form, loss in precision(enc, found.distinct).items():
             assert loss.distinct_cast == precision(whole, found.distinct)[form].distinct_cast

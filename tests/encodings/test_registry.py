@@ -1,6 +1,7 @@
 """One function adds an encoding; tests/helpers/reference.py and the laws then need its row."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,11 +10,9 @@ from reference import ROWS
 from pefourier.encodings import build, load, loader
 from pefourier.encodings.encoding import (
     Encoding,
-    KernelMeasure,
+    Measure,
     from_table,
-    is_stationary,
     positions,
-    with_measure,
 )
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.registry import BUILDERS, encoding, largest_at_ends
@@ -56,7 +55,7 @@ def test_one_function_is_listed_loaded_and_assessed(run):
     assert listed["meanings"] == dict.fromkeys(("period", "scale"), "Of each tooth.")
     enc = load("sawtooth:period=4", 6, 2, scale=0.5)
     assert enc.params == {"length": 6, "d": 2, "period": 4, "scale": 0.5}
-    assert (enc.origin, enc.untrained, is_stationary(enc)) == ("formula", False, False)
+    assert (enc.origin, enc.untrained, enc.is_stationary) == ("formula", False, False)
     np.testing.assert_array_equal(enc.table()[:, 0], [0, 0.5, 1, 1.5, 0, 0.5])
     (result,) = run("check-faithful", "sawtooth:period=4", "-S", 6, "--d", 2, "--json").results
     assert (result["verdict"], result["distinct"]) == ("collides", 4)
@@ -97,6 +96,6 @@ def test_an_odd_d_is_filled_as_reported(odd):
 
 
 def test_the_largest_number_of_sinusoids_is_the_largest_amplitude():
-    waves = KernelMeasure(np.array([0.1, 0.2]), np.array([0.1, 0.9]), squared_length=10.0)
-    enc = with_measure(from_table(np.eye(4)), waves)
+    waves = Measure(np.array([0.1, 0.2]), np.array([0.1, 0.9]), squared_length=10.0)
+    enc = replace(from_table(np.eye(4)), measure=waves)
     assert largest_at_ends(enc) == pytest.approx(3.0)

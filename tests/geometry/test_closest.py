@@ -8,8 +8,8 @@ from double_loop import assert_agree, by_definition
 from grids import waves_on
 
 from pefourier.encodings.encoding import (
-    KernelMeasure,
-    ShiftInvariantEncoding,
+    Encoding,
+    Measure,
     from_table,
     positions,
 )
@@ -24,15 +24,13 @@ def waves(frequencies, length, weights=None, **facts):
     """Return the encoding of cosines and sines that a measure declares."""
     omega = np.asarray(frequencies, dtype=float)
     weights = np.full(len(omega), 1 / len(omega)) if weights is None else np.asarray(weights)
-    measure = KernelMeasure(omega, weights, **{"squared_length": 1.0, **facts})
+    measure = Measure(omega, weights, **{"squared_length": 1.0, **facts})
 
     def vectors(x):
         phases = measure.phases(x)
         return np.hstack([np.cos(phases), np.sin(phases)]) * np.tile(measure.amplitudes, 2)
 
-    return ShiftInvariantEncoding(
-        "waves", positions(length), 2 * len(omega), vectors, measure=measure
-    )
+    return Encoding("waves", positions(length), 2 * len(omega), vectors, measure=measure)
 
 
 def dft(period, length):

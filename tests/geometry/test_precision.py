@@ -83,7 +83,7 @@ def test_losses_are_those_of_a_walk(name, whole, monkeypatch):
     monkeypatch.setattr("pefourier.geometry.precision.WHOLE", whole)
     enc = WALKED[name]
     x = np.reshape(enc.domain.places(enc.domain.x) + enc.measure.offset, (len(enc), -1))
-    omega = enc.measure.frequencies.reshape(len(enc.measure.weights), -1)
+    omega = enc.measure.frequencies.reshape(len(enc.measure), -1)
     for key, loss in precision(enc).items():
         form, phases = FORMATS[key], 0.0
         for along, w in zip(x.T, omega.T, strict=True):

@@ -5,8 +5,8 @@ import pytest
 
 from pefourier.encodings import build
 from pefourier.encodings.encoding import (
-    KernelMeasure,
-    ShiftInvariantEncoding,
+    Encoding,
+    Measure,
     from_table,
     positions,
 )
@@ -17,7 +17,7 @@ from pefourier.geometry.singular_values import decompose
 def measure(frequencies, weights=None, size=1.0, **facts):
     omega = np.asarray(frequencies, dtype=float)
     weights = np.full(len(omega), 1 / len(omega)) if weights is None else np.asarray(weights)
-    return KernelMeasure(omega, weights, squared_length=size, **facts)
+    return Measure(omega, weights, squared_length=size, **facts)
 
 
 def declared(frequencies, length):
@@ -28,9 +28,7 @@ def declared(frequencies, length):
         phases = own.phases(x)
         return np.hstack([np.cos(phases), np.sin(phases)])
 
-    return ShiftInvariantEncoding(
-        "waves", positions(length), 2 * len(frequencies), vectors, measure=own
-    )
+    return Encoding("waves", positions(length), 2 * len(frequencies), vectors, measure=own)
 
 
 CASES = {

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pefourier.encodings.encoding import KernelMeasure, ShiftInvariantEncoding, from_table, lattice
+from pefourier.encodings.encoding import Encoding, Measure, from_table, lattice
 
 
 def table_on(sides, table, prefix=0, **facts):
@@ -17,13 +17,13 @@ def waves_on(sides, frequencies, weights=None):
     frequencies = np.asarray(frequencies, dtype=float)
     m, domain = len(frequencies), lattice(sides)
     weights = np.full(m, 1 / m) if weights is None else np.asarray(weights)
-    measure = KernelMeasure(frequencies, weights, squared_length=float(m))
+    measure = Measure(frequencies, weights, squared_length=float(m))
 
     def vectors(x):
         phases = measure.phases(domain.places(x))
         return np.hstack([np.cos(phases), np.sin(phases)]) * np.tile(measure.amplitudes, 2)
 
-    return ShiftInvariantEncoding("waves", domain, 2 * m, vectors, measure=measure)
+    return Encoding("waves", domain, 2 * m, vectors, measure=measure)
 
 
 def mixed_frequencies(heads=12, size=64, base=10.0, seed=0):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sinusoids import GRID, NORMAL, S, waves
 
-from pefourier.encodings.encoding import from_table, is_stationary, with_measure
+from pefourier.encodings.encoding import from_table
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.compare import compare
@@ -58,9 +58,9 @@ TABLES = {
 def scaled(enc, factor):
     """Return an encoding whose vectors are multiplied by a number."""
     measure = enc.measure
-    if is_stationary(enc):
+    if enc.is_stationary:
         measure = replace(measure, squared_length=measure.squared_length * factor**2)
-    return with_measure(replace(enc, vectors=lambda x: factor * enc.vectors(x)), measure)
+    return replace(enc, vectors=lambda x: factor * enc.vectors(x), measure=measure)
 
 
 @pytest.fixture(params=enumerate([*sorted(BUILDERS), *TABLES]), ids=lambda row: row[1])
@@ -109,7 +109,7 @@ def test_spectrum_and_reconstruction_do_not_depend_on_the_unit(case):
     if enc.dim < 2 or enc.domain.kind in ("graph", "place"):
         return
     other = scaled(enc, factor)
-    for method in ["periodogram"] + ["declared"] * (enc.measure is not None):
+    for method in ["periodogram"] + ["declared"] * bool(enc.measure):
         one, two = (spectrum(e, sigma=0.0, method=method) for e in (enc, other))
         same(two.density, one.density)
         same(asdict(two.summary), asdict(one.summary))

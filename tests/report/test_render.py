@@ -15,8 +15,8 @@ import pefourier
 from pefourier import context
 from pefourier.encodings import load
 from pefourier.encodings.encoding import (
+    Encoding,
     Finding,
-    ShiftInvariantEncoding,
     equal_pairs,
     from_table,
     lattice,
@@ -94,9 +94,7 @@ def table(array, grid=()):
 def of_waves(steps):
     """Return an encoding of wavelengths 16 / k on a lattice of 16."""
     measure = equal_pairs(2 * np.pi * np.array(steps) / 16)
-    return ShiftInvariantEncoding(
-        "test", positions(40), 2, lambda x: np.ones((len(x), 2)), measure=measure
-    )
+    return Encoding("test", positions(40), 2, lambda x: np.ones((len(x), 2)), measure=measure)
 
 
 def turns(n, *periods):

@@ -1,5 +1,7 @@
 """Trained vectors and rotations in attention equal an eager reference, and commands report them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,6 @@ from training import CPU, SIZES, epochs
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.encodings.encoding import with_measure
 from pefourier.errors import PefourierError
 from pefourier.train import fit, saved_models
 from pefourier.train.data.load import load_task
@@ -126,7 +127,7 @@ def test_training_begins_at_the_formula_and_leaves_alone_what_does_not_turn(held
 def test_only_rotations_that_say_their_frequencies_are_trained():
     own = load("rope", 8, 8)
     for measure in (None, load("rope", 8, 8, rho=500.0).measure):
-        assert waves_of_rotation(with_measure(own, measure), own.table()) == {}
+        assert waves_of_rotation(replace(own, measure=measure), own.table()) == {}
 
 
 def test_stacks_with_frozen_and_learned_rotations_are_those_alone(held):

@@ -11,15 +11,14 @@ import numpy as np
 
 from pefourier.encodings.columns import Layout, waves
 from pefourier.encodings.encoding import (
+    NO_WAVES,
     Encoding,
-    KernelMeasure,
     Measure,
     equal_pairs,
     finding,
     from_table,
     positions,
     time_axis,
-    with_measure,
 )
 from pefourier.encodings.query_temperature import TemperatureRule, temperature_settings
 from pefourier.encodings.registry import encoding
@@ -80,7 +79,7 @@ def onehot(length: int, d: int) -> Encoding:
         table[np.arange(len(x)), np.asarray(x) % d] = 1.0
         return table
 
-    kernel = lattice_measure(d) if length <= d else None
+    kernel = lattice_measure(d) if length <= d else NO_WAVES
     return Encoding("onehot", positions(length), d, vectors, kernel=kernel)
 
 
@@ -204,7 +203,7 @@ def sinusoidal(
     def vectors(x: Array) -> Floats:
         return waves(plain.phases(x), layout, d=d)
 
-    return with_measure(Encoding("sinusoidal", domain, d, vectors, params=noted), measure)
+    return Encoding("sinusoidal", domain, d, vectors, params=noted, measure=measure)
 
 
 @encoding("dft", "Idé et al., 2024, Eqs. 17-21", declared=True)
@@ -231,15 +230,15 @@ def dft(length: int, d: int) -> Encoding:
         return np.hstack([cosines[:, :paired], sines[:, 1:paired], cosines[:, paired:]])
 
     noted = () if length <= d else (finding("repeating-codes", "formula", period=d, length=length),)
-    return with_measure(Encoding("dft", positions(length), d, vectors, findings=noted), measure)
+    return Encoding("dft", positions(length), d, vectors, findings=noted, measure=measure)
 
 
-def lattice_measure(d: int) -> KernelMeasure:
+def lattice_measure(d: int) -> Measure:
     """Return the measure of the real DFT: d consecutive vectors are orthonormal."""
     k = np.arange(d // 2 + 1)
     single = (k == 0) | (2 * k == d)  # the constant and Nyquist have one column, not two
     weights = np.where(single, 1.0, 2.0) / d
-    return KernelMeasure(2 * np.pi * k / d, weights, squared_length=1.0, period=d)
+    return Measure(2 * np.pi * k / d, weights, squared_length=1.0, period=d)
 
 
 @encoding("learned", "Gehring et al., 2017; Devlin et al., 2019 (initial table)", untrained=True)

@@ -20,15 +20,14 @@ from numpy.typing import NDArray
 
 from pefourier.encodings.columns import Columns, Wave, columns_of_blocks
 from pefourier.encodings.encoding import (
+    NO_WAVES,
     Domain,
     Encoding,
-    KernelMeasure,
     Measure,
     check_inside,
     equal_pairs,
     finding,
     lattice,
-    with_measure,
 )
 from pefourier.errors import PefourierError, check_above
 from pefourier.types import Array, Counts, Floats, Places
@@ -267,7 +266,7 @@ def coordinate(axes: Axes, place: int, side: int, across: list[int]) -> Line:
     return slope, start + slope * axes.offset
 
 
-def phase_measure(axes: Axes, pairs: Pairs, domain: Domain) -> KernelMeasure:
+def phase_measure(axes: Axes, pairs: Pairs, domain: Domain) -> Measure:
     """Measure with frequencies (m, axes) in radians per step, or (m,) on one axis, and offsets."""
     letters = axis_letters(len(domain.sides))
     side = dict(zip(letters, domain.sides, strict=True))
@@ -316,8 +315,8 @@ def encoding_on_axes(
     noted = {"length": len(domain), "order": axes.order, "grid": domain.grid}
     remarks = (finding("not-a-rotation", "axes"),) if axes.layout == "mismatched" else ()
     facts = {"params": noted, "findings": remarks, **facts}
-    ordered = measure if places is Domain.places else None
-    return with_measure(Encoding(name, domain, d, vectors, **facts), ordered)
+    ordered = measure if places is Domain.places else NO_WAVES
+    return Encoding(name, domain, d, vectors, measure=ordered, **facts)
 
 
 def wave_vectors(
@@ -334,7 +333,7 @@ def wave_vectors(
 
     Rows before the grid are zero or, if `rotates`, have phase 0 (for rotary encodings).
     """
-    d = 2 * len(measure.frequencies)
+    d = 2 * len(measure)
     columns_a, columns_b = columns
     functions = (np.sin, np.cos) if first == "sin" else (np.cos, np.sin)
     blank = np.zeros(d)

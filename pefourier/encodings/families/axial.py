@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, equal_pairs, with_measure
+from pefourier.encodings.encoding import Encoding, equal_pairs
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.axes import Axes, encoding_on_axes, taking_axes, wave_vectors
 from pefourier.encodings.families.fourier import pair_count
 from pefourier.encodings.grids import grid_of, size_of
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, check_above, check_count
-from pefourier.types import Counts
+from pefourier.types import Counts, Fields
 
 
 @encoding("axial", "He et al., 2022 (MAE); Carion et al., 2020 (DETR)", declared=True)
@@ -134,5 +134,5 @@ def mixed_rope(
     measure = equal_pairs(omega)
     noted = {"length": len(domain), "d": 2 * m, "head": d, "heads": heads, "layout": "interleaved"}
     vectors = wave_vectors("mixed-rope", domain, measure, columns=columns)
-    rotation = Encoding("mixed-rope", domain, 2 * m, vectors, injection="rotate", params=noted)
-    return with_measure(rotation, measure)
+    facts: Fields = {"injection": "rotate", "params": noted, "measure": measure}
+    return Encoding("mixed-rope", domain, 2 * m, vectors, **facts)

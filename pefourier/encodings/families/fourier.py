@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.encodings.columns import Layout, Wave, columns_of_blocks, waves
-from pefourier.encodings.encoding import Domain, Encoding, equal_pairs, positions, with_measure
+from pefourier.encodings.encoding import Domain, Encoding, equal_pairs, positions
 from pefourier.encodings.families.absolute import geometric_frequencies, stream
 from pefourier.encodings.families.axes import (
     LINES,
@@ -43,7 +43,7 @@ def sinusoids(
 
     step = domain.spacing
     measure = replace(plain, frequencies=frequencies * step, offset=offset / step)
-    return with_measure(Encoding(name, domain, 2 * len(frequencies), vectors, **facts), measure)
+    return Encoding(name, domain, 2 * len(frequencies), vectors, measure=measure, **facts)
 
 
 @encoding(
@@ -176,7 +176,7 @@ def fourier_features(
         return table
 
     noted = {"length": len(domain), "coordinates": kind}
-    return with_measure(Encoding("fourier-features", domain, d, vectors, params=noted), measure)
+    return Encoding("fourier-features", domain, d, vectors, params=noted, measure=measure)
 
 
 def line_of(coordinates: Coordinates, side: int) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from pefourier.encodings.columns import Layout, waves
-from pefourier.encodings.encoding import Encoding, equal_pairs, with_measure
+from pefourier.encodings.encoding import NO_WAVES, Encoding, equal_pairs
 from pefourier.encodings.families.absolute import geometric_frequencies, stream
 from pefourier.encodings.families.fourier import pair_count
 from pefourier.encodings.families.relative import by_lag
@@ -68,8 +68,8 @@ def xl(
     def vectors(lag: Places) -> Floats:
         return waves(measure.phases(np.clip(-np.asarray(lag), -farthest, farthest)), layout)
 
-    enc = by_lag("xl", length, d, vectors, causal=causal, injection="key")
-    return with_measure(enc, None if farthest < length - 1 else measure)
+    kept = NO_WAVES if farthest < length - 1 else measure
+    return by_lag("xl", length, d, vectors, causal=causal, injection="key", measure=kept)
 
 
 def deberta_buckets(distance: Places, buckets: int = 256, max_distance: int = 512) -> Places:

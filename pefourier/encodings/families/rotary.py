@@ -25,11 +25,9 @@ from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     Measure,
-    ShiftInvariantEncoding,
     equal_pairs,
     finding,
     positions,
-    with_measure,
 )
 from pefourier.encodings.families.absolute import as_frequencies, base_of, geometric_frequencies
 from pefourier.encodings.query_temperature import TemperatureRule, temperature_settings
@@ -425,7 +423,7 @@ def rope(
     temperature_scale: float = 0.0,
     temperature_floor: int = 0,
     **settings: Any,
-) -> ShiftInvariantEncoding:
+) -> Encoding:
     """Rotation of queries and keys by their positions (RoPE, Su et al., 2021); d is the head size.
 
     Columns are a cos ω_i s and a sin ω_i s, the numbers that multiply queries and keys in a model.
@@ -515,7 +513,7 @@ def rope(
     def vectors(x: Array) -> Floats:
         return attention * waves(measure.phases(x), layout, first="cos")
 
-    return ShiftInvariantEncoding(
+    return Encoding(
         "rope",
         positions(length),
         2 * len(frequencies),
@@ -582,7 +580,7 @@ def xpos(
         return table
 
     measure = Measure(plain.measure.frequencies, plain.measure.weights)
-    return with_measure(replace(plain, name="xpos", vectors=vectors, params={}), measure)
+    return replace(plain, name="xpos", vectors=vectors, params={}, measure=measure)
 
 
 @encoding("rope++", "Liu et al., 2025, arXiv 2512.07525", declared=True)

@@ -5,7 +5,7 @@ from math import pi, sqrt
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Measure, with_measure
+from pefourier.encodings.encoding import Encoding, Measure
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.families.rotary import check_head, rope
 from pefourier.encodings.registry import encoding
@@ -65,7 +65,7 @@ def fope(
     omega, energy = plain.measure.frequencies, (c**2 + s**2).sum(axis=1)
     constant = c[omega == 0]  # cosines of frequency 0 add up before they are squared
     energy[omega == 0] = 2 * (constant.sum(axis=0) ** 2).sum() / max(len(constant), 1)
-    return with_measure(replace(plain, vectors=vectors), Measure(omega, energy / energy.sum()))
+    return replace(plain, vectors=vectors, measure=Measure(omega, energy / energy.sum()))
 
 
 def sums_of_frequencies(pairs: int, gain: float, seed: int) -> Floats:

@@ -22,7 +22,7 @@ def on(spec, grid, d, **own):
 
 def tolerance(enc):
     """Return the error that rounding float32 phases causes in sines and cosines."""
-    if enc.measure is None:  # rows in another order: phases are below 2 x side
+    if not enc.measure:  # rows in another order: phases are below 2 x side
         return 2 * FLOAT32 * (1 + 2 * max(enc.domain.sides))
     phases = enc.measure.phases(enc.domain.places(enc.domain.x[enc.domain.prefix :]))
     return 2 * FLOAT32 * (1 + np.abs(phases).max())

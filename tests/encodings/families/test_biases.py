@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import load
-from pefourier.encodings.encoding import is_of_pairs, table_of_pairs
 from pefourier.encodings.families.biases import linear_layers, network, silu
 from pefourier.errors import PefourierError
 
@@ -26,13 +25,13 @@ def test_dpb_is_the_module_of_torch_with_its_weights():
 
 def test_fire_is_a_bias_of_lags_up_to_its_threshold():
     at, beyond = (load("fire:threshold=5", n, 3) for n in (6, 7))
-    assert (is_of_pairs(at), is_of_pairs(beyond)) == (False, True)
+    assert (not at.by_lag, not beyond.by_lag) == (False, True)
     lag = np.arange(6) - np.arange(6)[:, None]
     of_lags = np.moveaxis(at.table()[lag + 5], -1, 0)
     np.testing.assert_allclose(beyond.bias[:, :6, :6], of_lags, atol=1e-14)
     with pytest.raises(PefourierError, match="depend on more than the lag"):
         beyond.table()
-    pairs = table_of_pairs(beyond)
+    pairs = beyond.table_of_pairs()
     np.testing.assert_array_equal(pairs[7 * 2 + 5], beyond.bias[:, 2, 5])
 
 
@@ -73,7 +72,7 @@ def test_fox_adds_logarithms_of_gates_between_key_and_query():
 @pytest.mark.parametrize("gate", [0.9, 0.5, 1.0])
 def test_a_constant_gate_is_alibi_with_its_slope(gate):
     enc = load("fox", gates=np.full(12, gate))
-    assert not is_of_pairs(enc)
+    assert enc.by_lag
     np.testing.assert_allclose(enc.table()[:, 0], -math.log(gate) * np.arange(-11, 1), atol=1e-14)
     plain, alibi = load("fox", 12, 4), load("alibi:causal=true", 12, 4)
     np.testing.assert_array_equal(plain.table(), alibi.table())
@@ -84,7 +83,7 @@ def test_a_constant_gate_is_alibi_with_its_slope(gate):
 def test_gates_set_the_length_and_a_shorter_one_takes_the_first(tmp_path):
     np.save(tmp_path / "f.npy", np.vstack([GATES, GATES**2]))
     enc = load(f"fox:gates={tmp_path / 'f.npy'}")
-    assert (enc.positions, enc.dim, enc.params["length"], enc.params["d"]) == (4, 2, 4, 2)
+    assert (enc.tokens, enc.dim, enc.params["length"], enc.params["d"]) == (4, 2, 4, 2)
     short = load("fox", 3, gates=str(tmp_path / "f.npy"))
     np.testing.assert_array_equal(short.bias, enc.bias[:, :3, :3])
 

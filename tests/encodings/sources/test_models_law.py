@@ -452,7 +452,7 @@ def reported(spec):
         enc = load(spec, length=32)
     except PefourierError:
         return "refused"
-    frequencies = [] if enc.measure is None else enc.measure.frequencies.tolist()
+    frequencies = [] if not enc.measure else enc.measure.frequencies.tolist()
     return enc.name, enc.dim, frequencies, enc.params.get("layout"), enc.params.get("offset")
 
 

@@ -344,7 +344,7 @@ def are_near(finding, answer, truth):
 def above_the_fold(finding, answer, truth):
     """The count of frequencies above pi is that of the drawn frequencies."""
     enc, table = truth
-    if enc.measure is not None:
+    if enc.measure:
         return folded(finding, answer, truth)
     omega = enc.params["drawn"] if enc.params.get("drawn") is not None else ratio_of(table)
     return numbers_in(r"(\d+) of (\d+)", finding) == [(omega > np.pi).sum(), len(omega)]

@@ -8,7 +8,6 @@ from pefourier.encodings import build
 from pefourier.encodings.encoding import (
     BasisDomain,
     Encoding,
-    ShiftInvariantEncoding,
     as_encoding,
     equal_pairs,
     lattice,
@@ -62,7 +61,7 @@ def of_waves(rng):
         return np.hstack([np.cos(np.outer(x, omega)), np.sin(np.outer(x, omega))])
 
     m = len(omega)
-    return f"waves {omega} {n}", ShiftInvariantEncoding(
+    return f"waves {omega} {n}", Encoding(
         "waves", positions(n), 2 * m, vectors, measure=equal_pairs(omega), spec="w"
     )
 
