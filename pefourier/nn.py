@@ -27,9 +27,8 @@ from pefourier.encodings.encoding import (
     Encoding,
     displacement_of_each_pair,
 )
-from pefourier.encodings.families.axes import rows_of_blocks
-from pefourier.encodings.families.rotary import rotation_of
-from pefourier.encodings.families.rotary_mixing import sums_of_frequencies
+from pefourier.encodings.families.axial import rows_of_blocks
+from pefourier.encodings.families.rotary import rotation_of, sums_of_frequencies
 from pefourier.encodings.grids import check_fit
 from pefourier.encodings.model_positions import axis_in, temperature_of
 from pefourier.errors import PefourierError

@@ -16,7 +16,7 @@ from math import prod
 
 import numpy as np
 
-from pefourier.encodings.families.axes import axis_letters, rows_of_blocks
+from pefourier.encodings.families.axial import axis_letters, rows_of_blocks
 from pefourier.encodings.places import WORDS
 from pefourier.types import Array, Bools, Counts, Floats, Places
 

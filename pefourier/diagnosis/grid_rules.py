@@ -31,7 +31,7 @@ from pefourier.diagnosis.identify import frequencies, identification, identify, 
 from pefourier.diagnosis.wave_rules import SEARCHED, ladder_of
 from pefourier.encodings.columns import Wave, columns_of_blocks, split_pairs
 from pefourier.encodings.encoding import Encoding, Finding, finding
-from pefourier.encodings.families.axes import (
+from pefourier.encodings.families.axial import (
     LINES,
     Axes,
     axis_letters,

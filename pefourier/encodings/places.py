@@ -15,7 +15,7 @@ from pefourier.encodings.encoding import (
     from_table,
     without_prefix,
 )
-from pefourier.encodings.families.axes import axis_letters
+from pefourier.encodings.families.axial import axis_letters
 from pefourier.types import Bools, Places, Strings, Table
 from pefourier.writing.text import number
 

@@ -29,7 +29,7 @@ from pefourier.causes.pairs import PairDifference
 from pefourier.diagnosis.identify import geometric_grid, shortest
 from pefourier.encodings.columns import AXES, Layout, describe_axes
 from pefourier.encodings.encoding import FLOAT32_EPS, Encoding, finding, without_prefix
-from pefourier.encodings.families.axes import axis_letters
+from pefourier.encodings.families.axial import axis_letters
 from pefourier.encodings.places import by_axis
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.geometry.waves import Complex, apart, common_offset, fit, wave_tolerance

@@ -32,7 +32,7 @@ from pefourier.encodings.encoding import (
     row_blocks,
     without_prefix,
 )
-from pefourier.encodings.families.axes import axis_letters
+from pefourier.encodings.families.axial import axis_letters
 from pefourier.encodings.families.relative import log_spaced
 from pefourier.encodings.grids import (
     BIAS_CODES,

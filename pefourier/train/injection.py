@@ -23,7 +23,7 @@ from pefourier.encodings.encoding import (
     Encoding,
     displacement_of_each_pair,
 )
-from pefourier.encodings.families.learned_time import LineAndSines
+from pefourier.encodings.families.fourier import LineAndSines
 from pefourier.encodings.loader import SpecWithDefaults, source_of
 from pefourier.encodings.query_temperature import temperature_in
 from pefourier.encodings.registry import BUILDERS

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from pefourier.encodings.families.axes import rows_of_blocks
+from pefourier.encodings.families.axial import rows_of_blocks
 from pefourier.geometry.precision import FORMATS, rounded
 
 N, D, SIDES = 128, 64, (7, 11)

@@ -113,6 +113,13 @@ def geometric_frequencies(
     return rho ** (-i / (d // 2 - 1.0))
 
 
+def pair_count(name: str, d: int) -> int:
+    """Number of pairs of a sine and a cosine in d columns."""
+    if d % 2:
+        raise PefourierError(f"{name} has pairs and needs an even d; got d={d}; use d={d + 1}")
+    return d // 2
+
+
 def as_frequencies(inv_freq: Floats, rho: float, scaling: str) -> Floats:
     """Return given frequencies (m,), and refuse them if rho or scaling is set too."""
     frequencies = np.asarray(inv_freq, dtype=float)

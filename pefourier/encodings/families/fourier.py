@@ -2,17 +2,36 @@
 
 learnable-sinusoidal (learned frequencies before training), fourier-features (Tancik et al., 2020)
 and tape (Foumani et al., 2023). All declare d / 2 frequencies of equal weight.
+
+Sinusoids whose positions are shifted at random in training (CAPE, SHAPE).
+
+Encodings of real-valued times: mtan and mtan-fixed (Shukla & Marlin, 2021), time2vec.
+
+Conventions
+-----------
+`times` (n,) are strictly increasing, in any unit; on the command line, ``--times FILE`` sets the
+times and the length. By default, the times are the positions 0 … length - 1, on which all three
+can be compared with other encodings. Frequencies are in radians per mean spacing.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import log
 from typing import Any, Literal
 
 import numpy as np
 
 from pefourier.encodings.columns import Layout, Wave, columns_of_blocks, waves
-from pefourier.encodings.encoding import Domain, Encoding, equal_pairs, positions
-from pefourier.encodings.families.absolute import geometric_frequencies, stream
-from pefourier.encodings.families.axes import (
+from pefourier.encodings.encoding import (
+    Domain,
+    Encoding,
+    Finding,
+    equal_pairs,
+    finding,
+    positions,
+    time_axis,
+)
+from pefourier.encodings.families.absolute import geometric_frequencies, pair_count, stream
+from pefourier.encodings.families.axial import (
     LINES,
     Axes,
     axis_letters,
@@ -21,15 +40,8 @@ from pefourier.encodings.families.axes import (
 )
 from pefourier.encodings.grids import grid_of
 from pefourier.encodings.registry import encoding
-from pefourier.errors import PefourierError, check_above
-from pefourier.types import Array, Counts, Floats, Ints
-
-
-def pair_count(name: str, d: int) -> int:
-    """Number of pairs of a sine and a cosine in d columns."""
-    if d % 2:
-        raise PefourierError(f"{name} has pairs and needs an even d; got d={d}; use d={d + 1}")
-    return d // 2
+from pefourier.errors import PefourierError, check_above, check_count
+from pefourier.types import Array, Counts, Fields, Floats, Ints
 
 
 def sinusoids(
@@ -229,3 +241,208 @@ def tape(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
     pair_count("tape", d)
     frequencies = geometric_frequencies(d, rho) * (d / length)
     return sinusoids("tape", positions(length), frequencies, "interleaved")
+
+
+@encoding("cape", "Likhomanenko et al., 2021, arXiv 2106.03143", declared=True)
+def cape(
+    length: int,
+    d: int,
+    *,
+    shift: float = 5.0,
+    local_shift: float = 1.0,
+    stretch: float = 1.03,
+    normalise: bool = False,
+    position_scale: float = 1.0,
+    frequency_scale: float = 1.0,
+) -> Encoding:
+    """CAPE on one axis: sinusoids whose positions are shifted and stretched at random in training.
+
+    Columns are sin ω_i u, cos ω_i u of the scaled position u = a s (minus its mean if `normalise`),
+    with ω_i = b 10000^(−2i/d). In training, u becomes (u + g + l) z. For each sequence, g is
+    uniform on ±shift and ln z on ±ln stretch; for each position, l is uniform on ±a local_shift/2.
+    `train` draws g, z and l for each window. The defaults suit text; for audio, use shift=60,
+    stretch=1.1, normalise=true, position_scale=0.03 and frequency_scale=30.
+
+    Parameters
+    ----------
+    shift : float
+        Largest shift of a sequence in training, in units of u; 0: no shift.
+    local_shift : float
+        Range of the shifts of single positions in training, in steps; up to 1, the order is kept.
+    stretch : float
+        Largest factor of the positions in training; 1: no stretching.
+    normalise : bool
+        Whether to subtract the mean position, which puts the middle of a sequence at 0.
+    position_scale : float
+        a, the units from one position to the next, such as seconds per frame.
+    frequency_scale : float
+        b, a factor of all frequencies.
+
+    Examples
+    --------
+    >>> cape(5, 4, normalise=True, position_scale=0.03, frequency_scale=30.0).table()[0].round(8)
+    array([-0.97384763, -0.22720209, -0.01799903,  0.999838  ])
+    """
+    pair_count("cape", d)
+    check_above("position_scale", position_scale)
+    if min(shift, local_shift, stretch - 1) < 0:
+        values = f"got {shift:g}, {local_shift:g}, {stretch:g}"
+        raise PefourierError(f"shift, local_shift must be at least 0, stretch at least 1; {values}")
+    omega = position_scale * frequency_scale * geometric_frequencies(d, 10000.0)
+    offset, g = (1 - length) / 2 if normalise else 0, shift / position_scale
+    drawn = {"training_shifts": (-g, 2 * g, local_shift, log(stretch), 0.0)}
+    return sinusoids("cape", positions(length), omega, "interleaved", offset, params=drawn)
+
+
+@encoding("shape", "Kiyono et al., 2021, arXiv 2109.05644", declared=True)
+def shape(length: int, d: int, *, rho: float = 10000.0, shift: int = 500) -> Encoding:
+    """SHAPE: sinusoids whose positions are shifted at random for each sequence in training.
+
+    In training, positions are s + k with k uniform on 0 … shift - 1 for each sequence. Outside
+    training, positions are s + shift, as in the authors' source code. `train` draws k for each
+    window.
+
+    Parameters
+    ----------
+    rho : float
+        Base of the frequencies; a larger base lowers the lowest frequency.
+    shift : int
+        Number of possible shifts; 500 in the authors' config.
+
+    Examples
+    --------
+    >>> shape(2, 2, shift=1).table().round(3)
+    array([[ 0.841,  0.54 ],
+           [ 0.909, -0.416]])
+    """
+    pair_count("shape", d)
+    check_count("shift", shift)
+    omega, drawn = geometric_frequencies(d, rho), {"training_shifts": (-shift, shift, 0, 0, 1)}
+    return sinusoids("shape", positions(length), omega, "interleaved", shift, params=drawn)
+
+
+UNUSUAL = 4.0  # ratio of the median step to 1 beyond which the initial rates do not fit the times
+
+
+def span(domain: Domain) -> float:
+    """Time between the first and the last point; 1 for a single point."""
+    return float(domain.x[-1] - domain.x[0]) or 1.0
+
+
+def far_from_one(domain: Domain) -> tuple[Finding, ...]:
+    """Return a finding if the median step of times is far from 1, the scale of the rates."""
+    steps = np.diff(domain.x)
+    median = float(np.median(steps)) if domain.kind == "time" and len(steps) else 1.0
+    if 1 / UNUSUAL <= median <= UNUSUAL:
+        return ()
+    return (finding("times-unit", span=domain.x[-1] - domain.x[0], median=median),)
+
+
+@dataclass(frozen=True, eq=False)
+class LineAndSines:
+    r"""Columns :math:`a_0 t + b_0` and :math:`\sin(a_j t + b_j)`, j = 1 … d - 1."""
+
+    slopes: Floats  # (d,)
+    shifts: Floats
+
+    def __call__(self, t: Array) -> Floats:
+        """Return the vectors of times."""
+        table: Floats = np.multiply.outer(np.asarray(t, dtype=float), self.slopes) + self.shifts
+        table[:, 1:] = np.sin(table[:, 1:])
+        return table
+
+
+def line_and_sines(
+    name: str, domain: Domain, slopes: Floats, shifts: Floats, params: Fields
+) -> Encoding:
+    """Return the encoding of `LineAndSines`."""
+    vectors = LineAndSines(slopes, shifts)
+    return Encoding(name, domain, len(slopes), vectors, rates=slopes[1:], params=params)
+
+
+@encoding("time2vec", "Kazemi et al., 2019, Eq. 1 (before training)", domain="time", untrained=True)
+def time2vec(length: int, d: int, *, seed: int = 0, times: Floats | None = None) -> Encoding:
+    """One linear and d - 1 periodic functions of time (Kazemi et al., 2019, Eq. 1).
+
+    Columns are a_0 t + b_0 and sin(a_j t + b_j). The initial a and b are standard normal (the paper
+    does not specify the initial values).
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
+    times : array
+        Irregular times, from --times FILE; by default regular positions.
+
+    Examples
+    --------
+    >>> time2vec(3, 2).table().round(3)
+    array([[0.979, 0.784],
+           [2.743, 0.48 ],
+           [4.507, 0.1  ]])
+    """
+    domain, noted = time_axis(length, times)
+    slopes, shifts = stream(seed).normal(size=(2, d))
+    enc = line_and_sines("time2vec", domain, slopes, shifts, noted)
+    return replace(enc, findings=far_from_one(domain))
+
+
+@encoding("mtan", "Shukla & Marlin, 2021 (before training)", domain="time", untrained=True)
+def mtan(length: int, d: int, *, seed: int = 0, times: Floats | None = None) -> Encoding:
+    """The learned time embedding of mTAN (Shukla & Marlin, 2021), before training.
+
+    Columns are a_0 t + b_0 and sin(a_j t + b_j) with t divided by the span of the times, as in the
+    authors' source code. The initial a and b are uniform on (-1, 1), as in torch's Linear(1, ·).
+    Phases therefore change by less than 1 radian before training, and the spectrum is all at 0.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the random numbers; the same seed gives the same vectors on every machine.
+    times : array
+        Irregular times, from --times FILE; by default regular positions.
+
+    Examples
+    --------
+    >>> mtan(3, 2).table().round(3)
+    array([[0.206, 0.09 ],
+           [0.254, 0.3  ],
+           [0.303, 0.497]])
+    """
+    domain, noted = time_axis(length, times)
+    slopes, shifts = stream(seed).uniform(-1.0, 1.0, (2, d))
+    return line_and_sines("mtan", domain, slopes / span(domain), shifts, noted)
+
+
+@encoding(
+    "mtan-fixed",
+    "Shukla & Marlin, 2021 (reml-lab/mTAN, fixed_time_embedding)",
+    domain="time",
+    declared=True,
+)
+def mtan_fixed(
+    length: int, d: int, *, rho: float = 10.0, scale: float = 48.0, times: Floats | None = None
+) -> Encoding:
+    """Sines and cosines of 48 t at base 10, with t divided by the span of the times (mTAN).
+
+    Columns are sin(w_i t), cos(w_i t), interleaved, with w_i = scale ρ^(−2i/d) / span. A stay in
+    the authors' data has 48 hours, and the highest frequency is then one radian per hour.
+
+    Parameters
+    ----------
+    rho : float
+        Base of the frequencies; a larger base lowers the lowest frequency.
+    scale : float
+        Phase of the highest frequency over the span of the times, in radians.
+    times : array
+        Irregular times, from --times FILE; by default regular positions.
+
+    Examples
+    --------
+    >>> mtan_fixed(49, 4).measure.frequencies.round(6)
+    array([1.      , 0.316228])
+    """
+    pair_count("mtan-fixed", d)
+    domain, noted = time_axis(length, times)
+    frequencies = geometric_frequencies(d, rho) * (scale / span(domain))
+    return sinusoids("mtan-fixed", domain, frequencies, "interleaved", params=noted)

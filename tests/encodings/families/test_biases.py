@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import load
-from pefourier.encodings.families.biases import linear_layers, network, silu
+from pefourier.encodings.families.relative import linear_layers, network, silu
 from pefourier.errors import PefourierError
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pefourier.encodings import build, load
-from pefourier.encodings.families.lag_vectors import deberta_buckets
+from pefourier.encodings.families.relative import deberta_buckets
 from pefourier.errors import PefourierError
 from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context

@@ -6,7 +6,7 @@ import torch
 from scipy.linalg import expm
 
 from pefourier.encodings import load
-from pefourier.encodings.families.rotary_mixing import planes_of_generator, sums_of_frequencies
+from pefourier.encodings.families.rotary import planes_of_generator, sums_of_frequencies
 from pefourier.errors import PefourierError
 from pefourier.nn import Rotary
 from pefourier.questions.compare import compare

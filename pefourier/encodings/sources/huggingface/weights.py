@@ -36,8 +36,7 @@ from pefourier.encodings.encoding import (
     lattice,
     rows_up_to,
 )
-from pefourier.encodings.families.lag_vectors import of_distances
-from pefourier.encodings.families.relative import t5_buckets
+from pefourier.encodings.families.relative import of_distances, t5_buckets
 from pefourier.encodings.registry import REASONS, build
 from pefourier.encodings.sources.huggingface.config import (
     LONGEST,
