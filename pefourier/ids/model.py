@@ -13,8 +13,7 @@ from pefourier.encodings.model_positions import ModelPositions, axis_in, describ
 from pefourier.encodings.sources.huggingface import first_row
 from pefourier.encodings.sources.json_object import read_object
 from pefourier.errors import PefourierError, shown
-from pefourier.ids.axes import BY_FRAME, Vision
-from pefourier.ids.spans import Rules
+from pefourier.ids.spans import BY_FRAME, Rules, Vision
 from pefourier.types import Array, Fields
 
 LAGS = 4096  # vectors, or lags in a block

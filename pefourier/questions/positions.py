@@ -17,8 +17,7 @@ import numpy as np
 from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.encodings.encoding import positions as line_of_positions
 from pefourier.errors import PefourierError
-from pefourier.ids.axes import Vision, blocks_of, judge_axes, layout_of
-from pefourier.ids.batch import Batch
+from pefourier.ids.batch import Batch, Visibility, describe_mask
 from pefourier.ids.model import NOT_KNOWN, UNCHANGED, Consequence, Model
 from pefourier.ids.spans import (
     EXPECTED,
@@ -26,10 +25,13 @@ from pefourier.ids.spans import (
     Document,
     Rules,
     Span,
+    Vision,
+    blocks_of,
     documents_of,
+    judge_axes,
     judge_line,
+    layout_of,
 )
-from pefourier.ids.visibility import Visibility, describe_mask
 from pefourier.questions.result import HIDDEN, Result, csv_table
 from pefourier.types import Array, Counts, Ints, Values
 from pefourier.writing.text import Verdict
