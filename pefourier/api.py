@@ -272,7 +272,7 @@ def positions(
     >>> positions([[0, 1, 2, 3]], attention_mask=[[0, 1, 1, 1]]).verdict
     'padding counted'
     """
-    from pefourier.questions.position_input import judge_input
+    from pefourier.questions.positions import judge_input
 
     given = {"attention_mask": attention_mask, "cu_seqlens": cu_seqlens, **arrays}
     files = {"attention_mask": mask, "segment_ids": segments, "depth": depth}
