@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -37,12 +37,6 @@ from pefourier.questions.rotations import (
 from pefourier.types import Counts, Fields, Texts
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, number, ranges
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from pefourier.report.plot import Look
-    from pefourier.report.render import Answer
 
 
 @dataclass(frozen=True)
@@ -97,6 +91,8 @@ class Context(Result):
     """Positions of a model, or of one encoding."""
 
     command = "context"
+    figure = "wavelengths"
+    curves = "bands_chart"
     verdicts = {
         "unseen angles": Verdict(
             "At {r.length:,} positions, {r.new_in_words} reach angles never seen in training, "
@@ -434,20 +430,6 @@ class Context(Result):
         columns = {"rotation": "rotation", **labelled_fields(Pair)}
         pairs = (pair for r in self.rotations for pair in r.by_pair)
         return list(columns.values()), [[getattr(p, name) for name in columns] for p in pairs]
-
-    @classmethod
-    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
-        """Draw each pair at its wavelength, as trained and as scaled."""
-        from pefourier.report.figures import wavelengths
-
-        return wavelengths(answers, look)
-
-    @classmethod
-    def chart(cls, answers: Sequence[Answer]) -> str:
-        """Return the bands of each answer's rotations."""
-        from pefourier.report.figures import bands_chart
-
-        return bands_chart(answers)
 
 
 def in_lines(name: str, numbers: Sequence[tuple[int, float]]) -> list[dict[str, str]]:

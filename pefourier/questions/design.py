@@ -37,15 +37,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, inf, log, pi
+from functools import cache
+from math import ceil, exp, floor, inf, log, pi
 from operator import ge, le
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pefourier.encodings import build
-from pefourier.encodings.attention_decay import FARTHEST, lag_sums
-from pefourier.encodings.encoding import Encoding, Finding, finding
+from pefourier.encodings.attention_decay import FARTHEST, lag_sums, powers_of_waves
+from pefourier.encodings.encoding import Encoding, Finding, finding, row_blocks
 from pefourier.errors import COSTS, LARGEST, PefourierError, check_cost, check_count, shown
 from pefourier.geometry import map_ahead
 from pefourier.geometry.closest import closest_pair
@@ -53,24 +55,9 @@ from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import base_bound, count_idle
+from pefourier.types import Floats, Ints, Strings, Texts
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, agreeing, number, shortest
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from pefourier.report.plot import Look
-    from pefourier.report.render import Answer
-
-
-from functools import cache
-from math import exp, floor
-
-from numpy.typing import NDArray
-
-from pefourier.encodings.attention_decay import powers_of_waves
-from pefourier.encodings.encoding import row_blocks
-from pefourier.types import Floats, Ints, Strings, Texts
 
 LARGEST_BASE = 1e300  # beyond this base, the smallest frequency is subnormal in float64
 PER_DECADE, GRID_DIGITS = 400, 4  # grid of the bases tried above the smallest
@@ -313,6 +300,7 @@ class Design(Result):
     """Candidate bases, and the best base for each criterion."""
 
     command = "design"
+    figure = "criteria"
     verdicts = {
         "no base needed": Verdict(
             "The dft encoding keeps {r.length:,} positions at equal distances; no base above 1 "
@@ -437,13 +425,6 @@ class Design(Result):
         slots = {name: base_text(rho) for name in names if (rho := getattr(bases, name))}
         variant = "some" if bases.failing else "all"
         return [finding("larger-bases", variant, count=bases.tried, **slots)]
-
-    @classmethod
-    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
-        """Draw each criterion over the base."""
-        from pefourier.report.figures import criteria
-
-        return criteria(answers, look)
 
 
 def base_text(rho: float) -> str:

@@ -16,9 +16,9 @@ absolute + per_radian (i + 2) p abs(inv_freq[i]); vectors by absolute + per_radi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,12 +33,6 @@ from pefourier.questions.result import Result
 from pefourier.types import Array, Counts, Fields, Table
 from pefourier.writing.files import suffix_of, write_whole
 from pefourier.writing.text import Verdict, printable
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from pefourier.report.plot import Look
-    from pefourier.report.render import Answer
 
 CONTENTS = {  # name in a sentence, and of the array in a file
     "vectors": ("vectors", "codes"),
@@ -244,6 +238,7 @@ class Written(Result):
     """Numbers of an encoding in a file."""
 
     command = "encode"
+    figure = "encode"
     verdicts = {
         "written": Verdict(
             "Wrote the {r.contents} of {r.shape[0]:,} {r.points} to {r.path}: {r.dtype}, shape "
@@ -286,10 +281,3 @@ class Written(Result):
         """The attention factor if the file holds frequencies, which do not include it."""
         factor = self.encodings[0].params.get("attention_factor", 1.0)
         return None if self.what != "inv_freq" or factor == 1 else float(factor)
-
-    @classmethod
-    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
-        """Draw the written vectors."""
-        from pefourier.report.figures import encode
-
-        return encode(answers, look)

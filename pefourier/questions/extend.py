@@ -18,15 +18,18 @@ options of ``llama-server --help`` and the ramp of YaRN in ``ggml.c`` (llama.cpp
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, pi
-from typing import TYPE_CHECKING, Any
+from shlex import quote
+from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.causes.rope import Rope
+from pefourier.causes.misreadings import other_layers
+from pefourier.causes.rope import Rope, spelled
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below, reading_cosine
 from pefourier.encodings.encoding import Encoding, Finding, finding
@@ -40,24 +43,10 @@ from pefourier.geometry.precision import FORMATS, Format
 from pefourier.questions.design import Candidate, candidate, exact_base
 from pefourier.questions.result import HIDDEN, Result, csv_table
 from pefourier.questions.rotations import Band, bands, count_unseen, window_within
+from pefourier.types import Fields, Floats, Strings, Texts, Values
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import fields_of, labelled_fields
 from pefourier.writing.text import Verdict, number
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from pefourier.report.plot import Look
-    from pefourier.report.render import Answer
-
-
-import json
-from shlex import quote
-from typing import Literal
-
-from pefourier.causes.misreadings import other_layers
-from pefourier.causes.rope import spelled
-from pefourier.types import Fields, Floats, Strings, Texts, Values
 
 Engine = Literal["transformers", "vllm", "llama.cpp"]
 ORIGINAL = "original_max_position_embeddings"
@@ -246,6 +235,7 @@ class Extensions(Result):
     """Ways to extend a trained rotation to a length."""
 
     command = "design"
+    figure = "extension"
     verdicts = {
         "scaling needed": Verdict(
             "Without scaling, going from {r.trained} to {r.length:,} positions takes "
@@ -416,13 +406,6 @@ class Extensions(Result):
         lengths = {"before": self.covered / factor, "reach": self.covered * factor}
         slots = {k: number(v, FACTOR_DIGITS) for k, v in (lengths | {"factor": factor}).items()}
         return [finding("original-by-factor", trained=self.covered, **slots)]
-
-    @classmethod
-    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
-        """Draw the wavelengths of each scaling, and cosines to the trained rotation."""
-        from pefourier.report.figures import extension
-
-        return extension(answers, look)
 
 
 def extend(

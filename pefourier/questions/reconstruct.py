@@ -43,12 +43,6 @@ from pefourier.questions.spectral_density import (
 from pefourier.types import Counts, Floats, Ints
 from pefourier.writing.text import Verdict, number
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from pefourier.report.plot import Look
-    from pefourier.report.render import Answer
-
 if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
     from pefourier.geometry.singular_values import Factors
 
@@ -136,6 +130,8 @@ class Reconstructions(Result):
     """Position functions rebuilt on a lattice of one or several axes."""
 
     command = "reconstruct"
+    figure = "reconstruct"
+    curves = "reconstruct_chart"
     verdicts = {
         "zero codes": Verdict(
             "All vectors are zero, so no position can be reconstructed.",
@@ -320,20 +316,6 @@ class Reconstructions(Result):
             for r in self.reconstructions
             for place, value in np.ndenumerate(r.values)
         )
-
-    @classmethod
-    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
-        """Draw the reconstructed position functions."""
-        from pefourier.report.figures import reconstruct
-
-        return reconstruct(answers, look)
-
-    @classmethod
-    def chart(cls, answers: Sequence[Answer]) -> str:
-        """Return the curves of the reconstructed position functions."""
-        from pefourier.report.figures import reconstruct_chart
-
-        return reconstruct_chart(answers)
 
 
 @dataclass(frozen=True, repr=False)

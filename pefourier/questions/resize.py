@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -57,12 +57,6 @@ from pefourier.types import Array, Counts, Fields, Floats, Ints
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, join, printable
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from pefourier.report.plot import Look
-    from pefourier.report.render import Answer
-
 SUMS_EPS = 2.0**-46  # relative error of sums of a few rows
 DEFAULT = "bicubic"
 VERDICTS = ("not distinct", "now distinct"), ("no longer distinct", "still distinct")
@@ -94,6 +88,19 @@ class Picture:
     def points(self) -> int:
         """Number of points of the lattice."""
         return math.prod(self.grid)
+
+    @property
+    def by_cycles(self) -> Array:
+        """Energy at 0, 1, 2, … cycles per side along each axis, summed over both directions."""
+        folded = self.density
+        for axis, n in enumerate(self.grid[:-1]):  # the last axis has one direction
+            cycles = np.arange(n // 2 + 1)
+            forth, back = (np.take(folded, k, axis) for k in (cycles, -cycles))
+            once = (2 * cycles % n == 0).reshape(
+                [-1 if a == axis else 1 for a in range(folded.ndim)]
+            )
+            folded = forth + np.where(once, 0.0, back)
+        return folded
 
 
 @dataclass(frozen=True)
@@ -127,6 +134,7 @@ class Resizing(Result):
     """A table resized to a new lattice, with a comparison of methods."""
 
     command = "resize"
+    figure = "resizing"
     verdicts = {
         "all zero": Verdict(
             "All vectors are zero, and stay zero.",
@@ -291,13 +299,6 @@ class Resizing(Result):
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each method."""
         return csv_table(self.methods, labelled_fields(Method))
-
-    @classmethod
-    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
-        """Draw the share of energy by cycles, before and after."""
-        from pefourier.report.figures import resizing
-
-        return resizing(answers[0], list(map(by_cycles, answers[0].result.states)), look)
 
 
 def resize_table(
@@ -584,17 +585,6 @@ def describe(
         constant=float(density.flat[0]),
         density=density,
     )
-
-
-def by_cycles(picture: Picture) -> Array:
-    """Energy at 0, 1, 2, … cycles per side along each axis, summed over both directions."""
-    folded = picture.density
-    for axis, n in enumerate(picture.grid[:-1]):  # the last axis has one direction
-        cycles = np.arange(n // 2 + 1)
-        forth, back = (np.take(folded, k, axis) for k in (cycles, -cycles))
-        once = (2 * cycles % n == 0).reshape([-1 if a == axis else 1 for a in range(folded.ndim)])
-        folded = forth + np.where(once, 0.0, back)
-    return folded
 
 
 def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:

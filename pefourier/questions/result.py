@@ -19,8 +19,6 @@ from pefourier.writing.text import Verdict
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from pefourier.report.plot import Look
-
 
 HIDDEN = {"told": False}  # metadata of fields that no output shows
 
@@ -34,6 +32,8 @@ class Result:
     listed: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # tables: field, labels, fields
     # without --full: labels of rows ("shown"), labels or columns of tables; all if it is empty
     short: ClassVar[Mapping[str, Iterable[str] | Mapping[str, str]]] = {}
+    figure: ClassVar[str] = ""  # function of `report.figures` that draws answers
+    curves: ClassVar[str] = ""  # function of `report.figures` for the chart of a terminal
     on_grid = False  # whether points have several axes
     encodings: tuple[Encoding, ...] = field(default=(), compare=False, metadata=HIDDEN)
 
@@ -43,14 +43,21 @@ class Result:
         return next(kind.__name__ for kind in cls.__mro__ if Result in kind.__bases__)
 
     @classmethod
-    def draw(cls, answers: Sequence[render.Answer], look: Look) -> Figure:  # noqa: ARG003
-        """Return the figure of answers to one question."""
-        raise PefourierError(f"{cls.command} has no figure; leave --plot out")
+    def draw(cls, *drawn: Any, **options: Any) -> Figure:
+        """Return the figure of answers to one question in a look."""
+        from pefourier.report import figures
+
+        if not cls.figure:
+            raise PefourierError(f"{cls.command} has no figure; leave --plot out")
+        figure: Figure = getattr(figures, cls.figure)(*drawn, **options)
+        return figure
 
     @classmethod
-    def chart(cls, answers: Sequence[render.Answer]) -> str:  # noqa: ARG003
+    def chart(cls, answers: Sequence[render.Answer], **options: Any) -> str:
         """Return curves for a terminal."""
-        return ""
+        from pefourier.report import figures
+
+        return str(getattr(figures, cls.curves)(answers, **options)) if cls.curves else ""
 
     def extra_fields(self) -> Fields:
         """Return additional fields of JSON."""

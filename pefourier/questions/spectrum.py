@@ -12,11 +12,11 @@ half plane of frequencies of ``numpy.rfftn``. Verdicts use the measure, not the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import pi
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,12 +51,6 @@ from pefourier.questions.spectral_density import (
 from pefourier.types import Counts, Floats
 from pefourier.writing.text import Verdict, percent
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from pefourier.report.plot import Look
-    from pefourier.report.render import Answer
-
 MANY, SOME = 0.75, 0.05  # shares of the energy
 EVEN = 0.15  # largest distance of the cumulative energy from an even spread
 PEAKS, PEAK = 4, 0.05  # most peaks of a table that are listed, and their least share of energy
@@ -77,6 +71,8 @@ class Spectrum(Result):
     """A density over a lattice: a `LineSpectrum` or, over several axes, a `GridSpectrum`."""
 
     command = "spectrum"
+    figure = "spectrum"
+    curves = "spectrum_chart"
     verdicts = {
         "zero codes": Verdict(
             "All vectors are zero, so there is no spectrum.",
@@ -219,20 +215,6 @@ class Spectrum(Result):
         """Findings of the encoding, and notes on the spectrum."""
         zero = np.isnan(self.summary.lowest_bin_share)
         return [*self.encodings[0].findings, *(() if zero else notes_on_spectrum(self))]
-
-    @classmethod
-    def draw(cls, answers: Sequence[Answer], look: Look, axis: str = "auto") -> Figure:
-        """Draw the densities over frequency."""
-        from pefourier.report.figures import spectrum
-
-        return spectrum(answers, look, axis)
-
-    @classmethod
-    def chart(cls, answers: Sequence[Answer], axis: str = "auto") -> str:
-        """Return the curves of the densities."""
-        from pefourier.report.figures import spectrum_chart
-
-        return spectrum_chart(answers, axis)
 
     @property
     def is_slow(self) -> bool:

@@ -18,11 +18,11 @@ group. A full rotation is 2 pi. Weights alone do not show the means of activatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -52,12 +52,6 @@ from pefourier.weights.pair_energy import (
 )
 from pefourier.weights.tensors import is_adapter
 from pefourier.writing.text import Verdict, number, percent, ranges
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from pefourier.report.plot import Look
-    from pefourier.report.render import Answer
 
 Progress = Callable[[str], Callable[[int, int], None]]
 PAIR_FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
@@ -190,6 +184,7 @@ class Usage(Result):
     """Result of `pefourier usage`: the rotary frequencies that a model's weights use."""
 
     command = "usage"
+    figure = "usage"
     verdicts = {
         code: verdict._replace(meaning=verdict.meaning + "{r.others}{r.moved_in_words}")
         for code, verdict in VERDICTS.items()
@@ -337,13 +332,6 @@ class Usage(Result):
                 row = [rotation.name, use.layer, use.head, *place, None, None, share]
                 rows.append(row + [None] * bool(before))
         return ["rotation", "layer", "head", *PAIR_FIELDS, *["before"] * bool(before)], rows
-
-    @classmethod
-    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
-        """Draw the shares of pairs by layer."""
-        from pefourier.report.figures import usage
-
-        return usage(answers, look)
 
 
 def use_of_model(

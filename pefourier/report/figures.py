@@ -101,22 +101,22 @@ def compare(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
 FAINT = 1e-6  # share of energy below which nothing is drawn
 
 
-def resizing(answer: Answer, shares: Sequence[Array], look: plot.Look = plot.USUAL) -> Figure:
+def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
     """Draw the share of energy over cycles along each axis, before and after resizing."""
-    result = answer.result
+    result = answers[0].result
     letters = axis_names(len(result.old))
     size = (plot.WIDTH, 0.5 + 2.4 * len(letters))
     figure, panels = plot.make_panels(len(letters), 1, size, look)
     for axis, letter in enumerate(letters):
         panel = panels[axis, 0]
-        for state, share, style in zip(result.states, shares, (".-", "x--"), strict=True):
-            omitted = tuple(a for a in range(len(letters)) if a != axis)
+        omitted = tuple(a for a in range(len(letters)) if a != axis)
+        for state, style in zip(result.states, (".-", "x--"), strict=True):
             name = f"{size_of(state.grid)} {state.name}"
-            panel.semilogy(share.sum(axis=omitted), style, linewidth=1, label=name)
+            panel.semilogy(state.by_cycles.sum(axis=omitted), style, linewidth=1, label=name)
         panel.set(xlabel=f"cycles along {letter}", ylabel="share of energy", ylim=(FAINT, None))
     plot.add_legend(figure, panels[0, 0])
     if not look.title:
-        figure.suptitle(f"{plot.caption(answer.encoding)}, {result.method}", fontsize=9)
+        figure.suptitle(f"{plot.caption(answers[0].encoding)}, {result.method}", fontsize=9)
     return figure
 
 

@@ -18,7 +18,6 @@ from pefourier.encodings.sources.tables import array_names, read_table
 from pefourier.errors import PefourierError
 from pefourier.geometry.interpolation import METHODS
 from pefourier.questions.resize import (
-    by_cycles,
     neighbour_products,
     picture,
     picture_of,
@@ -84,7 +83,7 @@ def test_spectra_before_and_after_are_those_of_the_tables(old, new, rng):
     r = resize_table(table_on(old, table), new, "bilinear")
     folded = [folded_by_hand(table, old), folded_by_hand(r.table, new)]
     for state, expected in zip((r.before, r.after), folded, strict=True):
-        np.testing.assert_allclose(by_cycles(state), expected, atol=1e-14)
+        np.testing.assert_allclose(state.by_cycles, expected, atol=1e-14)
         assert state.density.sum() == pytest.approx(1.0)
 
 

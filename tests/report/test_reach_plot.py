@@ -11,7 +11,7 @@ from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
 from pefourier.questions.design import design_base
 from pefourier.questions.extend import extend
-from pefourier.questions.resize import by_cycles, resize_table
+from pefourier.questions.resize import resize_table
 from pefourier.report import plot
 from pefourier.report.figures import criteria, extension, wavelengths
 from pefourier.report.render import Answer, answer_of
@@ -74,5 +74,5 @@ def test_a_resized_table_has_a_panel_for_each_axis():
         figure = result.draw([answer_of(result)], plot.USUAL)
     for axis, axes in enumerate(figure.axes):
         for state, line in zip(result.states, axes.lines, strict=True):
-            share = by_cycles(state).sum(axis=1 - axis)
+            share = state.by_cycles.sum(axis=1 - axis)
             np.testing.assert_allclose(line.get_ydata(), share)
