@@ -57,7 +57,7 @@ lint: $(BIN)/pytest  ## style and types
 check: lint test test-all  ## style and all tests, as in CI
 
 catalogue: $(BIN)/pefourier  ## write the catalogue that `pefourier list` reads, from the registry
-	$(BIN)/python -c 'from pefourier.report.catalogue import catalogue_of_registry; print(catalogue_of_registry())' >catalogue.tmp
+	$(BIN)/python -c 'import json; from pefourier.encodings.loader import records; print(json.dumps(records(), indent=1, ensure_ascii=False))' >catalogue.tmp
 	mv catalogue.tmp pefourier/report/catalogue.json
 
 schema: $(BIN)/pytest  ## write the JSON Schema of all answers, from the types of results

@@ -18,11 +18,11 @@ are those of the keys of one query, the query with the most keys that share a ve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,12 +39,6 @@ from pefourier.encodings.places import point_of, points_in_words
 from pefourier.questions.result import Result
 from pefourier.types import Counts, Fields, Ints, Values
 from pefourier.writing.text import Verdict, join, number
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from pefourier.report.plot import Look
-    from pefourier.report.render import Answer
 
 if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
     from pefourier.geometry import Progress
@@ -72,6 +66,7 @@ class Faithfulness(Result):
     """Faithfulness of an encoding; distances are l2, tolerances absolute."""
 
     command = "check-faithful"
+    figure = "faithful"
     verdicts = {
         "collides": Verdict(
             "Not all {r.length:,} {r.points} have distinct vectors (distinct: {r.distinct:,}): "
@@ -214,14 +209,13 @@ class Faithfulness(Result):
         """Number of distinct vectors in each format."""
         return [FormatRow(*row) for row in self.precision.items()]
 
-    @classmethod
-    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
-        """Draw singular values, and inner products by lag or a map."""
+    @property
+    def kernel_lines(self) -> Any:
+        """Inner products by lag, for the figure."""
         from pefourier.questions.relations import kernel, kernel_curves
-        from pefourier.report.figures import faithful
 
-        parts = [without_prefix(a.encoding) for a in answers]
-        return faithful(answers, [kernel_curves(enc, kernel(enc)) for enc in parts], look)
+        enc = without_prefix(self.encodings[0])
+        return kernel_curves(enc, kernel(enc))
 
     def extra_fields(self) -> Fields:
         """Return further facts of a model's config: layers, and factors of logits."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -65,12 +64,6 @@ from pefourier.questions.rotation_pairs import (
 from pefourier.types import Array
 from pefourier.writing.text import Verdict, agreeing, first_few, joined_runs, number
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from pefourier.report.plot import Look
-    from pefourier.report.render import Answer
-
 LARGE = 2**20  # numbers in a table of cosines and sines, above which only pairs are compared
 ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
 AGREEING = ("the same", "permuted", "equivalent")
@@ -82,6 +75,7 @@ class Comparison(Outcome, Result):
     """Result of comparing encodings a and b; `transform` maps a to b."""
 
     command = "compare"
+    figure = "compare"
     verdicts = {
         "the same": Verdict(
             "Everything that was compared agrees over {r.length:,} positions: {r.compared_names}.",
@@ -235,13 +229,6 @@ class Comparison(Outcome, Result):
         unknown = "keys about positions were not compared"
         is_unread = self.unread and len(acts) == 1
         return unknown if is_unread else f"they are used differently: {' and '.join(acts)}"
-
-    @classmethod
-    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
-        """Draw both tables and their difference."""
-        from pefourier.report.figures import compare
-
-        return compare(answers, look)
 
 
 def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = None) -> Comparison:

@@ -10,17 +10,36 @@ Input of `positions`: a file, a batch of named arrays, an array, a dump or a mas
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Finding, finding
+from pefourier.causes.pairs import RowPositions, exchanged_waves, recover_positions
+from pefourier.encodings import load
+from pefourier.encodings.encoding import Encoding, Finding, finding, from_table
 from pefourier.encodings.encoding import positions as line_of_positions
-from pefourier.errors import PefourierError
-from pefourier.ids.batch import Batch, Visibility, describe_mask
-from pefourier.ids.model import NOT_KNOWN, UNCHANGED, Consequence, Model
+from pefourier.encodings.model_positions import axis_in
+from pefourier.errors import PefourierError, check_size, shown
+from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.geometry.waves import Waves, declared, fit
+from pefourier.ids.batch import (
+    COSINES,
+    NAMES,
+    SINES,
+    Batch,
+    Visibility,
+    as_visible,
+    batch_of,
+    describe_mask,
+    last_part,
+    path_of,
+    read_arrays,
+    read_role,
+)
+from pefourier.ids.model import NOT_KNOWN, UNCHANGED, Consequence, Model, read_model
 from pefourier.ids.spans import (
     EXPECTED,
     UNDECIDED,
@@ -35,40 +54,9 @@ from pefourier.ids.spans import (
     layout_of,
 )
 from pefourier.questions.result import HIDDEN, Result, csv_table
-from pefourier.types import Array, Counts, Ints, Values
-from pefourier.writing.text import Verdict
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from pefourier.report.plot import Look
-    from pefourier.report.render import Answer
-
-
-from collections.abc import Mapping
-from pathlib import Path
-
-from pefourier.causes.pairs import RowPositions, exchanged_waves, recover_positions
-from pefourier.encodings import load
-from pefourier.encodings.encoding import from_table
-from pefourier.encodings.model_positions import axis_in
-from pefourier.errors import check_size, shown
-from pefourier.geometry.precision import FLOAT32_EPS
-from pefourier.geometry.waves import Waves, declared, fit
-from pefourier.ids.batch import (
-    COSINES,
-    NAMES,
-    SINES,
-    as_visible,
-    batch_of,
-    last_part,
-    path_of,
-    read_arrays,
-    read_role,
-)
-from pefourier.ids.model import read_model
 from pefourier.questions.rotation_pairs import FARTHEST, at_rows_of, positions_in
-from pefourier.writing.text import ranges
+from pefourier.types import Array, Counts, Ints, Values
+from pefourier.writing.text import Verdict, ranges
 
 SHOWN = 15  # rows and findings about single tokens that text lists
 WRONG_MASK = "wrong mask"
@@ -89,6 +77,7 @@ class Positions(Result):
     """Result of checking the position ids of a batch."""
 
     command = "positions"
+    figure = "positions"
     verdicts = {
         "as expected": Verdict(
             "Every document has the expected ids; in the first document they go from "
@@ -264,13 +253,6 @@ class Positions(Result):
         names = list(self.listed["first_rows"].values())
         head, rows = csv_table(self.rows, names)
         return [name.replace("first_id", "first") for name in head], rows
-
-    @classmethod
-    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
-        """Draw the ids of some rows."""
-        from pefourier.report.figures import draw_positions
-
-        return draw_positions(answers, look)
 
 
 def judge_positions(

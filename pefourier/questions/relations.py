@@ -12,10 +12,10 @@ position. On a grid, lags are displacements (dy, dx), and each axis has a T for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,12 +41,6 @@ from pefourier.questions.result import Result
 from pefourier.types import Counts, Floats, Table
 from pefourier.writing.text import Verdict, number
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from pefourier.report.plot import Look
-    from pefourier.report.render import Answer
-
 EXACT = 1e-6  # largest residual that counts as rounding
 MOST_LAGS = 2**16  # most lags of times at uneven steps
 LAGS_A_WAVE = 16  # lags per shortest wavelength
@@ -60,6 +54,7 @@ class Relations(Result):
     """Relations of vectors to the distance and order of positions; None if undefined."""
 
     command = "relations"
+    figure = "relations"
     verdicts = {
         "no lags": Verdict(
             "No lag occurs often enough between these points to compare their vectors.",
@@ -167,13 +162,10 @@ class Relations(Result):
         )
         return ["lag", "inner_product"], rows
 
-    @classmethod
-    def draw(cls, answers: Sequence[Answer], look: Look) -> Figure:
-        """Draw inner products by lag."""
-        from pefourier.report.figures import relations
-
-        curves = [kernel_curves(a.encoding, a.result.kernel) for a in answers]
-        return relations(answers, curves, look)
+    @property
+    def kernel_lines(self) -> Any:
+        """Inner products by lag, for the figure."""
+        return kernel_curves(self.encodings[0], self.kernel)
 
 
 @dataclass(frozen=True, repr=False)

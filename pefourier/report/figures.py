@@ -36,18 +36,33 @@ MOST_ROWS = 400  # in a picture
 UNITS = {"time": "unit of the times", "place": "km; on a plane, unit of x and y"}  # of lags
 
 
-def heatmap(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """Draw the table: positions down, dimensions across."""
-    figure, panels = plot.make_panels(len(answers), 1, (plot.WIDTH, 1.2 + 2.2 * len(answers)), look)
-    for axes, a in zip(panels[:, 0], answers, strict=True):
-        draw_table(axes, a, a.result)
-    return figure
-
-
-def encode(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
+def encode(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """Draw the written vectors."""
     tables = [Answer(a.encoding, a.encoding.table(a.result.positions)) for a in answers]
     return heatmap(tables, look)
+
+
+def compare(answers: Sequence[Answer], look: plot.Look) -> Figure:
+    """Draw both tables over their common rows and, for equal widths, their difference."""
+    encodings = answers[0].result.encodings
+    tables = [enc.table() for enc in encodings]
+    first, second = (table[: min(map(len, tables))] for table in tables)
+    encoded = [Answer(*pair) for pair in zip(encodings, (first, second), strict=True)]
+    return heatmap(encoded, look, second - first if first.shape == second.shape else None)
+
+
+def heatmap(answers: Sequence[Answer], look: plot.Look, difference: Array | None = None) -> Figure:
+    """Draw tables: positions down, dimensions across; and a difference below them."""
+    count = len(answers) + (difference is not None)
+    figure, panels = plot.make_panels(look, 1.2 + 2.2 * count, count)
+    for axes, a in zip(panels, answers, strict=False):
+        draw_table(axes, a, a.result)
+    if difference is not None:
+        is_large = len(difference) > MOST_ROWS
+        title = "|second − first|" if is_large else "second − first (red: larger in the second)"
+        shown = np.abs(difference) if is_large else difference
+        draw_table(panels[-1], answers[0], shown, np.maximum, title)
+    return figure
 
 
 def draw_table(axes: Axes, a: Answer, table: Array, of: np.ufunc = np.add, title: str = "") -> None:
@@ -56,9 +71,8 @@ def draw_table(axes: Axes, a: Answer, table: Array, of: np.ufunc = np.add, title
     Means are used because a selection of rows shows patterns that are not in the table. `of` can
     select the maximum instead, for differences, which would cancel in a mean.
     """
-    starts = np.unique(
-        np.linspace(0, len(table), min(MOST_ROWS, len(table)), endpoint=False).astype(int)
-    )
+    count = min(MOST_ROWS, len(table))
+    starts = np.arange(count) * len(table) // count
     counts = np.diff([*starts, len(table)])[:, None]
     means = of.reduceat(table, starts) / (counts if of is np.add else 1)
     limit = float(np.abs(table).max()) or 1.0
@@ -68,73 +82,48 @@ def draw_table(axes: Axes, a: Answer, table: Array, of: np.ufunc = np.add, title
         "Reds" if sizes else "RdBu_r",
         vmin=0.0 if sizes else -limit,
         vmax=limit,
-        interpolation="nearest",
         aspect="auto",
         extent=(-0.5, table.shape[1] - 0.5, len(table) - 0.5, -0.5),
     )
     rows = "row" if a.encoding.domain.kind == "time" else "position"
-    axes.set(xlabel="dimension", ylabel=rows)
-    axes.set_title(title or plot.entry(axes, a.encoding), loc="left", fontsize=9)
+    axes.set(xlabel="dimension", ylabel=rows, title=title or plot.entry(axes, a.encoding))
     together = f" ({'means' if of is np.add else 'largest'} of some rows)"
     label = f"{'difference' if title else 'value'}{together * (len(table) > MOST_ROWS)}"
     axes.figure.colorbar(image, ax=axes, label=label)
 
 
-def compare(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
-    """Draw both tables over their common rows and, for equal widths, their difference."""
-    encoded = [Answer(enc, enc.table()) for enc in answers[0].result.encodings]
-    common = min(len(a.result) for a in encoded)
-    first, second = (a.result[:common] for a in encoded)
-    has_difference = first.shape == second.shape
-    count = 2 + has_difference
-    figure, panels = plot.make_panels(count, 1, (plot.WIDTH, 1.2 + 2.2 * count), look)
-    for axes, a in zip(panels[:, 0], encoded, strict=False):
-        draw_table(axes, a, a.result[:common])
-    if has_difference:
-        difference, is_large = second - first, common > MOST_ROWS
-        title = "|second − first|" if is_large else "second − first (red: larger in the second)"
-        shown = np.abs(difference) if is_large else difference
-        draw_table(panels[2, 0], encoded[0], shown, np.maximum, title)
-    return figure
-
-
 FAINT = 1e-6  # share of energy below which nothing is drawn
 
 
-def resizing(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
+def resizing(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """Draw the share of energy over cycles along each axis, before and after resizing."""
     result = answers[0].result
     letters = axis_names(len(result.old))
-    size = (plot.WIDTH, 0.5 + 2.4 * len(letters))
-    figure, panels = plot.make_panels(len(letters), 1, size, look)
-    for axis, letter in enumerate(letters):
-        panel = panels[axis, 0]
+    figure, panels = plot.make_panels(look, 0.5 + 2.4 * len(letters), len(letters))
+    figure.suptitle(f"{plot.caption(answers[0].encoding)}, {result.method}", fontsize=9)
+    for axis, (panel, letter) in enumerate(zip(panels, letters, strict=True)):
         omitted = tuple(a for a in range(len(letters)) if a != axis)
         for state, style in zip(result.states, (".-", "x--"), strict=True):
             name = f"{size_of(state.grid)} {state.name}"
-            panel.semilogy(state.by_cycles.sum(axis=omitted), style, linewidth=1, label=name)
+            panel.semilogy(state.by_cycles.sum(axis=omitted), style, label=name)
         panel.set(xlabel=f"cycles along {letter}", ylabel="share of energy", ylim=(FAINT, None))
-    plot.add_legend(figure, panels[0, 0])
-    if not look.title:
-        figure.suptitle(f"{plot.caption(answers[0].encoding)}, {result.method}", fontsize=9)
     return figure
 
 
 MOST_POINTS = 1000  # of a decreasing curve
 
 
-def faithful(
-    answers: Sequence[Answer], kernels: Sequence[Curves | None], look: plot.Look = plot.USUAL
-) -> Figure:
+def faithful(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """Draw singular values (for rank and conditioning), and inner products by lag or a map."""
-    figure, ((values_axes, kernel_axes),) = plot.make_panels(1, 2, (plot.WIDTH, 3.0), look)
+    figure, ((values_axes, kernel_axes),) = plot.make_panels(look, 3.0, columns=2)
     draw_singular_values(values_axes, answers)
     if isinstance(answers[0].encoding.domain, PlaceDomain):
         draw_map(kernel_axes, answers[0], answers[0].encoding.domain)
     else:
-        draw_kernels(kernel_axes, answers, kernels)
-    grids = any(curves is not None and len(curves) > 1 for curves in kernels)
-    plot.add_legend(figure, values_axes, *([kernel_axes] if grids else []))
+        draw_kernels(kernel_axes, answers)
+    if not any_grid(answers):  # curves are named at the left
+        for line in kernel_axes.lines:
+            line.set_label("_nolegend_")
     return figure
 
 
@@ -148,7 +137,7 @@ def draw_map(axes: Axes, a: Answer, domain: PlaceDomain) -> None:
     if domain.unit:
         west = -180 if x.min() < 0 else 0
         axes.set(xlim=(west, west + 360), xticks=range(west, west + 361, 90))
-    axes.set_title(f"{a.encoding.label}: + closest pair", loc="left", fontsize=9)
+    axes.set_title(f"{a.encoding.label}: + closest pair")
     axes.figure.colorbar(image, ax=axes, label=f"distance to vector {pair[0]}")
 
 
@@ -166,34 +155,31 @@ def draw_singular_values(axes: Axes, answers: Sequence[Answer]) -> None:
         axes.plot(index + 1, ratios, label=label)
         if len(index):
             zero = a.result.rank_tolerance / sigma[0]
-            axes.axhline(zero, color="0.4", linewidth=0.8, linestyle=":")
+            axes.axhline(zero, color="0.4", linestyle=":", label="counted as zero")
             lowest = min(lowest, zero)
-    axes.plot([], [], color="0.4", linewidth=0.8, linestyle=":", label="counted as zero")
     axes.set(xlabel="index", ylabel="singular value / largest", yscale="log")
-    axes.set_ylim(lowest / 1e3, 3)
+    axes.set_ylim(lowest / 1e3, 3)  # after the scale
 
 
-def relations(
-    answers: Sequence[Answer], kernels: Sequence[Curves | None], look: plot.Look = plot.USUAL
-) -> Figure:
+def relations(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """Draw inner products by lag, or note that there are none."""
-    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
-    draw_kernels(axes, answers, kernels)
-    plot.add_legend(figure, axes)
+    figure, (axes,) = plot.make_panels(look, 3.4)
+    draw_kernels(axes, answers)
     return figure
 
 
-def draw_kernels(axes: Axes, answers: Sequence[Answer], kernels: Sequence[Curves | None]) -> None:
+def draw_kernels(axes: Axes, answers: Sequence[Answer]) -> None:
     """Draw inner products by lag (on grids, along each axis); many lags on a logarithmic axis."""
     steps = [1.0]
-    for i, (a, curves) in enumerate(zip(answers, kernels, strict=True)):
+    for i, a in enumerate(answers):
+        curves: Curves | None = a.result.kernel_lines
         if curves is None:
             axes.plot([], [], label=plot.entry(axes, a.encoding, ": no inner products by lag"))
             continue
         for (name, (lags, line)), dashes in zip(curves.items(), plot.LINES, strict=False):
             style = {"color": f"C{i}", "linestyle": dashes} if name else {}
             label = plot.entry(axes, a.encoding, f" along {name}" if name else "")
-            plot.draw_dense(axes, lags, line, label=label, linewidth=1.2, **style)
+            plot.draw_dense(axes, lags, line, label=label, **style)
             steps += [lags[1]] if len(line) > plot.DENSE else []
     if len(steps) > 1:
         axes.set_xscale("symlog", linthresh=min(steps))
@@ -206,28 +192,28 @@ def draw_kernels(axes: Axes, answers: Sequence[Answer], kernels: Sequence[Curves
     axes.set(xlabel=f"lag ({' or '.join(units)})", ylabel=ylabel)
 
 
+GREY = "0.6"
 PANELS = 4  # number of drawn rows of a batch; rows with mistakes come first
 
 
-def draw_positions(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def positions(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """Draw the ids of some rows; grey: as expected, dotted: expected ids."""
     result = answers[0].result
-    numbers = list(dict.fromkeys([s.row for s in result.bad] + [s.row for s in result.rows]))
-    numbers = numbers[:PANELS]
-    figure, panels = plot.make_panels(len(numbers) or 1, 1, (plot.WIDTH, 2.2), look)
-    for number, (axes,) in zip(numbers, panels, strict=False):
-        for span in (span for span in result.rows if span.row == number):
+    numbers = list(dict.fromkeys(span.row for span in (*result.bad, *result.rows)))[:PANELS]
+    figure, panels = plot.make_panels(look, 2.2, len(numbers) or 1)
+    for number, axes in zip(numbers, panels, strict=False):
+        spans = [span for span in result.rows if span.row == number]
+        for span in spans:
             x = np.arange(span.start, min(span.start + span.tokens, result.ids.shape[2]))
             is_right = span.verdict == EXPECTED
             for axis in result.ids[-3:] if len(result.ids) > 1 else result.ids:
-                colour = "0.6" if is_right else plot.COLOURS[1]
-                axes.plot(x, axis[number, x], ".-", color=colour, markersize=2)
+                colour = GREY if is_right else plot.COLOURS[1]
+                axes.plot(x, axis[number, x], ".-", color=colour)
             if not is_right and span.due is not None:
                 axes.plot(x, span.due[0][: len(x)], ":", color="0.3")
-        kinds = dict.fromkeys(s.verdict for s in result.rows if s.row == number)
-        axes.set_title(f"row {number}: {', '.join(kinds)}")
-        axes.set_ylabel("id")
-    panels[-1][0].set_xlabel("token")
+        verdicts = ", ".join(dict.fromkeys(span.verdict for span in spans))
+        axes.set(title=f"row {number}: {verdicts}", ylabel="id")
+    panels[-1].set_xlabel("token")
     return figure
 
 
@@ -247,35 +233,33 @@ def bands_chart(answers: Sequence[Answer]) -> str:
     for result in (a.result for a in answers):
         lengths = {"trained": result.trained.length, "requested": result.length}
         curves += [(name, np.array([n]), np.ones(1)) for name, n in lengths.items() if n and curves]
-    return (
-        chart("rotary pairs over wavelength in positions (log)", curves, logarithmic=True) + "\n"
-        if curves
-        else ""
-    )
+    title = "rotary pairs over wavelength in positions (log)"
+    return chart(title, curves, logarithmic=True) + "\n" if curves else ""
 
 
 COLOURS = {"same": "C0", "kept": "C0", "blended": "C5", "stretched": "C1"}
-GREY = "0.6"
 ABOVE = 14  # points between axes and title, for the names of lengths
 
 
-def wavelengths(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
+def wavelengths(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """Draw each pair at its wavelength, as trained and as scaled."""
     rows = [(a, rotation) for a in answers for rotation in a.result.rotations if rotation.rotated]
     heights = [0.65 + 0.36 * len(strips(r)) for _, r in rows]
     if not rows:
         names = " and ".join(shorten(printable(a.encoding.spec)) for a in answers)
         raise PefourierError(f"--plot needs frequencies of rotations; {names} has none")
-    figure, panels = plot.make_panels(len(heights), 1, (plot.WIDTH, 0.5 + sum(heights)), look)
-    if len(heights) > 1:
-        panels[0, 0].get_gridspec().set_height_ratios(heights)
-    for axes, (a, rotation) in zip(panels[:, 0], rows, strict=True):
-        if axes is not panels[0, 0]:
-            axes.sharex(panels[0, 0])
-        draw_strips(axes, a, rotation, with_name=not look.title or len(answers) > 1)
-    panels[-1, 0].set_xlabel("wavelength (positions)")
-    plot.add_legend(figure, *panels[:, 0])
+    figure, panels = plot.make_panels(look, 0.5 + sum(heights), len(heights), share="x")
+    panels[0].get_gridspec().set_height_ratios(heights)
+    for axes, (a, rotation) in zip(panels, rows, strict=True):
+        draw_strips(axes, a, rotation)
+    panels[-1].set_xlabel("wavelength (positions)")
     return figure
+
+
+def draw_ticks(axes: Axes, level: int, omega: Array, colour: str, label: str = "same") -> None:
+    """Draw a tick at the wavelength of each pair; a label other than "same" is in the legend."""
+    label = "_nolegend_" if label == "same" else label
+    axes.vlines(2 * pi / omega, -level - 0.4, -level + 0.4, colour, label=label, linewidth=1)
 
 
 def strips(
@@ -289,33 +273,24 @@ def strips(
     return {"unscaled": (r.trained_frequencies, plain), r.scaling: (r.frequencies, members)}
 
 
-def draw_strips(axes: Axes, answer: Answer, r: Any, *, with_name: bool) -> None:
-    """Draw a tick for each pair, and lines at the trained and the requested length.
-
-    A single encoding is not named again below a title from the user.
-    """
-    result = answer.result
+def draw_strips(axes: Axes, answer: Answer, r: Any) -> None:
+    """Draw a tick for each pair, and lines at the trained and the requested length."""
     rows = strips(r)
     for level, (omega, members) in enumerate(rows.values()):
         for treatment, those in members.items():
-            if not those.any():
-                continue
-            waves = 2 * pi / omega[those]
-            colour = GREY if level == 0 and len(rows) > 1 else COLOURS[treatment]
-            label = "_nolegend_" if treatment == "same" else treatment
-            axes.vlines(waves, -level - 0.4, -level + 0.4, color=colour, label=label, linewidth=1)
-    mark_lengths(axes, result.trained.length or 0, result.length)
+            if those.any():
+                colour = GREY if level == 0 and len(rows) > 1 else COLOURS[treatment]
+                draw_ticks(axes, level, omega[those], colour, treatment)
+    mark_lengths(axes, answer.result.trained.length or 0, answer.result.length)
     axes.set(xscale="log", ylim=(-len(rows) + 0.4, 0.6))
     ticks = {-level: plot.literal(name) for level, name in enumerate(rows) if name}
     axes.set_yticks(list(ticks), list(ticks.values()))
-    name = plot.caption(answer.encoding, 0.7 * plot.width_of(axes)) if with_name else ""
-    name = ", ".join(filter(None, (name, plot.literal(r.name))))
-    totals = {state: those.sum() for state, those in members.items()}
-    counts = [f"{n} {state}" for state, n in totals.items() if 0 < n < r.rotated]
-    listing = f" ({', '.join(counts)})" if counts else ""
+    names = plot.caption(answer.encoding, 0.7 * plot.width_of(axes)), plot.literal(r.name)
+    counts = {state: those.sum() for state, those in members.items()}
+    listed = ", ".join(f"{n} {state}" for state, n in counts.items() if 0 < n < r.rotated)
     base = "" if r.base is None else f", base {r.base:.10g}"
-    pairs = ": ".join(filter(None, (name, f"{r.rotated} pairs{listing}{base}")))
-    axes.set_title(pairs, loc="left", fontsize=9, pad=ABOVE)
+    pairs = f"{r.rotated} pairs{f' ({listed})' if listed else ''}{base}"
+    axes.set_title(f"{', '.join(filter(None, names))}: {pairs}", pad=ABOVE)
 
 
 def mark_lengths(axes: Axes, trained: int, length: int) -> None:
@@ -330,31 +305,29 @@ def mark_lengths(axes: Axes, trained: int, length: int) -> None:
         axes.annotate(f" {name} {position} ", (position, 1.0), ha=side, fontsize=7, **place)
 
 
-def extension(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
+def extension(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """Draw the wavelengths of pairs for each scaling, and cosines to the trained rotation."""
-    heights = [0.7 + 0.3 * len(answers[0].result.candidates), 2.8]
-    figure, ((top,), (low,)) = plot.make_panels(2, 1, (plot.WIDTH, 0.4 + sum(heights)), look)
-    top.get_gridspec().set_height_ratios(heights)
     result = answers[0].result
     ways = result.candidates
-    for row, extension in enumerate(ways):
-        waves = 2 * pi / extension.frequencies[extension.frequencies != 0]
-        colour = GREY if extension.way == "unchanged" else "C0"
-        top.vlines(waves, -row - 0.35, -row + 0.35, color=colour, linewidth=1)
+    heights = [0.7 + 0.3 * len(ways), 2.8]
+    figure, (top, low) = plot.make_panels(look, 0.4 + sum(heights), 2)
+    top.get_gridspec().set_height_ratios(heights)
+    points = np.unique(np.geomspace(1, result.trained, 200).astype(np.int64))
+    for row, way in enumerate(ways):
+        turning = way.frequencies[way.frequencies != 0]
+        draw_ticks(top, row, turning, GREY if way.way == "unchanged" else "C0")
+        if row:
+            cosines = reading_cosine(result.trained_frequencies, way.frequencies, points)
+            low.plot(points, cosines, label=way.name)
     mark_lengths(top, result.trained, result.length)
-    top.set_yticks([-row for row in range(len(ways))], [extension.name for extension in ways])
+    top.set_yticks([-row for row in range(len(ways))], [way.name for way in ways])
     top.set(xscale="log", xlabel="wavelength (positions)", ylim=(0.4 - len(ways), 0.6))
     title = f"{plot.brief(answers[0].encoding.spec, 60)}, d {result.d}"
-    top.set_title(title, loc="left", fontsize=9, pad=ABOVE)
-    points = np.unique(np.geomspace(1, result.trained, 200).astype(np.int64))
-    for extension in ways[1:]:
-        cosines = reading_cosine(result.trained_frequencies, extension.frequencies, points)
-        low.plot(points, cosines, label=extension.name, linewidth=1.2)
+    top.set_title(title, pad=ABOVE)
     for level in LEVELS:
         low.axhline(level, color=GREY, linewidth=0.6, linestyle=":")
     low.set(xscale="log", xlabel="position", ylabel="cosine to the trained rotation")
     low.set_ylim(None, 1.05)
-    plot.add_legend(figure, low)
     return figure
 
 
@@ -368,59 +341,52 @@ CURVES = {  # field of a candidate: axis label, scale, criteria that use it
 }
 
 
-def criteria(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
+def criteria(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """Draw each criterion over the base and mark the best base; grids have a curve per axis."""
     asked = {name.partition("=")[0] for name in answers[0].result.criteria}
     curves = {field: curve for field, curve in CURVES.items() if curve[2] & asked} or CURVES
-    size = plot.WIDTH, 1.4 * len(curves)
-    figure, panels = plot.make_panels(len(curves), 1, size, look, share="x")
-    for axes, (field, (label, scale, names)) in zip(panels[:, 0], curves.items(), strict=True):
+    figure, panels = plot.make_panels(look, 1.4 * len(curves), len(curves), share="x")
+    for axes, (field, (label, scale, names)) in zip(panels, curves.items(), strict=True):
         for i, design in enumerate(answer.result for answer in answers):
+            axis = f"axis {design.axis}: " if design.axis else ""
+            name = f"{axis}{design.length} positions, d {design.d}"
             curve = [c for c in design.candidates if getattr(c, field) is not None]
             best = [c for c in curve if names & {n.partition("=")[0] for n in c.best_by.split()}]
-            axis = f"axis {design.axis}: " if design.axis else ""
-            label_of = f"{axis}{design.length} positions, d {design.d}"
-            values = [getattr(c, field) for c in curve]
-            axes.plot([c.rho for c in curve], values, f"C{i}.-", label=label_of, linewidth=1.2)
-            bests = [getattr(c, field) for c in best]
-            axes.plot([c.rho for c in best], bests, "C6D", markersize=5)
-        axes.set(xscale="log", yscale=scale)
-        axes.set_ylabel(label, fontsize=8)
-    panels[-1, 0].set_xlabel("base ρ")
+            for marks, style in ((curve, f"C{i}.-"), (best, "C6D")):
+                values = [getattr(c, field) for c in marks]
+                (line,) = axes.plot([c.rho for c in marks], values, style)
+                line.set_label(name if marks is curve else "_nolegend_")
+        axes.set(xscale="log", yscale=scale, ylabel=label)
+    panels[-1].set_xlabel("base ρ")
     figure.align_ylabels(panels)
-    plot.add_legend(figure, panels[0, 0])
     return figure
 
 
 MOST_TIMES = 4.0  # multiple of even use at the end of the colour scale
 
 
-def usage(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
+def usage(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """Draw shares of the product over wavelength, relative to even use; a column per rotation."""
     result = answers[0].result
     count = len(result.rotations)
     by_rotation = [[s for s in result.shares if s.rotation == i] for i in range(count)]
     height = 1.9 + 0.09 * min(max(map(len, by_rotation)), 40)
-    lower = bool(result.quantisation)
-    size = plot.WIDTH * max(1.0, 0.7 * count), height + 1.6 * lower
-    figure, panels = plot.make_panels(1 + lower, count, size, look)
-    for axes, rotation, layers in zip(panels[0], result.rotations, by_rotation, strict=True):
-        draw_layers(axes, result, rotation, layers)
-    for above, axes, rotation in zip(panels[0], panels[-1], result.rotations, strict=True):
+    lower, wide = bool(result.quantisation), plot.WIDTH * max(1.0, 0.7 * count)
+    figure, panels = plot.make_panels(look, height + 1.6 * lower, 1 + lower, count, width=wide)
+    for column, rotation, layers in zip(panels.T, result.rotations, by_rotation, strict=True):
+        draw_layers(column[0], result, rotation, layers)
         if lower:
-            draw_rounding(axes, result, rotation)
-            axes.set(xscale="log", xlim=above.get_xlim())
-    figure.supxlabel("wavelength (positions)", fontsize=7)
+            draw_rounding(column[1], result, rotation)
+            column[1].set(xscale="log", xlim=column[0].get_xlim())
+    figure.supxlabel("wavelength (positions)")
     return figure
 
 
 def edges_of(waves: Array) -> Array:
     """Return the edges of cells of pairs, half-way on a logarithmic axis."""
     logs = np.log(waves)
-    if len(logs) == 1:
-        return np.exp([logs[0] - 0.5, logs[0] + 0.5])
-    middle = (logs[1:] + logs[:-1]) / 2
-    return np.exp([2 * logs[0] - middle[0], *middle, 2 * logs[-1] - middle[-1]])
+    steps = np.diff(logs) / 2 if len(logs) > 1 else np.array([0.5])
+    return np.exp([logs[0] - steps[0], *(logs[:-1] + steps[: len(logs) - 1]), logs[-1] + steps[-1]])
 
 
 def draw_layers(axes: Axes, result: Any, rotation: Any, layers: Sequence[Any]) -> None:
@@ -429,22 +395,20 @@ def draw_layers(axes: Axes, result: Any, rotation: Any, layers: Sequence[Any]) -
     waves = np.array([pair.wavelength for pair in rotation.pairs])[order]
     means = np.array([np.nanmean(layer.used, axis=0) for layer in layers])
     times = means[:, order] * len(waves)
-    rows = np.arange(len(layers) + 1) - 0.5
-    shades: Fields = {"cmap": "cividis", "vmax": MOST_TIMES, "rasterized": True}
-    image = axes.pcolormesh(edges_of(waves), rows, times, vmin=0.0, **shades)
+    rows, edges = np.arange(len(layers) + 1) - 0.5, edges_of(waves)
+    image = axes.pcolormesh(edges, rows, times, vmin=0.0, vmax=MOST_TIMES, rasterized=True)
     mark_lengths(axes, result.trained, result.length)
     shown = [n for n in (result.trained, result.length) if waves[0] / 2 < n < waves[-1] * 2]
-    ends = edges_of(waves)[[0, -1]]
-    axes.set(xscale="log", xlim=(min(ends[0], *shown, ends[0]), max(ends[1], *shown, ends[1])))
+    axes.set(xscale="log", xlim=(min([edges[0], *shown]), max([edges[-1], *shown])))
     ticks = np.unique(np.linspace(0, len(layers) - 1, min(len(layers), 7)).astype(int))
     axes.set_yticks(ticks, [str(layers[i].layer) for i in ticks])
-    axes.set(ylabel="layer")
+    axes.set_ylabel("layer")
     axes.invert_yaxis()
     bar = axes.figure.colorbar(image, ax=axes, location="bottom", aspect=40, extend="max")
     bar.set_label("share of the product, relative to even use", fontsize=7)
     names = plot.brief(result.encodings[0].spec, 60), plot.literal(rotation.name)
     name = ", ".join(filter(None, names))
-    axes.set_title(f"{name}: {len(rotation.pairs)} pairs", loc="left", fontsize=9, pad=ABOVE)
+    axes.set_title(f"{name}: {len(rotation.pairs)} pairs", pad=ABOVE)
 
 
 STEPS = ("token", "channel", "group of 32")
@@ -457,8 +421,8 @@ def draw_rounding(axes: Axes, result: Any, rotation: Any) -> None:
         is_own = error.rotation == rotation.part and error.bits == 4 and not error.zero_point
         if is_own and error.granularity in STEPS:
             label = f"int4, one step per {error.granularity}: {error.after:.2g}"
-            axes.plot(waves, error.by_pair, ".-", markersize=3, linewidth=0.8, label=label)
-    axes.set_ylabel("error of scores", fontsize=8)
+            axes.plot(waves, error.by_pair, ".-", label=label)
+    axes.set_ylabel("error of scores")
     axes.set_ylim(0, 1.6 * axes.get_ylim()[1])  # room for the legend
     axes.legend(fontsize=6, loc="upper left", frameon=False)
 
@@ -537,7 +501,7 @@ def share_at_zero(share: float) -> str:
     return f" ({percent(share)} at 0)" if share >= LITTLE else ""
 
 
-def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL, axis: str = "auto") -> Figure:
+def spectrum(answers: Sequence[Answer], look: plot.Look, axis: str = "auto") -> Figure:
     """Draw densities over angular frequency (Fig. 1 of the paper).
 
     The axis is logarithmic if energy is at low frequencies. On grids, draw pictures and the sums
@@ -547,48 +511,42 @@ def spectrum(answers: Sequence[Answer], look: plot.Look = plot.USUAL, axis: str 
         return spectrum_by_decade(answers, look)
     if any_grid(answers):
         return spectrum_on_grids(answers, look)
-    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.2), look)
+    figure, (axes,) = plot.make_panels(look, 3.2)
     for a in answers:
         x, y = per_unit(a, a.result), a.result.density
-        (line,) = axes.plot(x, y, label=plot.entry(axes, a.encoding), linewidth=1.4)
+        (line,) = axes.plot(x, y, label=plot.entry(axes, a.encoding))
         if a.result.sigma == 0 and (y > 0).mean() < SPARSE:  # single lines behind the curves
             line.set(data=([], []), linestyle="-", linewidth=0.7)
             axes.vlines(x[y > 0], 0, y[y > 0], color=line.get_color(), linewidth=0.7, zorder=1)
     axes.set(xlabel=frequency_label(answers), ylabel="share of energy $g_k$")
-    axes.set_ylim(bottom=0)
-    axes.set_xlim(left=0)
+    axes.set(xlim=(0, None), ylim=(0, None))
     if not any(a.encoding.domain.irregular for a in answers):
         axes.set_xlim(0, np.pi)
         axes.set_xticks(np.pi * np.arange(5) / 4, ["0", "π/4", "π/2", "3π/4", "π"])
-    plot.add_legend(figure, axes)
     return figure
 
 
 def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """Draw densities over the logarithm of frequency, with wavelengths above."""
-    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 3.4), look)
+    figure, (axes,) = plot.make_panels(look, 3.4)
     axes.set_xscale("log")
     separate = all((a.result.sigma, a.result.method) == (0, "declared") for a in answers)
     for a in answers:
         density = a.result.waves if separate else a.result.by_decade
         label = plot.entry(axes, a.encoding, share_at_zero(density.at_zero))
         style = "o" if separate else "-"
-        axes.plot(per_unit(a, density), density.density, style, label=label, markersize=3)
+        axes.plot(per_unit(a, density), density.density, style, label=label)
     lengths = {len(a.encoding) * unit_of_waves(a.encoding)[0] for a in answers}
     if len(lengths) == 1:
         (length,) = lengths
-        line_style = {"color": "0.6", "linewidth": 0.8, "linestyle": ":"}
-        axes.axvline(
-            2 * np.pi / length, label=f"1 rotation in {length:.6g} {units(answers)}", **line_style
-        )
+        label = f"1 rotation in {length:.6g} {units(answers)}"
+        axes.axvline(2 * np.pi / length, color=GREY, linestyle=":", label=label)
     share = "share of energy of each frequency" if separate else "share of energy per decade"
-    axes.set(xlabel=frequency_label(answers), ylabel=share)
-    axes.set_ylim(bottom=0)
+    axes.set(xlabel=frequency_label(answers), ylabel=share, ylim=(0, None))
     limits = axes.get_xlim()
     axes.set_xlim(limits)
     if figure.get_figwidth() < plot.NARROW:  # labels between powers of ten would overlap
         axes.xaxis.set_minor_formatter("")
-    plot.add_legend(figure, axes)
     above = axes.twiny()
     above.set(xscale="log", xlabel=f"wavelength ({units(answers)})")
     above.set_xlim([2 * np.pi / omega for omega in limits])
@@ -612,16 +570,15 @@ def whole_plane(density: Array, sides: Ints) -> Array:
 def spectrum_on_grids(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """Draw a row per encoding: the density over both frequencies, and its sums along each."""
     rows = len(answers)
-    figure, panels = plot.make_panels(rows, 2, (plot.WIDTH, 0.4 + 3.2 * rows), look)
+    figure, panels = plot.make_panels(look, 0.4 + 3.2 * rows, rows, 2)
     for (picture, sums), a in zip(panels, answers, strict=True):
-        picture.set_title(plot.caption(a.encoding, 2.8), loc="left", fontsize=9)
+        picture.set_title(plot.caption(a.encoding, 2.8))
         sums.set(xlabel="ω (radians per point)", ylabel="share of energy")
         if np.ndim(a.result.density) == 1:
             sums.plot(a.result.omega, a.result.density, label="of a sequence")
             picture.set_axis_off()
         else:
             draw_density(figure, picture, sums, a.result)
-    plot.add_legend(figure, *panels[:, 1])
     return figure
 
 
@@ -631,12 +588,12 @@ def draw_density(figure: Figure, picture: Axes, sums: Axes, result: Any) -> None
     omega = [2 * np.pi * np.fft.fftshift(np.fft.fftfreq(n)) for n in plane.shape]
     for axis, (name, style) in enumerate((("rows, y", "o-"), ("columns, x", "x--"))):
         share = plane.sum(axis=1 - axis)
-        sums.plot(omega[axis], share, style, label=f"along {name}", linewidth=1, markersize=3)
+        sums.plot(omega[axis], share, style, label=f"along {name}")
     (top, bottom), (start, end) = (
         (line[0] - np.pi / len(line), line[-1] + np.pi / len(line)) for line in omega
     )
     edges = (start, end, bottom, top)
-    image = picture.imshow(plane, "cividis", vmin=0, interpolation="nearest", extent=edges)
+    image = picture.imshow(plane, vmin=0, extent=edges)
     picture.set(xlabel="ω along columns, x", ylabel="ω along rows, y")
     sums.set_ylim(bottom=0)
     for set_ticks in (picture.set_xticks, picture.set_yticks, sums.set_xticks):
@@ -660,30 +617,24 @@ def reconstruct_chart(answers: Sequence[Answer]) -> str:
     return "".join(f"{part}\n" for part in parts)
 
 
-def around(r: Any) -> str:
-    """Return the label of a position axis, which is periodic."""
-    return f"position (a circle: {r.lattice} is 0 again)"
-
-
-def reconstruct(answers: Sequence[Answer], look: plot.Look = plot.USUAL) -> Figure:
+def reconstruct(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """Draw reconstructed position functions, one panel per encoding (Fig. 2 of the paper)."""
     if any_grid(answers):
         return reconstruct_on_grids(answers, look)
-    size = (plot.WIDTH, 1.0 + 1.6 * len(answers))
     is_shared = len({a.result.lattice for a in answers}) == 1
     share = "xy" if is_shared else "y"
-    figure, panels = plot.make_panels(len(answers), 1, size, look, share=share)
-    for axes, a in zip(panels[:, 0], answers, strict=True):
+    height = 1.0 + 1.6 * len(answers)
+    figure, panels = plot.make_panels(look, height, len(answers), share=share)
+    for axes, a in zip(panels, answers, strict=True):
         for r in a.result.reconstructions:
-            axes.plot(r.values, label=f"s = {r.position}", linewidth=1.2)
+            axes.plot(r.values, label=f"s = {r.position}")
         tops = np.array([top for peaks in a.result.repeats for top, _ in peaks], dtype=int)
         for r in a.result.reconstructions if len(tops) else ():
             places = np.append(r.position + tops, r.position - tops) % a.result.lattice
             axes.plot(places, r.values[places], "v", color="0.3", label="repeated position")
-        axes.set_title(plot.entry(axes, a.encoding), loc="left", fontsize=9)
-        axes.set_ylabel("reconstructed value")
-        axes.set_xlabel(around(a.result) if axes is panels[-1, 0] or not is_shared else "")
-    plot.add_legend(figure, panels[0, 0])
+        axes.set(title=plot.entry(axes, a.encoding), ylabel="reconstructed value")
+        if axes is panels[-1] or not is_shared:
+            axes.set_xlabel(f"position (a circle: {a.result.lattice} is 0 again)")
     return figure
 
 
@@ -691,18 +642,18 @@ def reconstruct_on_grids(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """Draw reconstructed points as pictures, one row per encoding; of frames, that of the peak."""
     count = max(len(a.result.reconstructions) for a in answers)
     width = look.width or max(3.0, 2.1 * count)
-    size = (width, (width / count + 0.85) * len(answers))
-    figure, panels = plot.make_panels(len(answers), count, size, look)
+    height = (width / count + 0.85) * len(answers)
+    figure, panels = plot.make_panels(look, height, len(answers), count, width=width)
     for row, a in zip(panels, answers, strict=True):
         for axes, r in zip(row, a.result.reconstructions, strict=False):
             title = f"{plot.caption(a.encoding, width / count)}\n({r.point}), peak {r.peak:.3f}"
-            axes.set_title(title, fontsize=8, loc="left")
+            axes.set_title(title)
             if r.values.ndim == 1:
                 axes.plot(r.values)
                 axes.set(xlabel="position", ylabel="reconstructed value")
                 continue
             values = r.values[r.position[:-2]]
-            image = axes.imshow(values, cmap="cividis", interpolation="nearest")
+            image = axes.imshow(values)
             axes.set(xlabel="column", ylabel="row" if axes is row[0] else "")
             axes.locator_params(nbins=5, integer=True)
             figure.colorbar(image, ax=axes, location="bottom", shrink=0.9, aspect=12)

@@ -39,6 +39,13 @@ STYLE: Fields = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 9,
+    "figure.labelsize": 9,
+    "image.cmap": "cividis",
+    "image.interpolation": "nearest",
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
     "axes.prop_cycle": f"cycler(color={2 * list(COLOURS)}) + cycler(linestyle={list(LINES)})",
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
@@ -86,19 +93,26 @@ def figure_style() -> Iterator[None]:
 
 
 def make_panels(
-    rows: int, columns: int, size: tuple[float, float], look: Look = USUAL, *, share: str = ""
+    look: Look,
+    height: float,
+    rows: int = 1,
+    columns: int = 0,
+    *,
+    width: float = WIDTH,
+    share: str = "",
 ) -> tuple[Figure, Any]:
-    """Create a figure of this size in inches (or of the requested width) and its axes."""
+    """Create a figure of a size in inches, or of the requested width, and its axes.
+
+    The axes are an array (rows,), or (rows, columns) if there are columns.
+    """
     from matplotlib.figure import Figure
 
-    wide, high = size
-    width, lowest = look.width or wide, min(high, LOWEST * rows)
-    figure = Figure(figsize=(width, max(high * (width / wide) ** 0.5, lowest)))
-    if look.title:
-        figure.suptitle(literal(printable(look.title)))
-    return figure, figure.subplots(
-        rows, columns, squeeze=False, sharex="x" in share, sharey="y" in share
+    wide, lowest = look.width or width, min(height, LOWEST * rows)
+    figure = Figure(figsize=(wide, max(height * (wide / width) ** 0.5, lowest)))
+    panels = figure.subplots(
+        rows, columns or 1, squeeze=False, sharex="x" in share, sharey="y" in share
     )
+    return figure, panels if columns else panels[:, 0]
 
 
 def literal(text: str) -> str:
@@ -136,21 +150,19 @@ def draw_dense(axes: Axes, x: Array, y: Array, **style: Any) -> None:
     axes.fill_between(means[0], low, high, color=line.get_color(), alpha=0.25, linewidth=0)
 
 
-def add_legend(figure: Figure, *panels: Axes) -> None:
+def add_legend(figure: Figure) -> None:
     """Add a legend below axes that lists each curve once, in as many columns as fit."""
     handle_of: dict[tuple[str, str], Any] = {}
-    for axes in panels:
+    for axes in (axes for axes in figure.axes if axes.get_legend() is None):
         curves: Any = axes.get_legend_handles_labels()
-        handle_of |= {
-            (name, str(curve.get_color())): curve for curve, name in zip(*curves, strict=True)
-        }
+        for curve, name in zip(*curves, strict=True):
+            handle_of.setdefault((name, str(curve.get_color())), curve)
     if handle_of:
-        rooms = [LETTER * len(name) + 0.6 for name, _ in handle_of]
-        wide = figure.get_figwidth()
-        columns = len(handle_of) if sum(rooms) < wide else max(1, int(wide / max(rooms)))
-        rows = -(-len(handle_of) // columns)
-        figure.set_figheight(figure.get_figheight() + LINE * rows)
         names = [name for name, _ in handle_of]
+        rooms = [LETTER * len(name) + 0.6 for name in names]
+        wide = figure.get_figwidth()
+        columns = len(names) if sum(rooms) < wide else max(1, int(wide / max(rooms)))
+        figure.set_figheight(figure.get_figheight() + LINE * -(-len(names) // columns))
         figure.legend(handle_of.values(), names, loc="outside lower center", ncols=columns)
 
 
@@ -164,7 +176,7 @@ def save(path: str, draw: Callable[..., Figure], answers: Any, look: Look = USUA
 def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = USUAL) -> bytes:
     """Render a figure of answers to a file format in memory, which avoids partial files."""
     dates: dict[str, dict[str, str | None]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
-    metadata = {"Title": printable(look.title) or title_of(draw, answers), **dates.get(kind, {})}
+    metadata = {"Title": printable(look.title) or title_of(answers), **dates.get(kind, {})}
     metadata |= {"Keywords": look.keywords} if look.keywords else {}
     stream = io.BytesIO()
     figure = draw_styled(draw, answers, look)
@@ -181,15 +193,18 @@ def draw_styled(draw: Callable[..., Figure], answers: Any, look: Look) -> Figure
     """Draw answers in the common style, with text broken into lines that fit."""
     with figure_style():
         figure = draw(answers, look)
+        if look.title:
+            figure.suptitle(literal(printable(look.title)))
         fit_words(figure)
     return figure
 
 
 def fit_words(figure: Figure) -> None:
-    """Break axis labels and titles into lines that fit, and space tick labels."""
+    """Add a legend, break axis labels and titles into lines that fit, and space tick labels."""
     from matplotlib.text import Text
     from matplotlib.ticker import LogFormatter
 
+    add_legend(figure)
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
         if isinstance(form := axis.get_major_formatter(), LogFormatter):
             axis.set_major_formatter(partial(plain_power, form))
@@ -258,15 +273,11 @@ def counts_whole(axes: Axes, direction: str) -> bool:
     )
 
 
-def title_of(draw: Callable[..., Figure], answers: Any) -> str:
-    """Return the title in a file's metadata, such as `spectrum: sinusoidal, dft`."""
+def title_of(answers: Any) -> str:
+    """Return the title in a file's metadata: the encodings of answers, such as `rope, dft`."""
     listed = answers if isinstance(answers, Sequence) else ()  # training has one summary
     encodings = (getattr(answer, "encoding", None) for answer in listed)
-    names = ", ".join(shorten(printable(enc.label)) for enc in encodings if enc is not None)
-    draw = getattr(draw, "func", draw)  # of a partial function
-    kind = getattr(draw, "__self__", None)  # of a result
-    question = getattr(kind, "command", None) or draw.__name__.replace("_", " ")
-    return f"{question}: {names}" if names else question
+    return ", ".join(shorten(printable(enc.label)) for enc in encodings if enc is not None)
 
 
 def check_pixels(kind: str, figure: Figure, dpi: int) -> None:

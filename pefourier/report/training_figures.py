@@ -46,40 +46,39 @@ def pictures(summary: Any, traces: Sequence[Any]) -> dict[str, tuple[Any, Any, s
     return {name: (draw, of, CAPTIONS[name]) for name, (draw, of, holds) in kinds.items() if holds}
 
 
-def score_by_length(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
+def score_by_length(summary: Any, look: plot.Look) -> Figure:
     """Draw accuracy over the length of test windows, with a 95% interval per encoding."""
     shown = [dataset for dataset in summary.datasets if dataset.lengths]
-    figure, axes = plot.make_panels(len(shown), 1, (plot.WIDTH, 0.6 + 2.6 * len(shown)), look)
-    for panel, dataset in zip(axes[:, 0], shown, strict=True):
+    figure, panels = plot.make_panels(look, 0.6 + 2.6 * len(shown), len(shown))
+    for panel, dataset in zip(panels, shown, strict=True):
         for number, (name, entries) in enumerate(dataset.lengths.items()):
             points = {dataset.length: dataset.scores[name]["accuracy"]}
             points |= {e.length: e.accuracy for e in entries if e.accuracy is not None}
             x, means = zip(*sorted(points.items()), strict=True)
             marker = MARKERS[number // plot.MANY % len(MARKERS)]
-            (line,) = panel.plot(x, [m.mean for m in means], marker=marker, markersize=4)
-            line.set_label(plot.brief(name, 28))
+            label = plot.brief(name, 28)
+            (line,) = panel.plot(x, [m.mean for m in means], marker=marker, label=label)
             low, high = [m.low for m in means], [m.high for m in means]
             panel.fill_between(x, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
         panel.axvline(dataset.length, color="0.7", linewidth=0.8, linestyle="-")
-        measured = (e.length for entries in dataset.lengths.values() for e in entries)
-        lengths = sorted({dataset.length, *measured})
+        measured = {e.length for entries in dataset.lengths.values() for e in entries}
+        lengths = sorted(measured | {dataset.length})
         panel.set_xscale("log", base=2)
         panel.set_xticks(lengths, [str(n) for n in lengths])
         panel.minorticks_off()
         panel.set(xlabel="rows of a test window; line: trained length", ylabel="accuracy")
-        panel.set_title(plot.brief(dataset.dataset, 40), loc="right", fontsize=9)
-        panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        panel.set_title(plot.brief(dataset.dataset, 40))
     return figure
 
 
-def learning_curves(runs: Sequence[tuple[Values, Array]], look: plot.Look = plot.USUAL) -> Figure:
+def learning_curves(runs: Sequence[tuple[Values, Array]], look: plot.Look) -> Figure:
     """Draw means over runs of training loss, validation score and validation loss.
 
     A finished run keeps its last values. `runs` are rows, each with its curve (checks, 3).
     """
     datasets = list(dict.fromkeys(row["dataset"] for row, _ in runs))
-    size = (plot.WIDTH, 0.8 + 2.0 * len(datasets))
-    figure, axes = plot.make_panels(len(datasets), len(CURVES), size, look)
+    height = 0.8 + 2.0 * len(datasets)
+    figure, axes = plot.make_panels(look, height, len(datasets), len(CURVES))
     for panels, dataset in zip(axes, datasets, strict=True):
         curves: dict[str, list[Array]] = {}
         for row, curve in runs:
@@ -90,13 +89,11 @@ def learning_curves(runs: Sequence[tuple[Values, Array]], look: plot.Look = plot
             padded = [np.pad(c, ((0, longest - len(c)), (0, 0)), mode="edge") for c in of]
             mean = np.mean(padded, axis=0)
             for panel, values in zip(panels, mean.T, strict=True):
-                (line,) = panel.plot(np.arange(longest) + 1, values, linewidth=1)
+                (line,) = panel.plot(np.arange(longest) + 1, values)
                 line.set(label=plot.brief(encoding, 28), alpha=1.0 if number < plot.MANY else 0.6)
         for panel, caption in zip(panels, CURVES, strict=True):
             panel.set(xlabel="validation check", ylabel=caption)
-        panels[0].set_title(plot.brief(dataset, 40), loc="left", fontsize=9)
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+        panels[0].set_title(plot.brief(dataset, 40))
     return figure
 
 
@@ -122,38 +119,38 @@ def most_confident(summary: Any, traces: Sequence[Any]) -> dict[str, list[Any]]:
     }
 
 
-def mistakes(entries: Mapping[str, Sequence[Any]], look: plot.Look = plot.USUAL) -> Figure:
+def mistakes(entries: Mapping[str, Sequence[Any]], look: plot.Look) -> Figure:
     """Draw misclassified windows, a row per encoding; many channels are an image."""
-    size = (plot.WIDTH, 0.4 + 1.2 * len(entries))
-    figure, axes = plot.make_panels(len(entries), ACROSS_WINDOWS, size, look)
+    height = 0.4 + 1.2 * len(entries)
+    figure, axes = plot.make_panels(look, height, len(entries), ACROSS_WINDOWS)
     for panels, (name, windows) in zip(axes, entries.items(), strict=True):
         panels[0].set_ylabel(plot.brief(name, 24), fontsize=8)
         for panel in panels[len(windows) :]:
             panel.set_axis_off()
         for panel, (p, window, true, predicted) in zip(panels, windows, strict=False):
             if window.shape[1] > plot.MANY:
-                panel.imshow(window.T, aspect="auto", interpolation="nearest")
+                panel.imshow(window.T, aspect="auto")
             else:
-                panel.plot(window, linewidth=0.8)
+                panel.plot(window)
             panel.tick_params(labelsize=6)
             classes = f"{plot.brief(str(true), 14)} as {plot.brief(str(predicted), 14)}"
             panel.set_title(f"{classes}, p = {p:.2f}", fontsize=7)
-    figure.supxlabel("row of the window", fontsize=8)
+    figure.supxlabel("row of the window")
     return figure
 
 
-def confusions(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
+def confusions(summary: Any, look: plot.Look) -> Figure:
     """Draw a matrix per encoding: windows of each class by predicted class, shaded by rows."""
     matrices = [
         (d, e, np.array(table)) for d in summary.datasets for e, table in d.confusion.items()
     ]
     rows = -(-len(matrices) // ACROSS)
-    figure, axes = plot.make_panels(rows, ACROSS, (plot.WIDTH, 0.4 + 1.6 * rows), look)
+    figure, axes = plot.make_panels(look, 0.4 + 1.6 * rows, rows, ACROSS)
     for panel in axes.flat[len(matrices) :]:
         panel.set_axis_off()
     for panel, (dataset, encoding, table) in zip(axes.flat, matrices, strict=False):
         shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
-        panel.imshow(shares, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+        panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
         for (row, column), count in np.ndenumerate(table):
             if len(table) < FEWEST_BARE:
                 colour = "white" if shares[row, column] > 0.6 else "black"
@@ -162,26 +159,26 @@ def confusions(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
         name = plot.brief(encoding, 16)
         if len(summary.datasets) > 1:
             name = f"{plot.brief(dataset.dataset, 14)}\n{name}"
-        panel.set_title(name, fontsize=8)
-    figure.supxlabel("predicted class", fontsize=8)
-    figure.supylabel("class", fontsize=8)
+        panel.set_title(name)
+    figure.supxlabel("predicted class")
+    figure.supylabel("class")
     return figure
 
 
-def comparison(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
+def comparison(summary: Any, look: plot.Look) -> Figure:
     """Draw F1 of every run with means, next to paired differences; one row per dataset."""
     panels = len(summary.datasets)
     count = max(len(dataset.scores) for dataset in summary.datasets)
     columns = 2 if any(dataset.differences for dataset in summary.datasets) else 1
-    size = (plot.WIDTH, 0.8 + panels * (0.5 + 0.28 * count))
-    figure, axes = plot.make_panels(panels, columns, size, look)
+    height = 0.8 + panels * (0.5 + 0.28 * count)
+    figure, axes = plot.make_panels(look, height, panels, columns)
     for row, dataset in zip(axes, summary.datasets, strict=True):
         draw_scores(row[0], dataset, summary.runs)
         if columns == 2:
             draw_differences(row[1], dataset)
         leaky = ", leaky split" if dataset.leaky else ""
         title = f"{plot.brief(dataset.dataset, 40)}, {dataset.inputs}{leaky}"
-        row[-1].set_title(title, loc="right", fontsize=9)  # leaves room for a long title
+        row[-1].set_title(title, loc="right")  # leaves room for a long title
     return figure
 
 
@@ -191,7 +188,7 @@ def draw_scores(panel: Any, dataset: Any, runs: Sequence[Values]) -> None:
         key = (dataset.dataset, encoding)
         f1 = [run["f1"] for run in runs if (run["dataset"], run["encoding"]) == key]
         spread = np.linspace(-0.1, 0.35, len(f1)) if len(f1) > 1 else np.zeros(1)
-        panel.plot(f1, row + spread, "o", color="0.6", markersize=2.5, linestyle="none")
+        panel.plot(f1, row + spread, "o", color="0.6", markersize=2.5)
         mean, above = scores["f1"], row - 0.3  # where no point is hidden
         draw_interval(panel, mean, above, "C0", "C0")
     name_rows(panel, [plot.brief(name, 28) for name in dataset.scores])
@@ -230,25 +227,22 @@ def name_rows(panel: Any, names: Strings) -> None:
     panel.set_ylim(len(names) - 0.4, -0.6)
 
 
-def critical_difference(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
+def critical_difference(summary: Any, look: plot.Look) -> Figure:
     """Draw average ranks over datasets, best at the left; bars join indistinguishable ones."""
     names = sorted(summary.ranks, key=lambda name: summary.ranks[name])
     ranks = [summary.ranks[name] for name in names]
     half, bars = (len(names) + 1) // 2, len(summary.cliques)
-    figure, ((axes,),) = plot.make_panels(1, 1, (plot.WIDTH, 0.7 + 0.12 * bars + 0.22 * half), look)
+    figure, (axes,) = plot.make_panels(look, 0.7 + 0.12 * bars + 0.22 * half)
     span = max(len(names) - 1, 1)
     axes.set(xlim=(1 - 0.45 * span, len(names) + 0.45 * span), ylim=(-0.5 * bars - half - 0.5, 0))
     for i, name in enumerate(names):
         is_left = i < half
-        level = -0.5 * bars - 1 - (i if is_left else len(names) - 1 - i)
+        level = -0.5 * bars - 1 - min(i, len(names) - 1 - i)
         edge = 1 - 0.05 * span if is_left else len(names) + 0.05 * span
-        axes.plot(
-            [ranks[i], ranks[i], edge], [0, level, level], color="0.4", linewidth=0.8, linestyle="-"
-        )
-        short = plot.brief(name, 20)
-        label = f"{short}  {ranks[i]:.2f}" if is_left else f"{ranks[i]:.2f}  {short}"
+        axes.plot([ranks[i], ranks[i], edge], [0, level, level], "-", color="0.4", linewidth=0.8)
+        parts = [plot.brief(name, 20), f"{ranks[i]:.2f}"][:: 1 if is_left else -1]
         side = "right" if is_left else "left"
-        axes.text(edge, level, f" {label} ", ha=side, va="center")
+        axes.text(edge, level, f" {'  '.join(parts)} ", ha=side, va="center")
     for i, group in enumerate(summary.cliques):
         ends = [summary.ranks[group[0]] - 0.02 * span, summary.ranks[group[-1]] + 0.02 * span]
         axes.plot(ends, [-0.4 - 0.5 * i] * 2, "-", color="C0", linewidth=3)
@@ -256,7 +250,6 @@ def critical_difference(summary: Any, look: plot.Look = plot.USUAL) -> Figure:
     axes.spines["top"].set(visible=True, bounds=(1, len(names)))
     axes.xaxis.tick_top()
     crowd = int(len(names) * plot.WIDTH / figure.get_figwidth())
-    axes.set_xticks(range(1, len(names) + 1, 1 + crowd // 12))
-    axes.set_yticks([])
-    axes.set_title(f"average rank by F1 {summary.over}", fontsize=9)
+    axes.set(xticks=range(1, len(names) + 1, 1 + crowd // 12), yticks=[])
+    axes.set_title(f"average rank by F1 {summary.over}")
     return figure

@@ -38,12 +38,12 @@ def pair():
 
 def test_curves_are_the_numbers_of_the_answers(pair):
     answers = [Answer(e, spectrum_of(e)) for e in pair]
-    (axes,) = spectrum(answers, axis="linear").axes
+    (axes,) = spectrum(answers, plot.USUAL, axis="linear").axes
     for line, a in zip(axes.lines, answers, strict=True):
         np.testing.assert_array_equal(line.get_ydata(), a.result.density)
         assert line.get_label() == a.encoding.spec
     answers = [Answer(e, position_functions(e, [2, 9])) for e in pair]
-    panels = reconstruct(answers).axes
+    panels = reconstruct(answers, plot.USUAL).axes
     values = answers[1].result.reconstructions[1].values
     np.testing.assert_array_equal(panels[1].lines[1].get_ydata(), values)
     left, right = Faithfulness.draw([Answer(e, check_faithful(e)) for e in pair], plot.USUAL).axes
@@ -66,7 +66,7 @@ def test_a_figure_is_drawn_once_and_without_formulas(monkeypatch):
 
 def test_tables_of_two_lengths_are_compared_as_far_as_both_go():
     a, b = load("rope", 900, 8), load("rope:rho=500", 1000, 8)
-    one, other, apart = compare([answer_of(compare_encodings(a, b))]).axes[:3]
+    one, other, apart = compare([answer_of(compare_encodings(a, b))], plot.USUAL).axes[:3]
     assert one.get_ylim() == other.get_ylim() == apart.get_ylim() == (899.5, -0.5)
     worst = np.abs(a.table() - b.table()[:900]).max(axis=0)
     np.testing.assert_allclose(apart.images[0].get_array().max(axis=0), worst)
@@ -82,7 +82,7 @@ def test_as_many_singular_values_are_above_their_line_as_the_rank_says(spec, sto
         enc = load(str(tmp_path / "codes.npy"))
     found = check_faithful(enc)
     axes, _ = Faithfulness.draw([Answer(enc, found)], plot.USUAL).axes
-    sigma, zero, _ = (np.asarray(line.get_ydata()) for line in axes.lines)
+    sigma, zero = (np.asarray(line.get_ydata()) for line in axes.lines)
     assert (sigma > zero[0]).sum() == found.rank
     assert axes.get_legend_handles_labels()[1][0].endswith(f" (rank {found.rank})")
 
@@ -106,7 +106,7 @@ def test_a_long_kernel_is_a_mean_in_a_band_of_all_its_values():
 
 def test_slow_waves_have_room_on_a_logarithmic_axis():
     enc = load("rope:rho=5e5", 4096, 128)
-    axes, above = spectrum([Answer(enc, spectrum_of(enc))]).axes
+    axes, above = spectrum([Answer(enc, spectrum_of(enc))], plot.USUAL).axes
     found = density_by_decade(enc)
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), found.omega)
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), found.density)
@@ -198,7 +198,7 @@ def test_words_of_a_picture_are_whole_and_apart(run, monkeypatch, inputs, comman
 @pytest.mark.parametrize(("other", "panels"), [("ramp", 3), ("dft:d=4", 2)])
 def test_compare_draws_both_tables_and_their_difference(other, panels):
     answers = [answer_of(compare_encodings(load("onehot", 8, 8), load(other, 8, 8)))]
-    axes = [each for each in compare(answers).axes if each.get_xlabel() == "dimension"]
+    axes = [each for each in compare(answers, plot.USUAL).axes if each.get_xlabel() == "dimension"]
     images = [each.images[0].get_array() for each in axes]
     assert len(axes) == panels
     if panels == 3:
@@ -208,12 +208,12 @@ def test_compare_draws_both_tables_and_their_difference(other, panels):
 def test_a_table_is_drawn_with_the_same_weight_for_both_signs(pair):
     """The colour scale is symmetric, and long tables are drawn as means to avoid moiré."""
     table = pair[1].table()
-    axes = heatmap([Answer(pair[1], table)]).axes[0]
+    axes = heatmap([Answer(pair[1], table)], plot.USUAL).axes[0]
     np.testing.assert_array_equal(axes.images[0].get_array(), table)
     top = np.abs(table).max()
     assert axes.images[0].get_clim() == (-top, top)
     enc = load("rope", 6000, 8)
-    (image,) = heatmap([Answer(enc, enc.table())]).axes[0].images
+    (image,) = heatmap([Answer(enc, enc.table())], plot.USUAL).axes[0].images
     means = enc.table().reshape(400, 15, 8).mean(axis=1)
     np.testing.assert_allclose(image.get_array(), means, atol=1e-12)
     assert image.get_extent() == [-0.5, 7.5, 5999.5, -0.5]

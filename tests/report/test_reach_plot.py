@@ -31,7 +31,7 @@ def test_wavelengths_of_each_band_stand_where_they_are(tmp_path):
     path.write_text(json.dumps(PUBLISHED["meta-llama/Llama-3.1-8B"]))
     answers = [answer(str(path)), answer("rope:rho=5e5", length=4096, d=64)]
     with plot.figure_style():
-        top, low = wavelengths(answers).axes
+        top, low = wavelengths(answers, plot.USUAL).axes
     plain, *treated = ticks(top)
     (r,) = answers[0].result.rotations
     np.testing.assert_allclose(plain, 2 * np.pi / r.trained_frequencies)
@@ -43,13 +43,13 @@ def test_wavelengths_of_each_band_stand_where_they_are(tmp_path):
 
 def test_positions_that_do_not_turn_have_no_figure():
     with plot.figure_style(), pytest.raises(PefourierError):
-        wavelengths([answer("alibi", length=100)])
+        wavelengths([answer("alibi", length=100)], plot.USUAL)
 
 
 def test_each_criterion_has_its_optimum_marked():
     found = design_base(100, 32, bases=(3.0, 5.0, 100.0, 1e4))
     with plot.figure_style():
-        panels = criteria([answer_of(found)]).axes
+        panels = criteria([answer_of(found)], plot.USUAL).axes
     assert len(panels) == 6
     curve, mark = panels[3].lines
     known = [c for c in found.candidates if c.condition_number is not None]
@@ -62,7 +62,7 @@ def test_each_criterion_has_its_optimum_marked():
 def test_an_extension_shows_wavelengths_and_cosines():
     found = extend("rope:rho=1e6", 131072, trained=32768, d=128)
     with plot.figure_style():
-        top, low = extension([answer_of(found)]).axes
+        top, low = extension([answer_of(found)], plot.USUAL).axes
     assert [len(row) for row in ticks(top)] == [64] * 5
     np.testing.assert_allclose(ticks(top)[1], 4 * ticks(top)[0])
     assert low.lines[2].get_ydata()[0] > 0.999

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from training import of_datasets, result
 
+from pefourier.report.plot import USUAL
 from pefourier.report.training_figures import (
     comparison,
     confusions,
@@ -29,7 +30,7 @@ def test_runs_are_points_differences_stand_beside_them_and_doubtful_ones_are_hol
     found = summary.summarize_runs(rows)
     (data,) = found.datasets
     assert data.verdicts == {"dft": "better", "rope": "cut short"}
-    left, right = comparison(found).axes
+    left, right = comparison(found, USUAL).axes
     assert right.get_xlabel().startswith("F1 minus sinusoidal, 95% interval over folds")
     points = [line.get_xdata() for line in left.lines if line.get_marker() == "o"]
     np.testing.assert_array_equal(np.concatenate(points), [row["f1"] for row in rows])
@@ -46,7 +47,9 @@ def test_runs_are_points_differences_stand_beside_them_and_doubtful_ones_are_hol
 
 def test_a_run_that_is_done_keeps_its_last_values():
     curves = [np.array([[1.0, 2, 3]]), np.array([[3.0, 4, 5], [5, 6, 7]])]
-    figure = learning_curves([({"dataset": "a", "encoding": "dft"}, curve) for curve in curves])
+    figure = learning_curves(
+        [({"dataset": "a", "encoding": "dft"}, curve) for curve in curves], USUAL
+    )
     drawn = [panel.lines[0].get_ydata().tolist() for panel in figure.axes]
     assert drawn == [[2, 3], [3, 4], [4, 5]]
 
@@ -60,7 +63,7 @@ def two_datasets(ranks, cliques):
 def test_bars_of_the_diagram_join_the_cliques():
     ranks = {"none": 4.0, "dft": 1.25, "rope": 1.75, "sinusoidal": 3.0}
     cliques = (("dft", "rope"), ("rope", "sinusoidal"))
-    figure = critical_difference(two_datasets(ranks, cliques))
+    figure = critical_difference(two_datasets(ranks, cliques), USUAL)
     (axes,) = figure.axes
     bars = [line.get_xdata() for line in axes.lines if line.get_linewidth() == 3]
     np.testing.assert_allclose(bars, [[1.19, 1.81], [1.69, 3.06]])
@@ -91,7 +94,7 @@ def test_the_most_confident_mistakes_are_drawn_each_window_once():
     found = most_confident(summary.summarize_runs([row for row, _ in one]), one)
     p = {e: [mistake[0] for mistake in of] for e, of in found.items()}
     assert p == {"sinusoidal": [0.62, 0.61, 0.6], "dft": [0.62, 0.61, 0.6]}
-    panels = mistakes(found).axes
+    panels = mistakes(found, USUAL).axes
     assert [panel.get_title() for panel in panels[:2]] == ["A as B, p = 0.62", "B as A, p = 0.61"]
     np.testing.assert_array_equal(panels[0].lines[1].get_ydata(), np.full(4, 3))
     assert [len(panel.images) for panel in panels] == [0, 0, 0, 1, 1, 1]
@@ -106,7 +109,7 @@ def test_confusions_are_counted_and_shaded_by_rows():
         for e, table in tables.items()
         for seed in range(2)
     ]
-    panels = confusions(summary.summarize_runs(rows)).axes
+    panels = confusions(summary.summarize_runs(rows), USUAL).axes
     for panel, (name, table) in zip(panels, tables.items(), strict=False):
         assert panel.get_title() == name
         assert [text.get_text() for text in panel.texts] == [str(2 * n) for n in table.ravel()]

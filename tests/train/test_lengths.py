@@ -10,6 +10,7 @@ from training import injection, lines
 
 from pefourier.errors import PefourierError
 from pefourier.pages.training import read_train_folder
+from pefourier.report.plot import USUAL
 from pefourier.report.training_figures import score_by_length
 from pefourier.train import fit, model, program, report
 from pefourier.train import saved_models as lengths
@@ -69,7 +70,7 @@ def test_every_run_has_its_scores_at_each_length(trained, options):
     assert data.lengths["learned"][1].f1 is None
     mean = np.mean([row["tested"][1]["accuracy"] for row in rows if row["encoding"] == "rope"])
     assert data.lengths["rope"][1].accuracy.mean == pytest.approx(mean)
-    panel = score_by_length(found).axes[0]
+    panel = score_by_length(found, USUAL).axes[0]
     drawn = {line.get_label(): list(line.get_xdata()) for line in panel.lines}
     assert (drawn["none"], drawn["learned"]) == ([6, 12], [6])
     (table,) = [rows for title, rows in report.tables(found) if "by length" in title]
