@@ -21,6 +21,7 @@ from pefourier.errors import (
     LARGEST,
     WIDEST,
     PefourierError,
+    check_above,
     check_count,
     check_magnitude,
     nearest,
@@ -159,6 +160,11 @@ class Builder:
         return {key: p for key, p in arguments.items() if key not in ("length", "d")}
 
 
+ABOVE_ZERO = {"scale", "rho", "c", "span", "position_scale"}  # parameters of any encoding
+LEAST = {  # the least value of a parameter that is a whole number
+    **dict.fromkeys(("seed", "clip", "clamp", "buckets"), 0),
+    **dict.fromkeys(("heads", "max_distance", "depth", "width", "threshold"), 1),
+}
 BUILDERS: dict[str, Builder] = {}
 F = TypeVar("F", bound=Callable[..., Encoding])
 
@@ -210,8 +216,11 @@ def build(
         length = count_points(sides, prefix) or 80
     check_count("length", length, maximum=LARGEST)
     check_count("d", d, maximum=WIDEST)
-    if "seed" in parameters:
-        check_count("seed", parameters["seed"], minimum=0, maximum=2**32 - 1)
+    for key, value in parameters.items():
+        if key in ABOVE_ZERO:
+            check_above(key, value)
+        elif key in LEAST:
+            check_count(key, value, LEAST[key], 2**32 - 1)
     with np.errstate(all="ignore"):  # overflow is refused in `check_codes`
         built = builder.function(length, d, **parameters)
         check_vectors(spec or name, built)

@@ -22,7 +22,7 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.query_temperature import TemperatureRule, temperature_settings
 from pefourier.encodings.registry import encoding
-from pefourier.errors import WIDEST, PefourierError, check_above, check_count, check_size
+from pefourier.errors import WIDEST, PefourierError, check_count, check_size
 from pefourier.types import Array, Floats
 from pefourier.writing.text import shortest
 
@@ -104,7 +104,6 @@ def geometric_frequencies(
     d: int, rho: float, divisor: Literal["d", "d/2-1"] = "d", count: int | None = None
 ) -> Floats:
     """Frequencies rho^(-l/d), l = 0, 2, …; with divisor d/2-1 the last is 1/rho exactly."""
-    check_above("rho", rho)
     i = np.arange(d // 2 if count is None else count)
     if divisor == "d":
         return rho ** (-2.0 * i / d)
@@ -259,6 +258,5 @@ def learned(length: int, d: int, *, seed: int = 0, scale: float = 0.02) -> Encod
     scale : float
         Standard deviation of the initial values.
     """
-    check_above("scale", scale)
     check_size("learned", length, d)
     return from_table(stream(seed).normal(0.0, scale, (length, d)), "learned")

@@ -38,7 +38,7 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.families.absolute import pair_count, stream
 from pefourier.encodings.grids import grid_of, size_of
 from pefourier.encodings.registry import encoding
-from pefourier.errors import PefourierError, check_above, check_count
+from pefourier.errors import PefourierError, check_above
 from pefourier.types import Array, Counts, Fields, Floats, Places
 
 AxesLayout = Literal["interleaved", "halves", "axis-halves", "mismatched"]
@@ -150,8 +150,6 @@ class Axes:
                     f"{key} needs one number for each of the axes {', '.join(order)}; "
                     f"got {';'.join(f'{v:g}' for v in values)}"
                 )
-        check_above("rho", self.rho)
-        check_above("scale", self.scale)
         if self.arrange == "alternate" and self.layout == "axis-halves":
             raise PefourierError(
                 "arrange=alternate needs layout=interleaved or layout=halves; got "
@@ -530,14 +528,12 @@ def mixed_rope(
     array([[-0.302, -0.953],
            [-0.953,  0.302]])
     """
-    check_count("heads", heads)
     domain = grid_of(length, grid, prefix)
     if len(domain.sides) > 2:
         raise PefourierError(
             f"mixed-rope needs a grid with two axes; got {size_of(domain.sides)}; pass --grid HxW"
         )
     pair_count("mixed-rope", d)
-    check_above("rho", rho)
     lengths = rho ** (-4.0 * np.arange((d + 2) // 4) / d)
     angles = 2 * np.pi * stream(seed).uniform(size=heads)[:, None]
     angles = np.hstack([angles, angles + np.pi / 2])[:, :, None]  # directions of the two halves

@@ -40,7 +40,7 @@ from pefourier.encodings.families.axial import (
 )
 from pefourier.encodings.grids import grid_of
 from pefourier.encodings.registry import encoding
-from pefourier.errors import PefourierError, check_above, check_count
+from pefourier.errors import PefourierError, check_count
 from pefourier.types import Array, Counts, Fields, Floats, Ints
 
 
@@ -166,7 +166,6 @@ def fourier_features(
     domain, kind = grid_of(length, grid, prefix), coordinates
     if coordinates == "own":
         kind = USUAL[mapping]
-    check_above("scale", scale)
     if mapping in ("nerf", "perceiver") and scale != SCALE:
         raise PefourierError(f"mapping={mapping} has no scale; leave out scale={scale:g}")
     frequencies = frequency_vectors(mapping, domain.sides, d, scale, seed)
@@ -284,7 +283,6 @@ def cape(
     array([-0.97384763, -0.22720209, -0.01799903,  0.999838  ])
     """
     pair_count("cape", d)
-    check_above("position_scale", position_scale)
     if min(shift, local_shift, stretch - 1) < 0:
         values = f"got {shift:g}, {local_shift:g}, {stretch:g}"
         raise PefourierError(f"shift, local_shift must be at least 0, stretch at least 1; {values}")

@@ -41,7 +41,7 @@ from pefourier.encodings.families.absolute import geometric_frequencies, pair_co
 from pefourier.encodings.families.axial import check_points
 from pefourier.encodings.grids import OF_CLASS_TOKEN, check_sides
 from pefourier.encodings.registry import encoding
-from pefourier.errors import LARGEST, PefourierError, check_above, check_count, check_size
+from pefourier.errors import LARGEST, PefourierError, check_count, check_size
 from pefourier.types import Array, Counts, Fields, Floats, Places
 
 Parts = tuple[Floats, ...]  # arrays of learned numbers
@@ -88,7 +88,6 @@ def shaw(
     >>> len(np.unique(table, axis=0))
     5
     """
-    check_count("clip", clip, minimum=0)
     size = (1 + values) * d
     check_size("shaw", 2 * clip + 1, size)
     bound = np.sqrt(6.0 / (2 * clip + 1 + d))
@@ -176,10 +175,6 @@ def t5(
     >>> len(np.unique(t5(80, 12).table(), axis=0))
     29
     """
-    check_above("scale", scale)
-    t5_buckets(
-        np.zeros(1, dtype=int), buckets, max_distance, causal=causal
-    )  # refuses invalid buckets and max_distance
     check_size("t5", buckets, d)
     bias = stream(seed).normal(0.0, scale, (buckets, d))
 
@@ -290,7 +285,6 @@ def erpe(
     >>> erpe(3, 2).table().shape
     (5, 2)
     """
-    check_above("scale", scale)
     check_size("erpe", 2 * length - 1, d)
     bias = stream(seed).normal(0.0, scale, (2 * length - 1, d))
 
@@ -338,13 +332,11 @@ def tupe(
     >>> tupe(5, 8, heads=2).table().shape
     (5, 10)
     """
-    if heads < 1 or d % heads:
+    if d % heads:
         raise PefourierError(
             f"tupe splits d into heads and needs a multiple of heads={heads}; got d={d}"
         )
-    check_above("scale", scale)
     check_size("tupe", max(length, d, buckets), d)
-    t5_buckets(np.zeros(1, dtype=int), buckets, max_distance)  # refuses invalid numbers
 
     @cache  # drawn when first used, because a refused size must not cost time
     def weights() -> Parts:
@@ -374,36 +366,21 @@ def tupe(
 HIDDEN = 512  # hidden units of SwinV2's network
 
 
-def lags_of_window(length: int, grid: Counts) -> Domain:
-    """Displacements within a window on a grid, or on one axis without a grid."""
+def lags_of_window(length: int, grid: Counts, prefix: int = 0) -> Domain:
+    """Displacements within a window on a grid, or on one axis without a grid or a prefix."""
     check_sides("a window", grid, 0, length if grid else None)
-    return lags_on(grid) if grid else lags_between(length)
-
-
-def toward_query(domain: Domain, x: Places) -> Places:
-    """Displacements query - key of points, (n, axes), the sign in the authors' source code."""
-    return -domain.places(x).reshape(len(x), len(domain.sides))
+    return lags_on(grid or (length,), prefix) if grid or prefix else lags_between(length)
 
 
 def free_biases(name: str, domain: Domain, d: int, scale: float, seed: int) -> Encoding:
     """Biases from a random table ordered by displacement query - key, then other rows."""
-    check_above("scale", scale)
     check_size(name, len(domain), d)
-    prefix = domain.prefix
-
-    @cache  # all numbers are drawn at once
-    def bias() -> Floats:
-        return stream(seed).normal(0.0, scale, (len(domain), d))
+    drawn, points = stream(seed).normal(0.0, scale, (len(domain), d)), len(domain) - domain.prefix
+    table = np.vstack([drawn[points:], drawn[:points][::-1]])
 
     def vectors(x: Array) -> Floats:
-        x = np.asarray(x)
         check_points(name, domain, x)
-        table, row = bias(), np.empty(len(x), dtype=int)
-        inside = x >= prefix if domain.grid else np.ones(len(x), dtype=bool)
-        row[~inside] = len(domain) - prefix + x[~inside]
-        places = toward_query(domain, x[inside]) + np.array(domain.sides) // 2
-        row[inside] = np.ravel_multi_index(tuple(places.T), domain.sides)
-        return np.asarray(table[row])
+        return np.asarray(table[np.asarray(x) - domain.x[0]])
 
     return Encoding(name, domain, d, vectors, injection="bias")
 
@@ -455,9 +432,7 @@ def beit(length: int, d: int, *, grid: Counts = (), scale: float = 0.02, seed: i
     >>> beit(196, 12, grid=(14, 14)).table().shape
     (732, 12)
     """
-    check_sides("a window", grid, 0, length if grid else None)
-    domain = lags_on(grid or (length,), prefix=OF_CLASS_TOKEN)
-    return free_biases("beit", domain, d, scale, seed)
+    return free_biases("beit", lags_of_window(length, grid, OF_CLASS_TOKEN), d, scale, seed)
 
 
 def log_spaced(lags: Places, sides: Places) -> Floats:
@@ -477,18 +452,22 @@ def swin2_bias(coordinates: Floats, weights: Floats, shifts: Floats, heads: Floa
         return 16 / (1 + np.exp(-(hidden @ heads)))
 
 
-def of_network(domain: Domain, sides: Places, d: int, network: Callable[[], Parts]) -> Encoding:
+def of_network(domain: Domain, sides: Places, network: Parts) -> Encoding:
     """Biases of SwinV2 from the W, b and V of a network, which also apply to other windows."""
 
     def vectors(x: Array) -> Floats:
-        x = np.asarray(x)
         check_points("swin2", domain, x)
-        return swin2_bias(log_spaced(toward_query(domain, x), sides), *network())
+        toward_query = -domain.places(x).reshape(len(x), len(domain.sides))  # query - key
+        return swin2_bias(log_spaced(toward_query, sides), *network)
 
-    def rebuild_at(window: Counts) -> Encoding:
-        return of_network(lags_on(window), sides, d, network)
-
-    return Encoding("swin2", domain, d, vectors, injection="bias", rebuild_at=rebuild_at)
+    return Encoding(
+        "swin2",
+        domain,
+        network[-1].shape[1],
+        vectors,
+        injection="bias",
+        rebuild_at=lambda window: of_network(lags_on(window), sides, network),
+    )
 
 
 @encoding(
@@ -525,7 +504,6 @@ def swin2(
     >>> swin2(64, 3, grid=(8, 8)).table().shape
     (225, 3)
     """
-    check_above("scale", scale)
     check_size("swin2", HIDDEN, d)
     domain = lags_of_window(length, grid)
     sides = np.array(pretrained or grid or (length,))
@@ -536,13 +514,9 @@ def swin2(
             f"pretrained needs one side for each of {len(domain.sides)} axes; got {len(sides)}"
         )
 
-    @cache  # all vectors use the same network
-    def network() -> Parts:
-        draw = stream(seed).normal
-        weights = draw(0.0, scale, (len(sides), HIDDEN))
-        return weights, np.zeros(HIDDEN), draw(0.0, scale, (HIDDEN, d))
-
-    return of_network(domain, sides, d, network)
+    draw = stream(seed).normal
+    weights = draw(0.0, scale, (len(sides), HIDDEN))
+    return of_network(domain, sides, (weights, np.zeros(HIDDEN), draw(0.0, scale, (HIDDEN, d))))
 
 
 Layers = Sequence[tuple[Floats, Floats]]  # weights (inputs, outputs) and shifts (outputs,)
@@ -601,11 +575,13 @@ def pseudo_gaussian(length: int, d: int, *, power: int = 2, causal: bool = False
     array([[-4.5, -2. , -0.5, -0. ]])
     """
     check_count("power", power, maximum=2)
-
-    def vectors(lag: Places) -> Floats:
-        return np.repeat(-(np.abs(lag)[:, None] ** float(power)) / power, d, axis=1)
-
-    return by_lag("pseudo-gaussian", length, d, vectors, causal=causal)
+    return by_lag(
+        "pseudo-gaussian",
+        length,
+        d,
+        lambda lag: np.repeat(-(np.abs(lag)[:, None] ** float(power)) / power, d, axis=1),
+        causal=causal,
+    )
 
 
 @lru_cache(maxsize=4)
@@ -619,18 +595,13 @@ def linear_layers(seed: int, sizes: Counts) -> Layers:
 def network(x: Floats, layers: Layers, activation: Callable[[Floats], Floats]) -> Floats:
     """Apply linear layers to rows (…, inputs), with the activation between them.
 
-    >>> network(np.array([[2.0], [-2.0]]), [(np.ones((1, 1)), np.zeros(1))] * 2, relu).ravel()
-    array([2., 0.])
+    >>> network(np.array([[2.0], [-2.0]]), [(np.ones((1, 1)), np.zeros(1))] * 2, np.abs).ravel()
+    array([2., 2.])
     """
     for k, (weights, shifts) in enumerate(layers):
         x = activation(x) if k else x  # sums have one order for any number of rows, unlike x @ w
         x = np.asarray(sum((x[..., i, None] * w for i, w in enumerate(weights)), shifts))
     return x
-
-
-def relu(x: Floats) -> Floats:
-    """The positive part of numbers."""
-    return np.maximum(x, 0.0)
 
 
 def silu(x: Floats) -> Floats:
@@ -677,8 +648,6 @@ def dpb(
     >>> dpb(6, 8, distance="log").table().shape
     (11, 8)
     """
-    check_count("depth", depth)
-    check_count("width", width)
     check_size("dpb", depth, width, max(width, d))
 
     def vectors(lag: Places) -> Floats:
@@ -687,16 +656,6 @@ def dpb(
         return network(u, linear_layers(seed, (1, *(width,) * depth, d)), silu)
 
     return by_lag("dpb", length, d, vectors, causal=causal)
-
-
-def fire_share(distance: Floats, query: Array, c: float, threshold: float) -> Floats:
-    """Input of FIRE's network: the log-scaled distance over that of the query, at least L.
-
-    >>> fire_share(np.array([7.0, 300.0]), np.array([10.0, 600.0]), 0.1, 512).round(6)
-    array([0.134164, 0.835342])
-    """
-    divisor = np.log1p(c * np.maximum(query, threshold)) + 1e-6  # as in public source code
-    return np.asarray(np.log1p(c * np.abs(distance)) / divisor)
 
 
 @encoding("fire", "Li et al., 2024 (before training)", domain="pair", untrained=True)
@@ -736,12 +695,12 @@ def fire(
     >>> fire(40, 4, threshold=20).bias.shape
     (4, 40, 40)
     """
-    check_above("c", c)
-    check_count("threshold", threshold)
 
     def biases(lag: Array, query: Array) -> Floats:
-        share = fire_share(np.asarray(lag, dtype=float), query, c, threshold)
-        return network(share[..., None], linear_layers(seed, (1, 32, d)), relu)
+        divisor = np.log1p(c * np.maximum(query, threshold)) + 1e-6  # as in public source code
+        share = np.log1p(c * np.abs(np.asarray(lag, dtype=float))) / divisor
+        layers = linear_layers(seed, (1, 32, d))
+        return network(share[..., None], layers, lambda x: np.maximum(x, 0.0))
 
     def between(queries: Places, keys: Places) -> Floats:
         lag = keys - queries[:, None]
@@ -781,18 +740,18 @@ def fox(length: int, d: int, *, gates: Floats | None = None) -> Encoding:
         stored = gates_up_to(length, gates)
         facts = {"params": {"d": len(stored), "gates": tuple(map(tuple, stored.tolist()))}}
         logs = np.log(stored)
-    lags, totals = lags_between(length, causal=True), np.cumsum(logs, axis=1)
-
-    def vectors(lag: Places) -> Floats:
-        return np.asarray(np.abs(lag)[:, None] * logs[:, -1])
+    totals = np.cumsum(logs, axis=1)
 
     def between(queries: Places, keys: Places) -> Floats:
         bias = totals[:, queries][..., None] - totals[:, keys][:, None]
         return np.where(keys > queries[:, None], -np.inf, bias)
 
     if (logs[:, 1:] == logs[:, -1:]).all():  # the first gate affects no pair
-        return Encoding("fox", lags, len(logs), vectors, injection="bias", **facts)
-    return bias_of_pairs("fox", between, lags, len(logs), **facts)
+        last = logs[:, -1]
+        return by_lag(
+            "fox", length, len(last), lambda lag: np.abs(lag)[:, None] * last, causal=True, **facts
+        )
+    return bias_of_pairs("fox", between, lags_between(length, causal=True), len(logs), **facts)
 
 
 def gates_up_to(length: int, gates: Floats) -> Floats:
@@ -849,15 +808,17 @@ def xl(
            [-0.909, -0.416]])
     """
     pair_count("xl", d)
-    check_count("clamp", clamp, minimum=0)
     measure = equal_pairs(geometric_frequencies(d, rho, divisor))
     farthest = clamp or LARGEST
-
-    def vectors(lag: Places) -> Floats:
-        return waves(measure.phases(np.clip(-np.asarray(lag), -farthest, farthest)), layout)
-
-    kept = NO_WAVES if farthest < length - 1 else measure
-    return by_lag("xl", length, d, vectors, causal=causal, injection="key", measure=kept)
+    return by_lag(
+        "xl",
+        length,
+        d,
+        lambda lag: waves(measure.phases(np.clip(-np.asarray(lag), -farthest, farthest)), layout),
+        causal=causal,
+        injection="key",
+        measure=NO_WAVES if farthest < length - 1 else measure,
+    )
 
 
 def deberta_buckets(distance: Places, buckets: int = 256, max_distance: int = 512) -> Places:
@@ -925,9 +886,6 @@ def deberta(
     >>> len(np.unique(deberta(512, 8).table(), axis=0))
     511
     """
-    check_above("scale", scale)
-    check_count("buckets", buckets, minimum=0)
-    check_count("max_distance", max_distance)
     check_size("deberta", 2 * (buckets or max_distance), d)
     table = stream(seed).normal(0.0, scale, (2 * (buckets or max_distance), d))
     return of_distances(length, table, buckets, max_distance, p2c=p2c, causal=causal)
@@ -943,12 +901,11 @@ def of_distances(
     causal: bool = False,
 ) -> Encoding:
     """Encoding of a table of vectors (2 span, d); row span belongs to distance 0."""
-    span, d = len(table) // 2, table.shape[1]
-    deberta_buckets(np.zeros(1, dtype=int), buckets, max_distance)  # refuses invalid numbers
+    span = len(table) // 2
 
     def vectors(lag: Places) -> Floats:
         row = deberta_buckets(-np.asarray(lag), buckets, max_distance) + span
         return table[np.clip(row, 0, 2 * span - 1)]
 
     kind = "key-query" if p2c else "key"
-    return by_lag("deberta", length, d, vectors, causal=causal, injection=kind)
+    return by_lag("deberta", length, table.shape[1], vectors, causal=causal, injection=kind)

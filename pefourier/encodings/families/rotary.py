@@ -574,7 +574,6 @@ def xpos(
            [0.154, 0.643, 0.24 , 0.006]])
     """
     check_head("xpos", d, 1.0)
-    check_above("span", span)
     plain = rope(length, d, rho=rho, layout=layout)
     zeta = (2 * np.arange(d // 2) / d + XPOS_GAMMA) / (1 + XPOS_GAMMA)
 

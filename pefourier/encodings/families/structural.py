@@ -7,7 +7,7 @@ import numpy as np
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, from_table, nodes
 from pefourier.encodings.families.absolute import stream
 from pefourier.encodings.registry import encoding
-from pefourier.errors import PefourierError, check_count, check_size
+from pefourier.errors import PefourierError, check_size
 from pefourier.types import Counts
 
 
@@ -46,7 +46,6 @@ def tree(
            [0.   , 1.131, 0.   , 0.   ],
            [1.131, 0.   , 0.679, 0.   ]])
     """
-    check_count("width", width)
     decay = np.array(p)
     if len(decay) == 0 or not (np.abs(decay) < 1).all():
         raise PefourierError(f"p must be one or more numbers between -1 and 1; got {p}")

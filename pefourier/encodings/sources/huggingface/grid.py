@@ -327,6 +327,6 @@ def of_stored_network(
     if first.shape != (len(shifts), len(sides)) or heads.size % len(shifts):
         raise PefourierError(f"{name} has shape {first.shape}, unlike Swin V2's network")
     by_head = heads.reshape(-1, len(shifts)).T
-    enc = of_network(lags_on(window), sides, by_head.shape[1], lambda: (first.T, shifts, by_head))
+    enc = of_network(lags_on(window), sides, (first.T, shifts, by_head))
     params = {"grid": window, "d": enc.dim, "pretrained": trained, "path": path}
     return replace(enc, params={**params, "model_type": model.kind})
