@@ -5,13 +5,14 @@ table). sinusoidal and dft declare their spectral measure; the others are estima
 """
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from pefourier.encodings.columns import Layout, waves
 from pefourier.encodings.encoding import (
     NO_WAVES,
+    Domain,
     Encoding,
     Measure,
     equal_pairs,
@@ -63,11 +64,7 @@ def none(
         log-n, 16384 for ministral3 and 128000 for inkling.
     """
     settings = temperature_settings(temperature, temperature_scale, temperature_floor)
-
-    def vectors(x: Array) -> Floats:
-        return np.zeros((len(x), d))
-
-    return Encoding("none", positions(length), d, vectors, params=settings)
+    return Encoding("none", positions(length), d, lambda x: np.zeros((len(x), d)), params=settings)
 
 
 @encoding("onehot", "position functions of Idé et al., 2024, Definition 1")
@@ -93,11 +90,12 @@ def ramp(length: int, d: int, *, normalise: bool = True) -> Encoding:
         Whether to divide positions by the last position; otherwise columns hold 0, 1, 2, ….
     """
     top = max(length - 1, 1) if normalise else 1
-
-    def vectors(x: Array) -> Floats:
-        return np.repeat(np.asarray(x, dtype=float)[:, None] / top, d, axis=1)
-
-    return Encoding("ramp", positions(length), d, vectors)
+    return Encoding(
+        "ramp",
+        positions(length),
+        d,
+        lambda x: np.repeat(np.asarray(x, dtype=float)[:, None] / top, d, axis=1),
+    )
 
 
 def geometric_frequencies(
@@ -152,6 +150,32 @@ def base_of(frequencies: Floats) -> float | None:
     return rho if gives(rho) else None
 
 
+def sinusoids(
+    name: str,
+    domain: Domain,
+    frequencies: Floats,
+    layout: Layout,
+    offset: float = 0,
+    d: int | None = None,
+    **facts: Any,
+) -> Encoding:
+    """Sines and cosines of positions or times at m frequencies, in radians per unit.
+
+    If d = 2m - 1, the last sine has no cosine.
+    """
+    m = len(frequencies)
+    plain = equal_pairs(frequencies, offset=offset)
+    if d == 2 * m - 1:
+        energy = np.append(np.ones(m - 1), 0.5)
+        plain = Measure(frequencies, energy / energy.sum(), offset=offset)
+    step = domain.spacing
+    measure = replace(plain, frequencies=frequencies * step, offset=offset / step)
+    facts = {"measure": measure, **facts}
+    return Encoding(
+        name, domain, d or 2 * m, lambda x: waves(plain.phases(x), layout, d=d), **facts
+    )
+
+
 @encoding("sinusoidal", "Vaswani et al., 2017, section 3.5", declared=True)
 def sinusoidal(
     length: int,
@@ -194,22 +218,12 @@ def sinusoidal(
     """
     check_count("offset", offset, minimum=0)
     unpaired = d % 2 == 1 and odd != "zero"
-    grid = d + 1 if d % 2 and odd == "d+1" else d - 1 if d % 2 and odd == "zero" else d
+    grid = d + {"sine": 0, "d+1": 1, "zero": -1}[odd] * (d % 2)
     frequencies = geometric_frequencies(grid, rho, divisor, (d + unpaired) // 2)
     if len(frequencies) == 0:
         raise PefourierError(f"sinusoidal with odd=zero needs d of at least 2; got d={d}")
-    plain: Measure = equal_pairs(frequencies, offset=offset)
-    if unpaired:
-        energy = np.append(np.ones(len(frequencies) - 1), 0.5)
-        plain = Measure(frequencies, energy / energy.sum(), offset=offset)
     domain, noted = time_axis(length, times)
-    step = domain.spacing
-    measure = replace(plain, frequencies=frequencies * step, offset=offset / step)
-
-    def vectors(x: Array) -> Floats:
-        return waves(plain.phases(x), layout, d=d)
-
-    return Encoding("sinusoidal", domain, d, vectors, params=noted, measure=measure)
+    return sinusoids("sinusoidal", domain, frequencies, layout, offset, d, params=noted)
 
 
 @encoding("dft", "Idé et al., 2024, Eqs. 17-21", declared=True)

@@ -14,13 +14,13 @@ times and the length. By default, the times are the positions 0 … length - 1, 
 can be compared with other encodings. Frequencies are in radians per mean spacing.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
 from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.columns import Layout, Wave, columns_of_blocks, waves
+from pefourier.encodings.columns import Layout, Wave, columns_of_blocks
 from pefourier.encodings.encoding import (
     Domain,
     Encoding,
@@ -30,7 +30,12 @@ from pefourier.encodings.encoding import (
     positions,
     time_axis,
 )
-from pefourier.encodings.families.absolute import geometric_frequencies, pair_count, stream
+from pefourier.encodings.families.absolute import (
+    geometric_frequencies,
+    pair_count,
+    sinusoids,
+    stream,
+)
 from pefourier.encodings.families.axial import (
     LINES,
     Axes,
@@ -41,21 +46,7 @@ from pefourier.encodings.families.axial import (
 from pefourier.encodings.grids import grid_of
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, check_count
-from pefourier.types import Array, Counts, Fields, Floats, Ints
-
-
-def sinusoids(
-    name: str, domain: Domain, frequencies: Floats, layout: Layout, offset: float = 0, **facts: Any
-) -> Encoding:
-    """Sines and cosines of positions or times at given frequencies, in radians per unit."""
-    plain = equal_pairs(frequencies, offset=offset)
-
-    def vectors(x: Array) -> Floats:
-        return waves(plain.phases(x), layout)
-
-    step = domain.spacing
-    measure = replace(plain, frequencies=frequencies * step, offset=offset / step)
-    return Encoding(name, domain, 2 * len(frequencies), vectors, measure=measure, **facts)
+from pefourier.types import Array, Counts, Floats, Ints
 
 
 @encoding(
@@ -351,11 +342,11 @@ class LineAndSines:
 
 
 def line_and_sines(
-    name: str, domain: Domain, slopes: Floats, shifts: Floats, params: Fields
+    name: str, domain: Domain, slopes: Floats, shifts: Floats, **facts: Any
 ) -> Encoding:
     """Return the encoding of `LineAndSines`."""
     vectors = LineAndSines(slopes, shifts)
-    return Encoding(name, domain, len(slopes), vectors, rates=slopes[1:], params=params)
+    return Encoding(name, domain, len(slopes), vectors, rates=slopes[1:], **facts)
 
 
 @encoding("time2vec", "Kazemi et al., 2019, Eq. 1 (before training)", domain="time", untrained=True)
@@ -381,8 +372,8 @@ def time2vec(length: int, d: int, *, seed: int = 0, times: Floats | None = None)
     """
     domain, noted = time_axis(length, times)
     slopes, shifts = stream(seed).normal(size=(2, d))
-    enc = line_and_sines("time2vec", domain, slopes, shifts, noted)
-    return replace(enc, findings=far_from_one(domain))
+    facts = {"params": noted, "findings": far_from_one(domain)}
+    return line_and_sines("time2vec", domain, slopes, shifts, **facts)
 
 
 @encoding("mtan", "Shukla & Marlin, 2021 (before training)", domain="time", untrained=True)
@@ -409,7 +400,7 @@ def mtan(length: int, d: int, *, seed: int = 0, times: Floats | None = None) -> 
     """
     domain, noted = time_axis(length, times)
     slopes, shifts = stream(seed).uniform(-1.0, 1.0, (2, d))
-    return line_and_sines("mtan", domain, slopes / span(domain), shifts, noted)
+    return line_and_sines("mtan", domain, slopes / span(domain), shifts, params=noted)
 
 
 @encoding(
