@@ -37,6 +37,7 @@ from pefourier.types import Array, Texts
 from pefourier.writing.files import read_toml
 
 SENTENCES = read_toml(Path(__file__).with_name("sentences.toml"))
+REMARKS = SENTENCES["REMARKS"]  # on data before training
 SHARED = 0.15  # of the level, for tests without a reference while a reference may be the best
 KINDS = ("encoding", "scaled", "baseline")  # later kinds are compared if earlier ones are too few
 

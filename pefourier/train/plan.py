@@ -14,7 +14,8 @@ import numpy as np
 
 from pefourier.errors import PefourierError
 from pefourier.train import ensembles
-from pefourier.train.data.split import REMARKS, Dropped, Task
+from pefourier.train.data.split import Dropped, Task
+from pefourier.train.decision import REMARKS
 from pefourier.train.ensembles import (
     SPREAD,
     Experiment,

@@ -40,9 +40,8 @@ import torch
 from pefourier.encodings.sources.formats import write_tensors
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.train.data.examples import check_lengths, check_times
 from pefourier.train.data.load import load_task
-from pefourier.train.data.split import Task
+from pefourier.train.data.split import Task, check_lengths, check_times
 from pefourier.train.ensembles import Ensemble, token_rate
 from pefourier.train.fit import Outcome
 from pefourier.train.injection import (

@@ -10,8 +10,8 @@ from training import CPU, EPOCH, SIZES, epochs, injection
 
 from pefourier.train import fit, metrics, store
 from pefourier.train import program as program_module
-from pefourier.train.data.examples import from_examples
 from pefourier.train.data.load import load_task
+from pefourier.train.data.split import from_examples
 from pefourier.train.program import class_weights, draw_batches, put_on_device
 from pefourier.train.store import Checkpoint
 

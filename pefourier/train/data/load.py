@@ -11,34 +11,24 @@ and y_test, or a labelled series of `rows` (n, channels) with `label` (n,) and o
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from pefourier.encodings.loader import not_here
-from pefourier.encodings.sources.tables import names_and_shapes, open_arrays
+from pefourier.encodings.sources.tables import check_regular, names_and_shapes, open_arrays
 from pefourier.errors import PefourierError, check_count, command_line, shown, unknown
 from pefourier.train.data import recordings, split
-from pefourier.train.data.examples import (
-    DEFAULTS,
-    check_times,
-    fill_missing,
-    from_examples,
-    from_ts,
-    with_times,
-)
-from pefourier.train.data.split import Task
+from pefourier.train.data.split import DEFAULTS, Task, from_examples
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
-from pefourier.train.data.tables import SUFFIXES, from_tables
+from pefourier.train.data.tables import NAMES, SUFFIXES, from_tables
 from pefourier.train.options import PUBLISHED, SYNTHETIC, Options, flag_of
-from pefourier.types import Array, Strings
+from pefourier.types import Array, Fields, Strings
 from pefourier.writing.files import missing
 from pefourier.writing.text import join
 
 MOST_RESAMPLES = 1000
-SIDES = ("train", "test")
-PARTS = tuple(f"{name}_{side}" for name in "Xy" for side in SIDES)
+PARTS = ("X_train", "X_test", "y_train", "y_test")
 TEXTS = ("y", "groups", "y_train", "y_test", "label")  # may hold names
 BALANCED = 0.4  # share of the rarer of two classes from which on neither is positive
 
@@ -101,17 +91,16 @@ def find_task(name: str, options: Options) -> Task:
     check_dataset(name)
     if name in PUBLISHED:
         series = recordings.read_recordings(name, options.data)
-        blocks = split.Dealing(recordings.SOURCES[name].blocks)
-        return split.split_series(name, series, *options.cut, blocks)
-    if name.partition(":")[0] in SYNTHETIC:
-        x, y, classes, *times = draw_examples(name)
-        task = from_examples(name, x, y, options, classes=classes)
-        if times:
-            task = with_times(task, times[0], np.diff(times[0]))
-        # fresh draws replace further folds
-        return replace(task, folds=task.folds[:1], grid=sides_of_task(name))
+        return split.split_series(
+            name, series, *options.cut, blocks=recordings.SOURCES[name].blocks
+        )
     reader = reader_of(name)
-    task = from_ts(name, options) if reader is None else reader(Path(name), options)
+    if reader is None:
+        x, y, classes, *times = draw_examples(name)
+        facts: Fields = {"times": times[0] if times else None, "grid": sides_of_task(name)}
+        task = from_examples(name, x, y, options, classes=classes, **facts)
+        return replace(task, folds=task.folds[:1])  # fresh draws replace further folds
+    task = reader(Path(name), options)
     how = task.remarks.get("read", ["one array or line per series"])[0]
     sizes = f"{len(task.starts)} windows of {task.length} rows and {task.rows.shape[1]} channels"
     read = {"read": [f"{how}; {sizes}, {len(task.classes)} classes"]}
@@ -122,12 +111,12 @@ def find_task(name: str, options: Options) -> Task:
 
 
 def reader_of(name: str) -> Callable[[Path, Options], Task] | None:
-    """Return the reader of a user's file or folder; None for datasets by name and .ts."""
+    """Return the reader of a user's file or folder, or of aeon's sets; None for built-in tasks."""
     path = Path(name)
+    if name.startswith("uea:") or (path.is_dir() and any(path.glob("*.ts"))):
+        return from_ts
     if path.suffix.lower() in READERS or not path.is_dir():
         return READERS.get(path.suffix.lower())
-    if any(path.glob("*.ts")):
-        return None
     return from_arrays if any(path.glob("[Xx]*.npy")) else from_tables
 
 
@@ -136,11 +125,11 @@ def check_dataset(name: str) -> None:
     path, suffix = Path(name), Path(name).suffix.lower()
     if "://" in name:
         raise not_here(name)
-    is_file = suffix in (*READERS, ".ts") or (name and path.is_dir())
+    is_file = suffix in READERS or (name and path.is_dir())
     if name.partition(":")[0] in (*SYNTHETIC, "uea") or name in PUBLISHED or is_file:
         return
-    if kind := FOREIGN.get(suffix):
-        script = f"import pandas; pandas.read_{kind}({name!r}).to_csv('data.csv', index=False)"
+    if suffix in (".xls", ".xlsx"):
+        script = f"import pandas; pandas.read_excel({name!r}).to_csv('data.csv', index=False)"
         convert = command_line("python", "-c", script)
         raise PefourierError(f"cannot read {shown(name)}; convert it: `{convert}`")
     if (suffix[1:].isalnum() or "/" in name) and not path.exists():
@@ -150,6 +139,56 @@ def check_dataset(name: str) -> None:
     raise unknown("dataset", name, datasets, f"Known: {', '.join(datasets)}, {files}.")
 
 
+# Sets of aeon
+
+
+def from_ts(path: Path, options: Options) -> Task:
+    """Read a UCR or UEA set by name, a folder with NAME_TRAIN.ts and NAME_TEST.ts, or one file."""
+    name = str(path)
+    parts = read_ts(path, options.data)
+    series = [example.T for x, _ in parts for example in x]
+    channels = {example.shape[1] for example in series}
+    if len(channels) != 1 or not all(len(x) and x[0].size for x, _ in parts):
+        problem = "no values" if len(channels) < 2 else f"series of {sorted(channels)} channels"
+        raise PefourierError(f"{name} holds {problem} in one of its files; download it again")
+    x, lengths = split.padded_series(series)
+    y = np.concatenate([y for _, y in parts])
+    tested = len(parts[1][1]) if len(parts) == 2 else None
+    return from_examples(name, x, y, options, tested=tested, lengths=lengths)
+
+
+def read_ts(path: Path, data: str | None) -> list[tuple[Array, Array]]:
+    """Read training and test series (n, channels, length) with their classes, through aeon."""
+    name, sides = str(path), ("TRAIN", "TEST")
+    set_name, files = name.removeprefix("uea:"), [path]
+    if path.is_dir():
+        files = [file for side in sides for file in sorted(path.glob(f"*_{side}.ts"))]
+        if [file.stem.rpartition("_")[2] for file in files] != [*sides]:
+            names = ", ".join(file.name for file in files) or "neither"
+            raise PefourierError(
+                f"{shown(name)} must hold one *_TRAIN.ts and one *_TEST.ts, or be a .ts file; "
+                f"found {names}"
+            )
+    for file in files if set_name == name else ():
+        check_regular(str(file))
+    try:
+        from aeon.datasets import load_classification, load_from_ts_file
+
+        if set_name == name:
+            return [load_from_ts_file(str(file))[:2] for file in files]
+        how = {"extract_path": data, "load_equal_length": False}  # not truncated
+        return [load_classification(set_name, split=side.lower(), **how)[:2] for side in sides]
+    except ModuleNotFoundError as error:
+        way_out = "install it with pip install 'pefourier[data]'"
+        raise PefourierError(f"{shown(name)} needs the package aeon; {way_out}") from error
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        text = " ".join(str(error).split())
+        raise PefourierError(f"aeon cannot read {shown(name)}: {shown(text)}") from error
+
+
+# Arrays
+
+
 def usual_name(name: str) -> str:
     """Return the usual name of an array.
 
@@ -157,7 +196,8 @@ def usual_name(name: str) -> str:
     ('X_train', 'y')
     """
     lower = name.lower()
-    return SYNONYMS.get(lower, f"X{lower[1:]}" if lower.startswith("x") else lower)
+    usual: str = NAMES["arrays"].get(lower, f"X{lower[1:]}" if lower[:1] == "x" else lower)
+    return usual
 
 
 def from_arrays(path: Path, options: Options) -> Task:
@@ -174,117 +214,105 @@ def from_arrays(path: Path, options: Options) -> Task:
                 name = key or ("y" if str(place) == options.labels else place.stem)
                 is_x = place == path and not key and usual_name(name) not in ("X", "X_train")
                 places["X" if is_x else name] = file, key
-        named = [
-            {rename(name): own for name, own in places.items()} for rename in (str, usual_name)
-        ]
-        kinds = KINDS if options.predict is None else FOR_PREDICTION
-        found = [(kind, own) for own in named for kind in kinds if {*kind[1]} <= own.keys()]
+        own = {usual_name(name): at for name, at in places.items()} | places
+        kinds = KINDS if options.predict is None else KINDS[-1:]
+        found = [kind for kind in kinds if {*kind[1]} <= own.keys()]
+        stored = {name: file.arrays[key] for name, (file, key) in places.items()}
         if not found:
-            stored = {name: file.arrays[key] for name, (file, key) in places.items()}
             raise PefourierError(
                 f"{path} holds {names_and_shapes(stored)}; expected X and y (or --labels y.npy), "
                 "rows and label (and train, for the scale), or X_train, y_train, X_test and y_test"
             )
-        (make, required, optional), own = found[0]
-        used = {name: own[name] for name in own if name in (*required, *optional)}
+        make, *names = found[0]
+        used = {name: own[name] for name in sum(names, ()) if name in own}
         arrays = {name: recordings.load_part(*at, text=name in TEXTS) for name, at in used.items()}
-        unused = [
-            file.arrays[key].label(name) for name, (file, key) in own.items() if name not in used
-        ]
-    task = make(path, arrays, options)
-    return replace(task, remarks={**task.remarks, "unused": unused})
+        rest = {name: stored[name] for name, at in places.items() if at not in used.values()}
+        unused = [array.label(name) for name, array in rest.items()]
+    return make(path, arrays, options, unused)
 
 
 def with_rows_first(
-    arrays: dict[str, Array], names: Strings, options: Options
-) -> tuple[list[Array], dict[str, list[str]]]:
-    """Return arrays X as (n, rows, channels), and a remark if their axes are guessed.
+    x: Array, times: Array | None, options: Options
+) -> tuple[Array, dict[str, list[str]]]:
+    """Return X as (n, rows, channels), and a remark if its axes are guessed.
 
     The rows are the longer axis, unless --channels-first, or times of the rows, decide.
     """
-    x = [arrays[name] for name in names]
-    x = [own[..., None] if own.ndim == 2 else own for own in x]
-    if not all(own.ndim == 3 for own in x):
+    x = x[..., None] if x.ndim == 2 else x
+    if x.ndim != 3:
         return x, {}
-    _, rows, channels = x[0].shape
+    _, rows, channels = x.shape
     first, guessed = options.channels_first, False
     if first is None:
-        known = arrays["times"].shape[-1:] if "times" in arrays else ()
-        first = guessed = rows < channels and known != (rows,)
-    if not first:
-        return x, {}
+        first = guessed = rows < channels and (times is None or times.shape[-1:] != (rows,))
     doubt = (
-        f"X {x[0].shape} is read as X.transpose(0, 2, 1), {channels} rows of {rows} channels, "
+        f"X {x.shape} is read as X.transpose(0, 2, 1), {channels} rows of {rows} channels, "
         "because it would have fewer rows than channels; use --no-channels-first if it has"
     )
-    return [own.swapaxes(1, 2) for own in x], {"doubts": [doubt] * guessed}
+    return x.swapaxes(1, 2) if first else x, {"doubts": [doubt] * guessed}
 
 
-def own_examples(path: Path, arrays: dict[str, Array], options: Options) -> Task:
+def own_examples(path: Path, arrays: dict[str, Array], options: Options, unused: list[str]) -> Task:
     """Read a user's examples X, y, and optional groups, lengths and times; or parts of them.
 
     Of X_train, y_train, X_test and y_test the latter two are the test part.
     """
-    ends = ("",) if "X" in arrays else ("_train", "_test")
-    x, remarks = with_rows_first(arrays, [f"X{end}" for end in ends], options)
-    y, groups, lengths = (
-        [
-            arrays.get(f"y{end}", np.zeros(arrays[f"X{end}"].shape[:1])) for end in ends
-        ],  # for --predict
-        *map(arrays.get, ("groups", "lengths")),
-    )
-    sizes = [labels.shape == data.shape[:1] for data, labels in zip(x, y, strict=True)]
-    if len(x) > 1 and (not all(sizes) or x[0].shape[1:] != x[1].shape[1:]):
+    facts: Fields = {key: arrays.get(key) for key in ("groups", "lengths", "times")}
+    ends = ["" if "X" in arrays else "_train"]
+    if "X" not in arrays:
+        ends.append("_test")
+        facts["tested"] = arrays["y_test"].size
+    x = [arrays[f"X{end}"] for end in ends]
+    y = [arrays.get(f"y{end}", np.zeros(x[0].shape[:1])) for end in ends]  # for --predict
+    fits = [own.shape == data.shape[:1] for data, own in zip(x, y, strict=True)]
+    if len(x) > 1 and (not all(fits) or x[0].shape[1:] != x[1].shape[1:]):
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise PefourierError(
             f"{path}: expected X_train and X_test of shape (n, length, channels), equal except for "
             f"n, and y_train and y_test (n,), got {shapes}"
         )
-    data, labels = (x[0], y[0]) if len(x) == 1 else (np.concatenate(x), np.concatenate(y))
-    tested = len(y[1]) if len(y) > 1 and options.split == "blocks" else None
-    parts = partial(from_examples, tested=tested, groups=groups, lengths=lengths)
-    task = parts(str(path), data, labels, options)
-    if "times" in arrays:
-        if options.missing == "drop":
-            raise PefourierError(f"{path}: --missing drop excludes times; use previous or mean")
-        times = check_times(str(path), arrays["times"], data.shape[:2], lengths)
-        task = with_times(task, times, np.diff(times))
-    return replace(task, grouped_by="an array called groups" * (len(x) == 1), remarks=remarks)
+    x, y = (own if len(own) == 1 else [np.concatenate(own)] for own in (x, y))
+    data, remarks = with_rows_first(x[0], arrays.get("times"), options)
+    remarks["unused"] = unused
+    facts |= {"remarks": remarks, "grouped_by": "an array called groups" * (len(ends) == 1)}
+    return from_examples(str(path), data, y[0], options, **facts)
 
 
-def own_series(path: Path, arrays: dict[str, Array], options: Options) -> Task:
+def own_series(path: Path, arrays: dict[str, Array], options: Options, unused: list[str]) -> Task:
     """Read a user's recording with a label per row, scaled by its part `train` if it has one."""
     if "groups" in arrays:
         raise PefourierError(f"{path} holds groups with rows; use groups with examples X and y")
     name, rows = path.stem, arrays["rows" if "rows" in arrays else "test"]
     label = recordings.truth_values(name, rows, arrays["label"])
-    place = partial("{}: row {}, channel {}".format, path)
-    rows, complete, filled = fill_missing(rows, options.missing, place)
-    if "train" in arrays:
-        recording = arrays["train"], rows, label[complete]
-        series = recordings.scale_recording(name, recording, 1e-6, name, name)
-    else:
-        series = recordings.unscaled_series(name, rows, label[complete])
-    dealing, own_scale = split.Dealing(units=(str(path),)), "train" not in arrays
-    cut = *options.cut, dealing
-    task = split.split_series(str(path), [series], *cut, own_scale=own_scale)
+    where = f"{path}: row {{1}}, channel {{2}}".format
+    (rows,), (complete,), filled = split.fill_series([rows], options.missing, where)
+    recording = arrays.get("train"), rows, label[complete]
+    series = recordings.scale_recording(name, recording, 1e-6, name, name)
+    task = split.split_series(
+        str(path),
+        [replace(series, unit=name)],
+        *options.cut,
+        own_scale="train" not in arrays,
+        remarks={"unused": unused},
+    )
     if "times" in arrays:
-        times = check_times(str(path), arrays["times"][None], (1, len(complete)))[0, complete]
-        task = with_times(task, times, np.diff(times))
+        times = split.check_times(str(path), arrays["times"][None], (1, len(complete)))
+        task = split.with_times(task, times[0, complete])
     return split.count_missing(task, filled, int((~complete).sum()))
 
 
-KINDS = (  # of archives: reader, required arrays, optional arrays
-    (own_examples, PARTS, ()),
-    (own_examples, ("X", "y"), ("groups", "lengths", "times")),
+KINDS = (  # of archives: reader, required arrays, optional arrays; the last for --predict
     (own_series, ("rows", "label"), ("train", "groups", "times")),
     (own_series, ("test", "label"), ("train", "groups", "times")),
+    (own_examples, PARTS, ()),
+    (own_examples, ("X", "y"), ("groups", "lengths", "times")),
+    (own_examples, ("X",), ("y", "groups", "lengths", "times")),
 )
-FOR_PREDICTION = ((own_examples, ("X",), ("y", "groups", "lengths", "times")),)
 READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by suffix
     ".npz": from_arrays,
     ".npy": from_arrays,
     **dict.fromkeys(SUFFIXES, from_tables),
+    ".ts": from_ts,
 }
 FLAGS_OF_READERS = {  # options that only some readers use
     "columns": (from_tables,),
@@ -292,5 +320,3 @@ FLAGS_OF_READERS = {  # options that only some readers use
     "labels": (from_tables, from_arrays),
     "channels_first": (from_arrays,),
 }
-SYNONYMS = {"data": "X", **dict.fromkeys(("label", "labels", "target", "targets"), "y")}
-FOREIGN = {".xlsx": "excel", ".xls": "excel"}  # as pandas calls them

@@ -12,7 +12,6 @@ limit holds for all recordings of a dataset together.
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,33 +26,24 @@ from pefourier.encodings.sources.tables import (
     parse_or_refuse,
 )
 from pefourier.errors import PefourierError, shown
-from pefourier.train.data.columns import read_columns
-from pefourier.train.data.examples import check_rows
-from pefourier.train.data.split import Series, machine_memory
+from pefourier.train.data.split import Series, check_rows, machine_memory
+from pefourier.train.data.tables import read_columns
 from pefourier.types import Array, Texts
 from pefourier.writing.files import label as name_of_file
-from pefourier.writing.files import status_of
 
 LIMIT = 20.0  # scaled values are clipped here
 AGAIN = "download it again"
-Recording = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, label
+open_part = partial(open_arrays, regular=True, advice=AGAIN)  # of a published dataset
+Recording = tuple[np.ndarray | None, np.ndarray, np.ndarray]  # train rows, test rows, label
 # Recorded over the same period with the same command columns. P-10 repeats the rows of P-14.
 GROUPS = (("T-4", "T-5"), ("T-12", "T-13"), ("M-1", "M-2"), ("M-3", "M-4", "M-5"), ("F-4", "F-5"))
 PARTS = ("train", "test", "label")  # of an archive
 LIST, COLUMNS = "labeled_anomalies.csv", ("chan_id", "spacecraft", "anomaly_sequences")
-LARGEST_LIST = 2**24  # bytes
 
 
 def memory_limit() -> int:
     """Limit of bytes per array of data: an eighth of the machine's memory."""
     return machine_memory() // 8
-
-
-def open_part(path: Path, suffix: str) -> AbstractContextManager[ArrayFile]:
-    """Open the arrays in a file of a published dataset."""
-    if status_of(str(path)) is None:
-        raise PefourierError(f"{path} is missing; {AGAIN}")
-    return open_arrays(str(path), suffix, regular=True, advice=AGAIN)
 
 
 def load_part(
@@ -75,11 +65,13 @@ def load_part(
 def scale_recording(
     name: str, recording: Recording, floor: float, recorded_with: str, dealt_with: str
 ) -> Series:
-    """Scale a recording by its unlabelled part."""
+    """Scale a recording by its unlabelled part; without one, it is scaled later by its windows."""
     train, test, label = recording
     label = truth_values(name, test, label)
-    for part, rows in (("train", train), ("test", test)):
-        check_rows(f"{name}, {part}", rows)
+    check_rows(f"{name}, test", test)
+    if train is None:
+        return Series(name, test.astype(np.float32), label, recorded_with, dealt_with)
+    check_rows(f"{name}, train", train)
     if train.shape[1] != test.shape[1]:
         raise PefourierError(f"{name}: train has {train.shape[1]} columns and test {test.shape[1]}")
     scale = np.maximum(train.std(axis=0, dtype=float), floor)
@@ -87,12 +79,6 @@ def scale_recording(
     for block in row_blocks(len(test), BLOCK, test.shape[1]):
         scaled[block] = np.clip((test[block] - mean) / scale, -LIMIT, LIMIT)
     return Series(name, scaled, label, recorded_with, dealt_with)
-
-
-def unscaled_series(name: str, rows: Array, label: Array) -> Series:
-    """A recording that is scaled later by its training windows."""
-    check_rows(name, rows)
-    return Series(name, rows.astype(np.float32), label, name, name)
 
 
 def truth_values(name: str, rows: Array, label: Array) -> Array:
@@ -164,7 +150,7 @@ def locate(name: str, data: Path) -> tuple[Path, list[Path]]:
 def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
     """Read recordings from archives."""
     for path in paths:
-        with open_part(path, ".npz") as file:
+        with open_part(str(path), ".npz") as file:
             if not set(PARTS) <= file.arrays.keys():
                 raise PefourierError(
                     f"{file.label} holds {names_and_shapes(file.arrays)}; expected train, test "
@@ -180,7 +166,7 @@ def read_machines(folder: Path) -> Iterator[tuple[str, Recording]]:
     for name in sorted({path.name for subfolder in folders for path in subfolder.glob("*.txt")}):
         parts = []
         for file in (subfolder / name for subfolder in folders):
-            with open_part(file, ".csv") as text:
+            with open_part(str(file), ".csv") as text:
                 parts.append(load_part(text, dtype="float32"))
         yield Path(name).stem, (parts[0], parts[1], parts[2][:, 0])
 
@@ -191,7 +177,7 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
     if not path.is_file():
         raise PefourierError(f"{path} is missing; {AGAIN}")
     parse = partial(parse_or_refuse, file=name_of_file(str(path)), suffix=".csv", advice=AGAIN)
-    found = read_columns(path, largest=LARGEST_LIST)
+    found = read_columns(path)
     for name in set(COLUMNS) - set(found.names):
         raise PefourierError(f"{path} has no column {name} in its first line; {AGAIN}")
     columns = dict(zip(found.names, found.cells, strict=True))
@@ -211,7 +197,7 @@ def read_channel(folder: Path, name: str) -> Array:
     """Read the rows (n, columns) of a channel in train/ or test/."""
     if not re.fullmatch(SOURCES["msl"].names, name):
         raise PefourierError(f"MSL has no channel {shown(name)}; {AGAIN}")
-    with open_part(folder / f"{name}.npy", ".npy") as file:
+    with open_part(str(folder / f"{name}.npy"), ".npy") as file:
         rows = load_part(file)
     check_rows(f"{name}, {folder.name}", rows)
     return rows

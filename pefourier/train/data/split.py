@@ -1,4 +1,4 @@
-"""Splits of labelled series and of single examples into training, validation and test windows.
+"""Tasks: windows of series, or whole series as examples, split for training and tests.
 
 Conventions
 -----------
@@ -14,17 +14,23 @@ incident appears in several recordings. Recordings whose lengths agree within 1%
 borders; each recording moves them away from its own events. In each fold, no training or validation
 window overlaps a test window in time on any recording of the campaign. (Of MSL's channels recorded
 together, only those of equal length agree row by row in their commands.)
+
+Examples of unequal length are padded at the end; padding is masked in training and in tests.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from pefourier.errors import PefourierError, check_count
-from pefourier.train.options import Split
+from pefourier.encodings.encoding import EVEN
+from pefourier.encodings.sources.formats import reads_as_number
+from pefourier.errors import PefourierError, check_count, shown
+from pefourier.train.options import Missing, Options, Split
 from pefourier.types import Array, Counts, Ints, Strings, Texts
 from pefourier.writing.text import first_few, join
 
@@ -34,12 +40,16 @@ USER_BLOCKS = 10  # of a user's recording
 MIN_BLOCK = 4  # windows in such a block, unless that leaves fewer blocks than folds
 MOST_ROWS = 2**26  # of a window, or of all examples of a built-in task
 SAME_LENGTH = 0.01  # recordings of a campaign with lengths this close have common borders
+SHARES = (0.6, 0.8)  # where validation and test begin in a chronological split
+DEFAULTS = Options()
+LARGEST = 1e30  # of input values: float32 ends at 3e38
+FEW_NUMBERS, MOST_NUMBERS = 10, 100  # classes whose names are numbers
 GROUPS_IN_TIME = "groups and --split chronological exclude each other; use --split blocks"
 NO_GROUP = (
     "so no group can be held out: leave groups out (--columns group=none), or add groups with "
     "several classes"
 )
-SHARES = (0.6, 0.8)  # where validation and test begin in a chronological split
+NO_REGRESSION = "regression is not supported: write a class for each range of numbers"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,71 +63,9 @@ class Fold:
     scale: Array  # (C,)
 
 
-REMARKS = {  # on data before training, by code
-    "border": (
-        "{count} windows at block borders are dropped, half a window on each side, to separate "
-        "test data"
-    ),
-    "overlap": (
-        "{count} training and validation windows (over all folds) overlap a test window in time "
-        "and are dropped"
-    ),
-    "end": "{count} rows after the last whole window of a series are dropped",
-    "short": "{count} series shorter than one window are dropped",
-    "missing": "{count} rows with missing numbers are dropped",
-    "untested": (
-        "{count} groups contain a single class; they are used for training and never tested"
-    ),
-    "one group": "all series belong to one group, so scores say nothing about other groups",
-    "filled": "{count} missing numbers are filled",
-    "read": "read as: {names}",
-    "doubts": "{names}",
-    "copies": (
-        "{names} series equal another one in all values, so test data may be in training data; "
-        "remove repeated series"
-    ),
-    "gap": "{count} windows that span a gap in time are dropped",
-    "mixed": "{count} windows with several labels are dropped",
-    "channels": "channels: {names}",
-    "unused": "ignored arrays: {names}",
-    "columns": "reads {names}; use --columns to choose other columns",
-    "left out": "ignored columns: {names}",
-    "commas": "commas in {names} are read as decimal points",
-    "constant": "constant channels: {names}",
-    "groups": (
-        "{examples} examples in {count} groups; each whole group is for training, validation or "
-        "testing"
-    ),
-    "no groups": (
-        "no groups are given, so examples of a patient or machine may be in both training and "
-        "test data; use {grouped_by} to keep them together"
-    ),
-    "padded": (
-        "series have {shortest} to {length} rows; shorter ones are padded at the end and masked"
-    ),
-    "few examples": "class {label} has only {count} examples, so its scores are unreliable",
-    "neither positive": (
-        "classes {names} are balanced, so scores are averaged over both; use --positive NAME to "
-        "choose one"
-    ),
-    "few codes": (
-        "{encoding} has {count} distinct vectors for {tokens} tokens, so some tokens share one"
-    ),
-    "wide": (
-        "d is {names}, enough for distinct vectors of tokens in every encoding; use --d to "
-        "change it"
-    ),
-    "times": ("encodings use measured times; mtan and time2vec train their slopes and shifts"),
-    "uneven": (
-        "times are uneven but only order the rows; use --positions time to encode the time "
-        "between them"
-    ),
-}
-
-
 @dataclass(frozen=True)
 class Dropped:
-    """A count of dropped windows, rows, series or groups, and its code in `REMARKS`."""
+    """A count of dropped windows, rows, series or groups, and the code of its remark."""
 
     reason: str
     count: int
@@ -150,8 +98,7 @@ class Task:
     own_names: bool = False  # class names from the data, whose order has no meaning
     uneven: bool = False  # rows have uneven times, which only order them
     times: Array | None = None  # (N,) of rows, if encodings use times as positions
-    # further remarks, by a code of `REMARKS`: names of columns or arrays
-    remarks: Mapping[str, Strings] = field(default_factory=dict)
+    remarks: Mapping[str, Strings] = field(default_factory=dict)  # names of columns, by code
     dropped: tuple[Dropped, ...] = ()
     filled: int = 0  # missing numbers
     balanced: bool = False  # two classes, neither of which is positive
@@ -189,20 +136,9 @@ class Series:
     label: Array  # (n,) bool: anomalous; or number of an activity
     recorded_with: str  # block borders avoid the events of all recordings with this name
     dealt_with: str
+    unit: str = ""  # what stays together if series are dealt as a whole; "": they are not
     gaps: Ints = ()  # rows after a gap; no window spans a gap
     changes: Ints = ()  # rows that begin another activity; nor does it span a change
-
-
-@dataclass(frozen=True)
-class Dealing:
-    """The units that a split deals into folds: whole series if possible, else blocks of time."""
-
-    blocks: int = USER_BLOCKS  # of the longest recording
-    units: Strings = ()  # of each series, what stays together: the series or its group
-    grouped: bool = False
-
-
-BY_BLOCKS = Dealing()
 
 
 @dataclass(frozen=True)
@@ -211,15 +147,19 @@ class Span:
 
     start: int
     stop: int
-    unit: tuple[str, int]
-    campaign: str  # its clock counts the rows from `first`
-    first: int
+    unit: tuple[str, int]  # a campaign, and the number of a block
+    first: int  # row from which the clock of the campaign counts
     breaks: Counts = ()  # first rows of pieces; no window spans two pieces
 
     def pieces(self) -> Iterator[tuple[int, int]]:
         """Rows [start, stop) of each piece."""
         inner = [row for row in self.breaks if self.start < row < self.stop]
         return pairwise([self.start, *inner, self.stop])
+
+
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # of training, validation, test: indices
+Masks = list[Parts]  # which spans are in each part of a fold
+Cut = Iterable[tuple[int, int, int]]  # number, first and last row of spans of a series
 
 
 def machine_memory() -> int:
@@ -230,80 +170,7 @@ def machine_memory() -> int:
         return 2**36
 
 
-def borders(anomalous: Array, n: int, blocks: int, window: int, clock: int) -> list[int]:
-    """Find clean rows between blocks of a recording of n rows, near i clock / blocks.
-
-    A row is clean if no anomaly lies within a window's length on either side; a border without a
-    clean row within half a block is omitted. `clock` is the length of the longest recording of the
-    same time, which gives all of them common nominal borders.
-
-    >>> anomalous = np.zeros(100, dtype=bool); anomalous[48:52] = True
-    >>> borders(anomalous, 100, 2, 8, 100), borders(anomalous[:90], 90, 2, 8, 100)
-    ([60], [60])
-    """
-    edges = []
-    for i in range(1, blocks):
-        nominal, reach = i * clock // blocks, clock // blocks // 2
-        rows = np.arange(max(nominal - reach, 1), min(nominal + reach, n - 1) + 1)
-        clean = [not anomalous[max(r - window, 0) : r + window + 1].any() for r in rows]
-        rows = rows[np.array(clean, dtype=bool)]
-        if len(rows):
-            edges.append(int(rows[np.abs(rows - nominal).argmin()]))
-    return sorted(set(edges))
-
-
-def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span]:
-    """Cut every series into blocks, and drop half a window on each side of a border."""
-    spans = []
-    for recording, first in with_first_rows(series):
-        n, campaign = len(recording.rows), recording.dealt_with
-        clock = max(
-            len(s.rows)
-            for s in series
-            if s.dealt_with == campaign and abs(len(s.rows) - n) <= SAME_LENGTH * n
-        )
-        together = [s for s in series if s.recorded_with == recording.recorded_with]
-        events = anomalous_in_any([s.label * (s.label.dtype == bool) > 0 for s in together])
-        edges = [0, *borders(events, n, blocks, window, clock), n]
-        for start, stop in pairwise(edges):
-            number = (start + stop) * blocks // (2 * clock)  # of the nominal block in the middle
-            inner = start + (window // 2 if start else 0), stop - (window // 2 if stop < n else 0)
-            bounds = first + inner[0], first + inner[1]
-            unit = campaign, number
-            spans.append(Span(*bounds, unit, campaign, first, breaks_of(recording, first)))
-    return spans
-
-
-def breaks_of(recording: Series, first: int) -> Counts:
-    """Return the rows of all series that begin a piece of a recording."""
-    return tuple(first + row for row in sorted({*recording.gaps, *recording.changes}))
-
-
-def anomalous_in_any(labels: Sequence[Array]) -> Array:
-    """Return the rows that are anomalous in any recording, up to the longest."""
-    union = np.zeros(max(map(len, labels)), dtype=bool)
-    for label in labels:
-        union[: len(label)] |= label
-    return union
-
-
-def deal(positives: Ints | Array, folds: int = FOLDS) -> Array:
-    """Deal units into folds, largest count first, each to the fold with the fewest positives.
-
-    No fold gets more than its share of units; units without positives even out the sizes.
-
-    >>> deal([5, 1, 4, 2, 3, 0], 2)
-    array([0, 0, 1, 0, 1, 1])
-    """
-    dealt, size = np.zeros(folds, dtype=int), np.zeros(folds, dtype=int)
-    fold = np.zeros(len(positives), dtype=int)
-    share = -(-len(positives) // folds)
-    for unit in np.argsort(-np.asarray(positives), kind="stable"):
-        order = (size, dealt, size >= share) if positives[unit] else (dealt, size)
-        fold[unit] = np.lexsort(order)[0]
-        dealt[fold[unit]] += positives[unit]
-        size[fold[unit]] += 1
-    return fold
+# Recordings
 
 
 def split_series(
@@ -312,17 +179,20 @@ def split_series(
     window: int | None = None,
     stride: int | None = None,
     split: Split = "blocks",
-    dealing: Dealing = BY_BLOCKS,
     *,
+    blocks: int = USER_BLOCKS,
+    grouped: bool = False,
     own_scale: bool = False,
     classes: Texts = ("normal", "anomaly"),
+    **facts: Any,
 ) -> Task:
     """Cut labelled series into windows, positive if any row is anomalous, and split them.
 
     A window of activities has the activity of all of its rows. Activities without such a window
     are no classes. Validation and test windows do not overlap; training windows start every
-    `stride` rows, by default a window's length. With `own_scale`, training windows give each fold's
-    mean and scale.
+    `stride` rows, by default a window's length. `blocks` are those of the longest recording;
+    `grouped` units are never divided. With `own_scale`, training windows give each fold's mean and
+    scale. `facts` are further fields of the task.
     """
     window = WINDOW if window is None else window
     stride = window if stride is None else stride
@@ -349,20 +219,86 @@ def split_series(
         starts = cut_windows(spans, window, stride)[:, 1]
         places = deal_within_classes(window_classes(label, starts, window))
     else:
-        spans, masks = deal_spans(name, series, label, window, split, dealing)
+        spans, masks = deal_spans(name, series, label, window, split, blocks, grouped=grouped)
         starts, places, overlaps = cut_spans(spans, masks, window, stride)
     dropped = drops({**count_dropped(series, spans, window), "overlap": overlaps})
     labels = window_classes(label, starts, window)
     folds = tuple(make_fold(rows, starts, window, p, own_scale=own_scale) for p in places)
-    leaky = split == "random"
-    task = Task(name, split, rows, starts, labels, window, classes, folds, leaky, dropped=dropped)
-    check_task(task)
-    return task
+    whole = name, split, rows, starts, labels, window, classes, folds, split == "random"
+    return check_task(Task(*whole, dropped=dropped, **facts))
 
 
-def count_missing(task: Task, filled: int, lost: int) -> Task:
-    """Add the counts of filled numbers and of rows dropped for missing numbers."""
-    return replace(task, filled=filled, dropped=(*task.dropped, *drops({"missing": lost})))
+def spans_of(series: Sequence[Series], cut: Callable[[Series], Cut]) -> list[Span]:
+    """Return the spans into which each series is cut."""
+    ends = np.cumsum([len(s.rows) for s in series]).tolist()
+    firsts = [end - len(s.rows) for s, end in zip(series, ends, strict=True)]
+    breaks = [sorted({*s.gaps, *s.changes}) for s in series]
+    return [
+        Span(first + a, first + b, (s.dealt_with, number), first, tuple(first + r for r in own))
+        for s, first, own in zip(series, firsts, breaks, strict=True)
+        for number, a, b in cut(s)
+    ]
+
+
+def whole_spans(series: Sequence[Series]) -> list[Span]:
+    """Return one span for each series."""
+    return spans_of(series, lambda s: [(0, 0, len(s.rows))])
+
+
+def chronological_spans(series: Sequence[Series], window: int) -> list[Span]:
+    """Training, validation and test spans in time order, with gaps of one window."""
+
+    def cut(s: Series) -> Cut:
+        cuts = pairwise([int(share * len(s.rows)) for share in (0, *SHARES, 1)])
+        return [
+            (part, start + window * (part > 0), stop) for part, (start, stop) in enumerate(cuts)
+        ]
+
+    return spans_of(series, cut)
+
+
+def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span]:
+    """Cut every series into blocks, and drop half a window on each side of a border."""
+    half = window // 2
+
+    def cut(s: Series) -> Cut:
+        n = len(s.rows)
+        sizes = [len(other.rows) for other in series if other.dealt_with == s.dealt_with]
+        clock = max(size for size in sizes if abs(size - n) <= SAME_LENGTH * n)
+        edges = [0, *borders(events_with(s, series), n, blocks, window, clock), n]
+        return [  # numbers of the nominal block in the middle
+            ((a + b) * blocks // (2 * clock), a + half * (a > 0), b - half * (b < n))
+            for a, b in pairwise(edges)
+        ]
+
+    return spans_of(series, cut)
+
+
+def events_with(s: Series, series: Sequence[Series]) -> Array:
+    """Return the rows that are anomalous in any recording of the same time, in order."""
+    together = [other.label for other in series if other.recorded_with == s.recorded_with]
+    return np.unique(np.concatenate([np.flatnonzero(y * (y.dtype == bool)) for y in together]))
+
+
+def borders(events: Array, n: int, blocks: int, window: int, clock: int) -> list[int]:
+    """Find clean rows between blocks of a recording of n rows, near i clock / blocks.
+
+    A row is clean if no anomaly lies within a window's length on either side; a border without a
+    clean row within half a block is omitted. `clock` is the length of the longest recording of the
+    same time, which gives all of them common nominal borders.
+
+    >>> events = np.arange(48, 52)
+    >>> borders(events, 100, 2, 8, 100), borders(events, 90, 2, 8, 100)
+    ([60], [60])
+    """
+    edges = set[int]()
+    for i in range(1, blocks):
+        nominal, reach = i * clock // blocks, clock // blocks // 2
+        rows = np.arange(max(nominal - reach, 1), min(nominal + reach, n - 1) + 1)
+        before, after = (np.searchsorted(events, rows + shift) for shift in (-window, window + 1))
+        clean = rows[before == after]
+        edges.update(clean[np.abs(clean - nominal).argsort(kind="stable")][:1].tolist())
+    return sorted(edges)
 
 
 def count_dropped(series: Sequence[Series], spans: Sequence[Span], window: int) -> dict[str, int]:
@@ -371,10 +307,9 @@ def count_dropped(series: Sequence[Series], spans: Sequence[Span], window: int) 
     between = [np.diff([0, *s.gaps, len(s.rows)]) // window for s in series]
     counts = [int((sizes // window).sum()), int(np.concatenate(between).sum())]
     counts += [len(cut_windows(cut, window, window)) for cut in (whole_spans(series), spans)]
-    gap, mixed, border = (-np.diff(counts)).tolist()
-    end = int((sizes[sizes >= window] % window).sum())
-    short = int((sizes < window).sum())
-    return {"short": short, "end": end, "gap": gap, "mixed": mixed, "border": border}
+    lost = dict(zip(("gap", "mixed", "border"), (-np.diff(counts)).tolist(), strict=True))
+    is_short = sizes < window
+    return {"short": int(is_short.sum()), "end": int((sizes % window)[~is_short].sum()), **lost}
 
 
 def holds_anomaly(label: Array, starts: Array, window: int) -> Array:
@@ -389,52 +324,45 @@ def window_classes(label: Array, starts: Array, window: int) -> Array:
     return np.asarray(holds * np.maximum(label[starts], 1), np.int64)
 
 
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # of training, validation, test: indices
-Masks = list[Parts]  # which spans are in each part of a fold
-
-
 def deal_spans(
     name: str,
     series: Sequence[Series],
     label: Array,
     window: int,
     split: Split,
-    dealing: Dealing,
+    blocks: int,
+    *,
+    grouped: bool,
 ) -> tuple[list[Span], Masks]:
     """Return spans and the parts of each fold: whole series if possible, else blocks of time."""
-    blocks = dealing.blocks
-    if dealing.units and split == "blocks":
-        if dealt := deal_series(series, label, window, dealing):
-            return dealt
+    if series[0].unit and split == "blocks":
+        spans = whole_spans(series)
+        if masks := deal_series(series, count_classes(spans, label, window), grouped=grouped):
+            return spans, masks
         fitting = min(len(s.rows) for s in series) // (MIN_BLOCK * window)
         blocks = min(blocks, max(FOLDS, fitting))
-    if dealing.grouped:
+    if grouped:
         some = f"no group has several classes that the others have too, {NO_GROUP}"
         raise PefourierError(f"{name}: {some if split == 'blocks' else GROUPS_IN_TIME}")
     if split == "blocks":
         spans = block_spans(series, blocks, window)
         places = {unit: i for i, unit in enumerate(sorted({span.unit for span in spans}))}
         unit = np.array([places[span.unit] for span in spans])
-        return spans, rotate_masks(deal_units(unit, count_classes(spans, label, window)), FOLDS)
+        return spans, rotate_masks(deal_units(unit, count_classes(spans, label, window)))
     spans = chronological_spans(series, window)
     part = np.array([span.unit[1] for span in spans])
     return spans, [(part == 0, part == 1, part == 2)]
 
 
-def deal_series(
-    series: Sequence[Series], label: Array, window: int, dealing: Dealing
-) -> tuple[list[Span], Masks] | None:
-    """Deal whole series by `units`; None if too few hold both classes."""
-    spans = whole_spans(series)
-    counts = count_classes(spans, label, window)
-    names, unit = np.unique(dealing.units, return_inverse=True)
-    if dealing.grouped and len(names) < FOLDS:
-        masks = leave_groups_out(counts, unit)
-        return (spans, masks) if masks else None
+def deal_series(series: Sequence[Series], counts: Array, *, grouped: bool) -> Masks | None:
+    """Deal whole series with class counts (n, K) by their units; None if too few hold both."""
+    names, unit = np.unique([s.unit for s in series], return_inverse=True)
+    if grouped and len(names) < FOLDS:
+        return leave_groups_out(counts, unit)
     for folds in range(min(FOLDS, len(names)), 2, -1):
         masks = rotate_masks(deal_units(unit, counts, folds), folds)
         if all(have_classes(counts, parts) for parts in masks):
-            return spans, masks
+            return masks
     return None
 
 
@@ -444,12 +372,20 @@ def have_classes(counts: Array, parts: Parts) -> bool:
     return bool(train == counts.shape[1] and min(others) > 1)
 
 
-def deal_units(unit: Array, counts: Array, folds: int = FOLDS) -> Array:
-    """Return the fold of each span; spans of a unit share a fold."""
-    total = np.zeros((unit.max() + 1, counts.shape[1]))
-    np.add.at(total, unit, counts)
-    dealt = deal(total[:, 1], folds) if counts.shape[1] == 2 else deal_classes(total, folds)
-    return np.asarray(dealt[unit])
+def leave_groups_out(counts: Array, group: Array) -> Masks:
+    """Use each of a few groups as a test part; series (n, 2) of the others validate and train."""
+    dealt = []
+    for number in range(group.max() + 1):
+        test = group == number
+        remaining = np.flatnonzero(~test)
+        for folds in range(min(FOLDS, len(remaining)), 1, -1):
+            valid = np.zeros(len(counts), bool)
+            valid[remaining] = deal_units(np.arange(len(remaining)), counts[remaining], folds) == 0
+            masks = (~(valid | test), valid, test)
+            if have_classes(counts, masks):
+                dealt.append(masks)
+                break
+    return dealt
 
 
 def cut_windows(spans: Sequence[Span], window: int, stride: int) -> Array:
@@ -468,22 +404,6 @@ def count_classes(spans: Sequence[Span], label: Array, window: int) -> Array:
     counts = np.zeros((len(spans), 1 + max(int(label.max()), 1)), int)
     np.add.at(counts, (number, window_classes(label, starts, window)), 1)
     return counts
-
-
-def leave_groups_out(counts: Array, group: Array) -> Masks:
-    """Use each of a few groups as a test part; series (n, 2) of the others validate and train."""
-    dealt = []
-    for number in range(group.max() + 1):
-        test = group == number
-        remaining = np.flatnonzero(~test)
-        for folds in range(min(FOLDS, len(remaining)), 1, -1):
-            valid = np.zeros(len(counts), bool)
-            valid[remaining] = deal_units(np.arange(len(remaining)), counts[remaining], folds) == 0
-            masks = (~(valid | test), valid, test)
-            if have_classes(counts, masks):
-                dealt.append(masks)
-                break
-    return dealt
 
 
 def cut_spans(
@@ -509,68 +429,41 @@ def cut_spans(
 def overlap_in_time(spans: Sequence[Span], windows: Array, tested: Array, window: int) -> Array:
     """Whether windows (n, 2) share a tick of a campaign's clock with a test window."""
     longest = max(span.stop - span.first for span in spans)
-    _, campaign = np.unique([span.campaign for span in spans], return_inverse=True)
+    _, campaign = np.unique([span.unit[0] for span in spans], return_inverse=True)
     shift = campaign * longest - [span.first for span in spans]  # from rows to ticks of all clocks
     ticks = np.zeros((campaign.max() + 1) * longest, bool)
     ticks[(tested[:, 1] + shift[tested[:, 0]])[:, None] + np.arange(window)] = True
     return holds_anomaly(ticks, windows[:, 1] + shift[windows[:, 0]], window)
 
 
-def with_first_rows(series: Sequence[Series]) -> list[tuple[Series, int]]:
-    """Pair each series with the index of its first row in the concatenated rows."""
-    ends = np.cumsum([len(s.rows) for s in series])
-    return [(s, int(end) - len(s.rows)) for s, end in zip(series, ends, strict=True)]
+# Deals
 
 
-def whole_spans(series: Sequence[Series]) -> list[Span]:
-    """Return one span for each series."""
-    return [
-        Span(first, first + len(s.rows), (s.name, 0), s.dealt_with, first, breaks_of(s, first))
-        for s, first in with_first_rows(series)
-    ]
+def deal(positives: Ints | Array, folds: int = FOLDS) -> Array:
+    """Deal units into folds, largest count first, each to the fold with the fewest positives.
 
+    No fold gets more than its share of units; units without positives even out the sizes.
 
-def chronological_spans(series: Sequence[Series], window: int) -> list[Span]:
-    """Training, validation and test spans in time order, with gaps of one window."""
-    spans = []
-    for recording, first in with_first_rows(series):
-        cuts = [int(share * len(recording.rows)) for share in (0, *SHARES, 1)]
-        for part, (start, stop) in enumerate(pairwise(cuts)):
-            rows = first + start + (window if part else 0), first + stop
-            unit, breaks = (recording.name, part), breaks_of(recording, first)
-            spans.append(Span(*rows, unit, recording.dealt_with, first, breaks))
-    return spans
-
-
-def deal_within_classes(labels: Array) -> list[Parts]:
-    """Return the parts of each fold from a shuffle within each class."""
-    rng = np.random.default_rng(0)
-    where = np.zeros(len(labels), dtype=int)
-    begin = 0
-    for label in np.unique(labels):
-        members = rng.permutation(np.flatnonzero(labels == label))
-        where[members] = (begin + np.arange(len(members))) % FOLDS
-        begin += len(members)
-    return rotate_parts(where, FOLDS)
-
-
-def deal_groups(labels: Array, groups: Array, folds: int = FOLDS) -> list[Parts]:
-    """Deal whole groups into folds, largest first, each to the fold that lacks its classes most.
-
-    Ties go to the smallest fold; rounding makes the choice identical on all machines.
-
-    >>> labels, groups = np.array([0, 0, 1, 1, 0, 1]), np.array([7, 7, 8, 8, 9, 9])
-    >>> [test.tolist() for _, _, test in deal_groups(labels, groups, 2)]
-    [[0, 1, 4, 5], [2, 3]]
+    >>> deal([5, 1, 4, 2, 3, 0], 2)
+    array([0, 0, 1, 0, 1, 1])
     """
-    names, unit = np.unique(groups, return_inverse=True)
-    counts = np.zeros((len(names), labels.max() + 1))
-    np.add.at(counts, (unit, labels), 1)
-    return rotate_parts(deal_classes(counts, folds)[unit], folds)
+    dealt, size = np.zeros(folds, dtype=int), np.zeros(folds, dtype=int)
+    fold = np.zeros(len(positives), dtype=int)
+    share = -(-len(positives) // folds)
+    for unit in np.argsort(-np.asarray(positives), kind="stable"):
+        order = (size, dealt, size >= share) if positives[unit] else (dealt, size)
+        fold[unit] = np.lexsort(order)[0]
+        dealt[fold[unit]] += positives[unit]
+        size[fold[unit]] += 1
+    return fold
 
 
 def deal_classes(counts: Array, folds: int) -> Array:
-    """Deal units with class counts (n, K) into folds, as `deal_groups`; return their folds."""
+    """Deal units with class counts (n, K) into folds, largest first; return their folds.
+
+    Each goes to the fold that lacks its classes most, and ties go to the smallest fold; rounding
+    makes the choice identical on all machines.
+    """
     share = counts / np.maximum(counts.sum(axis=0), 1)  # of each class
     dealt, fold = np.zeros((folds, counts.shape[1])), np.zeros(len(counts), dtype=int)
     for number in np.argsort(-share.max(axis=1), kind="stable"):
@@ -580,7 +473,44 @@ def deal_classes(counts: Array, folds: int) -> Array:
     return fold
 
 
-def rotate_masks(where: Array, folds: int) -> Masks:
+def total_counts(unit: Array, counts: Array) -> Array:
+    """Sum class counts (n, K) over the members of each unit."""
+    total = np.zeros((unit.max() + 1, counts.shape[1]))
+    np.add.at(total, unit, counts)
+    return total
+
+
+def deal_units(unit: Array, counts: Array, folds: int = FOLDS) -> Array:
+    """Return the fold of each span; spans of a unit share a fold."""
+    total = total_counts(unit, counts)
+    dealt = deal(total[:, 1], folds) if counts.shape[1] == 2 else deal_classes(total, folds)
+    return np.asarray(dealt[unit])
+
+
+def deal_groups(labels: Array, groups: Array, folds: int = FOLDS) -> list[Parts]:
+    """Deal whole groups into folds by their class counts.
+
+    >>> labels, groups = np.array([0, 0, 1, 1, 0, 1]), np.array([7, 7, 8, 8, 9, 9])
+    >>> [test.tolist() for _, _, test in deal_groups(labels, groups, 2)]
+    [[0, 1, 4, 5], [2, 3]]
+    """
+    _, unit = np.unique(groups, return_inverse=True)
+    counts = total_counts(unit, np.eye(labels.max() + 1)[labels])
+    return rotate_parts(deal_classes(counts, folds)[unit], folds)
+
+
+def deal_within_classes(labels: Array) -> list[Parts]:
+    """Return the parts of each fold from a shuffle within each class."""
+    rng = np.random.default_rng(0)
+    where = np.zeros(len(labels), dtype=int)
+    order = np.concatenate(
+        [rng.permutation(np.flatnonzero(labels == k)) for k in np.unique(labels)]
+    )
+    where[order] = np.arange(len(labels)) % FOLDS
+    return rotate_parts(where, FOLDS)
+
+
+def rotate_masks(where: Array, folds: int = FOLDS) -> Masks:
     """Masks of parts from fold numbers: test = fold k, validation = k + 1, train = the rest."""
     held_out = [(where == (k + 1) % folds, where == k) for k in range(folds)]
     return [(~(valid | test), valid, test) for valid, test in held_out]
@@ -589,8 +519,7 @@ def rotate_masks(where: Array, folds: int) -> Masks:
 def rotate_parts(where: Array, folds: int) -> list[Parts]:
     """Indices of the parts of each fold, from the masks of `rotate_masks`."""
     return [
-        (np.flatnonzero(train), np.flatnonzero(valid), np.flatnonzero(test))
-        for train, valid, test in rotate_masks(where, folds)
+        (a.nonzero()[0], b.nonzero()[0], c.nonzero()[0]) for a, b, c in rotate_masks(where, folds)
     ]
 
 
@@ -605,30 +534,336 @@ def make_fold(
     if own_scale and len(parts[0]):
         used = np.zeros(len(rows) + 1, dtype=int)
         np.add.at(used, starts[parts[0]], 1)
-        np.add.at(used, np.asarray(starts + window, int)[parts[0]], -1)
+        np.add.at(used, (starts + window)[parts[0]].astype(int), -1)
         training_rows = rows[np.cumsum(used[:-1]) > 0].astype(float)
         mean, scale = training_rows.mean(axis=0), training_rows.std(axis=0)
         scale = np.where(scale > 1e-6 * np.abs(mean), scale, 1.0)  # constant channels: no scaling
     return Fold(*parts, mean.astype(np.float32), scale.astype(np.float32))
 
 
-def check_task(task: Task) -> None:
+def check_task(task: Task) -> Task:
     """Reject a task with a fold that cannot be trained, validated or tested."""
     for number, fold in enumerate(task.folds):
         for part, fewest in (("train", len(task.classes)), ("valid", 2), ("test", 2)):
             present = np.unique(task.labels[getattr(fold, part)])
             if len(present) < fewest:
-                classes = (
-                    f"only {join(task.classes[c] for c in present)}" if len(present) else "none"
-                )
+                names = f"only {join(task.classes[c] for c in present)}" if len(present) else "none"
                 counts = np.bincount(task.labels, minlength=len(task.classes)).tolist()
                 each = first_few([f"{n} of {c}" for n, c in zip(counts, task.classes, strict=True)])
                 border = sum(d.count for d in task.dropped if d.reason == "border")
                 lost = f", {border} more dropped at block borders" if border else ""
                 raise PefourierError(
                     f"{task.name}: {len(task.labels)} windows of {task.length} rows ({each}){lost}"
-                    f"; split {task.split}, fold {number} has {classes} in its {part} part, which "
-                    f"needs {fewest} classes: have at least {max(len(task.folds), 3)} series per "
-                    f"class for {len(task.folds)} folds, or for recordings use a smaller --window "
-                    "or another --split"
+                    f"; split {task.split}, fold {number} has {names} in its {part} part, which "
+                    f"needs {fewest} classes: have at least "
+                    f"{max(len(task.folds), 3)} series per class for {len(task.folds)} folds, or "
+                    "for recordings use a smaller --window or another --split"
                 )
+    return task
+
+
+# Examples
+
+
+def from_examples(
+    name: str,
+    x: Array,
+    y: Array,
+    options: Options = DEFAULTS,
+    *,
+    classes: Strings = (),
+    tested: int | None = None,
+    groups: Array | None = None,
+    lengths: Array | None = None,
+    times: Array | None = None,
+    **facts: Any,
+) -> Task:
+    """Make a task of examples, shuffled into folds by class; the last `tested` are the test part.
+
+    Rows from `lengths` (n,) on are padding; their values are ignored. `times` (n, length) are those
+    of the rows, and `facts` further fields of the task.
+
+    Independent examples have no neighbours to leak from, so blocks and random split them equally.
+    Examples of one of `groups` (n,), a person or a machine, stay on one side except with random.
+    """
+    if options.window is not None or options.stride is not None:
+        raise PefourierError(
+            f"--window and --stride are for recordings; {shown(name)} holds examples (set the "
+            "length of built-in tasks by name: order:length=24)"
+        )
+    labels, names = np.zeros(y.shape, int), ["?"]
+    if options.predict is None:
+        labels, names = read_classes(name, x, y)
+    lengths = check_lengths(name, lengths, *x.shape[:2])
+    if times is not None:
+        times = check_times(name, times, x.shape[:2], lengths)
+        if options.missing == "drop" and np.isnan(x).any():
+            raise PefourierError(f"{name}: --missing drop excludes times; use previous or mean")
+    x, lengths, filled, lost = fill_examples(name, x, lengths, options.missing)
+    n, length, channels = x.shape
+    rows = x.reshape(n * length, channels)
+    check_rows(f"{name}, X in rows of {length} an example", rows)
+    rows = rows.astype(np.float32)
+    starts, row_counts = np.arange(n) * length, length if lengths is None else lengths
+    tested = tested if options.split == "blocks" else None
+    leaky = groups is not None and options.split == "random"
+    count = 0 if groups is None or leaky else len(np.unique(groups))
+    parts = []  # nothing is split for trained models
+    if options.predict is None:
+        parts = split_examples(name, labels, options, tested, groups)
+    untested = count - len(parts) if 1 < count < FOLDS else 0
+    folds = tuple(make_fold(rows, starts, row_counts, p, own_scale=True) for p in parts)
+    own = name, options.split, rows, starts, labels, length, tuple(classes or names), folds
+    task = Task(
+        *own,
+        leaky=leaky,
+        has_test_part=tested is not None,
+        groups=count if count > 1 else None,
+        lengths=lengths,
+        own_names=not classes,
+        dropped=drops({"untested": untested, "one group": int(count == 1), "missing": lost}),
+        filled=filled,
+        **facts,
+    )
+    return with_times(check_task(task), times)
+
+
+def count_missing(task: Task, filled: int, lost: int) -> Task:
+    """Add the counts of filled numbers and of rows dropped for missing numbers."""
+    return replace(task, filled=filled, dropped=(*task.dropped, *drops({"missing": lost})))
+
+
+def with_times(task: Task, times: Array | None) -> Task:
+    """Add the times of all rows, if there are any; padding repeats the last time."""
+    if times is None:
+        return task
+    steps = np.diff(times)
+    steps = steps[steps > 0]
+    uneven = len(steps) > 0 and bool(np.ptp(steps) > EVEN * steps.mean())
+    return replace(task, times=times.ravel(), uneven=uneven)
+
+
+def check_rows(name: str, rows: Array) -> None:
+    """Reject rows that are not finite numbers of shape (n, channels)."""
+    if rows.ndim != 2 or 0 in rows.shape or rows.dtype.kind not in "fiub":
+        raise PefourierError(
+            f"{name}: expected numbers of shape (n, channels), got {rows.dtype} {rows.shape}"
+        )
+    wide = rows.astype(np.float32) if rows.dtype.name == "float16" else rows
+    for row, column in (
+        np.argwhere(~(np.abs(wide) <= LARGEST))[:1] if wide.dtype.kind == "f" else ()
+    ):
+        value = rows[row, column]
+        way_out = "scale such values" if np.isfinite(value) else "fill missing values"
+        raise PefourierError(
+            f"{name}: row {row}, column {column} is {value}; {way_out} before training"
+        )
+
+
+def fill_missing(
+    rows: Array,
+    missing: Missing | None,
+    place: Callable[[int, int], str],
+    names: Strings = (),
+) -> tuple[Array, Array, int]:
+    """Fill or drop missing numbers (nan) of a series; also return kept rows and the filled count.
+
+    A missing number at the start of a channel gets the channel's next number. `place` names the
+    position of a row and a column in messages, and `names` are those of the columns.
+
+    >>> rows = np.array([[np.nan, 1.0], [2.0, np.nan]])
+    >>> fill_missing(rows, "previous", lambda row, column: "")[0].tolist()
+    [[2.0, 1.0], [2.0, 1.0]]
+    """
+    absent = np.isnan(rows)
+    complete, count = np.ones(len(rows), bool), int(absent.sum())
+    if not count:
+        return rows, complete, 0
+    drops = missing == "drop"
+    if missing is None or (absent.any(axis=1).all() if drops else absent.all(axis=0).any()):
+        where, counts = place(*np.argwhere(absent)[0].tolist()), absent.sum(axis=0).tolist()
+        each = [f"{names[i] if names else i} {n}" for i, n in enumerate(counts) if n]
+        raise PefourierError(
+            f"{where} is missing ({first_few(each)} of {len(rows)} rows); fill it, or pass "
+            "--missing previous, mean or drop if some remain"
+        )
+    if drops:
+        complete = np.logical_not(absent.any(axis=1))
+        return rows[complete], complete, 0
+    if missing == "mean":
+        return np.where(absent, np.nanmean(rows, axis=0), rows), complete, count
+    last = np.maximum.accumulate(np.where(absent, -1, np.arange(len(rows))[:, None]), axis=0)
+    last = np.where(last < 0, (~absent).argmax(axis=0), last)
+    return np.take_along_axis(rows, last, axis=0), complete, count
+
+
+def fill_series(
+    series: Sequence[Array],
+    missing: Missing | None,
+    place: Callable[[int, int, int], str],
+    names: Strings = (),
+) -> tuple[list[Array], list[Array], int]:
+    """Fill or drop missing numbers of each series; return series, kept rows and the filled count.
+
+    Without `missing`, an error counts missing numbers over all series. `place` names the position
+    of a series, row and column.
+    """
+    if missing is None:
+        at = [(i, row) for i, rows in enumerate(series) for row in range(len(rows))]
+        fill_missing(np.concatenate(series), None, lambda row, c: place(*at[row], c), names)
+    found = [fill_missing(rows, missing, partial(place, i), names) for i, rows in enumerate(series)]
+    filled, complete, counts = zip(*found, strict=True)
+    return list(filled), list(complete), sum(counts)
+
+
+def fill_examples(
+    name: str, x: Array, lengths: Array | None, missing: Missing | None
+) -> tuple[Array, Array | None, int, int]:
+    """Fill or drop missing numbers; return examples, their rows, and filled and dropped counts."""
+    if x.dtype.kind != "f" or not np.isnan(x).any():
+        return x, lengths, 0, 0
+    row_counts = np.full(len(x), x.shape[1]) if lengths is None else lengths
+    series = [example[:rows] for example, rows in zip(x, row_counts, strict=True)]
+    place = partial("{}: example {}, row {}, channel {}".format, name)
+    series, _, filled = fill_series(series, missing, place)
+    x, remaining = padded_series(series)
+    lengths = check_lengths(name, remaining, *x.shape[:2])
+    return x, lengths, filled, int((row_counts - remaining).sum())
+
+
+def padded_series(series: Sequence[Array]) -> tuple[Array, Array]:
+    """Pad series (rows, channels) to the longest; also return the rows of each.
+
+    >>> x, lengths = padded_series([np.array([[1.0], [2.0]]), np.array([[3.0]])])
+    >>> x[:, :, 0].tolist(), lengths.tolist()
+    ([[1.0, 2.0], [3.0, 0.0]], [2, 1])
+    """
+    lengths = np.array([len(example) for example in series])
+    x = np.zeros((len(series), lengths.max(), *series[0].shape[1:]))
+    for padded, example in zip(x, series, strict=True):
+        padded[: len(example)] = example
+    return x, lengths
+
+
+def check_lengths(name: str, lengths: Array | None, n: int, length: int) -> Array | None:
+    """Check the rows of each example; None if all examples have full length."""
+    if lengths is None:
+        return None
+    fits = lengths.shape == (n,) and lengths.dtype.kind in "iu"
+    if not fits or not ((lengths >= 1) & (lengths <= length)).all():
+        raise PefourierError(
+            f"{name}: lengths must be {n} whole numbers from 1 to the {length} rows of X, got "
+            f"{lengths.dtype} {lengths.shape} {shown(lengths.tolist())}"
+        )
+    return None if (lengths == length).all() else lengths.astype(np.int64)
+
+
+def check_times(name: str, times: Array, shape: Counts, lengths: Array | None = None) -> Array:
+    """Check the times (n, length) of the rows of each example; padding repeats the last time.
+
+    >>> check_times("x", np.array([[1, 2, 0]]), (1, 3), np.array([2])).tolist()
+    [[1.0, 2.0, 2.0]]
+    """
+    if times.shape != shape or times.dtype.kind not in "fiu":
+        raise PefourierError(
+            f"{name}: times must be numbers of shape {shape}, got {times.dtype} {times.shape}"
+        )
+    last = np.full(len(times), shape[1]) if lengths is None else lengths
+    places = np.minimum(np.arange(shape[1]), last[:, None] - 1)
+    times = np.take_along_axis(times.astype(float), places, axis=1)
+    wrong = ~((np.diff(times) > 0) | (np.diff(places) == 0)) | ~np.isfinite(times[:, 1:])
+    for example, row in np.argwhere(wrong)[:1]:
+        raise PefourierError(
+            f"{name}: times must increase; example {example} has {times[example, row]} in row "
+            f"{row} and {times[example, row + 1]} in the next"
+        )
+    return times
+
+
+def read_classes(name: str, x: Array, y: Array) -> tuple[Array, list[str]]:
+    """Return the class of each example, counted from 0, and the names of the classes."""
+    if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "fiub" or y.shape != x.shape[:1]:
+        raise PefourierError(
+            f"{name}: expected X of shape (n, length, channels) and y of shape (n,); "
+            f"got {x.dtype} {x.shape} and {y.shape}"
+        )
+    if y.dtype.kind == "f" and (odd := y[~(np.isfinite(y) & (np.floor(y) == y))].tolist()):
+        raise PefourierError(
+            f"{name}: y must hold whole numbers or class names, got {odd[0]}; {NO_REGRESSION}"
+        )
+    found, labels = np.unique(y, return_inverse=True)
+    names = [f"{c:.0f}" if y.dtype.kind == "f" else str(c) for c in found]
+    check_labels(name, names, len(y))
+    if not 2 <= len(names) <= len(y) // 2:
+        raise PefourierError(
+            f"{name}: y has {len(names)} classes in {len(y)} examples; need 2 or more, each several"
+        )
+    return labels, names
+
+
+def check_labels(name: str, names: Strings, count: int) -> None:
+    """Reject labels of so many numbers that they are measurements."""
+    most = min(MOST_NUMBERS, max(FEW_NUMBERS, count // FOLDS))
+    if len(names) > most and all(map(reads_as_number, names)):
+        raise PefourierError(
+            f"{name}: {len(names)} classes in {count} labels look like numbers; {NO_REGRESSION}"
+        )
+
+
+def split_examples(
+    name: str, labels: Array, options: Options, tested: int | None, groups: Array | None
+) -> list[Parts]:
+    """Split examples: groups, published test part, time order or a shuffle within classes."""
+    n = len(labels)
+    if groups is not None:
+        return split_by_groups(name, labels, options.split, groups)
+    if tested is not None:
+        drawn = [random_parts(labels, tested, seed) for seed in range(1, options.resamples or 1)]
+        return [with_validation(labels, np.arange(n) < n - tested), *drawn]
+    if options.split == "chronological":
+        train, valid, test = np.split(np.arange(n), [int(share * n) for share in SHARES])
+        return [(train, valid, test)]
+    return deal_within_classes(labels)
+
+
+def split_by_groups(name: str, labels: Array, split_by: Split, groups: Array) -> list[Parts]:
+    """Split by whole groups; each of two to four is a test part; random ignores groups."""
+    if groups.shape != labels.shape or (groups.dtype.kind == "f" and np.isnan(groups).any()):
+        raise PefourierError(
+            f"{name}: groups must be {len(labels)} names without nan, one for each example, got "
+            f"{groups.dtype} {groups.shape}"
+        )
+    if split_by == "chronological":
+        raise PefourierError(f"{name}: {GROUPS_IN_TIME}")
+    names = np.unique(groups)
+    if split_by == "random" or len(names) == 1:
+        return deal_within_classes(labels)
+    if len(names) >= FOLDS:
+        return deal_groups(labels, groups)
+    tested = [groups == group for group in names if len(np.unique(labels[groups == group])) > 1]
+    if not tested:
+        raise PefourierError(f"{name}: each group has one class, {NO_GROUP}")
+    return [with_validation(labels, ~mask) for mask in tested]
+
+
+def random_parts(labels: Array, tested: int, seed: int) -> Parts:
+    """Draw a training part with the class counts of the published one.
+
+    >>> labels = np.array([0, 1] * 10 + [0, 0, 0, 1])
+    >>> train, valid, test = random_parts(labels, 4, 1)
+    >>> np.bincount(labels[test]), len(train) + len(valid), bool((test < 20).any())
+    (array([3, 1]), 20, True)
+    """
+    rng = np.random.default_rng(seed)
+    counts = np.bincount(labels[: len(labels) - tested], minlength=labels.max() + 1)
+    learning = np.zeros(len(labels), bool)
+    for label, count in enumerate(counts):
+        learning[rng.permutation(np.flatnonzero(labels == label))[:count]] = True
+    return with_validation(labels, learning)
+
+
+def with_validation(labels: Array, learning: Array) -> Parts:
+    """Hold out a fifth of each class of the learning examples (n,) for validation."""
+    learned = np.flatnonzero(learning)
+    valid = learned[deal_within_classes(labels[learned])[0][1]]
+    return np.setdiff1d(learned, valid), valid, np.flatnonzero(~learning)

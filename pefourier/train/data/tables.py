@@ -2,11 +2,16 @@
 
 Conventions
 -----------
-Columns with `USUAL` names, or named by --columns, are the times, series, labels and optional
-groups; all others are channels, except columns without numbers and columns without a name (such as
-row numbers from pandas). Units and endings of names do not matter: time_s, Timestamp [ms] and
-is_faulty have the roles of time, timestamp and faulty. Of two possible times or labels, the usual
-one is used and the other left out; several columns of series name a series together.
+Cells are separated by commas, semicolons, tabs or blanks, whichever the first line has most. The
+first line names the columns, unless more than half of its cells are numbers that do not count in
+equal steps; the columns of such files are named c1, c2, …  pandas reads large files if it is
+installed and if it reads the same as the reader of this module, which names bad lines.
+
+Columns with a usual name (names.toml), or named by --columns, are the times, series, labels and
+optional groups; all others are channels, except columns without numbers and columns without a name
+(such as row numbers from pandas). Units and endings of names do not matter: time_s, Timestamp [ms]
+and is_faulty have the roles of time, timestamp and faulty. Of two possible times or labels, the
+usual one is used and the other left out; several columns of series name a series together.
 
 - *Long*: a line for each time of each series, in any order. Without a column of times, lines are in
   order; without a column of series, a file is one series. Times are numbers, or ISO 8601 with or
@@ -23,6 +28,8 @@ Otherwise labels are activities, and a window has the label of all of its rows. 
 decimal commas if commas do not separate cells.
 """
 
+import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -30,46 +37,34 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pefourier.encodings.sources.formats import reads_as_number
-from pefourier.encodings.sources.tables import parse_or_refuse
+from pefourier.encodings.sources.tables import check_regular, parse_or_refuse
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import split
-from pefourier.train.data.columns import POINT, Columns, coded, numbers_in, read_columns
-from pefourier.train.data.examples import (
-    check_labels,
-    check_rows,
-    fill_missing,
-    from_examples,
-    padded_series,
-    with_times,
-)
 from pefourier.train.data.split import Task
 from pefourier.train.options import Options
 from pefourier.types import Array, Ints, Strings, Texts
 from pefourier.writing.files import label as name_of_file
+from pefourier.writing.files import read_toml
 from pefourier.writing.text import join
 
+LARGEST = 2**30  # bytes of a file, and of the numbers in a parquet file
+LARGE = 2**20  # characters from which on pandas, whose import takes half a second, reads a text
+DELIMITERS = ",;\t"
+POINT = str.maketrans(",", ".")  # for decimal commas
+ABSENT = ("", "na", "nan", "n/a", "null", "none")  # cells of missing numbers
 SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
-WHO = ("unit", "machine", "patient", "subject", "person", "participant", "user", "device")
-USUAL = {  # names of each role without case, units and endings, the most usual first
-    "time": ("time", "timestamp", "datetime", "date", "elapsed", "t", "cycle", "step", "frame"),
-    "series": ("series", "id", *WHO, "trial", "run", "recording", "session", "cycleid", "cycle"),
-    "label": (
-        *("label", "class", "target", "activity", "anomaly", "fault", "faulty", "failure"),
-        *("condition", "outcome", "state", "y", "rul"),
-    ),
-    "group": ("group",),
-}
+NAMES = read_toml(Path(__file__).with_name("names.toml"))
+USUAL, WORDS = NAMES["roles"], NAMES["words"]
 FOLDERS = "names of folders"
 NONE, UNUSED = "none", "unused"  # a column of --columns that is not there; a role
 CHOOSE = "use --columns time=NAME,series=NAME,label=NAME"
 TEXTS = ("series", "label", "group")  # roles whose cells are texts
-WEAK = ("date", "t", "y", "cycle", "step", "frame")  # also channels: only if no other name fits
 ENDINGS = re.compile(r"(_(id|no|nr|num|number|name|index|utc|sec|seconds?|min|hours?|[mun]?s|h))+$")
-SENSORS = ("s", "ch", "channel", "sensor", "imu")
 DATE = re.compile(  # ISO 8601 with its time zone
     r"\d{4}-\d\d(-\d\d([T ]\d\d(:\d\d){0,2}([.,]\d+)?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?)?)?"
 )
@@ -77,63 +72,158 @@ TYPO = 0.5  # share of series with several labels below which such labels count 
 FEWEST = 4  # values of a series in wide form
 GAP = 2.5  # usual steps between two rows of a recording, above which no window spans them
 EVEN = 0.9  # least share of steps that differ from the usual step by less than half
-LISTS = (
-    "labels",
-    "label",
-    "classes",
-    "metadata",
-    "annotations",
-    "reference",
-)  # files of labels in a folder
+
+
+# Columns
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """The rows of a file, or of all files of a folder."""
+class Columns:
+    """The columns of a file: numbers, or texts as objects."""
 
-    path: Path
-    columns: Columns  # of the first file
-    cells: list[Array]  # of all columns
-    roles: list[str]  # of all columns, "" of channels
-    lines: Array  # (n,) in the file
-    files: Sequence[Path]
-    file: Array  # (n,) number of the file
-    texts: dict[str, tuple[Array, list[str]]]  # codes (n,) and names of a role
-    remarks: dict[str, list[str]]  # by a code of `REMARKS`
+    names: list[str]
+    cells: list[Array]  # of each column (n,)
+    lines: Array  # (n,) line numbers
+    delimiter: str = ""  # "": blanks
+    is_named: bool = True  # the first line names the columns
 
-    @property
-    def names(self) -> list[str]:
-        """Names of all columns."""
-        return self.columns.names
 
-    def place(self, row: int, column: int | None = None) -> str:
-        """Describe a cell's place: file, line, series and optional column."""
-        where = f"{shown(str(self.files[self.file[row]]))}, line {self.lines[row]}: series "
-        where += shown(self.common("series", [row])[0])
-        return where if column is None else f"{where}, column {self.names[column]}"
+def read_columns(path: Path, chosen: dict[str, str] | None = None) -> Columns:
+    """Read a file; with `chosen`, columns other than those of `TEXTS` may be numbers."""
+    check_regular(str(path))
+    parse = partial(parse_columns, path, chosen)
+    file, suffix = name_of_file(str(path)), path.suffix.lower()
+    return parse_or_refuse(parse, file, suffix, "save it as UTF-8 again")
 
-    def common(self, role: str, rows: Ints | Array) -> list[str]:
-        """Texts of a role in some rows, the most common first."""
-        codes, names = self.texts[role]
-        return [names[code] for code, _ in Counter(codes[rows].tolist()).most_common()]
 
-    def numbers(self, column: int, *, missing: bool = True) -> Array:
-        """Numbers of a column, nan if missing."""
-        found = numbers_in(self.cells[column])
-        for row in np.flatnonzero(np.isinf(found) if missing else ~np.isfinite(found))[:1]:
-            raise PefourierError(
-                f"{self.place(row, column)}: expected a finite number, got "
-                f"{shown(self.cells[column][row])}; choose columns with --channels A,B, or use "
-                "--columns time=NAME, label=NAME or group=NAME if the column has another role"
-            )
-        return found
+def parse_columns(path: Path, chosen: dict[str, str] | None) -> Columns:
+    """Read a file; damaged files raise ValueError."""
+    text = read_text(path)
+    line = text.partition("\n")[0]
+    delimiter = max(DELIMITERS, key=line.count) if set(line) & set(DELIMITERS) else ""
+    stream = io.StringIO(text, newline="")
+    reader: Any = csv.reader(stream, delimiter=delimiter) if delimiter else map(str.split, stream)
+    numbered = ((getattr(reader, "line_num", i), row) for i, row in enumerate(reader, 1) if row)
+    try:
+        number, first = next(numbered, (0, [""]))
+        names, is_named = names_in([cell.strip() for cell in first])
+        if len(text) >= LARGE and delimiter and '"' not in text:
+            roles = ["label"] * len(names) if chosen is None else find_roles(names, chosen)[0]
+            kinds = {i: str for i, role in enumerate(roles) if role in TEXTS}
+            if cells := parse_by_pandas(text, kinds, len(names), delimiter, int(is_named)):
+                lines = np.arange(len(cells[0])) + 1 + is_named
+                return Columns(names, cells, lines, delimiter, is_named)
+        rows = [*([] if is_named else [(number, first)]), *numbered]
+    except csv.Error as error:
+        raise ValueError(str(error)) from error
+    if not rows:
+        raise ValueError("there is no line below the column names")
+    for number, row in rows:
+        if len(row) != len(names):
+            raise ValueError(f"line {number} has {len(row)} cells, the first has {len(names)}")
+    numbers, texts = zip(*rows, strict=True)
+    cells = [np.array([*map(str.strip, column)], object) for column in zip(*texts, strict=True)]
+    return Columns(names, cells, np.array(numbers), delimiter, is_named)
 
-    def lacks(self, problem: str, way_out: str = CHOOSE) -> PefourierError:
-        """Return the error for a table with other columns than expected."""
-        names = shown(", ".join(self.names))
-        return PefourierError(
-            f"{shown(str(self.path))} {problem}: its columns are {names}; {way_out}"
+
+def read_text(path: Path) -> str:
+    """Read a text, or a parquet file as text."""
+    if path.suffix.lower() != ".parquet":
+        if path.stat().st_size > LARGEST:
+            raise ValueError(f"the file has more than {LARGEST} bytes")
+        return path.read_bytes().decode("utf-8-sig")
+    try:
+        from pandas import read_parquet
+        from pyarrow.parquet import read_metadata
+    except ModuleNotFoundError as error:
+        raise ValueError("pip install pandas pyarrow, which read it") from error
+    about = read_metadata(path)
+    if 8 * about.num_rows * about.num_columns > LARGEST:
+        raise ValueError(f"its {about.num_rows} rows have more than {LARGEST} bytes")
+    return str(read_parquet(path).to_csv(index=False))
+
+
+def names_in(first: list[str]) -> tuple[list[str], bool]:
+    """Return the names of columns, and whether the first line has them.
+
+    >>> names_in(["label", "0", "1"]), names_in(["0.5", "0.25", "ok"])
+    ((['label', '0', '1'], True), (['c1', 'c2', 'c3'], False))
+    """
+    numbers = [float(cell) for cell in first if reads_as_number(cell)]
+    steps = set(np.diff(numbers))
+    if 2 * len(numbers) <= len(first) or (len(steps) == 1 and float(*steps).is_integer()):
+        return ["" if cell.startswith("Unnamed: ") else cell for cell in first], True
+    return [f"c{i + 1}" for i in range(len(first))], False
+
+
+def parse_by_pandas(
+    text: str, kinds: dict[int, type[str]], count: int, delimiter: str, skipped: int
+) -> list[Array] | None:
+    """Parse columns of a text without quotes; None without pandas, or if lines are irregular."""
+    try:
+        import pandas
+
+        frame = pandas.read_csv(
+            io.StringIO(text),
+            sep=delimiter,
+            header=None,
+            names=range(count),
+            skiprows=skipped,
+            dtype=kinds,
+            na_filter=False,
+            index_col=False,
+            float_precision="round_trip",
+            low_memory=False,
         )
+    except (ModuleNotFoundError, ValueError, OverflowError):
+        return None
+    lines = len(frame) + skipped
+    ends = lines - 1, lines * (count - 1)
+    if ends != (text.removesuffix("\n").count("\n"), text.count(delimiter)):
+        return None
+    return [
+        column.to_numpy(float)
+        if column.dtype.kind in "iuf"
+        else np.array([str(cell).strip() for cell in column.tolist()], object)
+        for _, column in frame.items()
+    ]
+
+
+def numbers_in(cells: Array) -> Array:
+    """Parse cells as numbers: nan for a missing number, inf for what is no finite number.
+
+    >>> numbers_in(np.array(["1,5", "NA", "x"], object))
+    array([1.5, nan, inf])
+    """
+    return cells if cells.dtype == float else np.array([number_in(str(cell)) for cell in cells])
+
+
+def number_in(cell: str) -> float:
+    """Parse a cell, possibly with a decimal comma."""
+    try:
+        return float(cell.translate(POINT))
+    except ValueError:
+        return np.nan if cell.lower() in ABSENT else np.inf
+
+
+def coded(cells: Sequence[Any] | Array) -> tuple[Array, list[str]]:
+    """Return the code of each cell of text, and the distinct texts in alphabetical order."""
+    texts = [*map(str, cells)]
+    names = sorted({*texts})
+    code = {name: i for i, name in enumerate(names)}
+    return np.array([code[text] for text in texts]), names
+
+
+def coded_labels(cells: Sequence[Any] | Array) -> tuple[Array, list[str]]:
+    """Return codes and names of labels; 1 and 1.0 are a class."""
+    codes, names = coded(cells)
+    if not all(map(reads_as_number, names)):
+        return codes, names
+    again, names = coded([f"{float(name):g}" for name in names])
+    return again[codes], names
+
+
+# Roles
 
 
 def parse_roles(text: str | None) -> dict[str, str]:
@@ -179,7 +269,7 @@ def find_roles(names: Strings, chosen: dict[str, str]) -> tuple[list[str], list[
     for role, usual in USUAL.items():
         fits = sorted((usual.index(p), i) for i, p in enumerate(plain) if p in usual)
         free = [i for _, i in fits if not roles[i] and role not in chosen.values()]
-        at = [i for i in free if plain[i] not in WEAK] or free[:1]
+        at = [i for i in free if plain[i] not in WORDS["weak"]] or free[:1]
         for i in at:
             roles[i] = role if role == "series" or i == at[0] else UNUSED
         if len(at) > 1:
@@ -189,64 +279,120 @@ def find_roles(names: Strings, chosen: dict[str, str]) -> tuple[list[str], list[
     return roles, doubts
 
 
+# Tables
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Table(Columns):
+    """The rows of a file, or of all files of a folder."""
+
+    path: Path
+    files: Sequence[Path]
+    file: Array  # (n,) number of the file
+    roles: list[str]  # of all columns, "" of channels
+    texts: dict[str, tuple[Array, list[str]]]  # codes (n,) and names of a role
+    remarks: dict[str, list[str]]  # by code
+
+    def place(self, row: int, column: int | None = None) -> str:
+        """Describe a cell's place: file, line, series and optional column."""
+        where = f"{shown(str(self.files[self.file[row]]))}, line {self.lines[row]}: series "
+        where += shown(self.common("series", [row])[0])
+        return where if column is None else f"{where}, column {self.names[column]}"
+
+    def common(self, role: str, rows: Ints | Array | slice) -> list[str]:
+        """Texts of a role in some rows, the most common first."""
+        codes, names = self.texts[role]
+        return [names[code] for code, _ in Counter(codes[rows].tolist()).most_common()]
+
+    def numbers(self, column: int, *, missing: bool = True) -> Array:
+        """Numbers of a column, nan if missing."""
+        found = numbers_in(self.cells[column])
+        for row in np.flatnonzero(np.isinf(found) if missing else ~np.isfinite(found))[:1]:
+            raise PefourierError(
+                f"{self.place(row, column)}: expected a finite number, got "
+                f"{shown(self.cells[column][row])}; choose columns with --channels A,B, or use "
+                "--columns time=NAME, label=NAME or group=NAME if the column has another role"
+            )
+        return found
+
+    def lacks(self, problem: str, way_out: str = CHOOSE) -> PefourierError:
+        """Return the error for a table with other columns than expected."""
+        names = shown(", ".join(self.names))
+        return PefourierError(
+            f"{shown(str(self.path))} {problem}: its columns are {names}; {way_out}"
+        )
+
+
 def read_table(path: Path, options: Options) -> Table:
     """Read the columns of a file, or of all files of a folder."""
     files = files_of_folder(path, options.labels) if path.is_dir() else [path]
     chosen = parse_roles(options.columns)
-
-    def as_texts(names: Strings) -> list[int]:
-        return [i for i, role in enumerate(find_roles(names, chosen)[0]) if role in TEXTS]
-
-    parts = [read_columns(file, as_texts) for file in files]
-    names, file = parts[0].names, np.repeat(np.arange(len(files)), [len(p.lines) for p in parts])
+    parts = [read_columns(file, chosen) for file in files]
+    names = parts[0].names
     roles, doubts = find_roles(names, chosen)
-    cells = [np.concatenate(own) for own in zip(*(part.cells for part in parts), strict=False)]
-    lines = np.concatenate([part.lines for part in parts])
     at = {role: [i for i, own in enumerate(roles) if own == role] for role in USUAL}
-    remarks = {"columns": [f"{names[i]} as {role}" for role in USUAL for i in at[role]]}
-    table = Table(path, parts[0], cells, roles, lines, files, file, {}, remarks)
+    columns = [f"{names[i]} as {role}" for role in USUAL for i in at[role]]
+    cells = [np.concatenate(own) for own in zip(*(part.cells for part in parts), strict=False)]
+    table = Table(
+        *(names, cells, np.concatenate([part.lines for part in parts])),
+        *(parts[0].delimiter, parts[0].is_named),
+        path=path,
+        files=files,
+        file=np.repeat(np.arange(len(files)), [len(part.lines) for part in parts]),
+        roles=roles,
+        texts={},
+        remarks={"columns": columns, "doubts": doubts},
+    )
     for part, other in zip(parts, files, strict=True):
         if part.names != names:
-            unlike = f"has other columns than {shown(str(files[0]))}"
-            raise replace(table, path=other, columns=part).lacks(unlike, "write the same columns")
+            unlike = f"has other columns than {shown(str(files[0]))}", "write the same columns"
+            raise replace(table, path=other, names=part.names).lacks(*unlike)
     for name in chosen.keys() - {NONE, *names}:
         raise table.lacks(f"has no column {shown(name)}")
-    used = [name for name, role in zip(names, roles, strict=True) if role]
-    if len({*used}) < len(used):
-        raise table.lacks(f"has several columns {Counter(used).most_common(1)[0][0]}")
-    stems = [str(f.relative_to(path).with_suffix("")) if f != path else f.stem for f in files]
-    naming = [cells[i] for i in at["series"]]
-    if len(files) > 1 or not naming:
-        naming = [np.array(stems, object)[file], *naming]
-    texts = table.texts
-    texts["series"] = coded(["/".join(map(str, own)) for own in zip(*naming, strict=True)])
-    texts |= {role: coded(cells[i]) for role in ("label", "group") for i in at[role]}
-    who = [i for i in at["series"] if plain_name(names[i]) in WHO]
-    if who and len(at["series"]) > 1 and "group" not in (*texts, *chosen.values()):
-        texts["group"] = coded(cells[who[0]])
-        remarks["columns"].append(f"{names[who[0]]} as group")
-    for role, (codes, found) in texts.items():
+    used = Counter(name for name, role in zip(names, roles, strict=True) if role)
+    for name, count in used.most_common(1):
+        if count > 1:
+            raise table.lacks(f"has several columns {name}")
+    name_series(table, at, chosen)
+    for role, (codes, found) in table.texts.items():
         for row in np.flatnonzero(codes == 0)[:1] if found[0] == "" else ():
             raise PefourierError(f"{table.place(row, at[role][0])}: {role} is missing")
-    keys, which = (stems, file) if path.is_dir() else texts["series"][::-1]
-    if own := labels_of_keys(path, keys, options.labels):
-        role = "group" if own[1] == FOLDERS and at["label"] else "label"
-        codes, found = coded(own[0])
-        texts[role] = codes[which], found
-        remarks["columns"].append(f"{own[1]} as {role}")
-    if "label" in texts:
-        codes, found = texts["label"]
-        again, found = plain_labels(found)
-        texts["label"] = again[codes], found
-    return replace(table, remarks=remarks | {"doubts": doubts})
+    add_labels(table, options.labels)
+    return table
+
+
+def name_series(table: Table, at: dict[str, list[int]], chosen: dict[str, str]) -> None:
+    """Add the names of series, labels and groups to a table, from the columns of these roles."""
+    texts, naming = table.texts, [table.cells[i] for i in at["series"]]
+    if len(table.files) > 1 or not naming:
+        naming.insert(0, np.array(stems(table), object)[table.file])
+    texts["series"] = coded(["/".join(map(str, own)) for own in zip(*naming, strict=True)])
+    for role, code in (("label", coded_labels), ("group", coded)):
+        for i in at[role]:
+            texts[role] = code(table.cells[i])
+    who = [i for i in at["series"] if plain_name(table.names[i]) in WORDS["who"]]
+    if who and len(at["series"]) > 1 and "group" not in (*texts, *chosen.values()):
+        texts["group"] = coded(table.cells[who[0]])
+        table.remarks["columns"].append(f"{table.names[who[0]]} as group")
+
+
+def stems(table: Table) -> list[str]:
+    """Names of the files of a table within its folder, without suffix."""
+    folder = table.path if table.path.is_dir() else table.path.parent
+    return [file.relative_to(folder).with_suffix("").as_posix() for file in table.files]
 
 
 def files_of_folder(path: Path, labels: str | None) -> list[Path]:
     """Find the files of series in a folder, or in its folders: all of one suffix."""
     for pattern, suffix in product(("*", "*/*"), SUFFIXES):
-        files = [f for f in sorted(path.glob(pattern)) if f.suffix.lower() == suffix]
-        files = [f for f in files if not re.match(r"\.|readme", f.name, re.IGNORECASE)]
-        files = [f for f in files if f.stem.lower() not in LISTS and str(f) != labels]
+        files = [
+            file
+            for file in sorted(path.glob(pattern))
+            if file.suffix.lower() == suffix
+            and not re.match(r"\.|readme", file.name, re.IGNORECASE)
+            and file.stem.lower() not in WORDS["lists"]
+            and str(file) != labels
+        ]
         sides = [f for side in ("_TRAIN", "_TEST") for f in files if f.stem.endswith(side)]
         if files:
             return sides if len(sides) == 2 else files
@@ -256,28 +402,36 @@ def files_of_folder(path: Path, labels: str | None) -> list[Path]:
     )
 
 
-def labels_of_keys(path: Path, keys: Strings, labels: str | None) -> tuple[list[str], str] | None:
-    """Return the labels of series or files, and where they are from: a file, or names of folders.
+def add_labels(table: Table, labels: str | None) -> None:
+    """Add labels of series or files to a table: of a file of labels, or names of folders.
 
-    The file is that of --labels, or has a name of `LISTS` in the folder. Its first column names
+    The file is that of --labels, or has a name of `lists` in the folder. Its first column names
     the series or files.
     """
-    lists = [Path(labels)] if labels else [f for f in path.glob("*.*") if f.stem.lower() in LISTS]
-    if not lists:
-        folders = [key.rpartition("/")[0] for key in keys] if path.is_dir() else [""]
-        return (folders, FOLDERS) if any(folders) else None
-    found = read_columns(lists[0])
-    columns = [[name, *cells] for name, cells in zip(found.names, found.cells, strict=True)]
-    roles, _ = find_roles(found.names, {})
-    at = roles.index("label") if "label" in roles else len(columns) - 1
-    names = [re.sub(r"\.(csv|tsv|txt|parquet)$", "", name) for name in columns[0 if at else -1]]
-    label = dict(zip(names, columns[at], strict=True))
-    if lacking := [key for key in keys if key not in label]:
-        raise PefourierError(
-            f"{shown(str(lists[0]))} has no label of {shown(lacking[0])} ({len(lacking)} of "
-            f"{len(keys)} lack one); write a line for each: name,label"
-        )
-    return [label[key] for key in keys], lists[0].name
+    is_folder = table.path.is_dir()
+    keys, which = (stems(table), table.file) if is_folder else table.texts["series"][::-1]
+    lists = [f for f in table.path.glob("*.*") if f.stem.lower() in WORDS["lists"]]
+    if labels or lists:
+        found = read_columns(file := Path(labels or lists[0]))
+        columns = [[name, *cells] for name, cells in zip(found.names, found.cells, strict=True)]
+        roles, _ = find_roles(found.names, {})
+        at = roles.index("label") if "label" in roles else len(columns) - 1
+        names = [re.sub(r"\.(csv|tsv|txt|parquet)$", "", name) for name in columns[0 if at else -1]]
+        label = dict(zip(names, columns[at], strict=True))
+        if lacking := [key for key in keys if key not in label]:
+            raise PefourierError(
+                f"{shown(str(file))} has no label of {shown(lacking[0])} ({len(lacking)} of "
+                f"{len(keys)} lack one); write a line for each: name,label"
+            )
+        own, role, source = [label[key] for key in keys], "label", file.name
+    else:
+        own, source = [key.rpartition("/")[0] for key in keys], FOLDERS
+        role = "group" if "label" in table.texts else "label"
+        if not is_folder or not any(own):
+            return
+    codes, found_names = coded_labels(own)
+    table.texts[role] = codes[which], found_names
+    table.remarks["columns"].append(f"{source} as {role}")
 
 
 def read_times(table: Table) -> Array | None:
@@ -303,19 +457,23 @@ def read_times(table: Table) -> Array | None:
     return np.asarray(((found - found.min()) / np.timedelta64(1, "s"))[codes])
 
 
+# Tasks
+
+
 def from_tables(path: Path, options: Options) -> Task:
     """Read examples or recordings from a file of columns, or from a folder of such files."""
     table = read_table(path, options)
     if options.predict is not None:  # without labels, or regardless of them
-        unknown_labels = np.zeros(len(table.lines), int), ["?"]
-        table = replace(table, texts=table.texts | {"label": unknown_labels})
+        table.texts["label"] = np.zeros(len(table.lines), int), ["?"]
     is_file_series = path.is_dir() and "label" in table.texts and "label" not in table.roles
     if "time" not in table.roles and not is_file_series:
-        table = with_label_at_an_end(table)
         values = value_columns(table.names, table.roles)
+        if values and "label" not in table.texts:
+            label_at_an_end(table, values)
         is_line = "series" not in table.roles or len(table.texts["series"][1]) == len(table.lines)
         if values and is_line and "label" in table.texts:
-            return from_wide(table, values, options)
+            own = [[i for i in of if not table.roles[i]] for of in values.values()]
+            return from_wide(table, [*values], own, options)
     return from_long(table, options)
 
 
@@ -328,30 +486,27 @@ def value_columns(names: Strings, roles: Strings) -> dict[str, list[int]]:
     found: dict[str, list[tuple[int, int]]] = {}
     is_unnamed = 2 * names.count("") > len(names)
     for i, name in enumerate(names):
-        text = f"{i}" if is_unnamed and not name else name
-        match = re.fullmatch(r"(.*?)[\W_]*([0-9]{1,9})", text)
-        if match and not roles[i] and match[1].lower() not in SENSORS:
+        match = re.fullmatch(r"(.*?)[\W_]*([0-9]{1,9})", name or f"{i}" * is_unnamed)
+        if match and not roles[i] and match[1].lower() not in WORDS["sensors"]:
             found.setdefault(match[1], []).append((int(match[2]), i))
     values = {name: sorted(own) for name, own in found.items() if len(own) >= FEWEST}
     is_wide = len({tuple(number for number, _ in own) for own in values.values()}) == 1
     return {name: [i for _, i in own] for name, own in values.items()} if is_wide else {}
 
 
-def with_label_at_an_end(table: Table) -> Table:
+def label_at_an_end(table: Table, values: dict[str, list[int]]) -> None:
     """Use the first or the last column as label in a wide table without a column of labels."""
-    values = {i for own in value_columns(table.names, table.roles).values() for i in own}
-    values = values if table.columns.is_named or not values else {-1}
-    ends = [i for i in (0, len(table.names) - 1) if not table.roles[i] and i not in values]
+    taken = {i for own in values.values() for i in own if table.is_named}
+    ends = [i for i in (0, len(table.names) - 1) if not table.roles[i] and i not in taken]
     found = [i for i in ends if may_be_labels(table.cells[i])]
-    if "label" in table.texts or not values or not found:
-        return table
     names = [table.names[i] for i in found]
-    roles = ["label" if i == found[0] else role for i, role in enumerate(table.roles)]
-    doubt = [f"{join(names)} fit label, {names[0]} is used (--columns label=NAME)"]
-    remarks = {"columns": [*table.remarks["columns"], f"{names[0]} as label"]}
-    remarks["doubts"] = table.remarks["doubts"] + doubt * (len(found) > 1)
-    texts = table.texts | {"label": plain_labels(table.cells[found[0]])}
-    return replace(table, roles=roles, texts=texts, remarks=remarks)
+    for i in found[:1]:
+        table.roles[i], table.texts["label"] = "label", coded_labels(table.cells[i])
+        table.remarks["columns"].append(f"{names[0]} as label")
+    for fit in [join(names)] if len(found) > 1 else ():
+        table.remarks["doubts"].append(
+            f"{fit} fit label, {names[0]} is used (--columns label=NAME)"
+        )
 
 
 def may_be_labels(cells: Array) -> bool:
@@ -361,47 +516,35 @@ def may_be_labels(cells: Array) -> bool:
     return bool(whole and 1 < len({*cells}) <= len(cells) // 2)
 
 
-def plain_labels(cells: Strings | Array) -> tuple[Array, list[str]]:
-    """Return codes and names of labels; 1 and 1.0 are a class."""
-    texts = [str(cell) for cell in cells]
-    are_numbers = all(map(reads_as_number, {*texts}))
-    return coded([f"{float(text):g}" for text in texts] if are_numbers else texts)
-
-
-def from_wide(table: Table, values: dict[str, list[int]], options: Options) -> Task:
+def from_wide(table: Table, names: Strings, columns: list[list[int]], options: Options) -> Task:
     """Make each line an example; missing numbers at its end shorten it."""
-    every = [table.numbers(i) for own in values.values() for i in own]
-    x = np.stack(every, axis=1).reshape(len(table.lines), len(values), -1).swapaxes(1, 2)
+    x = np.stack([np.stack([table.numbers(i) for i in own], axis=1) for own in columns], axis=2)
     known = ~np.isnan(x).all(axis=2)
     lengths = np.where(known.any(axis=1), x.shape[1] - known[:, ::-1].argmax(axis=1), x.shape[1])
     tested = int((table.file == 1).sum()) if len(table.files) == 2 else None
-    remarks = {"read": [f"a series in each line, {x.shape[1]} values"]}
-    remarks |= {"channels": list(values) * (len(values) > 1), **table.remarks}
-    return examples_of(table, x, lengths, np.arange(len(x)), options, remarks, tested)
+    table.remarks["read"] = [f"a series in each line, {x.shape[1]} values"]
+    table.remarks["channels"] = [*names] * (len(names) > 1)
+    return examples_of(table, x, lengths, np.arange(len(x)), options, tested=tested)
 
 
 def examples_of(
-    table: Table,
-    x: Array,
-    lengths: Array,
-    rows: Array,
-    options: Options,
-    remarks: dict[str, list[str]],
-    tested: int | None = None,
+    table: Table, x: Array, lengths: Array, rows: Array, options: Options, **facts: Any
 ) -> Task:
     """Make a task of examples x, whose label and group are in `rows` of the table."""
     own = {role: np.array(names)[codes[rows]] for role, (codes, names) in table.texts.items()}
-    task = from_examples(
+    names = own["series"].tolist()
+    return split.from_examples(
         str(table.path),
         x,
         own["label"],
         options,
-        tested=tested if options.split == "blocks" else None,
         groups=own.get("group"),
         lengths=lengths,
+        remarks=table.remarks,
+        grouped_by="a column called group",
+        names=names if len({*names}) == len(x) else [],
+        **facts,
     )
-    names = own["series"].tolist() if len({*own["series"].tolist()}) == len(x) else []
-    return replace(task, remarks=remarks, grouped_by="a column called group", names=names)
 
 
 def from_long(table: Table, options: Options) -> Task:
@@ -409,47 +552,40 @@ def from_long(table: Table, options: Options) -> Task:
     if "label" not in table.texts:
         way_out = f"{CHOOSE}, or --labels FILE with a label for each series"
         raise table.lacks(f"lacks a column label ({', '.join(USUAL['label'])})", way_out)
-    found, remarks = channel_columns(table, options.channels)
+    found = channel_columns(table, options.channels)
+    names = [table.names[i] for i in found]
     values, times = np.column_stack([table.numbers(i) for i in found]), read_times(table)
     clock = np.arange(len(values)) if times is None else times
-    parts = rows_of_series(table, clock)
-    rising = [
-        i
-        for i, x in zip(found, values.T, strict=True)
-        if all((np.diff(x[p]) > 0).all() for p in parts)
-    ]
-    if times is None and (rising or not is_in_order(table)):
-        hint = f"; {table.names[rising[0]]} increases in each series" if rising else ""
+    every = rows_of_series(table, clock)
+    rising = [all((np.diff(x[rows]) > 0).all() for rows in every) for x in values.T]
+    if times is None and (any(rising) or not is_in_order(table)):
+        hint = f"; {names[rising.index(True)]} increases in each series" if any(rising) else ""
         raise table.lacks(f"lacks a column time ({', '.join(USUAL['time'])}){hint}")
-    piece = pieces_of(clock, parts) if options.positions == "index" else np.zeros(len(values), int)
-    names = [table.names[i] for i in found]
-    if options.missing is None:
-        fill_missing(values, None, lambda row, i: table.place(row, found[i]), names)
-    filled, lost = 0, len(values)
-    for i, part in enumerate(parts):
-        place = partial(lambda part, row, i: table.place(part[row], found[i]), part)
-        rows, complete, count = fill_missing(values[part], options.missing, place, names)
-        parts[i] = part[complete]
-        values[parts[i]] = rows
-        filled, lost = filled + count, lost - len(rows)
-    spans = np.nanmax(values, axis=0) - np.nanmin(values, axis=0)
-    remarks["constant"] = np.array(names)[spans == 0].tolist()
+
+    def place(number: int, row: int, column: int) -> str:
+        return table.place(every[number][row], found[column])
+
+    series = [values[rows] for rows in every]
+    series, complete, filled = split.fill_series(series, options.missing, place, names)
+    parts = [rows[kept] for rows, kept in zip(every, complete, strict=True)]
+    flat = np.ptp(np.concatenate(series), axis=0) == 0
+    table.remarks["constant"] = [name for name, own in zip(names, flat, strict=True) if own]
     since = [clock[part] - clock[part[0]] for part in parts]
+    refuse_mixed(table, parts, "group")
     if options.predict is not None or are_examples(table, parts, options):
-        x, lengths = padded_series([values[part] for part in parts])
-        remarks["read"] = ["a line for each time of a series"]
+        table.remarks["read"] = ["a line for each time of a series"]
+        x, lengths = split.padded_series(series)
         first = np.array([part[0] for part in parts])
-        refuse_mixed(table, parts, "group")
-        task = examples_of(table, x, lengths, first, options, remarks)
-        padded, _ = padded_series([own[:, None] for own in since])
-        every = np.maximum.accumulate(padded, axis=1).ravel()  # padding repeats the last time
+        at = None if times is None else split.padded_series(since)[0]
+        task = examples_of(table, x, lengths, first, options, times=at)
     else:
-        remarks["read"] = [f"labels in the lines of {len(parts)} recordings"]
-        task = replace(recordings_of(table, values, parts, piece, options), remarks=remarks)
-        every = np.concatenate(since)
-    task = split.count_missing(task, filled, lost)
-    steps = np.concatenate([*map(np.diff, since)])
-    return task if times is None else with_times(task, every, steps)
+        table.remarks["read"] = [f"labels in the lines of {len(parts)} recordings"]
+        piece = np.zeros(len(values), int)
+        if options.positions == "index":
+            piece = pieces_of(clock, every)
+        task = recordings_of(table, series, parts, piece, options)
+        task = split.with_times(task, None if times is None else np.concatenate(since))
+    return split.count_missing(task, filled, len(values) - sum(map(len, parts)))
 
 
 def is_in_order(table: Table) -> bool:
@@ -458,8 +594,8 @@ def is_in_order(table: Table) -> bool:
     return bool(FEWEST * (1 + np.count_nonzero(runs)) <= len(table.lines))
 
 
-def channel_columns(table: Table, wanted: str | None) -> tuple[list[int], dict[str, list[str]]]:
-    """Find the columns of channels, by --channels or all with numbers; also return remarks."""
+def channel_columns(table: Table, wanted: str | None) -> list[int]:
+    """Find the columns of channels, by --channels or all with numbers, and remark on the others."""
     names, cells = table.names, table.cells
     free = [i for i, role in enumerate(table.roles) if role in ("", UNUSED)]
     asked = [name.strip() for name in wanted.split(",")] if wanted is not None else []
@@ -472,15 +608,16 @@ def channel_columns(table: Table, wanted: str | None) -> tuple[list[int], dict[s
     ]
     texts = {names[i]: "".join(map(str, cells[i])) for i in found if cells[i].dtype == object}
     commas, points = ([name for name, text in texts.items() if mark in text] for mark in ",.")
-    if not found or (commas and (points or table.columns.delimiter == ",")):
+    if not found or (commas and (points or table.delimiter == ",")):
         problem = f"numbers of {commas[0]} have commas" if commas else "no other column has numbers"
         way_out = "write channels with decimal points and without thousands separators"
         raise PefourierError(f"{shown(str(table.path))}: {problem}; {way_out}")
-    left = [names[i] or f"number {i + 1}" for i in free if i not in found]
-    remarks = {"channels": [names[i] for i in found], "left out": left, "commas": commas}
+    table.remarks["channels"] = [names[i] for i in found]
+    table.remarks["left out"] = [names[i] or f"number {i + 1}" for i in free if i not in found]
+    table.remarks["commas"] = commas
     if table.path.is_file() and "series" not in table.roles:
         table.remarks["columns"].append("the whole file as one series")
-    return found, table.remarks | remarks
+    return found
 
 
 def rows_of_series(table: Table, times: Array) -> list[Array]:
@@ -534,51 +671,53 @@ def refuse_mixed(table: Table, parts: Sequence[Array], role: str, way_out: str =
 
 
 def recordings_of(
-    table: Table,
-    values: Array,
-    parts: Sequence[Array],
-    piece: Array,
-    options: Options,
+    table: Table, rows: Sequence[Array], parts: Sequence[Array], piece: Array, options: Options
 ) -> Task:
     """Make a task of series with labelled rows; a group stays on one side."""
     label, classes = classes_of_rows(table, options.positive)
-    refuse_mixed(table, parts, "group")
-    check_rows(str(table.path), values)
-    units = {
-        role: [table.common(role, part)[0] for part in parts]
+    split.check_rows(str(table.path), np.concatenate(rows))
+    first, activity = [part[0] for part in parts], label * (label.dtype != bool)
+    names, units = (
+        [table.common(role, [row])[0] for row in first] if role in table.texts else []
         for role in ("series", "group")
-        if role in table.texts
-    }
-    changes = label if label.dtype != bool else np.zeros(len(label), int)
+    )
+    grouped = len({*units}) > 1 and options.split != "random"
     series = [
         split.Series(
             name,
-            values[part].astype(np.float32),
+            own.astype(np.float32),
             label[part],
             name,
             name,
-            gaps=(np.flatnonzero(np.diff(piece[part])) + 1).tolist(),
-            changes=(np.flatnonzero(np.diff(changes[part])) + 1).tolist(),
+            unit,
+            *((np.flatnonzero(np.diff(of[part])) + 1).tolist() for of in (piece, activity)),
         )
-        for name, part in zip(units["series"], parts, strict=True)
+        for name, unit, own, part in zip(
+            names, units if grouped else names, rows, parts, strict=True
+        )
     ]
-    grouped = len({*units.get("group", ())}) > 1 and options.split != "random"
-    dealing = split.Dealing(units=units["group" if grouped else "series"], grouped=grouped)
-    cut = *options.cut, dealing
-    return split.split_series(str(table.path), series, *cut, own_scale=True, classes=classes)
+    return split.split_series(
+        str(table.path),
+        series,
+        *options.cut,
+        grouped=grouped,
+        own_scale=True,
+        classes=classes,
+        remarks=table.remarks,
+    )
 
 
 def classes_of_rows(table: Table, positive: Strings) -> tuple[Array, Texts]:
     """Return the class of each row and the classes: bool for anomalies, numbers for activities."""
     codes, names = table.texts["label"]
-    check_labels(str(table.path), names, len(codes))
-    counts = np.bincount(codes)
-    order = [names[i] for i in np.argsort(-counts, kind="stable")]
-    lower = [name.lower() for name in order]
-    for twin, name in ((lower.index(name.lower()), name) for name in order):
-        if order[twin] != name:
+    split.check_labels(str(table.path), names, len(codes))
+    order = table.common("label", slice(None))
+    spellings: dict[str, str] = {}
+    for name in order:
+        other = spellings.setdefault(name.lower(), name)
+        if other != name:
             row = int(np.flatnonzero(codes == names.index(name))[0])
-            problem = f"has label {shown(name)}, others have {shown(order[twin])}"
+            problem = f"has label {shown(name)}, others have {shown(other)}"
             raise PefourierError(f"{table.place(row)} {problem}; use one spelling")
     chosen = [name for name in names if name in positive]
     if len(chosen) > 1:
@@ -587,10 +726,11 @@ def classes_of_rows(table: Table, positive: Strings) -> tuple[Array, Texts]:
         )
     if not chosen and {*names} <= {"0", "1"}:
         return codes.astype(bool), ("normal", "anomaly")
+    counts = np.bincount(codes)
     column = table.names[table.roles.index("label")] if "label" in table.roles else ""
     rare = len(names) == 2 and counts[0] != counts[1] and plain_name(column) != "activity"
     if not chosen and (not rare or all(map(reads_as_number, names))):
         return codes, tuple(names)
-    anomaly = chosen[0] if chosen else order[-1]
+    anomaly = (chosen or order)[-1]
     normal = f"not {anomaly}" if len(names) > 2 else order[order[0] == anomaly]
     return codes == names.index(anomaly), (normal, anomaly)

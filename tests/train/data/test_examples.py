@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pefourier.errors import PefourierError
-from pefourier.train.data.examples import from_examples
 from pefourier.train.data.load import load_task
+from pefourier.train.data.split import from_examples
 from pefourier.train.options import Options
 
 

@@ -11,7 +11,7 @@ from stored import HEADER, npy_bytes
 from training import recording
 
 from pefourier.errors import PefourierError
-from pefourier.train.data import examples, load, recordings, split
+from pefourier.train.data import load, recordings, split
 from pefourier.train.ensembles import remarks_on_task
 from pefourier.train.options import Options
 
@@ -203,7 +203,7 @@ def test_parts_of_an_archive_are_trained_and_tested_on(tmp_path, rng):
     ],
 )
 def test_the_rarer_class_is_positive_unless_one_is_named(rng, labels, names, classes, positive):
-    task = examples.from_examples("x", rng.normal(size=(60, 4, 1)), labels)
+    task = split.from_examples("x", rng.normal(size=(60, 4, 1)), labels)
     (found,) = load.name_positives([task], names)
     assert (found.classes, found.positive) == (classes, positive)
     reported = [classes[label] for label in found.labels]
@@ -239,6 +239,6 @@ def test_missing_numbers_are_named_or_dealt_with_as_requested(tmp_path, rng, kin
         np.testing.assert_array_equal(task.rows[at, 1][: len(values)], values)
         assert task.filled == 2 * (how != "drop")
         with pytest.raises(PefourierError, match="here is missing"):
-            examples.fill_missing(nothing, how, lambda *_: "here")
+            split.fill_missing(nothing, how, lambda *_: "here")
     assert split.Dropped("missing", 2) in task.dropped
     assert kind == "rows" or task.lengths[7] == 4

@@ -79,8 +79,6 @@ def test_borders_are_the_same_rows_in_all_recordings_of_one_length():
     event = (np.arange(1200) >= 470) & (np.arange(1200) < 500)  # near the border at 480
     both = [quiet("a", 1200, "r", event), quiet("b", 1200, "r")]
     assert starts_of(both, 0) == starts_of(both, 1200) != [0, *range(130, 1200, 120)]
-    labels = [np.array(one, dtype=bool) for one in ([1, 0, 0], [0, 0, 0, 1, 0], [0, 1])]
-    assert split.anomalous_in_any(labels).tolist() == [True, True, False, True, False]
 
 
 def test_validation_and_test_windows_do_not_overlap_whatever_the_stride(rng):
@@ -115,7 +113,7 @@ def test_folds_are_of_one_size():
 
 
 def test_of_windows_at_another_place_those_stay_that_share_no_row_with_one_tested():
-    spans = [split.Span(100 * i, 100 * i + 100, ("c", i), "c", 100 * i) for i in (0, 1)]
+    spans = [split.Span(100 * i, 100 * i + 100, ("c", i), 100 * i) for i in (0, 1)]
     windows = np.column_stack([np.ones(81, int), 100 + np.arange(81)])
     free = ~split.overlap_in_time(spans, windows, np.array([[0, 30]]), 20)
     assert np.flatnonzero(free).tolist() == [*range(11), *range(50, 81)]

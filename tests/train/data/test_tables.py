@@ -7,8 +7,8 @@ import pytest
 
 from pefourier.errors import PefourierError
 from pefourier.train.data import split
-from pefourier.train.data.examples import from_examples
 from pefourier.train.data.load import load_task
+from pefourier.train.data.split import from_examples
 from pefourier.train.options import Options
 
 
