@@ -74,6 +74,7 @@ def test_a_suggested_command_has_the_value_as_one_word(run, folder, command, val
     assert not (folder / "hacked").exists()
 
 
+@pytest.mark.usefixtures("folder")
 def test_every_command_that_a_text_names_exists_and_whole_ones_run(run):
     paths = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.toml")]
     texts = [path.read_text(encoding="utf-8") for path in paths]
