@@ -110,8 +110,7 @@ def segments_in(seen: Array) -> Array:
 
 
 NAMES = read_toml(Path(__file__).with_name("names.toml"))  # an array, and how it is called
-COSINES, SINES = ("cos", "cosines"), ("sin", "sines")
-USED = {*COSINES, *SINES, *(name for names in NAMES.values() for name in names)}
+USED = {name for names in NAMES.values() for name in names}
 TOKENWISE = {"seq_idx", "segment_ids", "depth", "parents", "mm_token_type_ids"}
 LARGEST = 2**53  # largest id; above it, floats skip integers
 LONGEST_JSON = 2**26  # bytes
@@ -196,7 +195,7 @@ def arrays_by_role(arrays: Values, source: str) -> tuple[dict[str, Array], Texts
     if "position_ids" not in roles and len(arrays) == 1:
         roles = {"position_ids": np.atleast_1d(next(iter(arrays.values())))}
         used = set(arrays)
-    if "position_ids" not in roles:
+    if "position_ids" not in roles and not roles.keys() >= {"cos", "sin"}:
         looked_for = ", ".join(NAMES["position_ids"])
         names = ", ".join(map(shown, sorted(arrays)[:8])) or "no array"
         raise PefourierError(
@@ -234,21 +233,21 @@ def ids_by_axis(array: Array, subject: str) -> Array:
 
 
 def batch_of(
-    arrays: Values,
+    roles: Mapping[str, Array],
     source: str = "the batch",
     *,
+    ignored: Texts = (),
     has_axes: bool = False,
     vision_tokens: tuple[int | None, int | None] = (None, None),
     cached: int | None = None,
     stated: Array | None = None,
 ) -> Batch:
-    """Build a batch from named arrays (see `NAMES`).
+    """Build a batch from arrays by role (see `NAMES`); the others are `ignored`.
 
     With `has_axes`, ids (3, n) are three axes of one row, as for M-RoPE. `vision_tokens` are the
     token ids of images and videos in `input_ids`. `cached` tokens are in the cache. Ids recovered
     from a dump should equal those that are `stated`.
     """
-    roles, ignored = arrays_by_role(arrays, source)
     stored = roles["position_ids"]
     check_size(source, *stored.shape, limit=MOST_IDS)
     if has_axes and stored.ndim == 2 and stored.shape[0] in (3, 4):

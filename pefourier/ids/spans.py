@@ -103,7 +103,6 @@ class Rules:
     rank: int | None = None
     ranks: int = 1
     shard: str | None = None  # every, block, zigzag; None: any
-    past: int | None = None  # tokens in the cache
 
 
 @dataclass(frozen=True, eq=False)

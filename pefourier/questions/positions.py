@@ -20,21 +20,18 @@ import numpy as np
 from pefourier.causes.pairs import RowPositions, exchanged_waves, recover_positions
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding, Finding, finding, from_table
-from pefourier.encodings.encoding import positions as line_of_positions
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError, check_size, shown
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.waves import Waves, declared, fit
 from pefourier.ids.batch import (
-    COSINES,
     NAMES,
-    SINES,
     Batch,
     Visibility,
+    arrays_by_role,
     as_visible,
     batch_of,
     describe_mask,
-    last_part,
     path_of,
     read_arrays,
     read_role,
@@ -55,10 +52,12 @@ from pefourier.ids.spans import (
 )
 from pefourier.questions.result import HIDDEN, Result, csv_table
 from pefourier.questions.rotation_pairs import FARTHEST, at_rows_of, positions_in
-from pefourier.types import Array, Counts, Ints, Values
+from pefourier.types import Array, Counts, Values
+from pefourier.writing.files import read_toml
 from pefourier.writing.text import Verdict, ranges
 
 SHOWN = 15  # rows and findings about single tokens that text lists
+WORDS = read_toml(Path(__file__).with_suffix(".toml"))  # of the answer
 WRONG_MASK = "wrong mask"
 
 
@@ -78,97 +77,9 @@ class Positions(Result):
 
     command = "positions"
     figure = "positions"
-    verdicts = {
-        "as expected": Verdict(
-            "Every document has the expected ids; in the first document they go from "
-            "{r.worst.first_id} to {r.worst.last}.",
-        ),
-        "undecided": Verdict(
-            "The ids may be correct, but the input does not show where documents begin, where "
-            "padding is, or which tokens this rank holds.",
-            "Pass --mask (padding), --segments (documents) or --rank R/N.",
-        ),
-        "padding counted": Verdict(
-            "{r.where} the ids count padding tokens.{r.harmless}",
-            "Count real tokens only; each document then begins at id {r.worst.expected_first}.",
-        ),
-        "not restarted": Verdict(
-            "{r.where} the ids continue from the previous document.{r.harmless}",
-            "Restart ids at the beginning of each document.",
-        ),
-        "restarted": Verdict(
-            "{r.where} the ids restart before the end.",
-        ),
-        "repeated": Verdict(
-            "{r.where} a token has the id of an earlier token.",
-            "Continue at the number of tokens seen so far.",
-        ),
-        "gap": Verdict("{r.where} the ids skip positions."),
-        "backwards": Verdict(
-            "{r.where} ids decrease, or stand in another order than expected.",
-        ),
-        "negative": Verdict(
-            "{r.where} ids are negative.{r.harmless}",
-        ),
-        "offset": Verdict(
-            "{r.where} all ids are shifted by a constant.{r.harmless}",
-        ),
-        "unexplained": Verdict(
-            "{r.where} the ids are not as expected, and no cause that was tried gives them.",
-        ),
-        "beyond": Verdict(
-            "{r.where} ids are not below the limit.",
-        ),
-        "table offset": Verdict(
-            "{r.where} the offset of the model's table is missing or counted twice.",
-        ),
-        "local ids": Verdict(
-            "The ids count the tokens of this rank, not those of the whole sequence.",
-        ),
-        "wrong shard": Verdict("The ids do not belong to the tokens that this rank holds."),
-        "text only": Verdict(
-            "All axes have the same ids, as for text alone; an image or a video needs rows and "
-            "columns.",
-            "Compute ids with the model's get_rope_index.",
-        ),
-        "block start": Verdict(
-            "{r.where} an image, a video, or the text after it begins at the wrong id.",
-            "Compute ids with the model's get_rope_index, and continue at their maximum + 1.",
-        ),
-        "times shared": Verdict(
-            "{r.where} frames of a video share one time.",
-        ),
-        "index for depth": Verdict(
-            "The ids are the index in the list of draft tokens, not the depth in the tree.",
-        ),
-        "wrong mask": Verdict("The mask is not as expected ({r.mask_in_words})."),
-        "mask read": Verdict("The mask is {r.mask_in_words}."),
-        "several": Verdict(
-            "{r.where} the ids are not as expected, of several kinds: {r.kinds}.{r.harmless}",
-        ),
-    }
-    shown = {
-        "rows": "counts.rows",
-        "tokens per row": "counts.tokens",
-        "axes": "counts.axes",
-        "documents": "counts.documents",
-        "documents not as expected": "counts.bad",
-        "attention scores change": "change_in_words",
-        "largest change": "consequence.largest_change",
-        "mask": "mask_in_words",
-    }
-    listed = {
-        "first_rows": {
-            "row": "row",
-            "document": "segment",
-            "tokens": "tokens",
-            "first": "first_id",
-            "last": "last",
-            "expected first": "expected_first",
-            "runs": "runs",
-            "verdict": "verdict",
-        }
-    }
+    verdicts = {code: Verdict(*words) for code, words in WORDS["verdicts"].items()}
+    shown = WORDS["shown"]
+    listed = WORDS["listed"]
 
     shape: Counts
     rows: tuple[Span, ...]
@@ -262,12 +173,11 @@ def judge_positions(
     *,
     spec: str = "ids",
     params: Values | None = None,
-    uncertainty: Ints | None = None,
+    recovered: Recovered | None = None,
 ) -> Positions:
-    """Check the ids of a batch; pass `uncertainty` if they were recovered from a dump.
+    """Check the ids of a batch, which may be `recovered` from a dump.
 
-    >>> from pefourier.ids.batch import batch_of
-    >>> ids, mask = [[0, 1, 2, 3]], [[0, 1, 1, 1]]
+    >>> ids, mask = np.array([[0, 1, 2, 3]]), np.array([[0, 1, 1, 1]])
     >>> judge_positions(batch_of({"position_ids": ids, "attention_mask": mask})).verdict
     'padding counted'
     """
@@ -287,7 +197,7 @@ def judge_positions(
         findings.append(finding("ids-vision-rule", rule=followed.pop()))
     if batch.ignored:
         findings.append(finding("ids-ignored", names=", ".join(batch.ignored)))
-    findings += mask_findings(mask, model)
+    findings += [*mask_findings(mask, model), *(recovered.findings if recovered else ())]
     bad = [i for i, span in enumerate(spans) if span.verdict != EXPECTED]
     is_unread = any(f.code.startswith("ids-mask") and f.severity != "note" for f in findings)
     harmless = ""
@@ -299,15 +209,15 @@ def judge_positions(
     return Positions(
         shape=tuple(batch.ids.shape if batch.ids.shape[0] > 1 else batch.ids.shape[1:]),
         rows=tuple(spans),
-        positions=batch.ids if uncertainty is not None else None,
-        uncertainty=None if uncertainty is None else tuple(uncertainty),
+        positions=batch.ids if recovered else None,
+        uncertainty=recovered.uncertainty if recovered else None,
         consequence=NOT_KNOWN if model is None else united(changes),
         mask=mask,
         findings=tuple(map(with_place, findings)),
         harmless=harmless,
         ids=batch.ids,
         encodings=(
-            label_of("position ids", np.concatenate(batch.ids, axis=0), spec, params or {}),
+            from_table(np.concatenate(batch.ids).T, "position ids", spec=spec, params=params or {}),
         ),
     )
 
@@ -357,14 +267,6 @@ def lone_documents(batch: Batch, rules: Rules) -> Iterator[Finding]:
             known = "known" if batch.knows_documents else "unknown"
             yield finding("ids-lone-documents", known, row=row, token=end, count=len(ids) - end)
             return
-
-
-def label_of(name: str, columns: Array, spec: str, params: Values) -> Encoding:
-    """Wrap columns (columns, n) as the encoding that a result describes."""
-    domain = line_of_positions(columns.shape[1])
-    return Encoding(
-        name, domain, len(columns), lambda x: columns.T[x].astype(float), params=params, spec=spec
-    )
 
 
 def spans_of(batch: Batch, model: Model | None, rules: Rules) -> tuple[list[Span], set[str]]:
@@ -423,7 +325,7 @@ def judge_mask(visible: Array, model: Model | None, *, spec: str, params: Values
         mask=mask,
         findings=tuple(map(with_place, mask_findings(mask, model))),
         ids=np.zeros((1, 0, visible.shape[-1]), np.int64),
-        encodings=(label_of("mask", visible[0].T, spec, params),),
+        encodings=(from_table(visible[0], "mask", spec=spec, params=params),),
     )
 
 
@@ -480,16 +382,37 @@ def judge_input(
     rank = "/".join(map(str, rank)) if isinstance(rank, tuple) else rank
     rules = parse_rank(rank, shard, model.rules(length) if model else Rules(limit=length))
     name = path_of(source) or "ids"
-    rules = replace(rules, past=past)
     params = {"config": spec, "rank": rank, "shard": shard, "length": rules.limit, "past": past}
     params = {key: value for key, value in params.items() if value is not None}
     content = arrays_of(source) | {k: numbers(v) for k, v in arrays.items() if v is not None}
-    if is_dump(content):
-        return judge_dump(name, content, files, model, rules, params)
-    if (mask := mask_alone(content)) is not None:
-        return judge_mask(mask, model, spec=name, params=params)
-    batch = with_files(content, files, name, model, cached=past)
-    return judge_positions(batch, model, rules, spec=name, params=params)
+    label = "the batch" if name == "ids" else shown(Path(name).name)
+    named = {name or "position_ids": array for name, array in content.items()}
+    roles, ignored = arrays_by_role(named, label)
+    lone = next(iter(roles.values())) if len(content) == 1 else np.zeros(0)
+    if is_mask(lone) and not content.keys() & {*NAMES["position_ids"]}:
+        return judge_mask(as_visible(lone), model, spec=name, params=params)
+    parts = ("cos", "sin") if {"cos", "sin"} <= roles.keys() else ("position_ids",) * is_wave(lone)
+    waves = [roles.pop(role) for role in parts]
+    stated = recovered = None
+    if waves:
+        recovered = recover(waves, model, name, is_alone=len(content) == len(waves))
+        stated = roles.pop("position_ids", None)
+        roles["position_ids"] = recovered.ids
+    for role, value in files.items():
+        if (path := path_of(value)) is not None:
+            roles |= read_role(path, role, roles["position_ids"].shape)
+        elif value is not None:
+            roles[role] = numbers(value)
+    batch = batch_of(
+        roles,
+        label,
+        ignored=ignored,
+        has_axes=model is not None and model.has_axes,
+        vision_tokens=model.vision_tokens if model else (None, None),
+        cached=past,
+        stated=stated,
+    )
+    return judge_positions(batch, model, rules, spec=name, params=params, recovered=recovered)
 
 
 def arrays_of(source: Any) -> dict[str, Array]:
@@ -516,95 +439,39 @@ def numbers(value: Any) -> Array:
     return array
 
 
-def with_files(
-    content: Mapping[str, Array],
-    files: Values,
-    source: str,
-    model: Model | None,
-    **facts: Any,
-) -> Batch:
-    """Build a batch from arrays and further files."""
-    content = dict(content)
-    if "" in content:
-        content["position_ids"] = content.pop("")
-    for role, value in files.items():
-        if (path := path_of(value)) is not None:
-            ids = next((content[n] for n in NAMES["position_ids"] if n in content), None)
-            content |= read_role(path, role, None if ids is None else ids.shape)
-        elif value is not None:
-            content[role] = numbers(value)
-    tokens = model.vision_tokens if model else (None, None)
-    has_axes = model.has_axes if model else False
-    label = shown(Path(source).name) if source != "ids" else "the batch"
-    return batch_of(content, label, has_axes=has_axes, vision_tokens=tokens, **facts)
+def is_mask(array: Array) -> bool:
+    """Whether an array alone is a mask of queries and keys."""
+    is_square = array.ndim >= 2 and array.shape[-1] == array.shape[-2] > 1 and array.size > 0
+    is_additive = array.dtype.kind == "f" and is_square and array.min() < -1e4
+    return is_square and (is_additive or bool(np.isin(array, (0, 1)).all()))
 
 
-def mask_alone(content: Mapping[str, Array]) -> Array | None:
-    """Return the mask of queries and keys if the input holds nothing else."""
-    if len(content) != 1 or not all(array.size for array in content.values()):
-        return None
-    (name, array), *_ = content.items()
-    is_square = array.ndim >= 2 and array.shape[-1] == array.shape[-2] and array.shape[-1] > 1
-    is_mask = (
-        array.dtype.kind == "b"
-        or np.isin(array, (0, 1)).all()
-        or (array.dtype.kind == "f" and array.min() < -1e4)
-    )
-    return (
-        as_visible(array) if is_square and is_mask and name not in NAMES["position_ids"] else None
-    )
+def is_wave(array: Array) -> bool:
+    """Whether an array alone holds cosines and sines, or angles."""
+    is_finite = array.dtype.kind == "f" and array.ndim >= 2 and bool(np.isfinite(array).all())
+    return is_finite and bool((np.rint(array) != array).any())
 
 
-def is_dump(content: Mapping[str, Array]) -> bool:
-    """Whether an input holds cosines and sines, or angles."""
-    names = {last_part(name) for name in content}
-    if names & {*COSINES} and names & {*SINES}:
-        return True
-    if len(content) != 1:
-        return False
-    (array,) = content.values()
-    is_wave = array.dtype.kind == "f" and array.ndim >= 2 and bool(np.isfinite(array).all())
-    return is_wave and bool((np.rint(array) != array).any())
+def recover(waves: list[Array], model: Model | None, name: str, *, is_alone: bool) -> Recovered:
+    """Recover the positions (rows, n) or (axes, rows, n) of the rows of a dump.
 
-
-def judge_dump(
-    name: str,
-    content: dict[str, Array],
-    files: Values,
-    model: Model | None,
-    rules: Rules,
-    params: Values,
-) -> Positions:
-    """Recover the positions of the rows of a dump and check them.
-
-    Position ids beside cosines and sines are those that the rows should have.
+    A file that holds the dump alone is read as a table.
     """
     if model is None:
         raise PefourierError(f"{shown(name)} holds cosines and sines; also pass the model's config")
-    names = [name for name in content if last_part(name) in {*COSINES, *SINES}] or list(content)
-    waves, rows = joined_waves([content.pop(name) for name in sorted(names, key=last_part)])
+    dump, rows = joined_waves(waves)
     is_rotated = model.encoding.injection != "add"
     factor = float(model.encoding.params.get("attention_factor", 1.0))
-    if is_rotated and np.abs(waves).max() > 1.01 * factor:
-        recovered = ids_of_angles(waves, model, name)
+    if is_rotated and np.abs(dump).max() > 1.01 * factor:
+        recovered = ids_of_angles(dump, model, name)
     else:
-        is_table = rows == 1 and not content and name != "ids"
-        table = (
-            load(name)
-            if is_table
-            else from_table(waves, name, eps=float(np.finfo(waves.dtype).eps))
-        )
+        is_table = rows == 1 and is_alone and name != "ids"
+        eps = float(np.finfo(dump.dtype).eps)
+        table = load(name) if is_table else from_table(dump, name, eps=eps)
         recovered = recover_ids(table, model) if is_rotated else matched_rows(table, model)
-    axes, ids = len(recovered.uncertainty), recovered.ids
-    ids = ids.reshape((axes, rows, -1) if axes > 1 else (rows, -1))
-    role = next((n for n in content if last_part(n) in NAMES["position_ids"]), None)
-    stated = None if role is None else content.pop(role)
-    content["position_ids"] = ids
-    batch = with_files(content, files, name, model, cached=rules.past, stated=stated)
-    result = judge_positions(
-        batch, model, rules, spec=name, params=params, uncertainty=recovered.uncertainty
-    )
-    return replace(result, findings=(*result.findings, *map(with_place, recovered.findings)))
+    axes = len(recovered.uncertainty)
+    ids = recovered.ids.reshape((axes, rows, -1) if axes > 1 else (rows, -1))
+    return replace(recovered, ids=ids)
 
 
 def ids_of_angles(angles: Array, model: Model, name: str) -> Recovered:
