@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from pefourier.questions.spectrum import spectrum as spectrum_of
 from pefourier.report.forms import as_json, markdown_of
 from pefourier.report.render import Answer
 from pefourier.types import Array, Fields, Values
-from pefourier.writing.files import read_toml, write_whole
+from pefourier.writing.files import read_toml, write_text
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import agreeing, aligned, paragraph
 
@@ -94,13 +94,8 @@ def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
     answer = json.dumps(json.loads(as_json(page)), indent=1) + "\n"
     for suffix, text in (("md", f"{PREFACE}{markdown_of(page)}"), ("json", answer)):
         written.append(str(out / f"reproduction.{suffix}"))
-        write_whole(written[-1], partial(write_text, text))
+        write_text(written[-1], text)
     return claims, written
-
-
-def write_text(text: str, file: BinaryIO) -> None:
-    """Write a text to an open file."""
-    file.write(text.encode())
 
 
 def has_results(folder: str | Path) -> bool:

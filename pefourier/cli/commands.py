@@ -24,10 +24,8 @@ from pefourier.cli.options import (
     answer_specs,
     check_count_of_specs,
     format_name,
-    parse_points,
     register,
     spare_threads,
-    write_text,
 )
 from pefourier.cli.process import percentages
 from pefourier.errors import PefourierError
@@ -101,11 +99,10 @@ def reconstruct(
     pefourier reconstruct --pos 5 40 --plot fig.pdf
     """
     spare_threads()
-    points = parse_points(pos)
     from pefourier import api
     from pefourier.questions.reconstruct import Reconstructions
 
-    question = partial(api.reconstruct, positions=points, **vars(density))
+    question = partial(api.reconstruct, positions=pos, **vars(density))
     answer_specs(Reconstructions, question, options, output, figure)
 
 
@@ -225,7 +222,7 @@ def write_permutation(path: str, operator: "OperatorComparison | None") -> None:
     import numpy as np
 
     from pefourier.encodings.sources.formats import write_npy
-    from pefourier.writing.files import suffix_of, write_whole
+    from pefourier.writing.files import suffix_of, write_text, write_whole
 
     order = list(operator.permutation)
     if suffix_of(path) == ".json":

@@ -34,7 +34,6 @@ from pefourier.cli.options import (
     check_count_of_specs,
     layer_range,
     options_of,
-    parse_points,
     point,
     print_and_exit,
     print_result,
@@ -42,7 +41,6 @@ from pefourier.cli.options import (
     sides,
     spare_threads,
     spec_names,
-    write_text,
 )
 from pefourier.cli.process import percentages, say
 from pefourier.errors import PefourierError, shown
@@ -113,7 +111,7 @@ def context(
     figure: FigureOptions,
     required: ModelRequirements,
     reach: Reach,
-    specs: Specs = None,
+    specs: Specs,
     require: Annotated[
         Literal["fits"] | None,
         "Exit with status 1 unless the length fits: up to the length that the config states with "
@@ -137,10 +135,6 @@ def context(
     Example:
     pefourier context config.json --length 128k
     """
-    if not specs:
-        raise PefourierError(
-            "context needs a model's config.json, its folder, or a rotation; got none"
-        )
     from pefourier import api
     from pefourier.encodings.loader import with_gates
     from pefourier.questions.context import Context
@@ -149,8 +143,9 @@ def context(
     def ask(spec: str) -> "Answer":
         return answer_of(api.context(spec, **vars(reach)))
 
-    specs = with_gates(specs, gates)
-    results = answer_each(specs, ask, quiet=output.quiet, skip=required.skip_unknown)
+    results = answer_each(
+        with_gates(specs or [], gates), ask, quiet=output.quiet, skip=required.skip_unknown
+    )
     page = required.check(page_of(Context, results.per_spec), results)
     figure.draw(Context.draw, results.answers, results.refusals)
     if brief:
@@ -550,18 +545,17 @@ def encode(
     """
     if output.name == "csv":
         raise PefourierError("encode writes its table to --out; for CSV, end the name in .csv")
-    points = parse_points(pos)
     storage.check()
-    if points and storage.what == "inv_freq":
+    if pos and storage.what == "inv_freq":
         raise PefourierError("--what inv_freq has no positions; leave out --pos")
     check_count_of_specs(options, 1, "encode writes one encoding")
     from pefourier import api
     from pefourier.questions.encode import write_golden, write_numbers
 
     (source,) = options.sources(split=False)
-    enc, x = api.points_at(source, points, **options.sizes)
+    enc, x = api.points_at(source, pos, **options.sizes)
     if storage.golden:
-        result = write_golden(enc, x if points else None, storage.golden)
+        result = write_golden(enc, x if pos else None, storage.golden)
     else:
         kind = storage.what or "vectors", storage.layout, storage.dtype or "float64"
         result = write_numbers(enc, x, storage.out or "", *kind)
@@ -588,7 +582,7 @@ def write_report(
     Example:
     pefourier report rope --d 128 --out rope.html
     """
-    from pefourier.writing.files import check_suffix, status_of
+    from pefourier.writing.files import check_suffix, status_of, write_text
 
     check_suffix(out, (".html", ".htm"))
     typed = {name: getattr(options, name) for name in OF_ENCODINGS}

@@ -31,7 +31,6 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    TypedDict,
     TypeVar,
     get_args,
     get_origin,
@@ -52,7 +51,7 @@ from pefourier.cli.process import (
 )
 from pefourier.errors import PefourierError, UnknownPositions, shown
 from pefourier.types import Counts, Fields, Strings, Values
-from pefourier.writing.text import printable_lines
+from pefourier.writing.text import printable_lines, read_sides, whole_number
 
 if TYPE_CHECKING:
     from pefourier.encodings.encoding import Encoding
@@ -83,8 +82,6 @@ def spec_names(incomplete: str) -> list[str]:
 
 def count(text: str) -> int:
     """Parse a whole number, for an option."""
-    from pefourier.writing.text import whole_number
-
     value = whole_number(text)
     if value is None:
         raise typer.BadParameter(
@@ -95,8 +92,6 @@ def count(text: str) -> int:
 
 def sides(text: str) -> Counts:
     """Parse the sides of a grid such as 14x14, for an option."""
-    from pefourier.writing.text import read_sides
-
     try:
         return read_sides(text)
     except PefourierError as error:
@@ -104,10 +99,19 @@ def sides(text: str) -> Counts:
 
 
 def point(text: str) -> Counts:
-    """Parse a point of a grid such as 3,4, for an option."""
-    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text):
-        raise typer.BadParameter(f"{shown(text)} is not a point; write whole numbers such as 3,4")
-    return tuple(map(int, text.split(",")))
+    """Parse a point of a grid such as 3,4, or positions such as 5,40,75, for an option.
+
+    >>> point("10,2")
+    (10, 2)
+    """
+    numbers = [whole_number(part) for part in text.split(",")]
+    found = tuple(n for n in numbers if n is not None and 0 <= n < 2**53)
+    if len(found) < len(numbers):
+        raise typer.BadParameter(
+            f"must be whole numbers from 0 on, such as 5,40,75; got {shown(text)} (times between: "
+            "--times FILE, as with sinusoidal)"
+        )
+    return found
 
 
 def format_name(text: str) -> str:
@@ -138,27 +142,6 @@ def as_path(argument: str) -> str:
     return argument if unmistakable or Path(argument).is_absolute() else f"./{argument}"
 
 
-def parse_points(texts: list[str] | None) -> list[Counts]:
-    """Parse points: whole numbers from 0 on, separated by commas.
-
-    >>> parse_points(["3,4", "10,2"])
-    [(3, 4), (10, 2)]
-    """
-    from pefourier.writing.text import whole_number
-
-    points = []
-    for text in texts or []:
-        numbers = [whole_number(part) for part in text.split(",")]
-        point = tuple(n for n in numbers if n is not None and 0 <= n < 2**53)
-        if len(point) < len(numbers):
-            raise PefourierError(
-                f"--pos must be whole numbers from 0 on, such as 5,40,75; got {shown(text)} (times "
-                "between: --times FILE, as with sinusoidal)"
-            )
-        points.append(point)
-    return points
-
-
 Count = Annotated[int | None, Option(metavar="N", parser=count)]
 Length = Annotated[int | None, Option("--length", "-S", metavar="N", parser=count)]
 Sides = Annotated[Sequence[int] | None, Option(metavar="HxW", parser=sides)]
@@ -184,8 +167,8 @@ Paths = Annotated[
 ]
 Gates = Annotated[File, "File of forget gates for fox, above 0 and up to 1: (n,) or (heads, n)."]
 Points = Annotated[
-    list[str] | None,
-    Option("--pos", "--positions", metavar="POS..."),
+    list[Any] | None,
+    Option("--pos", "--positions", metavar="POS...", parser=point),
     "Positions, such as 5 40 75 or 5,40,75; on a grid, points such as 3,4.",
 ]
 Lattice = Annotated[
@@ -249,6 +232,7 @@ class OutputOptions:
     """Form of an answer: text by default, or another of `forms.FORMS`."""
 
     heading = "Answers"
+    full = True
 
     quiet: Annotated[bool, Option("--quiet", "-q"), "No progress or notes on stderr."] = False
     as_json: Annotated[bool, Option("--json"), "Answer in JSON."] = False
@@ -262,24 +246,11 @@ class OutputOptions:
 
     def __post_init__(self) -> None:
         """Raise before any computation if two forms are requested."""
-        if len(self.forms) > 1:
-            raise PefourierError(f"forms {' and '.join(self.forms)} exclude each other; pass one")
-
-    @property
-    def forms(self) -> list[str]:
-        """Names of the requested forms."""
-        flags = {"json": self.as_json, "csv": self.as_csv}
-        names = [name for name, is_set in flags.items() if is_set]
-        return [*names, self.form] if self.form else names
-
-    @property
-    def name(self) -> str:
-        """Name of the form, a key of `forms.FORMS`."""
-        return [*self.forms, "text"][0]
-
-    def words(self, page: Page) -> str:
-        """Return the text of a page, below its conclusion."""
-        return page.words()
+        forms = ["json"] * self.as_json + ["csv"] * self.as_csv + [self.form or "text"]
+        forms = forms if self.form else forms[:-1] or forms
+        if len(forms) > 1:
+            raise PefourierError(f"forms {' and '.join(forms)} exclude each other; pass one")
+        self.name = forms[0]  # a key of `forms.FORMS`, or text
 
     def print(self, page: Page) -> None:
         """Print a page in its form; on a terminal, curves precede the numbers."""
@@ -289,7 +260,8 @@ class OutputOptions:
             say(FORMS[self.name](page))
             return
         colour = takes_colours(sys.stdout)
-        conclusion, words = map(printable_lines, (page.conclusion(), self.words(page)))
+        body = page.words if self.full or page.short is None else page.short
+        conclusion, words = map(printable_lines, (page.conclusion(), body()))
         if conclusion:
             conclusion += "\n"  # followed by an empty line
         chart = page.chart() if draws_dots(sys.stdout) else ""
@@ -303,17 +275,6 @@ class AnswerOptions(OutputOptions):
     full: Annotated[bool, "Print all measurements, not only those that the verdict rests on."] = (
         False
     )
-
-    def words(self, page: Page) -> str:
-        """Return the text of a page, below its conclusion: short unless all is requested."""
-        return page.words() if self.full or page.short is None else page.short()
-
-
-class Sizes(TypedDict):
-    """Length and dimension."""
-
-    length: int | None
-    d: int | None
 
 
 @dataclass(eq=False, repr=False)
@@ -357,7 +318,7 @@ class EncodingOptions:
         return self.specs or (["sinusoidal", "dft"] if self.times is None else ["sinusoidal"])
 
     @property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> Fields:
         """Length and dimension."""
         return {"length": self.length, "d": self.d}
 
@@ -385,10 +346,9 @@ class EncodingOptions:
         """Note options that affect none of the encodings, and points that lack effect on any."""
         for name in ("d", "length", "rho", "seed", *OF_POINTS):
             if (value := getattr(self, name)) is not None:
-                without = [enc for enc in encodings if not has_setting(enc, name, value)]
+                without = [enc.label for enc in encodings if not has_setting(enc, name, value)]
                 if without and (name in OF_POINTS or len(without) == len(encodings)):
-                    labels = ", ".join(enc.label for enc in without)
-                    note(f"--{name} {value} has no effect on {labels}", quiet=quiet)
+                    note(f"--{name} {value} has no effect on {', '.join(without)}", quiet=quiet)
 
 
 def has_setting(enc: Encoding, name: str, value: Any) -> bool:
@@ -560,13 +520,6 @@ def check_count_of_specs(options: EncodingOptions, required: int, rule: str) -> 
     specs = options.specs or []
     if len(specs) != required:
         raise PefourierError(f"{rule}; got {len(specs)}: {' '.join(map(shown, specs)) or 'none'}")
-
-
-def write_text(path: str, text: str) -> None:
-    """Write a text to a file atomically."""
-    from pefourier.writing.files import write_whole
-
-    write_whole(path, lambda stream: stream.write(text.encode()))
 
 
 def spare_threads(specs: Strings = ()) -> None:

@@ -161,11 +161,6 @@ def leave(status: int) -> NoReturn:
     _exit(status)
 
 
-READ = (  # options and arguments whose values may name a file
-    *("specs", "spec", "model", "extend_from", "against", "baseline", "times", "stats", "pos"),
-    *("encoding", "dataset", "data", "ids", "config", "mask", "segments", "depth", "gates"),
-    *("places", "edges", "sources", "predict", "labels", "scores", "base"),
-)
 WRITTEN = ("out", "golden", "plot", "permutation", "save_models")
 OF_DATA = ("dataset", "data")  # never a model
 OF_FOLDERS = re.compile(r".*\.(safetensors|jsonl?|md|png|npy)")  # files written to a folder
@@ -190,10 +185,10 @@ def refuse_overwriting(values: Values) -> None:
 
 
 def files_read(values: Values) -> Iterator[str]:
-    """Yield the files that a command may read: the path of each SPEC, and files of its model."""
-    for key in READ:
-        texts = values.get(key) or ()
-        for text in [texts] if isinstance(texts, str) else texts:
+    """Yield the files that a command may read: texts that may be paths, and files of models."""
+    for key, value in values.items():
+        texts = value if isinstance(value, list) else [value]
+        for text in (x for x in texts if isinstance(x, str) and key not in (*WRITTEN, "title")):
             for path in (text, *(text[: mark.start()] for mark in re.finditer("[#@]", text))):
                 yield path
                 folder = str(Path(path).parent) if path.endswith(".json") else path

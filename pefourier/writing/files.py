@@ -188,6 +188,11 @@ def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
             DRAFTS.discard(draft)
 
 
+def write_text(path: str, text: str) -> None:
+    """Write a text atomically."""
+    write_whole(path, lambda stream: stream.write(text.encode()))
+
+
 def remove_old_drafts(folders: Iterable[str | Path], moment: float) -> None:
     """Remove drafts of killed processes: files that were not written to recently."""
     for folder in folders:

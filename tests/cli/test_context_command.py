@@ -101,9 +101,9 @@ def test_a_length_beyond_every_window_is_reported_first(run, kind, length):
 
 def test_figures_are_written(run):
     done = run("context", "llama.json", "--against", "base=10000", "--plot", "bands.svg")
-    assert (done.status, Path("bands.svg").read_text()) == (0, "context")
+    assert (done.status, Path("bands.svg").read_text()) == (0, "figure")
     requested = ["design", "--length", 100, "--d", 16, "--for", "turns", "--plot", "rho.png"]
-    assert (run(*requested).status, Path("rho.png").read_text()) == (0, "design")
+    assert (run(*requested).status, Path("rho.png").read_text()) == (0, "figure")
 
 
 def test_extension_as_words_json_and_csv(run):
@@ -129,7 +129,7 @@ def test_a_grid_has_a_base_for_each_axis(run):
 
 
 REFUSED = [  # command line, part of the error
-    (["context"], "got none"),
+    (["context"], "Missing argument 'SPEC'"),
     (["context", "llama.json", "--against", "local-for-global"], "local-for-global needs two"),
     (["context", "llama.json", "--against", "dft"], "'dft' is not rotary"),
     (["context", "llama.json", "--against", "scaling_ignore"], "Did you mean 'scaling-ignored'?"),

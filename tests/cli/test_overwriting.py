@@ -8,16 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 
-from pefourier.cli import process
-from pefourier.cli.main import program
 from pefourier.encodings.sources.tables import write_table
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 10}
 LLAMA |= {"max_position_embeddings": 128, "num_hidden_layers": 2}
-NEITHER = {"title", "columns", "device", "test_length", "criteria", "names", "term"}
-NEITHER |= {"search", "positive", "beside", "span", "resolution", "rank", "channels"}
 ROPES = ("rope", "rope:layout=interleaved", "--d", "16")
 
 
@@ -87,14 +82,6 @@ def test_standard_input_is_not_replaced():
 def test_other_files_are_replaced(run):
     for words in ("encode t.npy --out t.csv", "encode dft --out t.npy --d 8") * 2:
         assert run(*words.split()).status == 0
-
-
-def test_each_option_of_text_is_known_to_read_or_write_or_neither():
-    names = {*process.READ, *process.WRITTEN, *NEITHER}
-    commands = typer.main.get_command(program()).commands.values()
-    options = {o.name for command in commands for o in command.params if o.type.name == "str"}
-    assert options - names == set()
-    assert {*process.READ, *process.WRITTEN} <= options
 
 
 FULL = [
