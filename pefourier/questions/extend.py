@@ -100,7 +100,7 @@ def settings_for(source: Encoding, enc: Encoding, engine: Engine | None) -> Sett
     old = engine != "vllm" and is_old(config)
     old = old and not (config and source.file.model.part and BASES[-1] in config)
     keys = {"max_position_embeddings": length, **keys_of(source, rope, old=old)}
-    inner = source.file.model.config.key if config else ""
+    inner = source.file.model.key if config else ""
     keys = {inner: keys} if inner else keys
     if engine == "vllm":
         flags = f"--max-model-len {length} --hf-overrides {quote(json.dumps(keys))}"
@@ -135,7 +135,7 @@ def is_old(config: Values) -> bool:
 
 def keys_of(source: Encoding, rope: Rope, *, old: bool) -> Fields:
     """Keys of a config about a rotation that differ, with other types of layers unchanged."""
-    config = source.file.model.config.values if source.file else {}
+    config = source.file.model.values if source.file else {}
     key = next((key for key in BASES if key in config), BASES[0])
     base = int(rope.rho) if rope.rho == int(rope.rho) else rope.rho
     present = config.get("rope_parameters") or config.get("rope_scaling") or {}

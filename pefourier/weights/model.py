@@ -145,7 +145,7 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
     d, kind, file = int(enc.params["d"]), model.kind, model.file
     if isinstance(file, GgufFile):
         return gguf_sizes(model, file, d, enc.params["rotated"])
-    config, row = file.model.config, file.model.row
+    config, row = file.model, file.model.row
     by_type = "layers" in row  # the number of key heads may depend on the type of layer
     heads = file.model.query_heads
     kv = None if by_type else config.count(*KV_HEADS)

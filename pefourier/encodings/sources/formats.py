@@ -24,7 +24,6 @@ from types import SimpleNamespace
 from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pefourier.encodings.sources.json_object import single_pairs
 from pefourier.errors import PefourierError, image_sides, shown, table_axes
@@ -64,11 +63,6 @@ class Stored:
         return table_axes(self.shape)
 
     @property
-    def sides(self) -> Counts:
-        """Return the rows and columns of an image's points if they are the middle axes."""
-        return image_sides(self.shape)
-
-    @property
     def is_table(self) -> bool:
         """Return whether the array has two axes, neither empty, of real numbers."""
         return self.kind in KINDS and len(self.axes) == 2 and 0 not in self.axes
@@ -99,8 +93,7 @@ class Stored:
             raise PefourierError(
                 f"{file} holds {self.label(name)} of {shown(self.kind)[1:-1]}; expected {expected}"
             )
-        is_mapped = mapping and self.mapped is not None and dtype in (None, self.kind)
-        if is_mapped and self.mapped and self.need(dtype) > SUSPECT:
+        if mapping and self.mapped and dtype in (None, self.kind) and self.need() > SUSPECT:
             return self.mapped()
         way_out = "; use a .npy file of float32, which has no limit" if mapping else ""
         check_memory(file, [self], dtype, limit, way_out)
@@ -206,17 +199,14 @@ def bfloat16(bits: Array) -> Array:
 
 def float8_e5m2(bits: Array) -> Array:
     """Convert float8_e5m2 bits, the upper halves of float16, to float32."""
-    halves: NDArray[np.uint16] = np.left_shift(bits, 8, dtype=np.uint16)
-    return halves.view(np.float16).astype(np.float32)
+    return (bits.astype(np.uint16) << 8).view(np.float16).astype(np.float32)
 
 
 def float8_e4m3fn(bits: Array) -> Array:
     """Convert bits (sign, 4 of exponent with bias 7, 3 of fraction) to float32; all ones is NaN."""
-    sign, magnitude = np.left_shift(bits & 0x80, 8, dtype=np.uint16), bits & 0x7F
-    half = (sign | np.left_shift(magnitude, 7, dtype=np.uint16)).view(np.float16)  # bias 15
-    return np.where(
-        magnitude == 0x7F, np.float32(np.nan), half.astype(np.float32) * np.float32(2**8)
-    )
+    moved = bits.view(np.int8).astype(np.int16) << 7  # the sign is in both upper bits
+    numbers = (moved & ~0x4000).view(np.float16).astype(np.float32)  # with bias 15
+    return np.where(bits & 0x7F == 0x7F, np.float32(np.nan), numbers * np.float32(2**8))
 
 
 DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": float8_e4m3fn}
@@ -241,13 +231,15 @@ DAMAGED = (  # exceptions of parsers on damaged files, found by fuzzing; readers
     *([lzma.LZMAError] if (lzma := getattr(zipfile, "lzma", None)) else []),  # optional in Python
 )
 SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
-    **{f"F{8 * size}": (f"float{8 * size}", f"<f{size}") for size in (2, 4, 8)},
+    **{
+        f"{kind[0].upper()}{8 * size}": (f"{kind}{8 * size}", f"<{kind[0]}{size}")
+        for kind in ("float", "int", "uint")
+        for size in (1, 2, 4, 8)
+    },
     "BF16": ("bfloat16", "<u2"),
     "F8_E4M3": ("float8_e4m3fn", "u1"),
     "F8_E5M2": ("float8_e5m2", "u1"),
     "BOOL": ("bool", "u1"),
-    **{f"I{8 * size}": (f"int{8 * size}", f"<i{size}") for size in (1, 2, 4, 8)},
-    **{f"U{8 * size}": (f"uint{8 * size}", f"<u{size}") for size in (1, 2, 4, 8)},
 }
 
 
@@ -273,8 +265,8 @@ def npy_array(
     """Describe the .npy array that starts with `head` and has `size` bytes with its header."""
     head = io.BytesIO(head.read(2 * LONGEST_NPY))
     try:
-        names = {(1, 0): "read_array_header_1_0", (2, 0): "read_array_header_2_0"}
-        read_header = getattr(NPY, names[NPY.read_magic(head)])
+        major, minor = NPY.read_magic(head)
+        read_header = getattr(NPY, f"read_array_header_{major}_{minor}")
         shape, fortran, dtype = read_header(head, max_header_size=LONGEST_NPY)
     except DAMAGED as error:
         raise ValueError("its header does not describe an array") from error
@@ -386,13 +378,13 @@ def read_torch(stream: BinaryIO) -> dict[str, Stored]:
     if zipped and any(info.compress_type for info in zipfile.ZipFile(stream).infolist()):
         raise ValueError("it holds compressed parts, which torch.save never writes")
     size = stream.seek(0, os.SEEK_END)
-    mapped = zipped and size > SUSPECT and not isinstance(stream, io.BytesIO)
-    if not zipped and size > LARGEST_LEGACY:
-        raise ValueError(f"it has {size} bytes in the format of torch before 1.6")
+    mapped = zipped and size > SUSPECT
     stream.seek(0)
-    # the old format is read from a map: given a file, torch would also look for archives in it
     source: Any = stream.name if mapped else stream
-    if not zipped and not isinstance(stream, io.BytesIO):
+    if not zipped:
+        if size > LARGEST_LEGACY:
+            raise ValueError(f"it has {size} bytes in the format of torch before 1.6")
+        # read from a map: given a file, torch would also look for archives in it
         source = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     try:
         tree = torch.load(source, "cpu", weights_only=True, mmap=mapped)
@@ -542,7 +534,7 @@ def write_tensors(stream: BinaryIO, tensors: Mapping[str, Rows]) -> None:
             stream.write(np.ascontiguousarray(block).data)
 
 
-WRITTEN = {"float16": "F16", "float32": "F32", "float64": "F64", "int64": "I64", "uint8": "U8"}
+WRITTEN = {kind: name for name, (kind, _) in SAFETENSORS.items()}
 Writer = Callable[[BinaryIO, Rows, str], None]  # with a table's name
 WRITERS: dict[str, Writer] = {
     ".npy": write_npy,

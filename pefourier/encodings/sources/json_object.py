@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pefourier.errors import PefourierError, UnknownPositions, is_count, is_number, shorten, shown
 from pefourier.types import Fields
@@ -57,15 +57,18 @@ class Section:
     key: str = ""  # key of this object in the object around it
 
     @property
-    def untracked(self) -> "Section":
+    def untracked(self) -> Self:
         """Return a copy that does not record which keys are read."""
         return replace(self, values=dict(self.values))
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value of a key."""
+        return self.values.get(key, default)
+
     def first(self, *keys: str) -> tuple[str, Any]:
         """Return the first of some keys that is set, and its value; None if no key is set."""
-        present = (key for key in keys if self.values.get(key) is not None)
-        key = next(present, keys[0])
-        return key, self.values.get(key)
+        key = next((key for key in keys if self.get(key) is not None), keys[0])
+        return key, self.get(key)
 
     def number(self, *keys: str) -> float | None:
         """Return the finite number under the first key that is set."""
@@ -89,7 +92,7 @@ class Section:
 
     def parameter(self, key: str, kind: Any) -> Any:
         """Return a value, checked against the annotation of a parameter of `rope`."""
-        value = self.values.get(key)
+        value = self.get(key)
         if value is None or kind is int:
             return self.count(key)
         if kind is bool:
@@ -104,7 +107,7 @@ class Section:
 
     def section(self, key: str) -> "Section":
         """Return the object under a key; an empty object if the key is not set."""
-        value = self.values.get(key)
+        value = self.get(key)
         if not isinstance(value, dict | None):
             raise self.wrong(key, value, "an object {…}")
         return Section(shorten(f"{shown(key)[1:-1]} of {self.label}"), value or {}, key)

@@ -43,6 +43,7 @@ from pefourier.errors import (
     PefourierError,
     channel_sides,
     check_size,
+    image_sides,
     reshaping,
     shown,
     unknown,
@@ -202,11 +203,11 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
         parts = [file.load(name, kind, mapping=True).reshape(axes) for name in names]
         table, paired = in_rows(parts[0] if len(parts) == 1 else np.stack(parts, axis=-1))
         if table.ndim != 2 and not is_bias(table.shape):
-            raise no_table(stored, choose_array(file.arrays, key, file.label), file.label)
+            raise no_table(stored, names[0], file.label)
         chosen = not key and len(names) == 1 < sum(entry.is_table for entry in file.arrays.values())
         eps = EPS.get(stored.kind, EPS["float64"])
         beside = stored.shape if table.ndim == 2 and 1 in stored.shape[1:-1] else ()
-        sides = stored.sides or (channel_sides(stored.shape) if table.ndim == 2 else ())
+        sides = image_sides(stored.shape) or (channel_sides(stored.shape) * (table.ndim == 2))
         return NamedTable(names[0], table, eps, paired, chosen, sides, beside)
 
 
@@ -258,8 +259,7 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
         tables = tables or [name for name, stored in arrays.items() if stored.may_be_pairs]
         wider = [name for name, s in arrays.items() if is_bias(s.shape) or channel_sides(s.shape)]
         by_name = [name for name in (*tables, *wider) if POSITIONS.search(name)]
-        tables = tables or wider
-        tables = by_name if len(by_name) == 1 else tables
+        tables = by_name if len(by_name) == 1 else tables or wider
         if len(tables) > 1:
             listing = names_and_shapes({name: arrays[name] for name in tables})
             raise PefourierError(f"{file} holds several tables, {listing}; name one as PATH#NAME")
@@ -313,12 +313,12 @@ def no_table(stored: Stored, name: str, file: str) -> PefourierError:
 
 def find_array(arrays: Mapping[str, Stored], key: str, file: str) -> str:
     """Return the name of an array if the file has it."""
-    if key not in arrays and list(arrays) == [""]:
+    if key in arrays:
+        return key
+    if list(arrays) == [""]:
         raise PefourierError(f"{file} holds one unnamed array; leave out #{shown(key)}")
-    if key not in arrays:
-        names = [name for name in islice(arrays, 10_000) if len(name) < 200]
-        raise unknown(f"array of {file}", key, names, f"It holds {names_and_shapes(arrays)}.")
-    return key
+    names = [name for name in islice(arrays, 10_000) if len(name) < 200]
+    raise unknown(f"array of {file}", key, names, f"It holds {names_and_shapes(arrays)}.")
 
 
 def names_and_shapes(arrays: Mapping[str, Stored]) -> str:
@@ -339,16 +339,16 @@ def in_form_of(
     with open_arrays(path, regular=True) as file:
         name = choose_array(file.arrays, key, file.label)
         stored = file.arrays[name]
-    kind = float_type(stored.kind)
-    if stored.sides and suffix_of(out) != ".csv":
+    shape = () if suffix_of(out) == ".csv" else stored.shape
+    if image_sides(shape):
         table = table.reshape(1, *sides, -1)
-    elif channel_sides(stored.shape) and suffix_of(out) != ".csv" and len(sides) == 2:
+    elif channel_sides(shape) and len(sides) == 2:
         table = table.T.reshape(1, -1, *sides)
-    elif stored.is_table and suffix_of(out) != ".csv":
-        *before, _ = stored.shape
+    elif stored.is_table and shape:
+        *before, _ = shape
         last = max(axis for axis, side in enumerate(before) if side == max(before))
         table = np.expand_dims(table, [axis for axis in range(len(before)) if axis != last])
-    return table, np.dtype(kind).newbyteorder("<").str, name or CODES
+    return table, np.dtype(float_type(stored.kind)).newbyteorder("<").str, name or CODES
 
 
 def float_type(kind: str) -> str:

@@ -281,29 +281,28 @@ def states_training(key: str, value: object) -> bool:
     return bool(is_named) and is_count(value, 2)
 
 
-@dataclass(frozen=True)
-class ModelConfig:
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Section):
     """A model's config, the selected part of it, and the requested sizes."""
 
     file: str
     part: str  # after the #
-    config: Section
     kind: str  # model_type
-    length: int | None
-    d: int | None
     row: ModelRow  # row of the model type; empty if unknown
+    length: int | None = None
+    d: int | None = None
     grid: Counts = ()  # requested grid; empty: from the config
     prefix: int = 0
 
     @cached_property
     def rope_key(self) -> str:
         """Return the key of the section that sets the rotation."""
-        self.config.values.get("rope_parameters")  # mark as read: lint reports two sections
-        return "rope_scaling" if self.config.values.get("rope_scaling") else "rope_parameters"
+        self.get("rope_parameters")  # mark as read: lint reports two sections
+        return "rope_scaling" if self.get("rope_scaling") else "rope_parameters"
 
     def sized(self, keys: Sized) -> int | None:
         """Return a size by the first of its keys that is set, or the default."""
-        return self.config.count(*keys[0]) or keys[1]
+        return self.count(*keys[0]) or keys[1]
 
     def own(self, name: str, usual: Texts) -> Sized:
         """Return keys and default of a size: the keys of the model type, then the usual keys."""
@@ -319,21 +318,21 @@ class ModelConfig:
     def query_heads(self) -> int | None:
         """Return the number of query heads in a rotated layer."""
         if not self.row:
-            return self.config.count(*HEADS)
+            return self.count(*HEADS)
         keys, usual = rotary(self.row, next(iter(self.row.get("layers", {"": {}})))).heads
-        return self.config.count(*keys, *HEADS) or usual
+        return self.count(*keys, *HEADS) or usual
 
     @cached_property
     def layers(self) -> int:
         """Return the number of layers of all kinds; 0 if not set."""
-        single = self.config.count(*SINGLE, minimum=0) or 0
-        return single + (self.config.count(*LAYERS) or 0)
+        single = self.count(*SINGLE, minimum=0) or 0
+        return single + (self.count(*LAYERS) or 0)
 
     @property
     def computes(self) -> bool:
         """Return whether the model computes its positions as sinusoids."""
         key, expected = self.row.get("when", ("", None))
-        return "table" in self.row and (not key or self.config.values.get(key) is expected)
+        return "table" in self.row and (not key or self.get(key) is expected)
 
     def tables(self) -> dict[str, int | None]:
         """Return the rows of tables that limit the input, by side; None: unknown."""
@@ -348,28 +347,28 @@ class ModelConfig:
             return tables.get(self.part, next(iter(tables.values())))
         key, default = self.row.get("length", (LONGEST[0], None))
         if self.row:
-            return self.config.count(key, *LONGEST) or default
-        length = self.config.count(*LONGEST, *LENGTHS)
-        return length or (self.config.count(self.trained_key) if self.trained_key else None)
+            return self.count(key, *LONGEST) or default
+        length = self.count(*LONGEST, *LENGTHS)
+        return length or (self.count(self.trained_key) if self.trained_key else None)
 
     @cached_property
     def trained_key(self) -> str | None:
         """Return the key that states the trained length under another name; None if ambiguous."""
-        stated = {k: n for k, n in self.config.untracked.values.items() if states_training(k, n)}
+        stated = {k: n for k, n in self.untracked.values.items() if states_training(k, n)}
         return next(iter(stated)) if len(set(stated.values())) == 1 else None
 
     @property
     def length_key(self) -> str | None:
         """Return the key of the longest sequence; None if the model type or tables set it."""
         key, _ = self.row.get("length", (LONGEST[0], None))
-        values = self.config.untracked.values
+        values = self.untracked.values
         others = () if self.row else LENGTHS
         return next((name for name in (key, *LONGEST, *others) if values.get(name)), None)
 
     @property
     def settles_original(self) -> bool:
         """Return whether the length before scaling is set, or known for the published models."""
-        values, ended = self.config.untracked.values, self.longest()
+        values, ended = self.untracked.values, self.longest()
         sections = (values, values.get("rope_scaling"), values.get("rope_parameters"))
         is_set = any(isinstance(s, dict) and s.get(ORIGINAL) for s in sections)
         return is_set or any(f.get("ended") == ended for f in self.row.get("families", ()))
@@ -395,7 +394,7 @@ class ModelConfig:
         length = self.longest() if self.length is None else self.length
         if length is not None:
             return length, ()
-        note = finding("length-default", config=self.config.label, length=USUAL_LENGTH)
+        note = finding("length-default", config=self.label, length=USUAL_LENGTH)
         return USUAL_LENGTH, (note,)
 
     def build(self, name: str, d: int, *findings: Finding, **parameters: Any) -> Encoding:
@@ -484,7 +483,7 @@ def as_timm(values: Fields) -> Fields:
 
 def model_type(config: Section, usual: str) -> str:
     """Return the model_type, or the class name, of a config."""
-    kind = config.values.get("model_type", config.values.get("_class_name", usual))
+    kind = config.get("model_type", config.get("_class_name", usual))
     if not isinstance(kind, str):
         raise config.wrong("model_type", kind, "a string")
     return kind or usual

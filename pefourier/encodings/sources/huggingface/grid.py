@@ -71,7 +71,7 @@ def block_of(model: ModelConfig) -> Block | None:
     blocks: list[Block] = entry if isinstance(entry, list) else [entry]
     for block in blocks:
         key, expected, usual = block.get("when", ("", None, None))
-        if not key or model.config.values.get(key, usual) == expected:
+        if not key or model.get(key, usual) == expected:
             return block
     return None
 
@@ -96,11 +96,11 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
         return enc if len(enc) != count_points(sides) else on_grid(enc, sides, 0)
     if "merged" in block:
         noted["merged"] = side = value_of(model, block["merged"])
-        slots = {"key": block["merged"][0], "side": side, "config": model.config.label}
+        slots = {"key": block["merged"][0], "side": side, "config": model.label}
         findings = (*findings, *([finding("tokens-in-blocks", **slots)] if side > 1 else []))
     if "rescaled" in block:
         key, usual = block["rescaled"]
-        noted["rescaled"] = model.config.number(key) if key in model.config.values else usual
+        noted["rescaled"] = model.number(key) if key in model.values else usual
     if "table_beside" in model.row:
         key = model.row["table_beside"][0]
         noted["table_beside"] = (isqrt(value_of(model, model.row["table_beside"])),) * 2
@@ -115,7 +115,7 @@ def dimension_of(model: ModelConfig, block: Block) -> int:
     sizes = {key: value_of(model, spec) for key, spec in block["d"].items() if key != "times"}
     head, width, heads = (sizes.get(key, 0) for key in ("head", "width", "heads"))
     if not head and heads and width % heads:
-        raise PefourierError(f"{model.config.label}: {heads} heads do not divide its width {width}")
+        raise PefourierError(f"{model.label}: {heads} heads do not divide its width {width}")
     d = head or (width // heads if heads else width)
     d *= heads if block["d"].get("times") else 1
     return model.dimension(d or None, "size of a head or width")
@@ -135,20 +135,20 @@ def window_of(model: ModelConfig, block: Block, stage: int = 0) -> Sides:
 def pretrained(model: ModelConfig, block: Block, axes: int, stage: int) -> Sides:
     """Return the window of pretraining, from a list that of the stage; empty if not set."""
     key = block.get("pretrained", "")
-    value = model.config.values.get(key)
+    value = model.get(key)
     if isinstance(value, list):
         value = value[stage] if stage < len(value) else None
-    window = replace(model.config, values={key: value}).count(key, minimum=0)
+    window = replace(model, values={key: value}).count(key, minimum=0)
     return (window,) * axes if window else ()
 
 
 def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
     """Return a whole number [keys, default] of a config, from a list the item at a place."""
     keys, default = spec
-    key, value = model.config.first(*([keys] if isinstance(keys, str) else keys))
+    key, value = model.first(*([keys] if isinstance(keys, str) else keys))
     if isinstance(value, list) and -len(value) <= place < len(value):
         value = value[place]
-    return replace(model.config, values={key: value}).count(key) or default or 0
+    return replace(model, values={key: value}).count(key) or default or 0
 
 
 def sides_of(model: ModelConfig, block: Block) -> tuple[Sides, tuple[Finding, ...]]:
@@ -157,7 +157,7 @@ def sides_of(model: ModelConfig, block: Block) -> tuple[Sides, tuple[Finding, ..
         return tuple(model.grid), ()
     if "sides" not in block:
         usual = tuple(block["usual"])
-        return usual, (finding("grid-default", config=model.config.label, grid=size_of(usual)),)
+        return usual, (finding("grid-default", config=model.label, grid=size_of(usual)),)
     places = range(-len(block["sides"]), 0)  # in a list, rows and columns are last
     return tuple(side_of(model, *axis) for axis in zip(block["sides"], places, strict=True)), ()
 
@@ -171,26 +171,26 @@ def side_of(model: ModelConfig, axis: Values, place: int) -> int:
     side = (size - kernel) // over + 1 if "kernel" in axis else size // over
     side = -(-side // value_of(model, axis["again"])) if "again" in axis else side
     if side < 1:
-        raise PefourierError(f"{model.config.label} has no patch of {over} in {size}; give --grid")
+        raise PefourierError(f"{model.label} has no patch of {over} in {size}; give --grid")
     return side
 
 
 def prefix_of(model: ModelConfig, block: Block) -> int:
     """Return the number of rows before the grid."""
     registers = block.get("registers")
-    rows = model.config.count(registers, minimum=0) or 0 if registers else 0
+    rows = model.count(registers, minimum=0) or 0 if registers else 0
     return model.prefix or int(block.get("prefix", 0)) + rows
 
 
 def values_read(model: ModelConfig, block: Block) -> Fields:
     """Read parameters from the config and its rope_parameters."""
     parameters = {}
-    rope = model.config.section("rope_parameters")
-    kind = rope.values.get("rope_type", "axial")
+    rope = model.section("rope_parameters")
+    kind = rope.get("rope_type", "axial")
     if kind not in ("axial", "default"):
         raise rope.wrong("rope_type", kind, "axial or default; scaling on axes is not supported")
     for name, key in block.get("read", {}).items():
-        section = rope if rope.values.get(key) is not None else model.config
+        section = rope if rope.get(key) is not None else model
         value = section.parameter(key, tuple[float, ...] if name != "rho" else float)
         if value is not None:
             parameters[name] = value
@@ -210,9 +210,9 @@ def references(model: ModelConfig, block: Block) -> tuple[float, ...]:
 
 def divisor_of(model: ModelConfig, key: str, usual: float) -> float:
     """Read a divisor from a config, which must not be 0."""
-    divisor = model.config.number(key)
+    divisor = model.number(key)
     if divisor == 0:
-        raise model.config.wrong(key, 0, "a number other than 0")
+        raise model.wrong(key, 0, "a number other than 0")
     return usual if divisor is None else divisor
 
 

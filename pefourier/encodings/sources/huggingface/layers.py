@@ -84,7 +84,7 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
 
     Without a number of layers, each type is listed once. Empty if there are no types.
     """
-    stated = stated_types(model.config.values) or by_source(model)
+    stated = stated_types(model.values) or by_source(model)
     if stated:
         return (stated[:number], True) if number else (list(dict.fromkeys(stated)), False)
     pattern = model.row.get("layer_types", "")
@@ -92,7 +92,7 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
         return pattern.removeprefix("irregular: ").split(", "), False
     steps = [part.split() for part in pattern.split(",") if part]
     once = [name for name, count in steps for _ in range(int(count))]
-    interval = model.config.count(*model.row.get("every", EVERY))
+    interval = model.count(*model.row.get("every", EVERY))
     if interval and FULL in once and len(set(once)) == 2:
         windowed = [next(name for name in once if name != FULL)] * (interval - 1)
         once = [FULL, *windowed] if once[0] == FULL else [*windowed, FULL]
@@ -111,33 +111,33 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
 def by_source(model: ModelConfig) -> list[str]:
     """Return the type of each layer from a list with a number per layer, as in DeepSeek-V4."""
     key, types = model.row.get("coded", ("", {}))
-    codes = model.config.values.get(key)
+    codes = model.get(key)
     if codes is None:
         return []
     if not isinstance(codes, list) or any(str(code) not in types for code in codes):
-        raise model.config.wrong(key, codes, f"a list of {', '.join(types)}, one for each layer")
+        raise model.wrong(key, codes, f"a list of {', '.join(types)}, one for each layer")
     return [types[str(code)] for code in codes]
 
 
 def by_index(model: ModelConfig, number: int) -> list[str]:
     """Return the type of each layer if a config lists the numbers of the layers of one type."""
     key, listed, other_type, usual = model.row["indexed"]
-    entries = model.config.values.get(key)
+    entries = model.get(key)
     entries = usual if entries is None else entries
     if not isinstance(entries, list | None) or any(type(i) is not int for i in entries or ()):
-        raise model.config.wrong(key, entries, "a list of layer numbers")
+        raise model.wrong(key, entries, "a list of layer numbers")
     return [listed if entries is None or i in entries else other_type for i in range(number)]
 
 
 def dense_layers(model: ModelConfig) -> int:
     """Return the number of dense first layers that rotate whatever their type, as in Cohere."""
     keys = ("first_k_dense_replace", "prefix_dense_sliding_window_pattern")
-    if "dense_turn" not in model.row or model.config.values.get(keys[1], 1) != 1:
+    if "dense_turn" not in model.row or model.get(keys[1], 1) != 1:
         return 0
-    kinds = model.config.values.get("mlp_layer_types")
+    kinds = model.get("mlp_layer_types")
     if isinstance(kinds, list):
         return next((i for i, kind in enumerate(kinds) if kind != "dense"), len(kinds))
-    return model.config.count(keys[0], minimum=0) or 0
+    return model.count(keys[0], minimum=0) or 0
 
 
 def stated_types(values: Values) -> list[str]:
@@ -157,11 +157,11 @@ def stated_types(values: Values) -> list[str]:
 
 def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
     """Return the type of each layer if the config has a switch for windows, as in Qwen."""
-    values, row = model.config.values, model.row
+    values, row = model.values, model.row
     rule, first = row["slides"]
     if rule != "after" and values.get("use_sliding_window") is not True:
         return [FULL] * number
-    stated = model.config.count("max_window_layers", minimum=0)
+    stated = model.count("max_window_layers", minimum=0)
     first = first if stated is None else stated
     sliding: Collection[int] = {
         "all": range(number),
@@ -175,9 +175,9 @@ def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
 
 def windows_of(model: ModelConfig, kind: str, number: int) -> list[int | None]:
     """Return the number of positions that a query of each layer sees, if all layers have `kind`."""
-    values, row = model.config.values, model.row
+    values, row = model.values, model.row
     if "chunked" in kind:
-        return [model.config.count("attention_chunk_size") or row.get("chunk")] * number
+        return [model.count("attention_chunk_size") or row.get("chunk")] * number
     everything: list[int | None] = [None] * number
     local = row.get("local", LOCAL)
     if row and not any(key in row for key in WINDOWED):  # the class has no window
@@ -200,9 +200,9 @@ def windows_of(model: ModelConfig, kind: str, number: int) -> list[int | None]:
 def seen_of(model: ModelConfig, key: str, window: object, share: float) -> int | None:
     """Return the number of positions that a query sees with a window; None: all."""
     row = model.row
-    size = Section(model.config.label, {key: window}).count(key, minimum=-1) or 0
+    size = Section(model.label, {key: window}).count(key, minimum=-1) or 0
     if "square" in row:
-        block, pixels = (model.config.count(key) or usual for key, usual in row["square"])
+        block, pixels = (model.count(key) or usual for key, usual in row["square"])
         return int((max(size, 0) // (block * pixels) * block) ** 2) or None
     size += key in row.get("previous", ())  # plus the query itself
     size -= key in row.get("beyond", ())
@@ -217,7 +217,7 @@ def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
         if row
         else (*unrotated, "layer_rope_theta")
     )
-    flags = next(filter(None, map(model.config.values.get, keys)), None)
+    flags = next(filter(None, map(model.values.get, keys)), None)
     if isinstance(flags, list):  # 1, or a base, if a layer rotates
         return {i for i, rotates in enumerate(flags) if not rotates}
     if "from_end" in row:
@@ -225,7 +225,7 @@ def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     usual = row.get("unrotated", [])
     step = usual[1] - usual[0] if len(usual) > 1 else None
     if usual:
-        step = model.config.count("no_rope_layer_interval") or step
+        step = model.count("no_rope_layer_interval") or step
     return set(range(step - 1, number, step)) if usual and step else set(usual)
 
 
@@ -238,7 +238,7 @@ def rotates_by_type(model: ModelConfig, kind: str) -> bool:
     row = model.row
     if any(name in kind for name in RECURRENT):
         return False
-    if "without_window" in row and model.config.values.get("sliding_window", ...) is None:
+    if "without_window" in row and model.get("sliding_window", ...) is None:
         return bool(row["without_window"] == "all")
     return kind in row.get("turning", [kind])
 
@@ -255,20 +255,20 @@ def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
 def known_temperature(model: ModelConfig) -> Temperature | None:
     """Return the temperature of queries by the model type and the keys of a config."""
     if model.kind == "llama4_text":
-        stated = {key: value for key, value in model.config.values.items() if value is not None}
-        filled = Section(model.config.label, {**LLAMA4, **stated})
+        stated = {key: value for key, value in model.values.items() if value is not None}
+        filled = Section(model.label, {**LLAMA4, **stated})
         if not filled.values["attn_temperature_tuning"]:
             return None
         scale, floor = filled.number("attn_scale"), filled.count("floor_scale")
         if scale is None or floor is None:
             return None
         return Temperature("without positions", scale, floor, 1)
-    if model.kind == "qwen" and model.config.values.get("use_logn_attn", True):
-        n = model.config.count("seq_length") or 0
+    if model.kind == "qwen" and model.get("use_logn_attn", True):
+        n = model.count("seq_length") or 0
         return Temperature("all", 1 / log(n), n, 1, stepwise=False) if n > 1 else None
-    key, section = TUNED.get(model.kind), model.config.section(model.rope_key)
+    key, section = TUNED.get(model.kind), model.section(model.rope_key)
     if model.kind == PARAMS:
-        key, section = "beta", model.config.section("llama_4_scaling")
+        key, section = "beta", model.section("llama_4_scaling")
     elif not section.values:
         section = Section(model.rope_key, model.row.get("rope", {}))
     scale = section.number(key) if key else None
@@ -278,22 +278,22 @@ def known_temperature(model: ModelConfig) -> Temperature | None:
 
 def inverted(model: ModelConfig) -> Iterator[Finding]:
     """Report a majority of layers without positions in a model type that has few."""
-    switches, number = model.config.values.get("no_rope_layers"), model.layers
+    switches, number = model.get("no_rope_layers"), model.layers
     step = model.row.get("unrotated", ())
     if not isinstance(switches, list) or not number or len(step) < 2:
         return
     unrotated, usual = sum(not rotates for rotates in switches), number // (step[1] - step[0])
     if unrotated > max(number / 2, usual):
-        details = {"config": model.config.label, "kind": shown(model.kind)}
+        details = {"config": model.label, "kind": shown(model.kind)}
         yield finding("layers-inverted", unrotated=unrotated, number=number, usual=usual, **details)
 
 
 def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
     """Report windows in all layers of a model type that has layers with full attention."""
     windows = [run.window or trained for run in runs for _ in run.index]  # 0 is no window
-    is_stated = FULL in model.row.get("layer_types", "") and stated_types(model.config.values)
+    is_stated = FULL in model.row.get("layer_types", "") and stated_types(model.values)
     if is_stated and windows and max(windows) < trained:
-        details = {"config": model.config.label, "kind": shown(model.kind), "trained": trained}
+        details = {"config": model.label, "kind": shown(model.kind), "trained": trained}
         details |= {"layers": len(windows), "widest": max(windows)}
         yield finding("layers-no-global", reach=sum(windows) - len(windows), **details)
 

@@ -117,8 +117,8 @@ class ModelFile:
     @property
     def unrotated(self) -> int:
         """Return the number of unrotated dimensions that DeepSeek's heads keep separately."""
-        config = self.model.config
-        return (config.count("qk_rope_head_dim") and config.count("qk_nope_head_dim")) or 0
+        count = self.model.count
+        return (count("qk_rope_head_dim") and count("qk_nope_head_dim")) or 0
 
     def encoding(
         self,
@@ -145,10 +145,10 @@ class ModelFile:
         for reader in (*ways, read_rotation, read_none, weights.read_positions):
             enc = reader(model)
             if enc is not None:
-                named, inner = split_spec(self.spec)[1], model.config.key
+                named, inner = split_spec(self.spec)[1], model.key
                 notes = () if named else tower_notes(self.spec, self.section, inner)
                 enc = note_unread(with_trained(enc, model), model, own.section)
-                notes = (*enc.findings, *notes, *source_notes(model.config))
+                notes = (*enc.findings, *notes, *source_notes(model))
                 return replace(enc, spec=self.spec, file=self, findings=notes)
         raise no_answer(model)
 
@@ -178,7 +178,8 @@ def select_part(spec: str, file: str, values: Values) -> ModelFile:
     """Select the part of a config that a SPEC names; the result records which keys are read."""
     section = Section(shown(file), TrackedKeys(values))
     config, kind, part = choose_part(section, split_spec(spec)[1])
-    model = ModelConfig(file, part, config, kind, None, None, type_row(kind) or {})
+    row = type_row(kind) or {}
+    model = ModelConfig(**vars(config), file=file, part=part, kind=kind, row=row)
     return ModelFile(spec, model, section)
 
 
@@ -209,19 +210,19 @@ def tower_notes(spec: str, section: Section, own: str) -> list[Finding]:
 
 def source_notes(config: Section) -> tuple[Finding, ...]:
     """Return a finding if a config names remote code."""
-    keys = [key for key in ("auto_map", "trust_remote_code") if config.values.get(key)]
+    keys = [key for key in ("auto_map", "trust_remote_code") if config.get(key)]
     details = {"config": config.label, "version": version()}
     return tuple(finding("remote-code", key=key, **details) for key in keys[:1])
 
 
 def read_biases(model: ModelConfig) -> Encoding | None:
     """Read ALiBi or T5's buckets, one column per head."""
-    row, config = model.row, model.config
+    row = model.row
     heads = model.own("heads", HEADS)
-    attention = config.section(row["inside"]) if "inside" in row else config
+    attention = model.section(row["inside"]) if "inside" in row else model
     switched = row.get("otherwise", row.get("kind")) == "alibi" or not row
     usual = row.get("kind") == "alibi"
-    alibi = attention.values.get("alibi", usual) if switched or usual else False
+    alibi = attention.get("alibi", usual) if switched or usual else False
     if not isinstance(alibi, bool):
         raise attention.wrong("alibi", alibi, "true or false")
     if switched and alibi:
@@ -241,7 +242,7 @@ def read_biases(model: ModelConfig) -> Encoding | None:
 
 def read_none(model: ModelConfig) -> Encoding | None:
     """Return an encoding without positions if a config switches off its model type's rotation."""
-    row, embedding_type = model.row, model.config.untracked.values.get("position_embedding_type")
+    row, embedding_type = model.row, model.untracked.get("position_embedding_type")
     switched = "switch" in row and row["kind"].split() == ["rotary"] and "otherwise" not in row
     if rotates(model) or not (switched or (not row and embedding_type in NO_POSITIONS)):
         return None
@@ -306,8 +307,8 @@ def with_trained(enc: Encoding, model: ModelConfig) -> Encoding:
     if model.trained_key is None or trained_as_stated(enc.params) or enc.domain.grid:
         return enc
     key = model.trained_key
-    trained = int(model.config.values.get(key) or 0)
-    note = finding("trained-key", key=key, config=model.config.label, n=trained)
+    trained = int(model.get(key) or 0)
+    note = finding("trained-key", key=key, config=model.label, n=trained)
     params = {**enc.params, "trained": trained}
     return replace(enc, params=params, findings=(*enc.findings, note))
 
@@ -321,7 +322,7 @@ def find_unread(model: ModelConfig, outer: Section, enc: Encoding) -> Texts:
     for section in sections_about(model, outer):
         values = section.untracked.values
         unread = sorted(getattr(section.values, "unread", ()))
-        if section is not model.config:  # keys of other parts of the model
+        if section is not model:  # keys of other parts of the model
             unread = [key for key in unread if key not in foreign]
         misspelt = {key for key in unread[:SEEN] if near_key(key, values)}
         for key in unread:
@@ -337,13 +338,13 @@ def sections_about(model: ModelConfig, outer: Section) -> tuple[Section, ...]:
     Keys around the config of a tower are about the text model.
     """
     row = type_row(str(outer.untracked.values.get("model_type"))) or {}
-    is_tower = model.config.key and model.config.key not in (*NESTED, row.get("text"))
-    return (model.config,) if is_tower else (model.config, outer)
+    is_tower = model.key and model.key not in (*NESTED, row.get("text"))
+    return (model,) if is_tower else (model, outer)
 
 
 def sections_not_read(model: ModelConfig) -> set[str]:
     """Return the sections of a rotation that the model type ignores, fully or in this format."""
-    row, values = model.row, model.config.untracked.values
+    row, values = model.row, model.untracked.values
     if not row or not rotates(model):
         return set()
     unread, section = set(row.get("unread", ())), values.get(model.rope_key)
@@ -363,11 +364,11 @@ def read_the_rest(model: ModelConfig) -> None:
     """
     for name in SCHEDULED.keys() & model.row.keys():
         for key in SCHEDULED[name]:
-            model.config.values.get(key)
+            model.get(key)
     sections = layer_sections(model) if rotates(model) else None
     for _, turns in (sections or {}).values():
         for keys in filter(None, (turns.bases, turns.shares, turns.size)):
-            model.config.first(*keys)
+            model.first(*keys)
     layer_schedule(model, sections)
     known_temperature(model)
     model.tables()
@@ -413,7 +414,7 @@ def note_unread(enc: Encoding, model: ModelConfig, outer: Section) -> Encoding:
     messages = " ".join(note.message for note in enc.findings if note.code == "unread-key")
     within = enc.params.get("unread", ())
     for key in [key for key in unread if key not in messages and key not in within][:NAMED]:
-        section = model.config if key in model.config.untracked.values else outer
+        section = model if key in model.untracked.values else outer
         values = section.untracked.values
         similar = "".join(near_key(key, values))
         details = {"key": shown(key), "value": shown(values.get(key, "…")), "near": similar}

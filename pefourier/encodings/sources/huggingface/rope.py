@@ -19,11 +19,12 @@ warning.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, Literal
+from functools import cached_property, partial
+from typing import Literal
 
 from pefourier.encodings.columns import axes_of_sections, describe_axes
 from pefourier.encodings.encoding import Encoding, Finding, finding
@@ -55,37 +56,25 @@ from pefourier.writing.text import first_few
 Notes = Iterator[Finding]
 
 ROTATED_SIZE = "qk_rope_head_dim"
-USUAL_HEADS = {32, 48, 64, 80, 96, 100, 112, 120, 128, 192, 256, 512}
+USUAL_HEADS = {*range(32, 129, 16), 100, 120, 192, 256, 512}
 LONG = 4  # ratio to the trained length from which a context needs scaling
 DIFFERENCES = 4  # largest number of differences in a finding
 ALIASES = {"default": "none", "mrope": "none", "su": "longrope"}
 
 TYPES = ALIASES | {
-    name: name for name in ("linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
+    name: name for name in "linear dynamic yarn longrope llama3 proportional".split()
 }
 REQUIRED = {
-    "linear": ("factor",),
-    "dynamic": ("factor",),
-    "yarn": ("factor",),
-    "longrope": ("short_factor", "long_factor"),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+    "linear": "factor",
+    "dynamic": "factor",
+    "yarn": "factor",
+    "longrope": "short_factor long_factor",
+    "llama3": "factor low_freq_factor high_freq_factor",
 }
-COMMON = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
+COMMON = set("rope_type type rope_theta partial_rotary_factor".split())
 CLIPPED = ("use_cope", "use_hardclip")  # clipped RoPE, arXiv 2602.05258
 SEEN = 300  # largest number of keys that are compared with known keys
 NAMED = 5  # largest number of keys with findings
-
-
-def softmax_factor(
-    model: ModelConfig, section: Section, scaling: str, scaled: Values
-) -> dict[str, float]:
-    """Return the factor of logits in some model types: (0.1 mscale_all_dim ln factor + 1)^2."""
-    if not model.row.get("softmax") or scaling == "none":
-        return {}
-    mscale, factor = section.number("mscale_all_dim"), scaled.get("factor") or 1.0
-    if not mscale or factor <= 1:
-        return {}
-    return {"softmax_factor": logits_gain(mscale, factor, section.label)}
 
 
 def section_of_params(config: Section) -> Section:
@@ -93,19 +82,21 @@ def section_of_params(config: Section) -> Section:
     yarn = config.section("yarn")
     if yarn.values:
         values = {YARN_OF_PARAMS.get(key, key): value for key, value in yarn.values.items()}
-        unscaled = yarn.parameter("apply_scale", bool) is False
-        values |= {"attention_factor": 1.0} if unscaled else {}
         values.pop("apply_scale", None)
+        if yarn.parameter("apply_scale", bool) is False:
+            values["attention_factor"] = 1.0
         return replace(yarn, values={"rope_type": "yarn", **values})
     if config.parameter("use_scaled_rope", bool):
-        factor = config.number("rope_scaling_factor") or SCALED_ROPE["factor"]
-        return Section(f"use_scaled_rope of {config.label}", {**SCALED_ROPE, "factor": factor})
+        factor = config.number("rope_scaling_factor") or 8.0
+        return Section(f"use_scaled_rope of {config.label}", SCALED_ROPE | {"factor": factor})
     return yarn
 
 
-YARN_OF_PARAMS = {"factor": "factor", ORIGINAL: ORIGINAL, "beta": "beta_fast", "alpha": "beta_slow"}
+YARN_OF_PARAMS = {"beta": "beta_fast", "alpha": "beta_slow"}
 SCALED_ROPE = {  # the scaling of llama-models if use_scaled_rope is true
-    **{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    "rope_type": "llama3",
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
     ORIGINAL: 8192,
 }
 
@@ -123,11 +114,13 @@ def read_scaling(
     kinds = {key: parameter.annotation for key, parameter in scaling_parameters(scaling).items()}
     needs_original = kinds.pop("original", None) is not None
     allowed = COMMON | kinds.keys()
-    allowed |= {ORIGINAL} if needs_original and kind != "dynamic" else set()
-    allowed |= {TUNED[model.kind], LONGEST[0]} if model.kind in TUNED else set()
-    for key in REQUIRED.get(scaling, ()):
+    if needs_original and kind != "dynamic":
+        allowed |= {ORIGINAL}
+    if model.kind in TUNED:
+        allowed |= {TUNED[model.kind], LONGEST[0]}
+    for key in REQUIRED.get(scaling, "").split():
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
-        if section.values.get(key) is None and not implied:
+        if section.get(key) is None and not implied:
             raise PefourierError(f"{section.label} has no {key}; rope_type {kind} needs it")
     if layered:
         kinds.pop("truncate", None)  # ignored in sections by layer
@@ -135,10 +128,15 @@ def read_scaling(
     if settings.get("attention_factor") == 0:  # `rope` reads 0 as not set
         raise section.wrong("attention_factor", 0, "a number above 0, or null for the formula")
     if needs_original:
-        settings["original"] = find_original_length(model, section, kind, layered=layered)
-        longest = model.longest() or settings["original"]
+        usual, longest = None if layered else model.row.get("original"), model.longest()
+        stated = stated_original(model, section, usual, layered=layered)
+        original = (kind != "dynamic" and stated) or longest
+        if original is None:
+            label = section.label
+            raise PefourierError(f"rope_type {kind} of {label} needs max_position_embeddings")
+        settings["original"] = original
         if settings["factor"] is None and scaling in ("yarn", "longrope"):
-            settings["factor"] = longest / settings["original"]
+            settings["factor"] = (longest or original) / original
     return scaling, settings, allowed
 
 
@@ -147,21 +145,10 @@ def steps_of_qwen(model: ModelConfig) -> tuple[str, Fields]:
 
     Up to the trained length n the factor is 1, up to 2 n it is 3, then 7, 15, ….
     """
-    trained, length = model.config.count("seq_length"), model.length or model.longest() or 0
-    if not model.config.values.get("use_dynamic_ntk", True) or not trained or length <= trained:
+    trained, length = model.count("seq_length"), model.length or model.longest() or 0
+    if not model.get("use_dynamic_ntk", True) or not trained or length <= trained:
         return "none", {}
     return "ntk", {"factor": float(2 ** (((length - 1) // trained).bit_length() + 1) - 1)}
-
-
-def read_clipping(config: Section, scaling: str) -> str:
-    """Return the scaling, or ``clip`` if a config sets it; hard clipping is refused."""
-    flags = [key for key in CLIPPED if config.parameter(key, bool)]
-    if flags and (flags != ["use_cope"] or scaling != "none"):
-        set_together = f"{' and '.join(flags)} with scaling {scaling}"
-        raise config.wrong(
-            "use_cope", set_together, "alone, without scaling; or give rope:inv_freq=FILE"
-        )
-    return "clip" if flags else scaling
 
 
 def type_of_scaling(model: ModelConfig, section: Section) -> str:
@@ -209,21 +196,11 @@ def warn_of_keys(section: Section, unused: list[str], allowed: set[str]) -> list
     return findings
 
 
-def find_original_length(model: ModelConfig, section: Section, kind: str, *, layered: bool) -> int:
-    """Return the trained context length, which transformers reads from three places."""
-    usual = None if layered else model.row.get("original")
-    stated = None if kind == "dynamic" else stated_original(model, section, usual, layered=layered)
-    length = stated or model.longest()
-    if length is None:
-        raise PefourierError(f"rope_type {kind} of {section.label} needs max_position_embeddings")
-    return length
-
-
 def stated_original(
     model: ModelConfig, section: Section, usual: int | None = None, *, layered: bool
 ) -> int | None:
     """Return the trained length from the config (default `usual`) or from its scaling section."""
-    outer = None if layered else model.config.count(ORIGINAL) or usual
+    outer = None if layered else model.count(ORIGINAL) or usual
     return outer or section.count(ORIGINAL)
 
 
@@ -249,90 +226,6 @@ def trained_as_stated(params: Values) -> int | None:
     return params.get("trained") or params.get("original")
 
 
-@dataclass(frozen=True, eq=False)
-class ConfigCase:
-    """A rotation of a config, with the sections that it was read from."""
-
-    model: ModelConfig
-    layer: str  # type of layer; empty if there is one rotation for all
-    section: Section
-    type_keys: Rotary
-    enc: Encoding
-
-    @property
-    def values(self) -> Values:
-        """Return the values of the config file."""
-        return self.model.config.values
-
-    @property
-    def params(self) -> Values:
-        """Return the settings of the rotation."""
-        return self.enc.params
-
-    @property
-    def published(self) -> Values:
-        """Return the training setup of published models of this type with this base."""
-        return family_of(self.model.row, self.params["rho"], self.layer)
-
-    def says(self, code: str, variant: str = "", **values: Any) -> Finding:
-        """Return a finding about the rotation, with facts about its source for the message."""
-        facts = {
-            "config": self.model.config.label,
-            "section": self.section.label,
-            "kind": shown(self.model.kind),
-            "params": self.params,
-            "known": self.published,
-            "turns": self.type_keys,
-            "original": ORIGINAL,
-        }
-        return finding(code, variant, **{**facts, **values})
-
-
-def inferred_original(case: ConfigCase, *, is_lost: bool) -> int | None:
-    """Return the trained length of a linear or a lost scaling, inferred from the model family."""
-    if is_lost:
-        return case.published.get("trained")
-    if case.params["scaling"] not in ("linear", "proportional"):
-        return None
-    lengths = case.published.get("lengths", ())
-    return original_of_linear(case.model.longest(), case.params["factor"], lengths)
-
-
-def lint(case: ConfigCase) -> Notes:
-    """Yield the findings of each rule, in the order of `RULES`."""
-    return (finding for rule in RULES for finding in rule(case))
-
-
-def new_keys(case: ConfigCase) -> Notes:
-    """Report base and scaling under keys that only transformers 5 reads."""
-    values, new = case.values, case.values.get("rope_parameters")
-    old = ("rope_scaling", "rope_theta", *case.type_keys.bases)
-    is_new = case.model.row.get("since") == 5  # unknown to older readers
-    if is_new or not isinstance(new, dict) or any(values.get(key) is not None for key in old):
-        return
-    base, scaled = case.params["rho"], case.params["scaling"] != "none"
-    if (base == case.type_keys.base and not scaled) or case.section.values.get(
-        "rope_theta"
-    ) is None:
-        return
-    major = str(values.get("transformers_version", "")).partition(".")[0]
-    older = major.isdigit() and int(major) < 5
-    scaling = f" and scaling {case.params['scaling']}" if scaled else ""
-    yield case.says("rope-new-keys", "older" if older else "newer", scaling=scaling)
-
-
-def scaling_lost(case: ConfigCase) -> Notes:
-    """Report a long context without scaling."""
-    if case.params["scaling"] != "none":
-        return
-    longest, original = (case.model.config.count(*k) or 0 for k in (LONGEST, [ORIGINAL]))
-    family = lost_family(case.model.row, case.params, longest, case.layer)
-    if original and longest >= LONG * original:
-        yield case.says("rope-scaling-lost", "told", longest=longest, before=original)
-    elif family and "factor" not in case.section.values:
-        yield family_lost(case.model.config.label, longest, family)
-
-
 def lost_family(row: ModelRow, params: Values, longest: int, layer: str = "") -> Values:
     """Return the published models with a rotation's base if it lacks their scaling, or empty."""
     family = family_of(row, params["rho"], layer)
@@ -347,152 +240,150 @@ def family_lost(label: str, longest: int, family: Values) -> Finding:
     return finding("rope-scaling-lost", "family", **slots)
 
 
-def two_spellings(case: ConfigCase) -> Notes:
-    """Report rope_scaling and rope_parameters that differ; transformers uses rope_scaling."""
-    old, new = (case.values.get(key) for key in ("rope_scaling", "rope_parameters"))
-    if not (isinstance(old, dict) and isinstance(new, dict) and old and new):
-        return
-    first, second = (spelled_out(section, case) for section in (old, new))
-    unlike = [key for key in [*first, *second] if first.get(key) != second.get(key)]
-    if unlike and "rope_scaling" not in case.model.row.get("unread", ()):
+@dataclass(frozen=True, eq=False)
+class ConfigCase:
+    """A rotation of a config, with the sections that it was read from."""
+
+    model: ModelConfig
+    layer: str  # type of layer; empty if there is one rotation for all
+    section: Section
+    type_keys: Rotary
+    enc: Encoding
+
+    @cached_property
+    def published(self) -> Values:
+        """Return the training setup of published models of this type with this base."""
+        return family_of(self.model.row, self.enc.params["rho"], self.layer)
+
+    @cached_property
+    def says(self) -> Callable[..., Finding]:
+        """Return `finding` with facts about the rotation and its source for the messages."""
+        return partial(
+            finding,
+            config=self.model.label,
+            section=self.section.label,
+            kind=shown(self.model.kind),
+            params=self.enc.params,
+            known=self.published,
+            turns=self.type_keys,
+            original=ORIGINAL,
+        )
+
+
+def lint_keys(case: ConfigCase) -> Notes:
+    """Report keys that contradict each other, or that only some readers read."""
+    model, section, params, says = case.model, case.section, case.enc.params, case.says
+    scaling, unread = params["scaling"], model.row.get("unread", ())
+    old, new = model.get("rope_scaling"), model.get("rope_parameters")
+    sections: Fields = new if isinstance(new, dict) else {}
+    # base and scaling under keys that only transformers 5 reads
+    is_old = model.first("rope_scaling", "rope_theta", *case.type_keys.bases)[1] is not None
+    unlike_older = params["rho"] != case.type_keys.base or scaling != "none"
+    if sections and not is_old and unlike_older and section.get("rope_theta") is not None:
+        if model.row.get("since") != 5:  # else older readers do not know the type
+            is_older = re.match("[0-4][.]", str(model.get("transformers_version")))
+            words = f" and scaling {scaling}" if scaling != "none" else ""
+            yield says("rope-new-keys", "older" if is_older else "newer", scaling=words)
+    # two sections that differ; transformers uses rope_scaling
+    if isinstance(old, dict) and old and sections and "rope_scaling" not in unread:
+        first, second = (spelled_out(each, model.get("rope_theta")) for each in (old, sections))
+        unlike = [key for key in first | second if first.get(key) != second.get(key)]
         differences = ", ".join(
             f"{key} {shown(first.get(key))} and {shown(second.get(key))}"
-            for key in [*dict.fromkeys(unlike)][:DIFFERENCES]
+            for key in unlike[:DIFFERENCES]
         )
-        yield case.says("rope-spellings", said=differences, taken="rope_scaling")
+        if unlike:
+            yield says("rope-spellings", said=differences, taken="rope_scaling")
+    # type and rope_type that differ, or a factor without a type
+    kinds = [section.get("rope_type"), section.get("type")]
+    names = ALIASES | model.row.get("renamed", {})
+    if all(isinstance(kind, str) for kind in kinds) and "type" not in unread:
+        if len({names.get(kind, kind) for kind in kinds}) == 2:
+            yield says("rope-two-types", one=shown(kinds[0]), other=shown(kinds[1]))
+    elif kinds == [None, None] and is_number(section.get("factor")):
+        if not any("did you mean rope_type" in note.message for note in case.enc.findings):
+            yield says("rope-no-type", factor=section.get("factor"))
+    # a type of layer without a section among the sections by layer
+    by_layer = any(isinstance(value, dict) for value in sections.values())
+    if case.layer and by_layer and case.layer not in sections:
+        yield says("rope-no-section", layer=shown(case.layer))
+    # one of the two factors of YaRN's attention without the other
+    pair = sorted(("mscale", "mscale_all_dim"), key=lambda key: not section.get(key))
+    is_read = scaling == "yarn" and "attention_factor" not in section.values
+    if is_read and section.get(pair[0]) and not section.get(pair[1]):
+        yield says("rope-mscale", has=pair[0], lacks=pair[1])
 
 
-def spelled_out(section: Values, case: ConfigCase) -> Fields:
+def spelled_out(section: Values, base: object) -> Fields:
     """Return the settings of a section and the base above it, with names of transformers 5."""
     kind = section.get("rope_type", section.get("type", "default"))
-    base = case.values.get("rope_theta")
     above = {} if base is None else {"rope_theta": base}
-    settings = {key: value for key, value in section.items() if key != "type"}
-    return {"rope_type": kind, **above, **settings} | {"rope_type": kind}
+    settings = {key: x for key, x in section.items() if key not in ("type", "rope_type")}
+    return {"rope_type": kind} | above | settings
 
 
-def two_types(case: ConfigCase) -> Notes:
-    """Report type and rope_type that differ, or a factor without a type."""
-    values = case.section.values
-    kinds = [values.get(key) for key in ("rope_type", "type")]
-    names = ALIASES | case.model.row.get("renamed", {})
-    if "type" in case.model.row.get("unread", ()):
+def lint_lengths(case: ConfigCase) -> Notes:
+    """Report lengths that contradict the scaling, and a base or scaling that is not set."""
+    model, params, says, published = case.model, case.enc.params, case.says, case.published
+    scaling, rho, longest = params["scaling"], params["rho"], model.longest() or 0
+    stated, before = model.count(*LONGEST) or 0, params.get("original")
+    # a long context without scaling
+    original = model.count(ORIGINAL) or 0
+    family = lost_family(model.row, params, stated, case.layer)
+    if scaling == "none" and original and stated >= LONG * original:
+        yield says("rope-scaling-lost", "told", longest=stated, before=original)
+    elif family and "factor" not in case.section.values:
+        yield family_lost(model.label, stated, family)
+    # lengths before and after scaling that contradict the factor
+    start = before or params.get("trained")
+    ratio = longest / start if start else 0.0
+    if scaling in ("yarn", "linear") and ratio not in (0, params["factor"], 1):
+        yield says("rope-lengths", scaling, longest=longest, before=start, ratio=ratio)
+    if scaling == "llama3" and 0 < ratio <= 1:
+        yield says("rope-original", longest=longest)
+    # a trained length that is missing, or that differs from the model family
+    trained = published.get("trained")
+    if scaling in ("yarn", "llama3", "longrope") and before:
+        if not (case.section.get(ORIGINAL) or original or model.row.get("original")):
+            yield says("rope-original-missing")
+        elif trained not in (None, before) and not (scaling == "llama3" and ratio <= 1):
+            yield says("rope-original-unusual")
+    # a base that the config leaves to its model type
+    keys = (*THETA, *case.type_keys.bases)
+    if case.layer or any(s.first(*keys)[1] is not None for s in (case.section, model)):
         return
-    if all(isinstance(kind, str) for kind in kinds):
-        if len({names.get(kind, kind) for kind in kinds}) == 2:
-            yield case.says("rope-two-types", one=shown(kinds[0]), other=shown(kinds[1]))
-    elif kinds == [None, None] and is_number(values.get("factor")):
-        if not any("did you mean rope_type" in f.message for f in case.enc.findings):
-            yield case.says("rope-no-type", factor=values["factor"])
+    bases = {
+        family["base"]: max(family.get("ended", 0), *family.get("lengths", (0,)), 0)
+        for family in model.row.get("families", ())
+    }
+    others = [base for base, reach in bases.items() if reach >= stated and base != rho]
+    if others and bases.get(rho, 0) < stated:
+        yield says("rope-theta-default", "family", longest=stated, base=others[0])
+    else:
+        yield says("rope-theta-default", "usual" if rho == 1e4 else "other")
 
 
-def lengths(case: ConfigCase) -> Notes:
-    """Report lengths before and after scaling that contradict the factor."""
-    params, longest = case.params, case.model.longest()
-    before, factor = params.get("original") or params.get("trained"), params.get("factor")
-    if not before or not longest:
-        return
-    scaling, ratio = params["scaling"], longest / before
-    if scaling in ("yarn", "linear") and ratio not in (factor, 1.0):
-        yield case.says("rope-lengths", scaling, longest=longest, before=before, ratio=ratio)
-    if scaling == "llama3" and ratio <= 1:
-        yield case.says("rope-original", longest=longest)
-
-
-def length_of_training(case: ConfigCase) -> Notes:
-    """Report a trained length that is missing, or that differs from the model family."""
-    scaling, before = case.params["scaling"], case.params.get("original")
-    if scaling not in ("yarn", "llama3", "longrope") or not before:
-        return
-    settings = (case.section.values, case.values, {ORIGINAL: case.model.row.get("original")})
-    trained, longest = case.published.get("trained"), case.model.longest() or 0
-    if not any(values.get(ORIGINAL) for values in settings):
-        yield case.says("rope-original-missing")
-    elif trained and before != trained and not (scaling == "llama3" and before >= longest):
-        yield case.says("rope-original-unusual")
-
-
-def size_of_head(case: ConfigCase) -> Notes:
-    """Report an unusual size of a head that is derived as hidden size / heads."""
-    config, type_keys, head = case.model.config, case.type_keys, case.params["d"]
-    stated = any(case.values.get(key) is not None for key in type_keys.size)
-    if stated or type_keys.head is not None or not type_keys.size or case.model.d is not None:
-        return
-    width, heads = (
-        config.count(*type_keys.width[0], *WIDTH),
-        config.count(*type_keys.heads[0], *HEADS),
-    )
-    if width and heads and (width % heads or (head not in USUAL_HEADS and head > 32)):
-        variant = "split" if width % heads else "unusual"
-        yield case.says("rope-head-guessed", variant, width=width, heads=heads)
-
-
-def two_heads(case: ConfigCase) -> Notes:
-    """Report qk_rope_head_dim, as in DeepSeek, in a config with a different head_dim."""
-    rotated, size = (case.values.get(key) for key in (ROTATED_SIZE, "head_dim"))
-    is_guessed = any(f.code == "model-type-unknown" for f in case.enc.findings)
+def lint_sizes(case: ConfigCase) -> Notes:
+    """Report unusual or contradictory sizes of heads and numbers of rotary pairs."""
+    model, type_keys, says, params = case.model, case.type_keys, case.says, case.enc.params
+    # a head of hidden size / heads
+    is_derived = type_keys.size and type_keys.head is None and model.d is None
+    if is_derived and model.first(*type_keys.size)[1] is None:
+        width = model.count(*type_keys.width[0], *WIDTH)
+        heads, head = model.count(*type_keys.heads[0], *HEADS), params["d"]
+        if width and heads and (width % heads or (head not in USUAL_HEADS and head > 32)):
+            variant = "split" if width % heads else "unusual"
+            yield says("rope-head-guessed", variant, width=width, heads=heads)
+    # qk_rope_head_dim, as in DeepSeek, in a config with a different head_dim
+    rotated, size = model.get(ROTATED_SIZE), model.get("head_dim")
+    is_guessed = any(note.code == "model-type-unknown" for note in case.enc.findings)
     if is_guessed and is_number(rotated) and is_number(size) and rotated != size:
-        yield case.says("rope-two-heads", key=ROTATED_SIZE, turned=rotated, size=size)
-
-
-def sections(case: ConfigCase) -> Notes:
-    """Report sections of M-RoPE that do not sum to the number of rotary pairs."""
-    numbers = case.section.values.get("mrope_section", case.model.row.get("sections"))
-    pairs = case.params["rotated"] // 2
-    numbers = numbers if isinstance(numbers, list | tuple) else ()
+        yield says("rope-two-heads", key=ROTATED_SIZE, turned=rotated, size=size)
+    # sections of M-RoPE that do not sum to the number of pairs
+    numbers = case.section.get("mrope_section", model.row.get("sections"))
+    numbers, pairs = numbers if isinstance(numbers, list) else [], params["rotated"] // 2
     if numbers and all(isinstance(n, int) for n in numbers) and sum(numbers) != pairs:
-        yield case.says("rope-sections", numbers=numbers, sum=sum(numbers), pairs=pairs)
-
-
-def default_base(case: ConfigCase) -> Notes:
-    """Report a base that the config leaves to its model type."""
-    keys = ("rope_theta", "rotary_emb_base", *case.type_keys.bases)
-    places = (case.section.values, case.values)
-    if not case.layer and all(values.get(key) is None for key in keys for values in places):
-        rho, longest = case.params["rho"], case.model.config.count(*LONGEST) or 0
-        bases = {
-            family["base"]: max(family.get("ended", 0), *family.get("lengths", (0,)), 0)
-            for family in case.model.row.get("families", ())
-        }
-        stated = [base for base, reach in bases.items() if reach >= longest and base != rho]
-        if stated and bases.get(rho, 0) < longest:
-            yield case.says("rope-theta-default", "family", longest=longest, base=stated[0])
-            return
-        yield case.says("rope-theta-default", "usual" if rho == 1e4 else "other")
-
-
-def without_section(case: ConfigCase) -> Notes:
-    """Report a type of layer without a section among the sections by layer."""
-    sections = case.values.get("rope_parameters")
-    names = sections if isinstance(sections, dict) else {}
-    by_layer = any(isinstance(row, dict) for row in names.values())
-    if case.layer and by_layer and case.layer not in names:
-        yield case.says("rope-no-section", layer=shown(case.layer))
-
-
-def mscale_pairs(case: ConfigCase) -> Notes:
-    """Report mscale or mscale_all_dim without the other factor."""
-    pair = ("mscale", "mscale_all_dim")
-    has = [key for key in pair if case.section.values.get(key)]
-    is_read = case.params["scaling"] == "yarn" and "attention_factor" not in case.section.values
-    if is_read and len(has) == 1:
-        yield case.says("rope-mscale", has=has[0], lacks=pair[1 - pair.index(has[0])])
-
-
-RULES = (
-    new_keys,
-    scaling_lost,
-    two_spellings,
-    two_types,
-    lengths,
-    length_of_training,
-    size_of_head,
-    two_heads,
-    sections,
-    default_base,
-    without_section,
-    mscale_pairs,
-)
+        yield says("rope-sections", numbers=numbers, sum=sum(numbers), pairs=pairs)
 
 
 INDEXER = "indexer"  # the part of a model that selects keys, with a separate rotation
@@ -525,38 +416,48 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     d = find_head(model, type_keys, layer)
     scaling, scaled, allowed = read_scaling(model, section, layered=bool(layer))
     unused = sorted(section.values.keys() - allowed - IGNORED)[:SEEN] if allowed else []
-    scaling = read_clipping(model.config, scaling)
-    theta, doubts = reconcile(section, THETA, model.config, type_keys.bases)
+    clipped = [key for key in CLIPPED if model.parameter(key, bool)]
+    if clipped and (clipped != ["use_cope"] or scaling != "none"):
+        rule = "alone, without scaling; or give rope:inv_freq=FILE"
+        raise model.wrong("use_cope", f"{' and '.join(clipped)} with scaling {scaling}", rule)
+    scaling = "clip" if clipped else scaling
+    theta, doubts = reconcile(section, THETA, model, type_keys.bases)
     partial, unlike = find_share(model, section, type_keys, d, scaling)
     findings = [] if layer else [*doubts, *unlike]
     findings += [*warn_of_keys(section, unused, allowed), *layer_notes(model)]
-    findings += [finding("rope-clipped", config=model.config.label)] if scaling == "clip" else []
+    findings += [finding("rope-clipped", config=model.label)] if clipped else []
     rho = type_keys.base if theta is None else theta
     settings = {"rho": rho, "partial": partial, "layout": layout_of(model), "scaling": scaling}
     enc = model.build("rope", d, *findings, **settings, **scaled)
     # backwards: by -p at position p; trailing: the last rows of a head
     facts: Fields = {k: True for k in ("backwards", "trailing") if model.row.get(k)}
     facts |= {"unread": tuple(unused)} if unused else {}
-    facts |= softmax_factor(model, section, scaling, scaled)
+    factor = scaled.get("factor") or 1.0
+    if model.row.get("softmax") and factor > 1 and (mscale := section.number("mscale_all_dim")):
+        facts["softmax_factor"] = logits_gain(mscale, factor, section.label)
     if sections := sections_of(model):
         with suppress(PefourierError):  # sections that do not fit have a finding
             axes = axes_of_sections(*sections, enc.params["rotated"] // 2)
             facts["mrope_section"] = describe_axes(axes)
     stated = stated_original(model, section, layered=bool(layer))
     if model.kind == "qwen":
-        stated = model.config.count("seq_length")
-        if stated and model.config.values.get("use_dynamic_ntk", True):
+        stated = model.count("seq_length")
+        if stated and model.get("use_dynamic_ntk", True):
             findings = [finding("rope-by-length", "steps", n=stated, length=len(enc))]
             enc = replace(enc, findings=(*enc.findings, *findings))
     if stated and scaled.get("original") != stated:  # dynamic and linear ignore it
         facts |= {"trained": stated}
     enc = replace(enc, params={**enc.params, **facts})
-    written = replace(model, config=model.config.untracked)
-    case = ConfigCase(written, layer, section, type_keys, enc)
-    mistakes = tuple(lint(case))
-    is_lost = any(mistake.code == "rope-scaling-lost" for mistake in mistakes)
-    inferred = None if trained_as_stated(enc.params) else inferred_original(case, is_lost=is_lost)
-    params = {**enc.params, **({"trained": inferred} if inferred else {})}
+    case = ConfigCase(model.untracked, layer, section, type_keys, enc)
+    mistakes = (*lint_keys(case), *lint_lengths(case), *lint_sizes(case))
+    params, family = dict(enc.params), case.published
+    if not trained_as_stated(params):  # infer the length from the family of models
+        if any(mistake.code == "rope-scaling-lost" for mistake in mistakes):
+            params["trained"] = family.get("trained")
+        elif scaling in ("linear", "proportional"):
+            known = family.get("lengths", ())
+            params["trained"] = original_of_linear(model.longest(), params["factor"], known)
+    params = {key: value for key, value in params.items() if value or key != "trained"}
     return replace(enc, params=params, findings=(*enc.findings, *mistakes))
 
 
@@ -570,7 +471,7 @@ def rotation_of_indexer(model: ModelConfig) -> Encoding | None:
         return None
     inherited = {key: enc.params[key] for key in ("rho", "scaling", "length")}
     inherited |= {key: enc.params[key] for key in scaling_parameters(enc.params["scaling"])}
-    rotated, width = enc.params["rotated"], model.config.count("index_head_dim") or 0
+    rotated, width = enc.params["rotated"], model.count("index_head_dim") or 0
     width = max(width, rotated)
     head = {"d": width, "partial": rotated_share(rotated, width), "layout": model.row["indexer"]}
     built = build("rope", spec=enc.spec, **inherited, **head)
@@ -580,39 +481,39 @@ def rotation_of_indexer(model: ModelConfig) -> Encoding | None:
 
 def rotates(model: ModelConfig) -> bool:
     """Return whether a model rotates queries and keys, by its type or the keys of its config."""
-    config, row = model.config, model.row
+    row = model.row
     if row:
         key, switch_values, usual = row.get("switch", ("", (), None))
-        is_on = not key or config.values.get(key, usual) in switch_values
+        is_on = not key or model.get(key, usual) in switch_values
         return bool(row.get("kind") == "rotary" and is_on)
-    has_evidence = any(config.untracked.values.get(key) is not None for key in EVIDENCE)
+    has_evidence = any(model.untracked.get(key) is not None for key in EVIDENCE)
     usual = "rotary" if has_evidence else None
-    return config.values.get("position_embedding_type", usual) in ("rotary", "rope")
+    return model.get("position_embedding_type", usual) in ("rotary", "rope")
 
 
 def layout_of(model: ModelConfig) -> str:
     """Return the layout of pairs, halves or interleaved."""
     layout = str(model.row.get("layout", "halves"))
     if layout == "use_hf_rope":
-        return "halves" if model.config.values.get(layout) is True else "interleaved"
+        return "halves" if model.get(layout) is True else "interleaved"
     if not layout.startswith("rope_interleave"):
         return layout
-    interleaved = model.config.values.get("rope_interleave", " " not in layout)
+    interleaved = model.get("rope_interleave", " " not in layout)
     return "interleaved" if interleaved is not False else "halves"
 
 
 def head_by_layer(model: ModelConfig, type_keys: Rotary, layer: str) -> int | None:
     """Return the size of a head of a type of layer from ``per_layer_config``; None if not set."""
-    config, row, key = model.config, model.row, "per_layer_config"
-    if "layers" not in row or key not in config.values or type_keys.size not in HEAD_BY_LAYER:
+    row, key = model.row, "per_layer_config"
+    if "layers" not in row or key not in model.values or type_keys.size not in HEAD_BY_LAYER:
         return None
-    section, kinds = config.section(key), config.values.get("layer_types")
+    section, kinds = model.section(key), model.get("layer_types")
     sizes = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
     if not any(sizes.values()) and type_keys.size == HEAD_BY_LAYER[0]:
         return None
     if any(sizes.values()) and not isinstance(kinds, list):
         raise PefourierError(f"{section.label} needs layer_types, the type of each layer")
-    usual = config.count("head_dim") or min(rotary(row, name).head or 0 for name in row["layers"])
+    usual = model.count("head_dim") or min(rotary(row, name).head or 0 for name in row["layers"])
     places = [i for i, kind in enumerate(kinds or ()) if kind == layer]
     widths = {sizes.get(i) or usual for i in places} or {usual}
     if len(widths) > 1:
@@ -627,16 +528,15 @@ HEAD_BY_LAYER = (("head_dim",), ("global_head_dim",))  # the first has priority
 
 def find_head(model: ModelConfig, type_keys: Rotary, layer: str = "") -> int:
     """Return the size of a head: from the config, the request, or the default of the type."""
-    config = model.config
     if size := head_by_layer(model, type_keys, layer):
         return model.dimension(size, "head_dim")
-    head = config.count(*type_keys.size) if type_keys.size else None
+    head = model.count(*type_keys.size) if type_keys.size else None
     width, heads = model.sized(type_keys.width), model.sized(type_keys.heads)
     stated = head is not None
-    nulled = type_keys.null and config.values.get(type_keys.size[0], ...) is None
+    nulled = type_keys.null and model.get(type_keys.size[0], ...) is None
     if (nulled or (head is None and type_keys.head is None)) and width and heads:
         head = max((1 if nulled else type_keys.times) * width // heads, 1)
-        stated = config.first(*type_keys.width[0])[1] is not None
+        stated = model.first(*type_keys.width[0])[1] is not None
     head = head or type_keys.head
     return model.dimension(head, "head_dim") if stated or head is None else model.d or head
 
@@ -649,19 +549,19 @@ def find_share(
     keys = tuple(key for key in type_keys.shares if key not in DIMENSIONS)
     if "layers" not in model.row and (type_keys.whole or scaling != "none"):
         keys = keys or SHARE[:1]
-    partial, findings = reconcile(section, SHARE, model.config, keys)
+    partial, findings = reconcile(section, SHARE, model, keys)
     if ignored:
         if partial not in (None, 1.0) and not type_keys.fixed:
             key, inside = section.first(*SHARE)
-            key = model.config.first(*keys)[0] if inside is None else key
-            details = {"key": key, "value": partial, "config": model.config.label}
+            key = model.first(*keys)[0] if inside is None else key
+            details = {"key": key, "value": partial, "config": model.label}
             findings = [finding("unread-key", "share", kind=shown(model.kind), **details)]
         return 1.0, findings
     is_listed = section.key in model.row.get("layers", ())
     if partial is None and scaling == "none" and is_listed and model.row.get("given_whole"):
         return 1.0, findings  # the default share of the class applies only without a section
     dimensions = [key for key in type_keys.shares if key in DIMENSIONS]
-    rotated = (model.config.count(*dimensions) if dimensions else None) or type_keys.rotated
+    rotated = (model.count(*dimensions) if dimensions else None) or type_keys.rotated
     if partial is None:
         scaled_share = type_keys.scaled_share if scaling != "none" else None
         partial = rotated_share(rotated, d) if rotated else scaled_share
@@ -671,12 +571,12 @@ def find_share(
 def layer_notes(model: ModelConfig) -> list[Finding]:
     """Return findings about layers and tokens that differ from the encoding."""
     row, findings = model.row, []
-    written = model.config.untracked.values.get("model_type")
+    written = model.untracked.get("model_type")
     if not row or (isinstance(written, str) and type_row(written) is None):
-        details = {"kind": shown(written or "none"), "config": model.config.label}
+        details = {"kind": shown(written or "none"), "config": model.label}
         variant = "like" if row else "halves"
         findings.append(finding("model-type-unknown", variant, like=shown(model.kind), **details))
-    number = model.config.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # by default
+    number = model.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # by default
     unrotated = sorted(layers_without_positions(model, number))
     kinds = dict.fromkeys(part.split()[0] for part in row.get("layer_types", "").split(",") if part)
     switch_values = [kind for kind in kinds if rotates_by_type(model, kind)]
@@ -695,13 +595,13 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
 
 def rotates_on_axes(model: ModelConfig) -> bool:
     """Return whether tokens of images and videos have positions on three axes (M-RoPE)."""
-    row, section = model.row, model.config.values.get(model.rope_key) or {}
+    row, section = model.row, model.get(model.rope_key) or {}
     return bool(row.get("axes")) or "sections" in row or "mrope_section" in section
 
 
 def sections_of(model: ModelConfig) -> tuple[Counts, bool | Literal["rows"]] | None:
     """Return the number of pairs of each axis, and whether axes alternate (`axes_of_sections`)."""
-    interleaved, config = model.row.get("interleaved", False), model.config.untracked
+    interleaved, config = model.row.get("interleaved", False), model.untracked
     for key in filter(config.values.__contains__, ("rope_parameters", "rope_scaling")):
         section = config.section(key)
         sections = section.parameter("mrope_section", tuple[float, ...])
@@ -718,19 +618,19 @@ def sections_of(model: ModelConfig) -> tuple[Counts, bool | Literal["rows"]] | N
 
 def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     """Return the rotation of each type of layer; the empty name is for all layers."""
-    config, row = model.config, model.row
+    row = model.row
     key = model.rope_key
     if key == "rope_scaling" and row.get("new_only"):
         raise PefourierError(
-            f"{key} of {config.label} has no partial_rotary_factor; set it in rope_parameters"
+            f"{key} of {model.label} has no partial_rotary_factor; set it in rope_parameters"
         )
-    section = config.section(key)
+    section = model.section(key)
     if key in row.get("unread", ()):
         section = replace(section, values={})
     elif "type" in row.get("unread", ()) and section.values:
         section = replace(section, values={"rope_type": "default", **section.values})
     if model.kind == PARAMS:
-        section = section_of_params(config)
+        section = section_of_params(model)
     names = [name for name, value in section.values.items() if isinstance(value, dict)]
     if "layers" in row:
         return dict(known_layers(model, key, section, names))
@@ -739,10 +639,10 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
         return {name: (section.section(name), type_keys) for name in names}
     if not section.values and type_keys.rope:
         return {"": (replace(section, values=type_keys.rope), type_keys)}
-    local = None if row else config.number(*LOCAL_THETA)
+    local = None if row else model.number(*LOCAL_THETA)
     if local is None:
         return {"": (section, type_keys)}
-    full = {"rope_theta": config.number(GLOBAL_THETA, "rope_theta"), **section.values}
+    full = {"rope_theta": model.number(GLOBAL_THETA, "rope_theta"), **section.values}
     bases = {"full_attention": full, "sliding_attention": {"rope_theta": local}}
     return {k: (replace(section, values=values), type_keys) for k, values in bases.items()}
 
@@ -751,11 +651,11 @@ def known_layers(
     model: ModelConfig, key: str, outer: Section, names: list[str]
 ) -> Iterator[tuple[str, Layer]]:
     """Yield the rotation of each type of layer, for model types with several."""
-    row, config = model.row, model.config
+    row = model.row
     reached = row.get("scaled" if key == "rope_scaling" else "flat", [])
     if outer.values and not names and reached is None:
         raise PefourierError(
-            f"{key} of {config.label} is for all layers; model_type {shown(model.kind)} needs "
+            f"{key} of {model.label} is for all layers; model_type {shown(model.kind)} needs "
             f"a section for each type of layer: {first_names(row['layers'])}"
         )
     for layer in [*row["layers"], *(name for name in names if name not in row["layers"])]:

@@ -110,7 +110,7 @@ def first_row(model: ModelConfig) -> int:
     first = model.row.get("first", 0)
     if first != "padding":
         return int(first)
-    padding = model.config.count("pad_token_id", minimum=0)
+    padding = model.count("pad_token_id", minimum=0)
     return 2 if padding is None else padding + 1
 
 
@@ -127,9 +127,9 @@ def read_positions(model: ModelConfig) -> Encoding | None:
     kinds = (*row.get("kind", "learned").split(), row.get("otherwise"))
     if "learned" not in kinds and model.part != row.get("learned_part", ()):
         return None
-    embedding_type = model.config.values.get("position_embedding_type", "absolute")
+    embedding_type = model.get("position_embedding_type", "absolute")
     if embedding_type != "absolute" and "switch" not in row:
-        raise model.config.wrong("position_embedding_type", embedding_type, "absolute or rotary")
+        raise model.wrong("position_embedding_type", embedding_type, "absolute or rotary")
     table = only_one(of_section(sibling_tensors(model, TENSOR), model), model, "positions")
     if table is not None:
         return load_tensor(model, *table)
@@ -152,7 +152,7 @@ def only_one(tensors: Mapping[str, str], model: ModelConfig, noun: str) -> tuple
 
 def of_section(tensors: Mapping[str, str], model: ModelConfig) -> dict[str, str]:
     """Return the tensors of an inner config: for ``text_config``, the tensors of ``text_model``."""
-    stem, ending, _ = model.config.key.partition("_config")
+    stem, ending, _ = model.key.partition("_config")
     start = re.compile(rf"(^|\.){re.escape(stem)}")
     inner = {name: path for name, path in tensors.items() if ending and start.search(name)}
     return inner or dict(tensors)
@@ -182,13 +182,13 @@ def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tup
     keys: list[str] = ["max_target_positions"] if "decoder" in name.split(".") else []
     keys += [model.row.get("length", LONGEST)[0], *LONGEST]
     first = model.row.get("first", 0)
-    positions = None if is_on_axes else model.config.count(*keys)
+    positions = None if is_on_axes else model.count(*keys)
     if first == "padding":  # its rows are included; such sinusoids grow on demand
         rows = None if "table" in model.row else positions
     else:
         rows = positions and positions + first
     width_keys = (*EMBEDDED, *model.own("width", WIDTH)[0])
-    widths = [width for key in width_keys if (width := model.config.count(key))]
+    widths = [width for key in width_keys if (width := model.count(key))]
     columns = shape[1] if shape[1] in widths else widths[-1] if widths else None
     if rows == shape[1] and shape[0] in widths:
         columns = shape[0]
@@ -204,7 +204,7 @@ def shape_findings(
     sizes = ", ".join("any" if size is None else str(size) for size in expected)
     details = {"name": shown(name), "path": shown(path), "shape": shape, "expected": f"({sizes})"}
     variant = "transposed" if shape == expected[::-1] else "shape"
-    return (finding("weights-config", variant, config=model.config.label, **details),)
+    return (finding("weights-config", variant, config=model.label, **details),)
 
 
 def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
@@ -240,8 +240,8 @@ def is_formula(stored: Encoding, enc: Encoding) -> bool:
 def bucket_keys(model: ModelConfig) -> Fields:
     """Return the parameters of T5's buckets from a config."""
     return {
-        "buckets": model.config.count("relative_attention_num_buckets") or 32,
-        "max_distance": model.config.count("relative_attention_max_distance") or 128,
+        "buckets": model.count("relative_attention_num_buckets") or 32,
+        "max_distance": model.count("relative_attention_max_distance") or 128,
         "causal": "decoder" in model.part.split("."),
     }
 
@@ -286,7 +286,7 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
 def has_no_table(model: ModelConfig) -> bool:
     """Return whether a model lacks its type's table, and has only relative distances at most."""
     usual = model.row.get("usual", {}).get("position_biased_input", True)
-    return "relative" in model.row and not model.config.values.get("position_biased_input", usual)
+    return "relative" in model.row and not model.get("position_biased_input", usual)
 
 
 def declared_table(model: ModelConfig) -> Encoding | None:
@@ -295,7 +295,7 @@ def declared_table(model: ModelConfig) -> Encoding | None:
     None if weights or formulas define the vectors.
     """
     row, longest = model.row, model.longest() or 0
-    embedding_type = model.config.values.get("position_embedding_type", "absolute")
+    embedding_type = model.get("position_embedding_type", "absolute")
     is_learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
     is_table = is_learned and embedding_type == "absolute" and not has_no_table(model)
     elsewhere = model.computes or model.part or not longest or sibling_tensors(model, TENSOR)
@@ -327,25 +327,24 @@ def read_lags(model: ModelConfig) -> Encoding | None:
 
 def read_relative_sinusoids(model: ModelConfig, row: Fields) -> Encoding:
     """Read the sines and cosines of lags that a model's source code computes."""
-    config = model.config
     if model.part not in (row.get("part", ""), "encoder", "decoder"):
         raise unknown(f"part of {shown(model.file)}", model.part, ("encoder", "decoder"))
     for key in IDLE:
-        config.values.get(key)  # mark as read
+        model.get(key)  # mark as read
     if "type" in row:
         check_position_type(model, row["type"])
     rules = {
         "bi_data": "false; otherwise half of each batch has the vectors of opposite lags",
         row.get("none_after", ""): "0; later keys have other vectors",
     }
-    for key in filter(config.values.get, rules):
-        raise config.wrong(key, config.values[key], rules[key])
+    for key in filter(model.values.get, rules):
+        raise model.wrong(key, model.values[key], rules[key])
     if "chunk" in row:
         check_chunk(model, *row["chunk"])
-    direction = config.values.get("attn_type", "bi")
+    direction = model.get("attn_type", "bi")
     if direction not in ("bi", "uni"):
-        raise config.wrong("attn_type", direction, "bi or uni")
-    clamp = max(config.count("clamp_len", minimum=-1) or 0, 0)
+        raise model.wrong("attn_type", direction, "bi or uni")
+    clamp = max(model.count("clamp_len", minimum=-1) or 0, 0)
     return model.build(
         "xl", model.width, **{"causal": direction == "uni", "clamp": clamp, **row["fixed"]}
     )
@@ -353,10 +352,10 @@ def read_relative_sinusoids(model: ModelConfig, row: Fields) -> Encoding:
 
 def check_position_type(model: ModelConfig, usual: str) -> None:
     """Refuse a position_embeddings_type without relative sinusoids, with the reason."""
-    kind = model.config.values.get("position_embeddings_type", usual)
+    kind = model.get("position_embeddings_type", usual)
     if kind not in ("relative", *INSTEAD):
         rule = "relative, rotary, relative_key or null"
-        raise model.config.wrong("position_embeddings_type", kind, rule)
+        raise model.wrong("position_embeddings_type", kind, rule)
     if kind != "relative":
         reason = read_toml(REASONS)["kinds"][INSTEAD[kind]]
         raise UnknownPositions(f"{shown(model.file)} has position_embeddings_type {kind}: {reason}")
@@ -366,14 +365,12 @@ def check_chunk(model: ModelConfig, queries: list[Any], before: list[Any]) -> No
     """Refuse blocks in which the first row is not the vector of the first visible key."""
     size, past = (model.sized(((key,), usual)) or 0 for key, usual in (queries, before))
     if size not in (past - 1, past):
-        raise model.config.wrong(
-            queries[0], size, f"{past - 1} or {past}, as {before[0]} is {past}"
-        )
+        raise model.wrong(queries[0], size, f"{past - 1} or {past}, as {before[0]} is {past}")
 
 
 def setting(model: ModelConfig, key: str) -> Any:
     """Return the value of a key, or the default of the model type."""
-    return model.config.values.get(key, model.row.get("usual", {}).get(key))
+    return model.get(key, model.row.get("usual", {}).get(key))
 
 
 def distance_terms(model: ModelConfig) -> Texts:
@@ -381,19 +378,19 @@ def distance_terms(model: ModelConfig) -> Texts:
     terms = setting(model, "pos_att_type") or ()
     terms = terms.lower().split("|") if isinstance(terms, str) else terms
     if not isinstance(terms, list | tuple) or not {*map(str, terms)} <= {"c2p", "p2c"}:
-        raise model.config.wrong("pos_att_type", terms, "c2p|p2c or c2p")
+        raise model.wrong("pos_att_type", terms, "c2p|p2c or c2p")
     return tuple(terms) if setting(model, "relative_attention") is True else ()
 
 
 def read_distances(model: ModelConfig) -> Encoding:
     """Read DeBERTa's vectors of distances from the weights, or their values before training."""
-    terms, config = distance_terms(model), model.config
+    terms = distance_terms(model)
     if "c2p" not in terms:
-        raise config.wrong("pos_att_type", "|".join(terms), "c2p|p2c or c2p")
-    longest = max(config.count("max_relative_positions", minimum=-1) or 0, 0)
+        raise model.wrong("pos_att_type", "|".join(terms), "c2p|p2c or c2p")
+    longest = max(model.count("max_relative_positions", minimum=-1) or 0, 0)
     longest = longest or model.longest() or 512
     usual = model.row.get("usual", {}).get("position_buckets", 0)
-    buckets = max(config.count("position_buckets", minimum=-1) or usual, 0)
+    buckets = max(model.count("position_buckets", minimum=-1) or usual, 0)
     buckets *= model.row["relative"] == "deberta-v2"
     d = model.width
     settings = {"buckets": buckets, "max_distance": longest, "p2c": "p2c" in terms}
@@ -423,6 +420,6 @@ def stored_vectors(model: ModelConfig, name: str, path: str, shape: Shape) -> Ve
         norms = [f"{paths.get(stem + key, path)}#{stem}{key}" for key in ("weight", "bias")]
         gain, shift = map(read_numbers, norms)
         vectors = vectors - vectors.mean(axis=1, keepdims=True)
-        floor = model.config.number("layer_norm_eps") or 1e-7
+        floor = model.number("layer_norm_eps") or 1e-7
         vectors = vectors / np.sqrt(vectors.var(axis=1, keepdims=True) + floor) * gain + shift
     return vectors, eps
