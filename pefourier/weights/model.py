@@ -162,12 +162,12 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
 def gguf_sizes(model: ModelWeights, file: GgufFile, d: int, described: int) -> HeadSizes:
     """Return the sizes of heads from the metadata of a .gguf file."""
     if any(name.endswith("attn_kv_a_mqa.weight") for name in model.tensors):  # MLA
-        wide = file.keys.count("attention.key_length_mla") or d
-        heads = file.keys.count("attention.head_count")
+        wide = file.count("attention.key_length_mla") or d
+        heads = file.count("attention.head_count")
         return HeadSizes(model.kind, described, wide - described, heads, None)
     if isinstance(file.metadata.get(f"{model.kind}.attention.head_count"), list):
         return HeadSizes(model.kind, d)
-    heads, kv = (file.keys.count(f"attention.head_count{end}") for end in ("", "_kv"))
+    heads, kv = (file.count(f"attention.head_count{end}") for end in ("", "_kv"))
     return HeadSizes(model.kind, d, 0, heads, kv)
 
 

@@ -26,7 +26,7 @@ from typing import IO, Any, BinaryIO, NamedTuple, cast
 import numpy as np
 
 from pefourier.encodings.sources.json_object import single_pairs
-from pefourier.errors import PefourierError, image_sides, shown, table_axes
+from pefourier.errors import PefourierError, shown, table_axes
 from pefourier.types import Array, Counts
 
 MEMORY = 2**33  # largest array in memory that is not mapped, in bytes

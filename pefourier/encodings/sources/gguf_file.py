@@ -15,7 +15,6 @@ such as vocabularies, are skipped.
 import mmap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import log, prod
 from pathlib import Path
 from struct import Struct
@@ -42,7 +41,7 @@ from pefourier.encodings.sources.huggingface import (
 )
 from pefourier.encodings.sources.json_object import Section
 from pefourier.errors import WIDEST, PefourierError, is_count, is_number, shown, unknown
-from pefourier.types import Counts, Fields, Places, Strings, Texts, Values
+from pefourier.types import Counts, Fields, Places, Strings, Values
 from pefourier.writing.files import missing, os_errors, read_toml, split_spec, status_of
 
 SCALARS = {  # by type number
@@ -187,38 +186,28 @@ EXT_FACTOR = "rope.scaling.yarn_ext_factor"
 BETAS = ("beta_fast", "beta_slow")
 
 
-@dataclass(frozen=True)
-class GgufFile:
-    """Metadata and factor tensors of a GGUF file, with the interface of `ModelFile`."""
+@dataclass(frozen=True, kw_only=True)
+class GgufFile(Section):
+    """Metadata and factor tensors of a GGUF file, with the interface of `ModelFile`.
+
+    The values are the keys of the architecture; for lists by layer, the first item.
+    """
 
     path: str
+    kind: str  # the architecture
     metadata: Values
     factors: Mapping[str, tuple[float, ...]]
-    part: str = ""  # the selected type of layer
-    spec: str = ""
+    part: str  # the selected type of layer
+    spec: str
     model = None  # no config
     unrotated = 0  # unrotated dimensions before the d dimensions of a head
-
-    @property
-    def kind(self) -> str:
-        """Return the architecture."""
-        return str(self.metadata.get("general.architecture"))
-
-    @cached_property
-    def keys(self) -> Section:
-        """Return the keys of the file's architecture; for lists by layer, the first item."""
-        start = f"{self.kind}."
-        inside = {key: value for key, value in self.metadata.items() if key.startswith(start)}
-        firsts = {k: v[0] if isinstance(v, list) and v else v for k, v in inside.items()}
-        firsts = {key.removeprefix(start): value for key, value in firsts.items()}
-        return Section(shown(self.path), firsts)
 
     @property
     def sections(self) -> Counts:
         """Return the number of pairs on llama.cpp's axes t, y, x and e; empty if not set."""
         counts = self.metadata.get(f"{self.kind}.rope.dimension_sections") or []
         if not isinstance(counts, list) or not all(is_count(n, 0, WIDEST) for n in counts[:4]):
-            raise self.keys.wrong("rope.dimension_sections", counts, "four counts")
+            raise self.wrong("rope.dimension_sections", counts, "four counts")
         return tuple(map(int, counts[:4])) if sum(counts[:4]) else ()
 
     @property
@@ -230,8 +219,8 @@ class GgufFile:
         """
         if self.is_listed("sections", "told") and all((*self.sections, 0, 0)[:2]):
             return "axes"
-        pairings = decided()["pairing"].items()
-        return next((name for name, who in pairings if self.kind in who.split()), None)
+        pairings = decided()["pairing"]
+        return next((name for name in pairings if self.is_listed("pairing", name)), None)
 
     def is_listed(self, table: str, key: str) -> bool:
         """Return whether a table of llama.cpp's decisions lists the file's architecture."""
@@ -240,24 +229,32 @@ class GgufFile:
     @property
     def stated(self) -> tuple[str, int] | None:
         """Return the key and the value of the longest sequence in the file."""
-        length = self.keys.count("context_length")
+        length = self.count("context_length")
         return None if length is None else ("context_length", length)
 
     @property
     def settles_original(self) -> bool:
         """Return whether the file sets the length before scaling."""
-        return self.keys.count("rope.scaling.original_context_length") is not None
+        return self.count("rope.scaling.original_context_length") is not None
 
-    def number(self, key: str) -> float | None:
+    def positive(self, key: str) -> float | None:
         """Return the positive number under a key; None if the key is not set."""
-        number = self.keys.number(key)
+        number = self.number(key)
         if number is not None and number <= 0:
-            raise self.keys.wrong(key, number, "above 0")
+            raise self.wrong(key, number, "above 0")
         return number
 
     def optional(self, key: str) -> float | None:
         """Return a number that llama.cpp reads only for some architectures; None for others."""
-        return self.number(key) if self.is_listed("reads", key) else None
+        return self.positive(key) if self.is_listed("reads", key) else None
+
+    def base(self, *, local: bool) -> float:
+        """Return the base of layers with a window, or of the others: by key or llama.cpp's."""
+        base = self.positive("rope.freq_base") or 1e4
+        if local:
+            usual = 1e4 if self.is_listed("windows", "own_base") else base
+            base = self.positive("rope.freq_base_swa") or usual
+        return base
 
     def of_layer(self, layer: str) -> "GgufFile":
         """Return the file with another type of layer selected; "" selects all layers."""
@@ -266,24 +263,25 @@ class GgufFile:
     @property
     def layers(self) -> list[LayerRun]:
         """Return runs of layers with equal positions; one run if their types are unknown."""
-        count = self.keys.count("block_count") or 0
-        window = self.keys.count("attention.sliding_window")
+        count, window = self.count("block_count") or 0, self.count("attention.sliding_window")
         sliding = sliding_layers(self, count) if window else [False] * count
-        if not count or sliding is None:
+        if not sliding:
             return [LayerRun((), "rotary", "", None)]
         unrotated = decided()["unrotated"].get(self.kind)
-        differs = window_base(self) != base_in(self) or any(
-            self.keys.count(f"{key}_swa") not in (None, self.keys.count(key))
-            for key in ("rope.dimension_count", "attention.key_length")
+        split = any(sliding) and (
+            self.base(local=True) != self.base(local=False)
+            or any(
+                self.count(f"{key}_swa") not in (None, self.count(key))
+                for key in ("rope.dimension_count", "attention.key_length")
+            )
         )
-        split = any(sliding) and differs
         runs: dict[tuple[Any, ...], list[int]] = {}
         for i, local in enumerate(sliding):
-            none = (unrotated == "every fourth" and i % 4 == 3) or (
-                unrotated == "full" and window and not local
+            still = (
+                i % 4 == 3 if unrotated == "every fourth" else unrotated and window and not local
             )
-            part = PARTS[local] if split and not none else ""
-            key = ("none" if none else "rotary", part, window if local else None)
+            part = PARTS[local] if split and not still else ""
+            key = ("none" if still else "rotary", part, window if local else None)
             runs.setdefault(key, []).append(i)
         return [LayerRun(tuple(index), *key) for key, index in runs.items()]
 
@@ -306,43 +304,45 @@ class GgufFile:
         llama.cpp decides the pairing by architecture; unknown architectures use halves.
         """
         if self.part not in ("", *PARTS):
-            raise unknown(f"type of layer of {shown(self.path)}", self.part, PARTS)
+            raise unknown(f"type of layer of {self.label}", self.part, PARTS)
         if self.pairing == "none":
+            kind = shown(self.kind)
             raise PefourierError(
-                f"{shown(self.path)} sets no rotation: llama.cpp does not rotate in "
-                f"{shown(self.kind)}"
+                f"{self.label} sets no rotation: llama.cpp does not rotate in {kind}"
             )
-        head, rotated = head_sizes(self, self.part, d)
-        unread = unread_in(self)
-        rows = length or self.keys.count("context_length")
-        local = self.part == PARTS[1]
+        head, rotated = head_sizes(self, d)
+        longest, local = self.count("context_length"), self.part == PARTS[1]
+        is_unscaled = local and self.is_listed("windows", "unscaled")
         try:
             enc = build(
                 "rope",
-                length=rows or 80,
+                length=length or longest or 80,
                 d=head,
-                rho=window_base(self) if local else base_in(self),
+                rho=self.base(local=local),
                 layout="interleaved" if self.pairing == "interleaved" else "halves",
                 partial=rotated_share(rotated, head),
-                **(
-                    {} if local and self.is_listed("windows", "unscaled") else scaling_of_file(self)
-                ),
+                **({} if is_unscaled else scaling_of_file(self)),
             )
         except PefourierError as error:
-            raise PefourierError(f"{shown(self.path)}: {error}") from error
+            raise PefourierError(f"{self.label}: {error}") from error
+        params: Fields = {**enc.params, "path": self.path, **softmax_factor_in(self, enc.params)}
         axis = self.axis_of_pairs(rotated // 2)
-        noted: Fields = {} if axis is None else {"mrope_section": describe_axes(axis)}
-        noted |= {"unread": unread} if unread else {}
-        longest = self.keys.count("context_length") or 0
-        family = lost_family(type_row(self.kind) or {}, enc.params, longest)
-        lost = [family_lost(self.keys.label, longest, family)] if family else []
+        if axis is not None:
+            params["mrope_section"] = describe_axes(axis)
+        read = {*decided()["keys"]["read"].split(), *decided()["reads"]}
+        unread = [key for key in self.values if key.startswith(OF_POSITIONS) and key not in read]
+        if unread:
+            params["unread"] = tuple(unread)
+        family = lost_family(type_row(self.kind) or {}, enc.params, longest or 0)
+        lost = [family_lost(self.label, longest or 0, family)] if family else []
         before = family.get("trained") or known_original(self, enc.params)
         if before and not trained_as_stated(enc.params):
-            noted |= {"trained": before}
-        facts = {"path": self.path, **softmax_factor_in(self, enc.params), **noted}
+            params["trained"] = before
         findings = (*notes_on_file(self, unread), *enc.findings, *lost)
-        params = {**enc.params, **facts}
         return replace(enc, spec=self.spec, file=self, params=params, findings=findings)
+
+
+OF_POSITIONS = ("rope.", "attention.sliding_window", "attention.alibi", "attention.max_alibi")
 
 
 def open_gguf(spec: str) -> GgufFile:
@@ -363,61 +363,48 @@ def open_gguf(spec: str) -> GgufFile:
         with os_errors("read", path):
             numbers = np.fromfile(path, NUMPY[place.type], size, offset=place.start)
         factors[name] = tuple(numbers.astype(float).tolist())
-    return GgufFile(path, metadata, factors, part, spec)
+    kind = str(metadata.get("general.architecture"))
+    start, firsts = f"{kind}.", {}
+    for key, value in metadata.items():
+        if key.startswith(start):
+            firsts[key.removeprefix(start)] = (
+                value[0] if isinstance(value, list) and value else value
+            )
+    own = {"path": path, "kind": kind, "part": part, "spec": spec}
+    return GgufFile(shown(path), firsts, metadata=metadata, factors=factors, **own)
 
 
-def head_sizes(file: GgufFile, part: str, d: int | None) -> tuple[int, int]:
-    """Return the size of a head of a type of layer, and the number of its rotated dimensions."""
-    local = ("_swa",) * (part == PARTS[1])  # keys of layers with a window have priority
-    rotated = file.keys.count(*(f"rope.dimension_count{end}" for end in (*local, "")))
-    ends = (*local, "_mla", "")
-    stated = file.keys.count(*(f"attention.key_length{end}" for end in ends))
-    width, heads = file.keys.count("embedding_length"), file.keys.count("attention.head_count")
+def head_sizes(file: GgufFile, d: int | None) -> tuple[int, int]:
+    """Return the size of a head, and the number of its rotated dimensions."""
+    local = ("_swa",) * (file.part == PARTS[1])  # keys of layers with a window have priority
+    rotated = file.count(*(f"rope.dimension_count{end}" for end in (*local, "")))
+    stated = file.count(*(f"attention.key_length{end}" for end in (*local, "_mla", "")))
+    width, heads = file.count("embedding_length"), file.count("attention.head_count")
     head = stated or (max(width // heads, 1) if width and heads else rotated or d)
     if head is None:
         raise PefourierError(
-            f"{shown(file.path)} sets neither rope.dimension_count nor the size of heads; give --d"
+            f"{file.label} sets neither rope.dimension_count nor the size of heads; give --d"
         )
     return head, min(rotated or head, head)
 
 
-OF_POSITIONS = ("rope.", "attention.sliding_window", "attention.alibi", "attention.max_alibi")
-
-
-def unread_in(file: GgufFile) -> Texts:
-    """Return the keys about positions that no reader uses."""
-    encodings = [key for key in file.keys.values if key.startswith(OF_POSITIONS)]
-    readable = {*decided()["keys"]["read"].split(), *decided()["reads"]}
-    return tuple(key for key in encodings if key not in readable)
-
-
 def notes_on_file(file: GgufFile, unread: Strings) -> Iterator[Finding]:
     """Yield findings about settings that the file leaves to llama.cpp, and about unread keys."""
-    who = f"{shown(file.path)} (architecture {shown(file.kind)})"
+    who = f"{file.label} (architecture {shown(file.kind)})"
     unrotated = decided()["unrotated"].get(file.kind)
     if file.pairing is None:
         yield finding("gguf-unsaid", "pairs", who=who)
-    if file.number("rope.freq_base") is None:
+    if file.get("rope.freq_base") is None:
         yield finding("gguf-unsaid", "base", who=who)
     if file.pairing == "axes":
         yield finding("rope-axes")
-    if unrotated and (unrotated != "full" or file.keys.values.get("attention.sliding_window")):
-        layers = "every fourth layer" if unrotated != "full" else "layers that see all"
-        yield finding("gguf-unsaid", "still", who=who, layers=layers)
+    if unrotated == "every fourth":
+        yield finding("gguf-unsaid", "still", who=who, layers="every fourth layer")
+    elif unrotated and file.get("attention.sliding_window"):
+        yield finding("gguf-unsaid", "still", who=who, layers="layers that see all")
     for key in unread[:5]:
-        slots = {"key": shown(key), "value": shown(file.keys.values[key])}
-        yield finding("unread-key", "plain", config=file.keys.label, **slots)
-
-
-def base_in(file: GgufFile) -> float:
-    """Return the base of layers with full attention; 10000 if no key sets it."""
-    return float(file.number("rope.freq_base") or 1e4)
-
-
-def window_base(file: GgufFile) -> float:
-    """Return the base of layers with a window: from its key, or llama.cpp's default."""
-    usual = 1e4 if file.is_listed("windows", "own_base") else base_in(file)
-    return float(file.number("rope.freq_base_swa") or usual)
+        slots = {"key": shown(key), "value": shown(file.values[key])}
+        yield finding("unread-key", "plain", config=file.label, **slots)
 
 
 def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:
@@ -434,21 +421,21 @@ def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:
 
 def scaling_of_file(file: GgufFile) -> Fields:
     """Return the scaling of a file as parameters of `rope`."""
-    kind, factors = file.keys.values.get("rope.scaling.type", "linear"), file.factors
-    factor = float(file.number("rope.scaling.factor") or file.number("rope.scale_linear") or 1)
-    original = file.keys.count("rope.scaling.original_context_length", "context_length")
-    alpha, mixed = file.optional("rope.scaling.alpha"), file.keys.values.get(EXT_FACTOR, 1)
+    kind, factors = file.get("rope.scaling.type", "linear"), file.factors
+    factor = float(file.positive("rope.scaling.factor") or file.positive("rope.scale_linear") or 1)
+    original = file.count("rope.scaling.original_context_length", "context_length")
+    alpha, mixed = file.optional("rope.scaling.alpha"), file.get(EXT_FACTOR, 1)
     mixed = 1 if is_number(mixed) and mixed < 0 else mixed  # negative means not set
     sizes: Fields = {"factor": factor, "original": original}
     is_plain = kind in ("none", "linear")
     if LONG in factors and SHORT in factors and original:
         lists = {"short_factor": factors[SHORT], "long_factor": factors[LONG]}
-        attention = file.number(ATTENTION) or 1.0
+        attention = file.positive(ATTENTION) or 1.0
         return {"scaling": "longrope", **lists, **sizes, "attention_factor": attention}
     if FREQS in factors and (kind in ("none", "llama3") or (kind == "linear" and factor == 1)):
         return {"scaling": "factors", "factors": factors[FREQS]}
     if kind == "yarn" and original and mixed == 1 and not factors:
-        attention = (file.number(ATTENTION) or 1.0) * yarn_attention(file, factor)
+        attention = (file.positive(ATTENTION) or 1.0) * yarn_attention(file, factor)
         betas = {key: file.optional(f"rope.scaling.yarn_{key}") for key in BETAS}
         betas = {key: x for key, x in betas.items() if x is not None}
         return {"scaling": "yarn", **sizes, "attention_factor": attention, **betas}
@@ -458,13 +445,13 @@ def scaling_of_file(file: GgufFile) -> Fields:
         return {"scaling": "linear", "factor": factor} if factor != 1 else {}
     contents = f"{', '.join(factors) or 'no factors'}, {EXT_FACTOR} {shown(mixed)}, alpha {alpha}"
     way_out = "is not supported; give rope:inv_freq=FILE"
-    raise PefourierError(f"scaling {shown(kind)} of {file.keys.label} with {contents} {way_out}")
+    raise PefourierError(f"scaling {shown(kind)} of {file.label} with {contents} {way_out}")
 
 
 def known_original(file: GgufFile, params: Values) -> int | None:
     """Return the trained length that a file states, or that its scaling or rope_freqs imply."""
-    longest, scaling = file.keys.count("context_length") or 0, params["scaling"]
-    stated = file.keys.count("rope.scaling.original_context_length")
+    longest, scaling = file.count("context_length") or 0, params["scaling"]
+    stated = file.count("rope.scaling.original_context_length")
     if stated and (scaling != "none" or stated < longest):
         return stated
     if scaling == "linear":
@@ -497,7 +484,7 @@ def softmax_factor_in(file: GgufFile, params: Values) -> dict[str, float]:
     times = log_multiplier(file)
     if times is None or params["scaling"] != "yarn" or file.kind == "mistral3":
         return {}
-    return {"softmax_factor": logits_gain(times, params["factor"], file.keys.label)}
+    return {"softmax_factor": logits_gain(times, params["factor"], file.label)}
 
 
 def decided() -> Fields:

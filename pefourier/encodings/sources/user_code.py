@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, chdir, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
@@ -43,10 +43,9 @@ from pefourier.encodings.encoding import (
     row_blocks,
 )
 from pefourier.errors import PefourierError, check_size, shown
-from pefourier.types import Counts, Fields
+from pefourier.types import Array, Counts, Fields
 from pefourier.writing.files import read_toml
 
-Array = np.ndarray
 NAMES = read_toml(Path(__file__).with_name("code_names.toml"))
 ROLE = {name: role for role, names in NAMES["roles"].items() for name in names.split()}
 WORDS = NAMES["words"]
@@ -135,9 +134,9 @@ def call_with_sizes(
     if misfits:
         raise unfit(request, f"needs {', '.join(unnamed)}, expected length and d")
     values |= {name: sizes[role] for name, role in zip(unnamed, free, strict=False)}
-    by_order = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in values]
+    in_order = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in values]
     with sandboxed(request.seed if seed is None else seed):  # restores what a call changes
-        return function(*(values.pop(name) for name in by_order), **values)
+        return function(*map(values.pop, in_order), **values)
 
 
 def axis_findings(code: Any, axis: int) -> list[Finding]:
@@ -156,9 +155,8 @@ def first_axis(code: Any) -> str:
     switch, source = getattr(code, "batch_first", None), ""
     with suppress(OSError, TypeError):
         source = inspect.getsource(type(code))
-    is_batch = bool(BATCH_FIRST.search(source))
-    if isinstance(switch, bool) or is_batch != bool(SEQUENCE_FIRST.search(source)):
-        is_batch = switch if isinstance(switch, bool) else is_batch
+    is_batch = bool(BATCH_FIRST.search(source)) if switch is None else switch
+    if switch is not None or is_batch != bool(SEQUENCE_FIRST.search(source)):
         return "batch" if is_batch else "declared sequence"
     shapes = [tuple(t.shape) for t in (*code.parameters(), *code.buffers()) if t.ndim == 3]
     return "batch" if any(first == 1 < n for first, n, _ in shapes) else "sequence"
@@ -172,12 +170,6 @@ def unfit(request: CodeRequest, why: str) -> Unfit:
     """Return the error for code that fits no convention, with the conventions that exist."""
     kinds = "(length, d), a module of zeros (batch, length, d), or a rotation of (q, k)"
     return Unfit(f"{shown(request.spec)} {why}; write a function of {kinds}")
-
-
-WRAPPER = """\
-{imports}
-def {function}({parameters}):
-    return {body}"""
 
 
 def wrappers(request: CodeRequest, code: Any) -> Iterator[tuple[str, Fields]]:
@@ -194,20 +186,20 @@ def wrappers(request: CodeRequest, code: Any) -> Iterator[tuple[str, Fields]]:
     makes = code is kind or kind.__qualname__ == name
     is_module = hasattr(kind, "forward")
     functions = [kind] * makes + [kind.forward] if is_module else [code]
-    signatures = [parameters_of(function) for function in functions]
-    if is_module:
-        signatures[-1] = signatures[-1][1:]  # without self
     calls = [
-        [p.name for p in parameters if is_needed(p) or ROLE.get(p.name) in ("length", "d")]
-        for parameters in signatures
+        [
+            p.name
+            for p in parameters_of(function)
+            if p.name != "self" and (is_needed(p) or ROLE.get(p.name) in ("length", "d"))
+        ]
+        for function in functions
     ]
-    mode = ".eval()" * hasattr(kind, "eval")
     known = all(ROLE.get(key) for call in calls for key in call)
-    for parameters, body in bodies(name, mode, calls) if known else ():
+    for parameters, body in bodies(name, ".eval()" * is_module, calls) if known else ():
         imports = ["import torch"] * ("torch." in body)
         imports += [f"from {module} import {root}"] * bool(module)
-        slots = {"imports": "; ".join(imports), "function": function, "parameters": parameters}
-        yield WRAPPER.format(**slots, body=body).strip(), {} if module else {root: code}
+        lines = f"{'; '.join(imports)}\ndef {function}({parameters}):\n    return {body}"
+        yield lines.strip(), {} if module else {root: code}
 
 
 def bodies(name: str, mode: str, calls: list[list[str]]) -> Iterator[tuple[str, str]]:
@@ -239,17 +231,10 @@ def sandboxed(seed: int | None = None) -> Iterator[None]:
     """Run user code with its prints sent to stderr, both from `sys.stdout` and descriptor 1.
 
     The working directory, stdout and random number generators are restored afterwards. The
-    sandbox does not contain: compiled code that ends the process, exec, processes and threads that
-    keep running, `atexit` handlers, and replaced objects of other modules.
+    sandbox does not contain: `os._exit` and compiled code that ends the process, exec, processes
+    and threads that keep running, `atexit` handlers, and replaced objects of other modules.
     """
-    with ExitStack() as stack:
-        for context in (
-            chdir("."),
-            redirect_stdout(sys.stderr),
-            without_exit(),
-            seeded(seed),
-        ):
-            stack.enter_context(context)
+    with chdir("."), redirect_stdout(sys.stderr), seeded(seed), ExitStack() as stack:
         if sys.__stdout__ is not None:
             with suppress(OSError):  # the disk is full
                 sys.__stdout__.flush()
@@ -258,25 +243,6 @@ def sandboxed(seed: int | None = None) -> Iterator[None]:
                 stack.callback(os.dup2, descriptor, 1)
                 os.dup2(2, 1)
         yield
-
-
-@contextmanager
-def without_exit() -> Iterator[None]:
-    """Make `os._exit` an error in this process, which would otherwise end without a result."""
-    process, end, modules = os.getpid(), os._exit, [os, sys.modules[os.name]]
-
-    def refuse(status: int) -> None:
-        if os.getpid() != process:  # in a child process
-            end(status)
-        raise SystemExit(f"os._exit({status})")
-
-    for module in modules:
-        vars(module)["_exit"] = refuse
-    try:
-        yield
-    finally:
-        for module in modules:
-            vars(module)["_exit"] = end
 
 
 @contextmanager
@@ -339,7 +305,6 @@ ROUNDING = 16  # resolutions by which images of equal vectors may differ
 LARGEST = 2**26  # numbers in a probe
 SPREAD = 2**23  # numbers up to which probes cover the whole length
 Images = tuple[Array, Array, float]  # of queries and of keys, with their resolution
-Kind = Literal["rotation", "still", "layouts-mixed", "lost-minus", "other"]
 
 
 @dataclass(frozen=True)
@@ -347,8 +312,7 @@ class VectorMap:
     """User code that maps vectors by their positions."""
 
     request: CodeRequest
-    code: Any  # the object with the source code
-    call: Callable[..., Any]
+    code: Any  # a function or a module
     names: list[str]  # required parameters
     torch: Any  # the module; None for code that takes arrays
     example: Any = None  # a tensor with the expected type and device
@@ -406,7 +370,7 @@ class VectorMap:
         try:
             with self.torch.no_grad() if self.torch else nullcontext(), catch_warnings():
                 simplefilter("ignore", DeprecationWarning)  # of numpy, for tensors among arrays
-                answer = self.call(**{n: places.get(ROLE[n], vectors) for n in self.names})
+                answer = self.code(**{n: places.get(ROLE[n], vectors) for n in self.names})
         except FAULTS as error:
             raise self.unfit(f"raised {words_of(error)} for vectors {shape}") from error
         answers = [*answer][:2] if isinstance(answer, tuple | list) else [answer]
@@ -423,7 +387,7 @@ class VectorMap:
 class PairRotation:
     """The pairs of columns that an operator rotates, and the kind of the operator."""
 
-    kind: Kind
+    kind: str  # rotation, still, layouts-mixed, lost-minus or other
     start: Array  # (d, d), an order of columns that is common to all positions
     firsts: Array
     seconds: Array
@@ -492,18 +456,19 @@ def noise_of(code: VectorMap, positions: Array, eps: float) -> float:
 
 def findings_on(code: VectorMap, rotations: list[PairRotation]) -> list[Finding]:
     """Return findings about rotation code."""
-    notes = [finding("turns-its-input", axes=code.axes)]
-    if any(rotation.kind == "lost-minus" for rotation in rotations):
+    notes, kinds = [finding("turns-its-input", axes=code.axes)], [t.kind for t in rotations]
+    if "lost-minus" in kinds:
         notes.append(finding("lost-minus"))
-    for rotation in [rotation for rotation in rotations if rotation.kind == "layouts-mixed"][:1]:
-        layouts = ["halves", "neighbours"][
-            :: -1 if rotation.seconds[0] == rotation.firsts[0] + 1 else 1
-        ]
+    if "layouts-mixed" in kinds:
+        rotation = rotations[kinds.index("layouts-mixed")]
+        layouts = ["halves", "neighbours"]
+        if rotation.seconds[0] == rotation.firsts[0] + 1:
+            layouts.reverse()
         notes.append(finding("not-a-rotation", "code", turned=layouts[0], laid=layouts[1]))
     return notes
 
 
-def compare_keys(code: VectorMap, kinds: list[Kind], operator: Operator) -> list[Finding]:
+def compare_keys(code: VectorMap, kinds: list[str], operator: Operator) -> list[Finding]:
     """Return findings if queries and keys rotate differently: scores may depend on the position."""
     far = np.geomspace(1, min(code.request.length, FARTHEST) - 1, PROBED)
     query, key = operator(np.unique([*range(min(PROBED, code.request.length)), *far.astype(int)]))
@@ -555,7 +520,7 @@ def find_pairs(operators: Array) -> tuple[Array, Array] | None:
     return (firsts, partner[firsts]) if tripled and mutual and len(firsts) else None
 
 
-def kind_of(operators: Array, firsts: Array, seconds: Array) -> Kind:
+def kind_of(operators: Array, firsts: Array, seconds: Array) -> str:
     """Classify the blocks [[a, b], [c, e]] of pairs: a rotation has orthogonal columns."""
     a, b = operators[:, firsts, firsts], operators[:, firsts, seconds]
     c, e = operators[:, seconds, firsts], operators[:, seconds, seconds]
@@ -658,29 +623,20 @@ def read_code(
     params |= {"rotated": width} if table.operator and width < d else {}
     params |= {} if seed is None else {"seed": seed}
     from_array = from_bias if is_bias(table.vectors.shape) else from_table
-    enc = replace(
-        from_array(table.vectors, spec, eps=table.eps, findings=table.findings),
-        params=params,
-        spec=spec if in_shell else "",
-        untrained="untrained" in {f.code for f in table.findings},
-    )
-    if table.operator is None:
+    facts = {"eps": table.eps, "findings": table.findings, "params": params}
+    untrained = "untrained" in {f.code for f in table.findings}
+    enc = from_array(table.vectors, spec, **facts, untrained=untrained)
+    enc = replace(enc, spec=spec if in_shell else "")
+    operator = table.operator
+    if operator is None:
         return enc
-    operator = sandboxed_operator(request, seed, code, table.operator)
-    return replace(enc, operator=operator)
-
-
-def sandboxed_operator(
-    request: CodeRequest, seed: int | None, code: Any, operator: Operator
-) -> Operator:
-    """Return a function that computes R(p) of rotation code on demand."""
 
     def operator_at(positions: Array) -> tuple[Array, Array]:
-        doing = f"{shown(request.spec)}, rotating vectors of {request.d} dimensions,"
+        doing = f"{shown(spec)}, rotating vectors of {d} dimensions,"
         with sandboxed(seed), as_user_error(doing), evaluating(code):
             return operator(positions)
 
-    return operator_at
+    return replace(enc, operator=operator_at)
 
 
 def import_object(spec: str) -> Any:
@@ -755,11 +711,9 @@ def tabulate(request: CodeRequest, code: Any) -> CodeTable:
     """Tabulate a function, a module or its class by the convention for its kind."""
     torch: Any = sys.modules.get("torch")  # already imported if the user code needs it
     module = torch.nn.Module if torch else ()
-    if inspect.isclass(code) and issubclass(code, module):
-        return table_of_class(request, torch, code)
     if isinstance(code, module):
         return table_of_module(request, torch, code)
-    arrays = VectorMap(request, code, code, needed_names(code), None)
+    arrays = VectorMap(request, code, needed_names(code), None)
     if arrays.is_rotation and not inspect.isclass(code):
         if torch is None:
             return vectors_of_rotation(arrays)
@@ -771,22 +725,16 @@ def tabulate(request: CodeRequest, code: Any) -> CodeTable:
             raise error from None
     answer = call_with_sizes(request, code)
     if isinstance(answer, module):
-        return table_of_module(request, torch, answer.eval())
+        table = table_of_module(request, torch, answer.eval())
+        if inspect.isclass(code) and any(p.requires_grad for p in answer.parameters()):
+            other = call_with_sizes(request, code, ANOTHER_SEED)
+            again = table_of_module(request, torch, other.eval())
+            if not np.array_equal(table.vectors, again.vectors):
+                return replace(table, findings=(finding("untrained", "code"), *table.findings))
+        return table
     table = in_two_axes(request, as_table(answer))
-    again = call_with_sizes(request, code, ANOTHER_SEED if request.seed is None else None)
-    return compare_calls(table, in_two_axes(request, as_table(again)))
-
-
-def table_of_class(request: CodeRequest, torch: Any, code: Any) -> CodeTable:
-    """Build a module and tabulate it, twice if it has parameters that may be drawn at random."""
-    module = call_with_sizes(request, code).eval()
-    table = table_of_module(request, torch, module)
-    if any(p.requires_grad for p in module.parameters()):
-        other = call_with_sizes(request, code, ANOTHER_SEED)
-        again = table_of_module(request, torch, other.eval())
-        if not np.array_equal(table.vectors, again.vectors):
-            return replace(table, findings=(finding("untrained", "code"), *table.findings))
-    return table
+    answer = call_with_sizes(request, code, ANOTHER_SEED if request.seed is None else None)
+    return compare_calls(table, in_two_axes(request, as_table(answer)))
 
 
 def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:
@@ -796,14 +744,14 @@ def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:
     names = needed_names(module.forward)
     floats = [x for x in (*module.parameters(), *module.buffers()) if x.is_floating_point()]
     example = next(iter(floats), torch.zeros(()))
-    code = VectorMap(request, module, module, names, torch, example)
+    code = VectorMap(request, module, names, torch, example)
     is_adding = len(names) == 1 and ROLE.get(names[0], "vectors") in ("vectors", "d")
     if is_adding:
         table = on_zeros(code)
         if np.ptp(table.vectors, axis=0).max() > SAME * np.abs(table.vectors).max():
             return table
         if not table.vectors.any():
-            rotation = vectors_of_rotation(replace(code, names=["x"], call=module))
+            rotation = vectors_of_rotation(replace(code, names=["x"]))
             if varies(rotation):
                 return rotation
         check_blind_to_order(code)
@@ -818,7 +766,7 @@ def check_blind_to_order(code: VectorMap) -> None:
     shape = (2, code.request.length, code.request.d)
     x = code.torch.randn(shape).to(code.example)
     with code.torch.no_grad():
-        rolled, moved = (numbers(y)[0] for y in (code.call(x).roll(1, 1), code.call(x.roll(1, 1))))
+        rolled, moved = (numbers(y)[0] for y in (code.code(x).roll(1, 1), code.code(x.roll(1, 1))))
     if not np.allclose(rolled, moved, atol=MOVED * np.abs(moved).max()):
         why = "returns one vector for all positions of a constant input, but not of a random input"
         raise code.unfit(f"{why}: it depends on positions without adding vectors of positions")
@@ -858,7 +806,7 @@ def call_twice(code: VectorMap, shape: Counts) -> tuple[CodeTable, set[int]]:
     zeros = code.torch.zeros(shape, dtype=code.example.dtype, device=code.example.device)
     try:
         with code.torch.no_grad():
-            table, again = (as_table(code.call(zeros)) for _ in range(2))
+            table, again = (as_table(code.code(zeros)) for _ in range(2))
     except FAULTS as error:
         raise code.unfit(f"raised {words_of(error)} for zeros {shape}") from error
     vectors = table.vectors
