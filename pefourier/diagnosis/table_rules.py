@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pefourier.diagnosis.identify import SHORT, Params, identify, propose_waves
+from pefourier.causes.rows import explain_rows
+from pefourier.diagnosis.identify import SHORT, Formula, Params, identify, propose_waves
 from pefourier.diagnosis.wave_rules import (
     SAMPLE,
     SEARCHED,
@@ -29,7 +30,7 @@ from pefourier.encodings.encoding import Finding, finding, largest_number
 from pefourier.geometry.closest import row_period
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.geometry.waves import numbers_look_random, recurrence
-from pefourier.types import Bools, Indices, Table
+from pefourier.types import Bools, Indices, Places, Table
 from pefourier.writing.text import agreeing, first_few, joined_runs
 
 TILES = 8  # parts of a table that are tried separately, since others may have wrong rows
@@ -177,14 +178,47 @@ def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
             return
         if len(stray) <= n / 2:
             repeated = facts.closest.distinct < n  # a finding of `repeating_codes`
-            in_front = len(stray) <= n / 8 and stray[-1] == len(stray) - 1
-            variant = "known" if repeated else "tokens" if in_front else "alone"
+            places = places_of_rows(facts, formula, stray)
+            if places is None:
+                in_front = len(stray) <= n / 8 and stray[-1] == len(stray) - 1
+                variant = "known" if repeated else "tokens" if in_front else "alone"
+                these = agreeing(len(stray), "this row differs", "these rows differ")
+                values = {"rows": row_names(stray), "worst": worst, "words": these}
+            else:
+                variant, formula.params["offset"] = "again" if repeated else "moved", 0
+                causes = explain_rows(np.arange(max(n, places.max() + 1)), places).causes
+                words = " and ".join(cause.words for cause in causes)
+                named = first_few(joined_runs(places.tolist(), " … "))
+                values = {"rows": named, "words": words or "no cause that was tried gives them"}
             name = formula_name(formula.encoding, formula.params)
-            these = agreeing(len(stray), "this row differs", "these rows differ")
-            values = {"rows": row_names(stray), "formula": name, "worst": worst, "these": these}
-            yield finding("stray-rows", variant, **values)
+            yield finding("stray-rows", variant, formula=name, **values)
             return
     yield from transposed(facts) or coarse_frequencies(facts)
+
+
+def places_of_rows(facts: TableFacts, formula: Formula, stray: Indices) -> Places | None:
+    """Return the positions of the formula of all rows (n,), if it gives the stray rows elsewhere.
+
+    Every row is compared with the vector of its position. None for tables of many numbers, and if
+    the stray rows are more than a few pieces.
+    """
+    n, offset = len(facts.table), formula.params.get("offset", 0)
+    if facts.table.size > SEARCHED or offset % 1:
+        return None
+    places, tried = np.arange(n), np.arange(-int(offset), 2 * n)
+    for _ in range(TILES):
+        vectors = np.asarray(facts.table[stray], dtype=float)
+        fitting = tried[formula.residual(tried, vectors[:1], facts.level)[1]]
+        if not fitting.size:
+            return None
+        moved = stray + (fitting[0] - stray[0])
+        agree = np.append(formula.residual(moved, vectors, facts.level)[1], np.False_)
+        piece = slice(int(agree.argmin()))
+        places[stray[piece]] = moved[piece]
+        stray = stray[piece.stop :]
+        if not stray.size:
+            return places + int(offset)
+    return None
 
 
 def runs_of_rows(facts: TableFacts) -> Iterator[Bools]:

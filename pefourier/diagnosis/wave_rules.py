@@ -378,7 +378,8 @@ def mismatched_pairs(facts: TableFacts) -> Iterator[Finding]:
             k = int(np.argmax(with_differences))
             columns = tuple(np.arange(d)[place][k] for place in places)
             base = (omega[k, 1] / omega[k, 0]) ** -d
-            yield finding("mismatched-pairs", turns=omega[k], d=d, columns=columns, base=base)
+            roots = {"base": base, "root": np.sqrt(base)}
+            yield finding("mismatched-pairs", turns=omega[k], d=d, columns=columns, **roots)
             return
 
 

@@ -4,6 +4,7 @@ The tables of `ZOO` have 128 positions and 64 columns. Their numbers are the Toe
 residual of the best shift and the stable rank, as measured by a separate program.
 """
 
+import re
 from itertools import product
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from reference import fitting
 from sinusoids import DIM, GRID, NORMAL, I, S, changed, waves
 
+import pefourier
 from pefourier.diagnosis.wave_rules import is_constant
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Finding, as_encoding, from_table
@@ -403,3 +405,14 @@ def test_ones_in_cosine_and_sine_are_reported(sums):
     for halves, wanted in ((pads, True), (right, False), (pads[::-1], False)):
         codes = codes_of(from_table(np.hstack(halves)))
         assert ("ones-in-both warning" in codes) == wanted
+
+
+@pytest.mark.parametrize("real", ["float64", "float32", "float16"])
+@pytest.mark.parametrize(("at", "by"), [(60, 1), (3, 5), (100, 2)])
+def test_rows_after_missing_ones_are_named_by_their_positions(at, by, real):
+    table = load("sinusoidal", 128 + by, 32).table()
+    rows = np.delete(table, np.s_[at : at + by], axis=0)
+    (found,) = pefourier.check(rows.astype(real)).findings
+    assert found.code == "stray-rows"
+    numbers = set(re.findall(r"[+]?\d+", found.message))
+    assert {f"+{by}", str(at), str(at + by), str(at - 1), str(127 + by)} <= numbers
