@@ -54,11 +54,10 @@ def score_by_length(summary: Any, look: plot.Look) -> Figure:
         for number, (name, entries) in enumerate(dataset.lengths.items()):
             points = {dataset.length: dataset.scores[name]["accuracy"]}
             points |= {e.length: e.accuracy for e in entries if e.accuracy is not None}
-            x, means = zip(*sorted(points.items()), strict=True)
+            ordered = sorted(points.items())
+            x, y, low, high = np.array([(n, m.mean, m.low, m.high) for n, m in ordered]).T
             marker = MARKERS[number // plot.MANY % len(MARKERS)]
-            label = plot.brief(name, 28)
-            (line,) = panel.plot(x, [m.mean for m in means], marker=marker, label=label)
-            low, high = [m.low for m in means], [m.high for m in means]
+            (line,) = panel.plot(x, y, marker=marker, label=plot.brief(name, 28))
             panel.fill_between(x, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
         panel.axvline(dataset.length, color="0.7", linewidth=0.8, linestyle="-")
         measured = {e.length for entries in dataset.lengths.values() for e in entries}
@@ -76,14 +75,12 @@ def learning_curves(runs: Sequence[tuple[Values, Array]], look: plot.Look) -> Fi
 
     A finished run keeps its last values. `runs` are rows, each with its curve (checks, 3).
     """
-    datasets = list(dict.fromkeys(row["dataset"] for row, _ in runs))
+    datasets: dict[str, dict[str, list[Array]]] = {}
+    for row, curve in runs:
+        datasets.setdefault(row["dataset"], {}).setdefault(row["encoding"], []).append(curve)
     height = 0.8 + 2.0 * len(datasets)
     figure, axes = plot.make_panels(look, height, len(datasets), len(CURVES))
-    for panels, dataset in zip(axes, datasets, strict=True):
-        curves: dict[str, list[Array]] = {}
-        for row, curve in runs:
-            if row["dataset"] == dataset:
-                curves.setdefault(row["encoding"], []).append(curve)
+    for panels, (dataset, curves) in zip(axes, datasets.items(), strict=True):
         longest = max(len(curve) for of in curves.values() for curve in of)
         for number, (encoding, of) in enumerate(curves.items()):
             padded = [np.pad(c, ((0, longest - len(c)), (0, 0)), mode="edge") for c in of]
@@ -228,28 +225,14 @@ def name_rows(panel: Any, names: Strings) -> None:
 
 
 def critical_difference(summary: Any, look: plot.Look) -> Figure:
-    """Draw average ranks over datasets, best at the left; bars join indistinguishable ones."""
+    """Draw average ranks over datasets, best on top; bars join indistinguishable encodings."""
     names = sorted(summary.ranks, key=lambda name: summary.ranks[name])
     ranks = [summary.ranks[name] for name in names]
-    half, bars = (len(names) + 1) // 2, len(summary.cliques)
-    figure, (axes,) = plot.make_panels(look, 0.7 + 0.12 * bars + 0.22 * half)
-    span = max(len(names) - 1, 1)
-    axes.set(xlim=(1 - 0.45 * span, len(names) + 0.45 * span), ylim=(-0.5 * bars - half - 0.5, 0))
-    for i, name in enumerate(names):
-        is_left = i < half
-        level = -0.5 * bars - 1 - min(i, len(names) - 1 - i)
-        edge = 1 - 0.05 * span if is_left else len(names) + 0.05 * span
-        axes.plot([ranks[i], ranks[i], edge], [0, level, level], "-", color="0.4", linewidth=0.8)
-        parts = [plot.brief(name, 20), f"{ranks[i]:.2f}"][:: 1 if is_left else -1]
-        side = "right" if is_left else "left"
-        axes.text(edge, level, f" {'  '.join(parts)} ", ha=side, va="center")
-    for i, group in enumerate(summary.cliques):
-        ends = [summary.ranks[group[0]] - 0.02 * span, summary.ranks[group[-1]] + 0.02 * span]
-        axes.plot(ends, [-0.4 - 0.5 * i] * 2, "-", color="C0", linewidth=3)
-    axes.spines[["left", "bottom"]].set_visible(False)
-    axes.spines["top"].set(visible=True, bounds=(1, len(names)))
-    axes.xaxis.tick_top()
-    crowd = int(len(names) * plot.WIDTH / figure.get_figwidth())
-    axes.set(xticks=range(1, len(names) + 1, 1 + crowd // 12), yticks=[])
-    axes.set_title(f"average rank by F1 {summary.over}")
+    figure, (axes,) = plot.make_panels(look, 0.8 + 0.28 * len(names))
+    axes.plot(ranks, range(len(names)), "D")
+    for i, group in enumerate(summary.cliques, 1):
+        rows = [names.index(name) for name in group]
+        axes.plot([len(names) + i / 4] * 2, [min(rows) - 0.2, max(rows) + 0.2], "-C0", linewidth=3)
+    name_rows(axes, [f"{plot.brief(e, 28)}  {r:.2f}" for e, r in zip(names, ranks, strict=True)])
+    axes.set(xticks=range(1, len(names) + 1), xlabel=f"average rank by F1 {summary.over}")
     return figure

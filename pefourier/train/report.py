@@ -11,20 +11,19 @@ Differences over folds have the standard error of cross-validation: folds share 
 the ratio of test to training data is that of as many folds.
 """
 
-import csv
-import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pefourier.errors import PefourierError, shown
+from pefourier.train.data.tables import number_in, read_columns
 from pefourier.train.decision import SENTENCES, Decision
 from pefourier.train.options import seeds_of
 from pefourier.train.statistics import Difference, Mean
-from pefourier.train.store import LONGEST, MEASURES
+from pefourier.train.store import MEASURES
 from pefourier.train.summary import (
     COLLIDES,
     LEAKY,
@@ -36,7 +35,6 @@ from pefourier.train.summary import (
     summarize_runs,
 )
 from pefourier.types import Fields, Values
-from pefourier.writing.files import os_errors
 from pefourier.writing.page import Page, Reason, flattened
 from pefourier.writing.text import (
     aligned,
@@ -50,12 +48,12 @@ from pefourier.writing.text import (
     printable,
 )
 
+NAMED = ("P / R / F1", "AUPRC")
 CAPTIONS = {"f1": "F1", "auprc": "AUPRC"}
 DIFFERENCES = ("against", "verdict", "F1", "p", "Holm p", "P(A > B)", "needed", "AUPRC")
 MARKS = {"better": "▲", "worse": "▼"}
 # of a dataset, equal for all of its encodings
 MUST_AGREE = ("split", "leaky", "folds", "length", "positive", "shortest", "budget")
-OF_ENCODINGS = ("confusion",)
 Table = tuple[str, list[list[str]]]  # a title, and rows with the header first
 
 
@@ -106,9 +104,10 @@ def title(data: DatasetSummary) -> str:
 def scores_title(data: DatasetSummary) -> str:
     """Title of a table of scores."""
     positive = f"; positive: {data.positive}" if data.positive is not None else ""
-    chance = f"; one class always: F1 {data.chance['f1']:.3f}"
+    chance = f"; one class always: F1 {data.chance['f1']:.3f}" if data.chance else ""
+    inputs = f", {data.inputs}" * (data.length > 0)  # unknown of scores from elsewhere
     runs = f"seeds {data.seeds} × folds {data.folds}"
-    return f"{title(data)}, {data.inputs}: mean [95% interval], {runs}{positive}{chance}"
+    return f"{title(data)}{inputs}: mean [95% interval], {runs}{positive}{chance}"
 
 
 # Sentences
@@ -201,13 +200,14 @@ def answer_table(summary: Summary) -> Table:
     references = dict.fromkeys(d.reference for d in data.differences.values())
     several = len(references) > 1  # scaled encodings have a reference of their size
     less = ["against", "F1 difference"] if several else [f"F1 minus {'–'.join(references)}"]
-    head, body = ["encoding", "P / R / F1", "AUPRC", *less, "Holm p", "verdict"], []
+    named, body = ["F1"], []
     for e, scores in data.scores.items():
-        d = data.differences.get(e)
-        row = [e, triple_cell(data, e), f"{scores['auprc'].mean:.3f}"]
+        d, row = data.differences.get(e), [e, score_cell(scores["f1"])]
+        if "auprc" in scores:
+            row, named = [e, triple_cell(data, e), f"{scores['auprc'].mean:.3f}"], [*NAMED]
         row += [d.reference if d else "–"] * several + [difference_cell(d)]
         body.append([*row, number(d.p_holm, 2) if d else "–", data.verdicts.get(e, "–")])
-    return scores_title(data), [head, *body]
+    return scores_title(data), [["encoding", *named, *less, "Holm p", "verdict"], *body]
 
 
 def tables(summary: Summary) -> list[Table]:
@@ -216,36 +216,24 @@ def tables(summary: Summary) -> list[Table]:
     body = [[title(o), *(triple_cell(o, e) for e in encodings)] for o in summary.datasets]
     entries = [("", [["P / R / F1", *encodings], *body])]
     entries += [entry for data in summary.datasets for entry in tables_of(data)]
-    return entries + rank_tables(summary, "by F1 ")
-
-
-def rank_tables(summary: Summary, by: str) -> list[Table]:
-    """Table of average ranks, if there are datasets to rank over."""
     ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
-    body = [[e, f"{rank:.2f}"] for e, rank in ordered]
-    table = f"average ranks {by}{summary.over}", [["encoding", "rank"], *body]
-    return [table] * summary.ranked
+    body = [["encoding", "rank"], *([e, f"{rank:.2f}"] for e, rank in ordered)]
+    return entries + [(f"average ranks by F1 {summary.over}", body)] * summary.ranked
 
 
 def tables_of(data: DatasetSummary) -> list[Table]:
     """Tables of a dataset: scores, differences, scores at other lengths."""
     name, longer = title(data), [row.length for row in next(iter(data.lengths.values()), ())]
     over = next((f"{d.units} {d.over}" for d in data.differences.values()), "")
-    heads = {
-        scores_title(data): [CAPTIONS.get(measure, measure) for measure in MEASURES],
-        f"{name}, differences over {over}": DIFFERENCES,
-        f"{name}, trained on {data.length} rows: F1 / accuracy by length": [data.length, *longer],
-    }
-    bodies = [
-        [[e, *map(score_cell, scores.values())] for e, scores in data.scores.items()],
-        [difference_row(data, e) for e in data.differences],
-        [length_row(data, e) for e in data.lengths],
+    by_length = f"{name}, trained on {data.length} rows: F1 / accuracy by length"
+    scored = [[e, *map(score_cell, scores.values())] for e, scores in data.scores.items()]
+    differing = [difference_row(data, e) for e in data.differences]
+    entries: list[tuple[str, Sequence[Any], list[list[str]]]] = [
+        (scores_title(data), [CAPTIONS.get(measure, measure) for measure in MEASURES], scored),
+        (f"{name}, differences over {over}", DIFFERENCES, differing),
+        (by_length, [data.length, *longer], [length_row(data, e) for e in data.lengths]),
     ]
-    return [
-        (caption, [["encoding", *map(str, head)], *body])
-        for (caption, head), body in zip(heads.items(), bodies, strict=True)
-        if body
-    ]
+    return [(text, [["encoding", *map(str, head)], *body]) for text, head, body in entries if body]
 
 
 def difference_row(data: DatasetSummary, encoding: str) -> list[str]:
@@ -291,15 +279,32 @@ def sentences(summary: Summary) -> list[str]:
 # Forms
 
 
+def answer_page(
+    command: str,
+    text: Callable[[], str],
+    records: Callable[[], Sequence[Any]],
+    words: Callable[[], str] = str,
+    remarks: Sequence[Reason] = (),
+) -> Page:
+    """Page of a conclusion, records, and tables in words."""
+    return Page(
+        command,
+        words=words,
+        records=records,
+        rows=lambda: flattened(records()),
+        conclusion=lambda: paragraph(printable(text())),
+        together=text,
+        remarks=remarks,
+    )
+
+
 def summary_page(summary: Summary) -> Page:
     """Page of `pefourier train`."""
-    return Page(
+    return answer_page(
         "train",
-        words=lambda: tables_in_words([answer_table(summary)]),
-        records=lambda: json_records(summary),
-        rows=lambda: flattened(json_records(summary)),
-        conclusion=lambda: paragraph(printable(conclude_all(summary))),
-        together=lambda: conclude_all(summary),
+        lambda: conclude_all(summary),
+        lambda: json_records(summary),
+        lambda: tables_in_words([answer_table(summary)]),
     )
 
 
@@ -362,7 +367,7 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> Fields:
         **{measure: asdict(mean) for measure, mean in data.scores[name].items()},
         "difference": None if d is None else asdict(d),
         "auprc_difference": None if auprc is None else asdict(auprc),
-        **{key: getattr(data, key).get(name) for key in OF_ENCODINGS},
+        "confusion": data.confusion.get(name),
         "lengths": [asdict(row) for row in data.lengths.get(name, ())],
         **{key: getattr(data, key).get(name, 0) for key in ("diverged", "last_kept")},
         "cut_short": name in data.cut_short,
@@ -377,45 +382,37 @@ KEPT += " dataset_verdict best left_out difference average_rank"
 
 def read_scores(path: str) -> list[Fields]:
     """Read a .csv as rows with dataset, encoding, numbers of seed and fold, and the score as f1."""
-    with os_errors("read", path), Path(path).open("rb") as file:
-        text = file.read(LONGEST + 1).decode("utf-8-sig", "replace")
-    if len(text) > LONGEST:
-        raise PefourierError(f"--scores {shown(path)} is longer than {LONGEST} bytes")
-    delimiter = max(",;\t", key=text.partition("\n")[0].count)
-    lines = csv.DictReader(io.StringIO(text), delimiter=delimiter, restval="")
-    names = lines.fieldnames = [name.strip().lower() for name in lines.fieldnames or ()]
+    found = read_columns(Path(path))
+    names = [name.lower() for name in found.names]
     score = next((name for name in SCORE if name in names), "score")
+    for name in ("encoding", score):
+        if names.count(name) != 1:
+            raise PefourierError(
+                f"--scores {shown(path)} needs one column {name}, and at best dataset, seed and "
+                f"fold; its first line names {shown(', '.join(names))}"
+            )
+    columns = dict(zip(names, found.cells, strict=True))
     units = [name for name in ("dataset", "encoding", "seed", "fold") if name in names]
     rows, lines_of, counts = list[dict[str, Any]](), dict[Any, int](), Counter[Any]()
-    if lacking := [name for name in ("encoding", score) if names.count(name) != 1]:
-        raise PefourierError(
-            f"--scores {shown(path)} needs one column {lacking[0]}, and at best dataset, seed and "
-            f"fold; its first line names {shown(', '.join(names))}"
-        )
-    for row in lines:
-        where = f"--scores {shown(path)}, line {lines.line_num}"
-        own = {"dataset": Path(path).stem} | {unit: row[unit].strip() for unit in units}
+    for i, line in enumerate(found.lines.tolist()):
+        where = f"--scores {shown(path)}, line {line}"
+        own = {"dataset": Path(path).stem} | {unit: str(columns[unit][i]) for unit in units}
         if not {"seed", "fold"} & own.keys():  # paired in order
             counts[own["dataset"], own["encoding"]] += 1
             own["seed"] = str(counts[own["dataset"], own["encoding"]])
-        try:
-            value = float(row[score])
-        except ValueError:
-            value = -1.0
+        value = number_in(str(columns[score][i]))
         if not 0 <= value <= 1 or "" in own.values():
             raise PefourierError(
                 f"{where}: expected a score from 0 to 1 (percent: divide by 100) and no empty "
-                f"cell, got {shown(row[score])}, {', '.join(own.values())}"
+                f"cell, got {shown(columns[score][i])}, {', '.join(own.values())}"
             )
-        if (key := tuple(sorted(own.items()))) in lines_of:
+        first = lines_of.setdefault(tuple(own.values()), line)
+        if first != line:
             raise PefourierError(
-                f"{where} repeats dataset, encoding, seed and fold of line {lines_of[key]}; add a "
+                f"{where} repeats dataset, encoding, seed and fold of line {first}; add a "
                 "column seed or fold that tells the runs apart"
             )
-        lines_of[key] = lines.line_num
-        rows.append({"seed": "0", "fold": "0", **own, "f1": value, "line": lines.line_num})
-    if not rows:
-        raise PefourierError(f"--scores {shown(path)} has no line below the names of columns")
+        rows.append({"seed": "0", "fold": "0", **own, "f1": value, "line": line})
     for unit in ("seed", "fold"):
         numbers = {name: i for i, name in enumerate(dict.fromkeys(row[unit] for row in rows))}
         rows = [row | {unit: numbers[row[unit]]} for row in rows]
@@ -446,14 +443,12 @@ def scores_page(path: str, find: float | None) -> Page:
     rows = read_scores(path)
     reasons = unpaired(rows)
     summary = summarize_runs(rows, training={"find": find})
-    return Page(
+    return answer_page(
         "scores",
-        words=lambda: tables_in_words(table_of(summary)),
-        records=lambda: records(summary),
-        rows=lambda: flattened(records(summary)),
-        conclusion=lambda: paragraph(printable(as_score(conclude_all(summary)))),
-        together=lambda: as_score(conclude_all(summary)),
-        remarks=reasons,
+        lambda: as_score(conclude_all(summary)),
+        lambda: own_records(summary),
+        lambda: as_score(tables_in_words([answer_table(summary)])),
+        reasons,
     )
 
 
@@ -467,7 +462,7 @@ def as_score(text: str) -> str:
     return re.sub(r"\bF1\b", "score", re.sub(r"--seeds (\d+)", r"\1 runs", text))
 
 
-def records(summary: Summary) -> list[Fields]:
+def own_records(summary: Summary) -> list[Fields]:
     """Records for JSON: one for each dataset and encoding."""
     found = []
     for record in json_records(summary):
@@ -475,17 +470,3 @@ def records(summary: Summary) -> list[Fields]:
         words = ("meaning", "action", "conclusion")
         found.append(kept | {key: as_score(kept[key]) for key in words})
     return found
-
-
-def table_of(summary: Summary) -> list[Table]:
-    """Tables of scores, differences and verdicts by dataset, and of ranks."""
-    entries = []
-    for data in summary.datasets:
-        head, body = ["encoding", "score", "against", "difference", "Holm p", "verdict"], []
-        for e, scores in data.scores.items():
-            d = data.differences.get(e)
-            row = [e, score_cell(scores["f1"]), d.reference if d else "–", difference_cell(d)]
-            body.append([*row, number(d.p_holm, 2) if d else "–", data.verdicts.get(e, "–")])
-        over = next((f"{d.units} {d.over}" for d in data.differences.values()), "one encoding")
-        entries.append((f"{data.dataset}: mean [95% interval], over {over}", [head, *body]))
-    return entries + rank_tables(summary, "")

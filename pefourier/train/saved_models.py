@@ -33,6 +33,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import torch
@@ -55,15 +56,16 @@ from pefourier.train.injection import (
 from pefourier.train.metrics import decide, score
 from pefourier.train.model import Classifier, OrderFree, Transformer, stack_vectors
 from pefourier.train.options import USUAL, Options
+from pefourier.train.report import answer_page
 from pefourier.train.run_artifacts import class_probabilities, file_of_model, threshold_of
-from pefourier.train.store import MEASURES, parse_json
+from pefourier.train.store import MEASURES, check_type, parse_json
 from pefourier.types import Array, Fields, Strings, Texts, Values
 from pefourier.writing.files import check_suffix, label, write_whole
-from pefourier.writing.page import Page, flattened
-from pefourier.writing.text import agreeing, join, paragraph, printable
+from pefourier.writing.page import Page
+from pefourier.writing.text import agreeing, join
 
 KINDS = {"transformer": Transformer, "order-free": OrderFree}
-AGAIN = "save it again"
+SETTINGS = ("encoding", "classes", "threshold", "rate", "seed", "channels", "is_cut")
 AT_A_TIME = 64  # windows
 CPU = torch.device("cpu")
 
@@ -167,33 +169,29 @@ def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> 
             vectors = at_even.vectors[at_even.index[0]]
         places = np.arange(len(vectors))
         injection = Injection(m.injection.act, vectors, places, learn=False, frequencies=rates)
-    numbers = outcome.parameters, injection, fold.mean, fold.scale
-    channels, is_cut = tuple(task.remarks.get("channels", ())), not task.own_names
-    settings = task.classes, threshold_of(task, outcome), rate, m.seed
-    classifier = TrainedClassifier(m.encoding, model, *numbers, *settings, channels, is_cut)
+    classifier = TrainedClassifier(
+        *(m.encoding, model, outcome.parameters, injection, fold.mean, fold.scale),
+        *(task.classes, threshold_of(task, outcome), rate, m.seed),
+        channels=tuple(task.remarks.get("channels", ())),
+        is_cut=not task.own_names,
+    )
     path = file_of_model(folder, (task.name, m.encoding, m.seed, m.fold))
     save_classifier(str(path), classifier)
 
 
 def save_classifier(path: str, classifier: TrainedClassifier) -> None:
     """Write a classifier, complete or not at all."""
-    settings = {
-        "kind": next(name for name, kind in KINDS.items() if type(classifier.model) is kind),
-        "sizes": asdict(classifier.model),
-        "encoding": classifier.encoding,
-        "act": classifier.injection.act if classifier.injection else None,
-        "classes": list(classifier.classes),
-        "threshold": classifier.threshold,
-        "rate": classifier.rate,
-        "seed": classifier.seed,
-        "channels": list(classifier.channels),
-        "is_cut": classifier.is_cut,
+    model, injection = classifier.model, classifier.injection
+    settings = {name: getattr(classifier, name) for name in SETTINGS} | {
+        "kind": next(name for name, kind in KINDS.items() if type(model) is kind),
+        "sizes": asdict(model),
+        "act": injection and injection.act,
     }
     tensors = {f"model.{name}": value for name, value in classifier.parameters.items()}
-    if classifier.injection is not None:
-        tensors["codes"] = classifier.injection.table().astype(np.float32)
-        if classifier.injection.frequencies is not None:
-            rates = classifier.injection.frequencies.astype(np.float32)
+    if injection is not None:
+        tensors["codes"] = injection.table().astype(np.float32)
+        if injection.frequencies is not None:
+            rates = injection.frequencies.astype(np.float32)
             tensors |= {"frequencies": rates[::-1]} if classifier.rate is None else {"lines": rates}
     tensors |= {"mean": classifier.mean, "scale": classifier.scale}
     tensors["settings"] = np.frombuffer(json.dumps(settings).encode(), np.uint8)
@@ -202,7 +200,7 @@ def save_classifier(path: str, classifier: TrainedClassifier) -> None:
 
 def load_classifier(path: str | Path) -> TrainedClassifier:
     """Read a classifier written by `--save-models`; nothing in the file is executed."""
-    with open_arrays(str(path), ".safetensors", advice=AGAIN) as file:
+    with open_arrays(str(path), ".safetensors", advice="save it again") as file:
         arrays = {name: file.load(name) for name in file.arrays}
     try:
         return from_arrays(arrays)
@@ -216,29 +214,32 @@ def from_arrays(arrays: Mapping[str, Array]) -> TrainedClassifier:
     """Make a classifier from the tensors of its file; raise an error for invalid tensors."""
     settings = parse_json(arrays["settings"].astype(np.uint8).tobytes())
     model = KINDS[settings["kind"]](**settings["sizes"])
-    names = {name.removeprefix("model."): name for name in arrays if name.startswith("model.")}
-    parameters = {key: arrays[name].astype(np.float32) for key, name in names.items()}
+    begin = "model."
+    parameters = {
+        name.removeprefix(begin): array.astype(np.float32)
+        for name, array in arrays.items()
+        if name.startswith(begin)
+    }
     shapes = {name: value.shape for name, value in parameters.items()}
     if shapes != {name: tuple(shape) for name, shape in model.shapes().items()}:
         raise ValueError("shapes of its tensors do not match its sizes")
-    mean, scale, limit = arrays["mean"], arrays["scale"], settings["threshold"]
+    mean, scale, injection = arrays["mean"], arrays["scale"], None
     if {mean.shape, scale.shape} != {(model.channels,)}:
         raise ValueError("mean and scale do not match its channels")
-    injection = None
     if isinstance(model, Transformer):
         act, vectors = settings["act"], arrays["codes"].astype(float)
         if act not in ACTS or vectors.ndim != 2 or len(vectors) != count_places(act, model.tokens):
             raise ValueError("its vectors do not match its tokens")
-        injection = Injection(act, vectors, np.arange(len(vectors)), learn=False)
-        injection = replace(injection, frequencies=arrays.get("lines"))
-    rate, seed = settings.get("rate"), settings.get("seed", 0)
-    if rate is not None and settings["encoding"].partition(":")[0] not in WITH_TIMES.split():
+        lines, index = arrays.get("lines"), np.arange(len(vectors))
+        injection = Injection(act, vectors, index, learn=False, frequencies=lines)
+    own: Fields = {name: settings[name] for name in SETTINGS if name in settings}
+    for name, value in own.items():  # earlier versions had fewer
+        check_type(name, value, get_type_hints(TrainedClassifier)[name])
+    if own.get("rate") and own["encoding"].partition(":")[0] not in WITH_TIMES.split():
         raise ValueError("its encoding has no times")
-    numbers = model, parameters, injection, mean, scale, tuple(settings["classes"])
-    limits = limit and float(limit), rate and float(rate), int(seed)
-    channels = tuple(map(str, settings.get("channels", ())))
-    is_cut = bool(settings.get("is_cut", True))
-    return TrainedClassifier(settings["encoding"], *numbers, *limits, channels, is_cut)
+    own |= {name: tuple(value) for name, value in own.items() if isinstance(value, list)}
+    own |= {"model": model, "parameters": parameters, "injection": injection}
+    return TrainedClassifier(mean=mean, scale=scale, **own)
 
 
 # Other lengths
@@ -409,11 +410,4 @@ def predict_classes(options: Options, note: Callable[[str], object] | None = Non
     runs = f"{len(models)} {agreeing(len(models), 'model', 'models')} of {models[0].encoding}"
     shares = ", ".join(f"{record['label']} {record['windows']}" for record in found)
     text = f"PREDICTED. {len(labels)} windows by {runs}: {shares}. Written to {out}."
-    return Page(
-        "predict",
-        words=str,
-        records=lambda: found,
-        rows=lambda: flattened(found),
-        conclusion=lambda: paragraph(printable(text)),
-        together=lambda: text,
-    )
+    return answer_page("predict", lambda: text, lambda: found)

@@ -65,10 +65,10 @@ def test_bars_of_the_diagram_join_the_cliques():
     cliques = (("dft", "rope"), ("rope", "sinusoidal"))
     figure = critical_difference(two_datasets(ranks, cliques), USUAL)
     (axes,) = figure.axes
-    bars = [line.get_xdata() for line in axes.lines if line.get_linewidth() == 3]
-    np.testing.assert_allclose(bars, [[1.19, 1.81], [1.69, 3.06]])
-    feet = sorted(line.get_xdata()[0] for line in axes.lines if line.get_linewidth() < 3)
-    assert feet == sorted(ranks.values())
+    bars = [line.get_ydata() for line in axes.lines if line.get_linewidth() == 3]
+    np.testing.assert_allclose(bars, [[-0.2, 1.2], [0.8, 2.2]])
+    assert axes.lines[0].get_xdata().tolist() == sorted(ranks.values())
+    assert axes.get_yticklabels()[0].get_text() == "dft  1.25"
 
 
 def test_the_most_confident_mistakes_are_drawn_each_window_once():
