@@ -54,7 +54,7 @@ BENT = 1e-2  # radians per step: largest deviation from a geometric series
 LAYOUTS: tuple[Layout, ...] = ("halves", "interleaved")
 Part = Literal["both", "cos", "sin", "angles"]
 Complex = NDArray[np.complex128]
-Numbers = Callable[[Places], Complex]  # rows (n,) -> sinusoids (n, m)
+Numbers = Callable[[Any], Complex]  # rows (n,) -> sinusoids (n, m)
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,7 @@ class Waves:
     repeats: int = 1  # consecutive rows of a table that share an angle
     rows: Places | None = None  # rows to compare; None: all
     moved: float = 0.0  # position of the first row of source code, where phases start
+    sides: Counts = ()  # of the grid of a table
 
     def __len__(self) -> int:
         """Number of pairs."""
@@ -417,6 +418,7 @@ def fit_grid(table: Floats, sides: Counts, eps: float) -> Waves | None:
         eps,
         form=form,
         columns=columns,
+        sides=sides,
     )
 
 

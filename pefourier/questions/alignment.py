@@ -204,8 +204,9 @@ def find_affine_columns(
         return None, 0.0
     columns = nearest_columns(units[0], units[1], correlation)
     varying = ~constant[0][columns] & ~constant[1]
-    squares, ordered = np.where(varying, sizes[0][columns] ** 2, np.inf), a[:, columns]
-    scales = np.where(varying, (parts[0][:, columns] * parts[1]).sum(axis=0) / squares, 1.0)
+    ordered, every = a[:, columns], np.arange(len(columns))
+    rise = b[ordered.argmax(axis=0), every] - b[ordered.argmin(axis=0), every]
+    scales = np.where(varying, rise / np.where(varying, np.ptp(ordered, axis=0), np.inf), 1.0)
     slack = own.max(axis=0)[columns] + eps * np.abs(b).max(axis=0)
     middle = fewest_digits(float(np.median(np.abs(scales[varying]))), max(eps, SUMS_EPS))
     apart = np.abs(np.abs(scales) - middle) * sizes[0][columns]

@@ -18,7 +18,7 @@ the axis' first pair), base :math:`\rho`, exponent :math:`e_i` and offset :math:
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -27,17 +27,23 @@ from pefourier.causes.grids import KINDS, Placed, Points, agree
 from pefourier.causes.mistakes import Cause
 from pefourier.causes.pairs import PairDifference
 from pefourier.diagnosis.identify import geometric_grid, shortest
-from pefourier.encodings.columns import AXES, Layout, describe_axes
-from pefourier.encodings.encoding import FLOAT32_EPS, Encoding, finding, without_prefix
+from pefourier.encodings.columns import AXES, describe_axes
+from pefourier.encodings.encoding import (
+    FLOAT32_EPS,
+    Encoding,
+    finding,
+    lattice_points,
+    without_prefix,
+)
 from pefourier.encodings.families.axial import axis_letters
 from pefourier.encodings.places import by_axis
 from pefourier.geometry.tolerance import stored_tolerance
-from pefourier.geometry.waves import Complex, apart, common_offset, fit, wave_tolerance
+from pefourier.geometry.waves import Waves, apart, common_offset, evaluate, fit, wave_tolerance
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.operators import rotates
 from pefourier.questions.outcome import Outcome, Two
 from pefourier.questions.rotation_pairs import FACTOR, with_factors
-from pefourier.types import Array, Bools, Counts, Floats, Indices, Places
+from pefourier.types import Array, Bools, Counts, Floats, Places
 
 LIMIT = 4  # largest residual of a fitted formula, in units of rounding
 SLACKS = (1e-2, 1e-4, 1e-6, 1e-9)  # relative tolerances for shortening fitted bases
@@ -45,50 +51,20 @@ ROUNDED = 1e-6  # relative error of fitted scales
 STEEP = 0.05  # least power between the frequencies of two bases
 FARTHEST = 1e-2  # of the amplitude: largest difference that rounding may explain
 SAME = 1e-4  # relative tolerance for equal powers and scales
+ALL = slice(None)
 Changes = dict[str, tuple[Any, Any]]
 
 
-@dataclass(frozen=True, eq=False)
-class GridWaves:
-    """The pairs of a table on a grid."""
-
-    waves: Complex  # (n, m), of absolute value 1
-    sides: Counts
-    columns: Indices  # of cosines and of sines, (2, m)
-    copies: Layout | None  # if each column occurs twice
-    factor: float
-    eps: float
-    omega: Floats  # (m, axes) radians per step
-    start: Floats  # (m,) phase at the first point
-    offset: float = 0.0  # largest declared offset of coordinates
-
-    @property
-    def is_explained(self) -> bool:
-        """Whether the frequencies hold at all points."""
-        residual = apart(self.formula(self.omega, self.start), self.waves)
-        return bool((residual <= LIMIT * self.limit(self.omega, self.eps)).all())
-
-    def limit(self, omega: Floats, eps: float, offset: float = 0.0) -> Floats:
-        """Return the differences that rounding explains, (1, m), for frequencies (m, axes)."""
-        steps = np.array([sum(self.sides) + max(self.offset, offset)])
-        limit = wave_tolerance(steps, np.abs(omega).max(axis=1), 1.0, eps)
-        return np.minimum(limit, FARTHEST)
-
-    def formula(self, omega: Floats, start: Floats) -> Complex:
-        """Return sinusoids of other frequencies and first phases on the same grid."""
-        places = np.indices(self.sides).reshape(len(self.sides), -1).T
-        waves: Complex = np.exp(1j * (places @ omega.T + start))
-        return waves
+def limit_of(waves: Waves, omega: Floats, eps: float, offset: float = 0.0) -> Floats:
+    """Return the differences that rounding explains, (1, m), for frequencies (m, axes)."""
+    steps = np.array([sum(waves.sides) + max(waves.offset, offset)])
+    return np.minimum(wave_tolerance(steps, np.abs(omega).max(axis=1), 1.0, eps), FARTHEST)
 
 
-def fit_grid_waves(table: Floats, sides: Counts, eps: float) -> GridWaves | None:
-    """Fit the pairs of a table (n, d) on a grid; None if its columns do not pair up."""
-    waves = fit(table, eps, sides)
-    if waves is None or waves.form is None:
-        return None
-    unit, copies = waves.numbers(np.arange(len(table))) / waves.factor, waves.form.copies
-    facts = (copies, waves.factor, waves.eps, waves.frequency, waves.phase)
-    return GridWaves(unit, sides, waves.columns, *facts)
+def residual_of(waves: Waves, omega: Floats, start: Floats) -> Floats:
+    """Return how far pairs are (n, m) from sinusoids of other frequencies and first phases."""
+    places = lattice_points([np.arange(side) for side in waves.sides])
+    return apart(evaluate(places @ omega.T + start, 1.0), waves.numbers(ALL))
 
 
 def changed_bases(speeds: Floats, pairs: int) -> Iterator[tuple[float, float]]:
@@ -110,47 +86,48 @@ def changed_bases(speeds: Floats, pairs: int) -> Iterator[tuple[float, float]]:
         yield from dict.fromkeys((base, shortest(base**power, slack)) for slack in SLACKS)
 
 
-def fit_change(first: GridWaves, second: GridWaves) -> Changes | None:
+def fit_change(first: Waves, second: Waves) -> Changes | None:
     """Fit the settings that turn the first into the second: axes, base, and each scale and offset.
 
     The result is compared with the second to rounding; None if they differ.
     """
-    if first.omega.shape != second.omega.shape or len(first.sides) > len(AXES):
+    sides, omegas = (first.sides, second.sides), (first.frequency, second.frequency)
+    if omegas[0].shape != omegas[1].shape or len(first.sides) > len(AXES):
         return None
-    moves = np.array([waves.omega != 0 for waves in (first, second)])
+    moves = np.array(omegas) != 0
     axes = np.where(moves.any(axis=2), moves.argmax(axis=2), len(AXES))
     both = np.flatnonzero((moves.sum(axis=2) == 1).all(axis=0))
     if len(both) < 2:
         return None
-    speeds = np.array([np.abs(waves.omega).max(axis=1) for waves in (first, second)])
+    speeds = np.abs(omegas).max(axis=2)
     main = both[axes[1, both] == np.bincount(axes[1, both]).argmax()]
     for base, rho in changed_bases(speeds[:, main], len(both)):
         power = float(np.log(rho) / np.log(base)) if base != 1 else 1.0
-        omega, start = np.zeros_like(first.omega), first.start.copy()
+        omega, start = np.zeros_like(omegas[0]), first.phase.copy()
         lines = np.tile([[[1.0], [0.0]]], (len(first.sides), 1, 2))  # per axis: scales, offsets
         for k in set(axes[1, both].tolist()):
             mine = both[axes[1, both] == k]
             lines[k], omega[mine, k] = fit_line(first, second, mine, k, power)
             start[mine] = omega[mine, k] * lines[k, 1, 1]
-        limit = second.limit(omega, max(first.eps, second.eps), np.abs(lines[:, 1]).max())
-        if (apart(second.formula(omega, start), second.waves) <= LIMIT * limit).all():
+        limit = limit_of(second, omega, max(first.eps, second.eps), np.abs(lines[:, 1]).max())
+        if (residual_of(second, omega, start) <= LIMIT * limit).all():
             shift = len(AXES) - len(first.sides)
             names = [describe_axes(np.minimum(a + shift, len(AXES))) for a in axes]
             is_moved = (axes[0] != axes[1])[both].any()
             changes: Changes = {"axes": (names[0], names[1])} if is_moved else {}
             changes |= {"rho": (base, rho)} if power != 1 else {}
-            return changes | changed_lines(lines, first.sides, second.sides)
+            return changes | changed_lines(lines, *sides)
     return None
 
 
 def fit_line(
-    first: GridWaves, second: GridWaves, mine: Places, axis: int, power: float
+    first: Waves, second: Waves, mine: Places, axis: int, power: float
 ) -> tuple[Floats, Floats]:
     """Return scales and offsets of an axis in two tables, ((first, second), …), and frequencies.
 
     The frequencies of the first, to a power, are in the ratios of those of the second.
     """
-    omega, goal = (np.abs(waves.omega[mine]).max(axis=1) for waves in (first, second))
+    omega, goal = (np.abs(waves.frequency[mine]).max(axis=1) for waves in (first, second))
     unit = omega[0]
     if power != 1 and abs(np.log(goal[0]) - power * np.log(unit)) < SAME:
         unit = 1.0  # the exponent of the first pair is not 0
@@ -162,7 +139,7 @@ def fit_line(
     expected = scale * (omega / unit) ** power
     offsets = [
         common_offset(speed, phase, 4)[0]
-        for speed, phase in ((omega, first.start[mine]), (expected, second.start[mine]))
+        for speed, phase in ((omega, first.phase[mine]), (expected, second.phase[mine]))
     ]
     offset = next((x for x in (offsets[0], 0.0) if abs(offsets[1] - x) < SAME), offsets[1])
     return np.array([[unit, scale], [offsets[0], offset]]), expected
@@ -183,7 +160,6 @@ def changed_lines(lines: Floats, *sides: Counts) -> Changes:
 
 
 LARGEST = 2**25  # largest number of entries of a table whose frequencies are fitted
-SAMPLE = 64  # points on which an order is tested first
 CAUSES = {"rho": "base", "axes": "axes"}  # codes of settings; all others: coordinates
 EXCHANGE = str.maketrans("xy", "yx")
 Sides = tuple[int, ...]
@@ -199,9 +175,9 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
         return outcome
     a, b = np.asarray(first.table(), dtype=float), np.asarray(second.table(), dtype=float)
     pairs, waves = (waves_of(first, a), waves_of(second, b)), None
-    if pairs[0] and pairs[1] and len(pairs[0].start) == len(pairs[1].start):
+    if pairs[0] and pairs[1] and len(pairs[0]) == len(pairs[1]):
         waves = pairs[0], pairs[1]
-        if any(map(rotates, encodings)) or any(w.copies for w in waves):
+        if any(map(rotates, encodings)) or any(w.form and w.form.copies for w in waves):
             return compare_rotations_on_grids(outcome, encodings, *waves)
     aligned = align_tables(outcome, encodings) if has_shape else outcome
     is_open = aligned.verdict == "equivalent" or not are_formulas  # a better explanation may exist
@@ -225,22 +201,26 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     return replace(aligned, tried=aligned.tried and aligned.tried | {"axes": len(sides[0])})
 
 
-def waves_of(enc: Encoding, table: Floats) -> GridWaves | None:
-    """Fit the pairs of a table, with declared frequencies if it has any."""
-    waves = fit_grid_waves(table, enc.domain.sides, enc.eps) if table.size <= LARGEST else None
-    if waves is not None and enc.measure and enc.measure.frequencies.ndim == 2:
+def waves_of(enc: Encoding, table: Floats) -> Waves | None:
+    """Fit the pairs of a table, of absolute value 1, with declared frequencies if it has any."""
+    waves = fit(table, enc.eps, enc.domain.sides) if table.size <= LARGEST else None
+    if waves is None:
+        return None
+    unit = waves.numbers(ALL) / waves.factor
+    waves = replace(waves, numbers=lambda rows: unit[rows])
+    if enc.measure and enc.measure.frequencies.ndim == 2:
         for omega in (enc.measure.frequencies, -enc.measure.frequencies):  # or exchanged
-            if np.allclose(np.exp(1j * omega), np.exp(1j * waves.omega), atol=1e-6):
+            if np.allclose(np.exp(1j * omega), np.exp(1j * waves.frequency), atol=1e-6):
                 offset = float(np.abs(enc.measure.offset).max())
-                return replace(waves, omega=omega, offset=offset)
+                return replace(waves, frequency=omega, offset=offset)
     return waves
 
 
 def compare_rotations_on_grids(
-    outcome: Outcome, encodings: Two, first: GridWaves, second: GridWaves
+    outcome: Outcome, encodings: Two, first: Waves, second: Waves
 ) -> Outcome:
     """Compare rotations, or tables of their cosines and sines, pair by pair."""
-    both, m = (first, second), len(first.start)
+    both, m = (first, second), len(first)
     outcome = replace(outcome, first_difference=None, largest_difference=None)
     outcome = replace(outcome, pair_counts=(m, m), compared=("rotations", "factors"))
     outcome = with_pairs(outcome, first, second)
@@ -252,13 +232,14 @@ def compare_rotations_on_grids(
         if abs(second.factor / first.factor - 1) > max(FACTOR, first.eps, second.eps):
             return with_factors(outcome, first.factor, second.factor)
         layouts = {enc.params.get("layout") for enc in encodings if enc.origin == "formula"}
-        notes = [finding("pairing-unsaid")] * (not layouts & {first.copies, second.copies})
+        copies = {waves.form and waves.form.copies for waves in both}
+        notes = [finding("pairing-unsaid")] * (not layouts & copies)
         has_sines_first = [bool(places[0] > places[m]) for places in columns]
         if sum(has_sines_first) == 1:
             table = ("first", "second")[has_sines_first.index(True)]
             notes.append(finding("sines-first", table=table))
         return outcome.with_findings(*notes, verdict="the same", transform={})
-    tables = first.waves, second.waves
+    tables = first.numbers(ALL), second.numbers(ALL)
     tolerance = np.full((max(map(len, tables)), 1), outcome.tolerance or 0.0)
     placed = match_points(outcome, tables, tolerance, (first.sides, second.sides))
     if placed is not None:
@@ -277,33 +258,28 @@ def match_points(
 
     The larger table, else the first, is the expected one; `tolerance` (n, d) is for its numbers.
     """
-    is_swapped = len(tables[1]) > len(tables[0])
-    order = -1 if is_swapped else 1
+    order = -1 if len(tables[1]) > len(tables[0]) else 1
     (whole, part), (grid, other) = tables[::order], sides[::order]
-    observed = Points(part, other, np.zeros((len(part), 1)))
+    expected, observed_one = ("first", "second")[::order]
+    observed = Points(part, other, tolerance)
     found = explain(Points(whole, grid, tolerance), observed, KINDS, agree)
     if not found.causes:
         return None
     outcome = replace(outcome, pairs=(), max_difference=None, first_difference=None)
-    expected: Literal["first", "second"] = "second" if is_swapped else "first"
     cause = found.causes[0]
     if len(found.causes) == 1 and isinstance(cause, Placed) and cause.is_crop:
         return replace(
             outcome, verdict="equivalent", transform={"crop": f"{cause.spans} of the {expected}"}
         )
-    index = Points(np.arange(len(whole))[:, None], grid, np.zeros((len(whole), 1)))
+    index = Points(np.arange(len(whole))[:, None], grid, tolerance)
     for cause in found.causes:
         index = cause.apply(index)
     name = ", ".join(cause.words for cause in found.causes)
-    note = finding("rows-reordered", table=("second", "first")[is_swapped], moves=name)
+    note = finding("rows-reordered", table=observed_one, moves=name)
     moved = int(np.count_nonzero(index.numbers[:, 0] != np.arange(len(part))))
-    facts = {
-        "transform": {"rows": name},
-        "expected": expected,
-        "causes": found.causes,
-        "explained": 1.0,
-    }
-    return outcome.with_findings(note).with_differences("points", moved, len(part), **facts)
+    facts = {"transform": {"rows": name}, "expected": expected, "causes": found.causes}
+    outcome = outcome.with_findings(note, explained=1.0)
+    return outcome.with_differences("points", moved, len(part), **facts)
 
 
 def with_changes(outcome: Outcome, changes: Changes) -> Outcome:
@@ -315,20 +291,23 @@ def with_changes(outcome: Outcome, changes: Changes) -> Outcome:
     return replace(outcome, cause=Cause("both", (*codes,), changes, {}))
 
 
-def with_pairs(outcome: Outcome, first: GridWaves, second: GridWaves) -> Outcome:
+def with_pairs(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
     """Add the pairs that differ, with their frequencies along their axis."""
     both, letters, worst = (first, second), axis_letters(len(first.sides)), None
-    fastest = np.maximum(*(np.abs(waves.omega) for waves in both))
-    limit = first.limit(fastest, max(first.eps, second.eps))
-    differs: Bools = np.any(np.abs(first.omega - second.omega) > SAME, axis=1)
+    omegas = np.array([waves.frequency for waves in both])
+    limit = limit_of(first, np.abs(omegas).max(axis=0), max(first.eps, second.eps))
+    differs: Bools = np.any(np.abs(omegas[0] - omegas[1]) > SAME, axis=1)
     if first.sides == second.sides:
-        residual = apart(first.waves, second.waves)
+        residual = apart(first.numbers(ALL), second.numbers(ALL))
         differs, worst = np.any(residual > limit, axis=0), float(residual.max())
-    are_known = all(w.is_explained and (w.omega != 0).sum(axis=1).max() == 1 for w in both)
+    are_known = (omegas != 0).sum(axis=2).max() == 1 and all(
+        (residual_of(w, w.frequency, w.phase) <= LIMIT * limit_of(w, w.frequency, w.eps)).all()
+        for w in both
+    )
     pairs = []
     for i in np.flatnonzero(differs).tolist():
-        axis = "/".join(dict.fromkeys(letters[np.abs(w.omega[i]).argmax()] for w in both))
-        one, two = (float(w.omega[i].sum()) if are_known else None for w in both)
+        axis = "/".join(dict.fromkeys(letters[k] for k in np.abs(omegas[:, i]).argmax(axis=1)))
+        one, two = omegas[:, i].sum(axis=1).tolist() if are_known else (None, None)
         ratio = two / one if one and two else None
         pairs.append(PairDifference(i, axis if are_known else None, one, two, ratio))
     facts = {"pairs": tuple(pairs), "max_difference": worst, "tolerance": float(limit.max())}
