@@ -26,7 +26,7 @@ import numpy as np
 
 from pefourier.causes.rope import usual_scalings
 from pefourier.encodings.columns import Layout, orders, pair_columns, split_pairs
-from pefourier.encodings.encoding import BLOCK, FLOAT64_EPS, row_blocks
+from pefourier.encodings.encoding import FLOAT64_EPS
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision
@@ -259,7 +259,7 @@ class Formula:
         Reading stops after a block in which more than half of the rows do not follow the formula.
         """
         largest, stray = 0.0, []
-        for rows, vectors in float_blocks(table):
+        for rows, vectors in precision.float_blocks(table):
             s = np.arange(rows.start, rows.stop)
             difference, explained = self.residual(s, vectors, eps)
             largest = max(largest, float(difference.max(initial=0.0)))
@@ -267,12 +267,6 @@ class Formula:
             if len(stray[-1]) > len(s) / 2:
                 break
         return largest, np.concatenate(stray)
-
-
-def float_blocks(table: Table) -> Iterator[tuple[slice, Floats]]:
-    """Yield the rows of a table in float64, in blocks."""
-    for rows in row_blocks(len(table), BLOCK, table.shape[1]):
-        yield rows, np.asarray(table[rows], dtype=float)
 
 
 def rebuild(encoding: str, params: Params, d: int, top: float = np.inf) -> Formula:
@@ -455,7 +449,7 @@ def propose_onehot(table: Table, _: float) -> Formula | None:
 def propose_waves(table: Table, eps: float, usable: Bools | None = None) -> Formula | None:
     """Propose sinusoids that fit a run of usable rows (by default, nonzero rows)."""
     n, d = table.shape
-    live = np.concatenate([vectors.any(axis=1) for _, vectors in float_blocks(table)])
+    live = np.concatenate([vectors.any(axis=1) for _, vectors in precision.float_blocks(table)])
     start, stop = longest_run(live if usable is None else live & usable)
     rows = np.asarray(table[start : min(stop, start + SAMPLE)], dtype=float)
     if len(rows) < 4 or (~live).sum() > n // 4:

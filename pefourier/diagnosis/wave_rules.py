@@ -23,7 +23,6 @@ from pefourier.diagnosis.identify import (
     chosen_digits,
     drop_copies,
     fit_single_waves,
-    float_blocks,
     frequencies,
     frequency_slack,
     geometric_grid,
@@ -36,7 +35,7 @@ from pefourier.encodings.columns import Layout, pair_columns
 from pefourier.encodings.encoding import Encoding, Finding, finding, without_prefix
 from pefourier.encodings.places import axis_encodings
 from pefourier.geometry.closest import ClosestPair, between_zeros, row_period
-from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
+from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, float_blocks, phase_rounding, rounded
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import Waves, fit_columns, recurrence, unfold
 from pefourier.types import Fields, Floats, Indices, Table

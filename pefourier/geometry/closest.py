@@ -43,12 +43,13 @@ from pefourier.geometry import THREADS, Progress
 from pefourier.geometry.precision import (
     NUMBERS_AT_ONCE,
     first_duplicate,
+    float_blocks,
     phase_errors,
     stored_resolution,
 )
 from pefourier.geometry.singular_values import kernel_of_period
 from pefourier.geometry.waves import recurrence
-from pefourier.types import Bools, Counts, Floats, Indices, Table
+from pefourier.types import Array, Bools, Counts, Floats, Indices, Table
 
 TIE = 2e-9  # relative, of squared distances: one part in 10^9 of distances
 FINE = 2e-10  # a later pair is recomputed only if it is closer by this share
@@ -64,45 +65,67 @@ FEW_COLUMNS = 8  # up to which a tree is faster than matrix products
 def closest_rows(table: Table, report: Progress) -> tuple[float, tuple[int, int]]:
     """Return distance and indices i < j of the closest two rows of a table without equal rows."""
     n, d = table.shape
-    rows = scale_rows(table)
-    best = BestPair(rows)
+    best = BestPair(table)
     best.consider(np.arange(n - 1), np.arange(1, n))
     if n > FEW_ROWS and d <= FEW_COLUMNS:
-        search_tree(rows, best)
+        search_tree(best)
         report(n, n)
     else:
-        search_blocks(rows, np.array_split(np.arange(n), -(-n // BLOCK_ROWS)), best, report)
+        search_blocks(best, np.array_split(np.arange(n), -(-n // BLOCK_ROWS)), report)
     return best.distance(), best.pair
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The rows of a table in float64, and a scale that brings their entries to about 1 at most.
+class BestPair:
+    """The first pair in lexicographic order that ties with the closest pair considered so far.
 
-    The scale is a power of two, and therefore exact. It keeps squares of very small and very large
-    numbers within the range of float32.
+    Rows are scaled by a power of two, which is exact and brings their differences to about 1 at
+    most. It keeps squares of very small and very large numbers within the range of float32.
     """
 
-    table: Table
-    scale: float
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        span = max(np.abs(rows - table[0]).max() for _, rows in float_blocks(table))
+        self.scale = float(np.ldexp(1.0, min(-np.frexp(span)[1], 1000)))
+        self.smallest = np.inf  # squared distance
+        self.squared = np.inf  # squared distance of the pair
+        self.place = len(table) ** 2  # number of the pair i, j in lexicographic order: n i + j
 
-    def rows(self, index: Indices) -> Floats:
-        """Return some rows in float64."""
-        return np.asarray(self.table[index], dtype=float)
+    @property
+    def pair(self) -> tuple[int, int]:
+        """The rows of the pair."""
+        return divmod(self.place, len(self.table))
 
-    def from_centre(self, centre: Floats, index: Indices) -> Floats:
-        """Subtract a centre, whose products would swamp those of rows; rounded once."""
-        return (self.rows(index) - centre) * self.scale
+    @property
+    def limit(self) -> float:
+        """The squared distance up to which a pair ties with the closest."""
+        return self.smallest * (1 + TIE)
 
-    def centre(self) -> Floats:
-        """Return the median of each column in a sample, robust to a few long rows."""
-        sample = self.rows(sample_rows(np.arange(len(self.table))))
-        sample.partition(len(sample) // 2, axis=0)
-        return np.asarray(sample[len(sample) // 2])
+    def less(self, i: Indices, subtrahend: Array) -> Floats:
+        """Subtract a vector, or other rows, from rows and scale them; rounded once."""
+        return (np.asarray(self.table[i], dtype=float) - subtrahend) * self.scale
 
-    def differences(self, i: Indices, j: Indices) -> Floats:
-        """Return differences of rows, rounded once."""
-        return self.from_centre(self.rows(j), i)
+    def distance(self) -> float:
+        """Return the distance of the pair, even if its square underflows."""
+        i, j = self.pair
+        return float(np.hypot.reduce(self.less(np.array([i]), self.table[j])[0]) / self.scale)
+
+    def consider(self, i: Indices, j: Indices, lower: Floats | None = None) -> None:
+        """Keep the best pair, by distances computed from differences.
+
+        Lower bounds on squared distances rule out most pairs.
+        """
+        n, d = self.table.shape
+        i, j = np.sort([i, j], axis=0)
+        if lower is not None:
+            limits = np.where(n * i + j < self.place, self.limit, self.smallest * (1 - FINE))
+            i, j = i[lower <= limits], j[lower <= limits]
+        for block in row_blocks(len(i), NUMBERS_AT_ONCE, d):
+            difference = self.less(i[block], self.table[j[block]].astype(float))
+            squared = np.append(np.einsum("ij,ij->i", difference, difference), self.squared)
+            self.smallest = min(self.smallest, float(squared.min()))
+            places = np.append(n * i[block] + j[block], self.place)
+            first = np.where(squared <= self.limit, places, n * n).argmin()
+            self.squared, self.place = float(squared[first]), int(places[first])
 
 
 def sample_rows(index: Indices) -> Indices:
@@ -110,110 +133,17 @@ def sample_rows(index: Indices) -> Indices:
     return index[:: -(-len(index) // SAMPLE_ROWS)]
 
 
-def scale_rows(table: Table) -> Rows:
-    """Scale the rows of a table by the range of its columns."""
-    n, d = table.shape
-    low, high = np.full(d, np.inf), np.full(d, -np.inf)
-    for rows in row_blocks(n, NUMBERS_AT_ONCE, d):
-        part = np.asarray(table[rows], dtype=float)
-        low, high = np.minimum(low, part.min(axis=0)), np.maximum(high, part.max(axis=0))
-    exponent = np.frexp((high - low).max())[1]
-    return Rows(table, float(np.ldexp(1.0, min(-exponent, 1000))))
-
-
-class BestPair:
-    """The first pair in lexicographic order that ties with the closest pair considered so far."""
-
-    def __init__(self, rows: Rows) -> None:
-        self.rows = rows
-        self.smallest = np.inf  # squared distance
-        self.squared = np.inf  # squared distance of `pair`
-        self.pair = (len(rows.table),) * 2
-
-    @property
-    def limit(self) -> float:
-        """The squared distance up to which a pair ties with the closest."""
-        return self.smallest * (1 + TIE)
-
-    def distance(self) -> float:
-        """Return the distance of the pair, even if its square underflows."""
-        i, j = np.reshape(self.pair, (2, 1))
-        return float(np.hypot.reduce(self.rows.differences(i, j)[0]) / self.rows.scale)
-
-    def order(self, i: Indices, j: Indices) -> Indices:
-        """Return the numbers of pairs in lexicographic order."""
-        return i * len(self.rows.table) + j
-
-    @property
-    def place(self) -> int:
-        """The number of the pair in lexicographic order."""
-        return self.pair[0] * len(self.rows.table) + self.pair[1]
-
-    def may_follow(self, i: Indices, j: Indices, squared: Floats) -> Bools:
-        """Whether pairs i < j, given lower bounds on squared distances, may replace the pair."""
-        earlier = self.order(i, j) < self.place
-        limits = np.where(earlier, self.limit, self.smallest * (1 - FINE))
-        return squared <= limits
-
-    def consider(self, i: Indices, j: Indices) -> None:
-        """Keep the best pair, by distances computed from differences."""
-        pairs = np.sort([i, j], axis=0)
-        for block in row_blocks(len(i), NUMBERS_AT_ONCE, self.rows.table.shape[1]):
-            i, j = pairs[:, block]
-            difference = self.rows.differences(i, j)
-            squared = np.einsum("ij,ij->i", difference, difference)
-            self.smallest = min(self.smallest, float(squared.min()))
-            tied = np.flatnonzero(squared <= self.limit)
-            if not len(tied):
-                continue
-            places = self.order(i[tied], j[tied])
-            first = tied[places.argmin()]
-            if self.squared > self.limit or places.min() < self.place:
-                self.squared, self.pair = float(squared[first]), (int(i[first]), int(j[first]))
-
-
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows z minus a centre, with the columns -|z|²/2 and 1 for `minus_half_squares`."""
+    """Rows (z, -|z|²/2, 1) of vectors z minus a centre, rounded, and |z|² before rounding."""
 
     index: Indices
-    augmented: Table  # (b, d + 2)
-
-    @property
-    def vectors(self) -> Table:
-        """The rows without the two added columns."""
-        return self.augmented[:, :-2]
-
-    @property
-    def lengths(self) -> Floats:
-        """Squared length of each row, in float64."""
-        return -2.0 * self.augmented[:, -2].astype(float)
+    rows: Table  # (b, d + 2)
+    squares: Floats  # (b,)
 
     def where(self, keep: Bools) -> "Block":
         """Return the block of the rows to keep."""
-        return self if keep.all() else Block(self.index[keep], self.augmented[keep])
-
-
-def make_block(rows: Rows, index: Indices, centre: Floats, dtype: type[np.floating]) -> Block:
-    """Round rows to a floating-point type, with their lengths before rounding."""
-    z = rows.from_centre(centre, index)
-    augmented = np.empty((len(z), z.shape[1] + 2), dtype)
-    augmented[:, :-2], augmented[:, -1] = z, 1.0
-    augmented[:, -2] = np.einsum("ij,ij->i", z, z) / -2
-    return Block(index, augmented)
-
-
-def minus_half_squares(a: Block, b: Block) -> Table:
-    """Return minus half the squared distances of two blocks; within a block, of pairs i < j only.
-
-    These are products of (z, -|z|²/2, 1) and (w, 1, -|w|²/2).
-    """
-    partner = b.augmented.copy()
-    partner[:, -2:] = b.augmented[:, :-3:-1]
-    product: Table = a.augmented @ partner.T
-    if a is b:
-        product[np.tri(len(product), dtype=bool)] = -np.inf
-    return product
+        return Block(self.index[keep], self.rows[keep], self.squares[keep])
 
 
 def rounding_bound(block: Block) -> Floats:
@@ -224,71 +154,84 @@ def rounding_bound(block: Block) -> Floats:
     |z|² + |w|². The earlier rounding of z and w moves a squared distance by at most 16 u times
     this sum, and underflow by a few of the smallest numbers.
     """
-    k, form = block.augmented.shape[1], np.finfo(block.augmented.dtype)
-    bound: Floats = 1.01 * (2 * k + 16) * float(form.eps) / 2 * block.lengths
+    k, form = block.rows.shape[1], np.finfo(block.rows.dtype)
+    bound: Floats = 1.01 * (2 * k + 16) * float(form.eps) / 2 * block.squares
     bound += 4 * k * float(form.tiny)
     return bound
 
 
-def search_blocks(rows: Rows, blocks: list[Indices], best: BestPair, report: Progress) -> None:
-    """Compare all blocks: first each with itself, then pairs of blocks from near to far."""
-    centre = rows.centre()
-    cached = max(2, CACHE_BYTES // (4 * BLOCK_ROWS * (len(centre) + 2)))
+def search_blocks(best: BestPair, blocks: list[Indices], report: Progress) -> None:
+    """Compare all blocks: first each with itself, then pairs of blocks from near to far.
 
-    @lru_cache(cached)
-    def load(k: int) -> Block:
-        return make_block(rows, blocks[k], centre, np.float32)
+    Distances are from the median of a sample of rows, whose products would swamp those of rows.
+    """
+    centre = np.median(best.table[sample_rows(np.arange(len(best.table)))].astype(float), axis=0)
 
-    means = np.array([load(k).vectors.mean(axis=0, dtype=float) for k in range(len(blocks))])
+    def make(k: int, dtype: type[np.floating]) -> Block:
+        z = best.less(blocks[k], centre)
+        squares = np.einsum("ij,ij->i", z, z)
+        rows = np.column_stack([z, squares / -2, np.ones(len(z))])
+        return Block(blocks[k], rows.astype(dtype), squares)
+
+    load = lru_cache(max(2, CACHE_BYTES // (4 * BLOCK_ROWS * len(centre))))(
+        partial(make, dtype=np.float32)
+    )
+    means = [load(k).rows[:, :-2].mean(axis=0, dtype=float) for k in range(len(blocks))]
     first, second = np.triu_indices(len(blocks))
-    apart_squared = ((means[first] - means[second]) ** 2).sum(axis=1)
+    apart_squared = ((np.take(means, first, axis=0) - np.take(means, second, axis=0)) ** 2).sum(
+        axis=1
+    )
     failed = 0  # float32 comparisons that left too many pairs, as ties do
     for done, k in enumerate(np.argsort(apart_squared, kind="stable"), 1):
-        a, b = load(first[k]), load(second[k])
-        if a is not b:
-            a, b = facing_rows(a, b, means[second[k]] - means[first[k]], best)
+        i, j = first[k], second[k]
+        a, b = load(i), load(j)
+        if i != j:
+            a, b = facing_rows(a, b, means[j] - means[i], best)
+        promising = 2 * failed <= done + 2
         if len(a.index) and len(b.index):
-            promising = 2 * failed <= done + 2
             if not (promising and compare_blocks(a, b, best, MANY_PAIRS)):
                 failed += 1
-                fine = make_block(rows, a.index, centre, np.float64)
-                fine_b = fine if a is b else make_block(rows, b.index, centre, np.float64)
-                compare_blocks(fine, fine_b, best, len(a.index) * len(b.index))
+                a, b = (
+                    make(k, np.float64).where(np.isin(blocks[k], x.index))
+                    for k, x in ((i, a), (j, b))
+                )
+                compare_blocks(a, b, best, len(a.index) * len(b.index))
         report(done, len(first))
 
 
 def compare_blocks(a: Block, b: Block, best: BestPair, most_pairs: int) -> bool:
     """Look for a closer pair with a row in each of two blocks; False if too many remain."""
-    product, error_a, error_b = minus_half_squares(a, b), rounding_bound(a), rounding_bound(b)
-    threshold = -(best.limit + error_a.max() + error_b.max()) / 2
-    if np.count_nonzero(product >= threshold) > most_pairs:
+    partner = np.hstack([b.rows[:, :-2], b.rows[:, :-3:-1]])  # (w, 1, -|w|²/2)
+    minus_half = a.rows @ partner.T  # minus half the squared distances
+    error_a, error_b = rounding_bound(a), rounding_bound(b)
+    near = minus_half >= -(best.limit + error_a.max() + error_b.max()) / 2
+    if a.index[0] == b.index[0]:  # pairs i < j
+        near &= ~np.tri(len(near), dtype=bool)
+    if (count := np.count_nonzero(near)) > most_pairs:
         return False
-    for strip in row_blocks(len(product), STRIP_ROWS):
-        if product[strip].max() >= threshold:
-            lower = -2 * product[strip] - error_b - error_a[strip, None]
-            x, y = np.nonzero(lower <= best.limit)
-            i, j = np.sort([a.index[strip][x], b.index[y]], axis=0)
-            closer = best.may_follow(i, j, lower[x, y])
-            best.consider(i[closer], j[closer])
+    for strip in row_blocks(len(near), STRIP_ROWS) if count else ():
+        x, y = np.nonzero(near[strip])
+        lower = -2 * minus_half[strip][x, y] - error_a[strip][x] - error_b[y]
+        best.consider(a.index[strip][x], b.index[y], lower)
     return True
 
 
 def facing_rows(a: Block, b: Block, direction: Floats, best: BestPair) -> tuple[Block, Block]:
     """Return the rows of each block that, along the line of means, may be near the other block."""
     unit = (direction / (np.linalg.norm(direction) or 1.0)).astype(np.float32)
-    p, q = a.vectors @ unit, b.vectors @ unit
-    longest = np.sqrt(a.lengths.max()) + np.sqrt(b.lengths.max())
+    p, q = (block.rows[:, :-2] @ unit for block in (a, b))
+    longest = np.sqrt(a.squares.max()) + np.sqrt(b.squares.max())
     error = 2 * (len(unit) + 8) * 2.0**-24 * longest + 1e-36
     reach = 1.00001 * np.sqrt(best.limit) + error
     return a.where(p >= q.min() - reach), b.where(q <= p.max() + reach)
 
 
-def search_tree(rows: Rows, best: BestPair) -> None:
+def search_tree(best: BestPair) -> None:
     """Search a table of few columns: the nearest row of each row, within the best distance."""
     from scipy.spatial import KDTree
 
-    index = np.arange(len(rows.table))
-    places = np.asarray(rows.table, dtype=float) * rows.scale
+    index = np.arange(len(best.table))
+    places = np.asarray(best.table, dtype=float) * best.scale
     tree = KDTree(places)
     for sample in (sample_rows(index), index):  # a sample tightens the bound first
         reach = np.sqrt(best.limit) * (1 + TIE)
@@ -420,8 +363,8 @@ def spread(rows: Floats) -> Floats:
 def nearly_constant(table: Table, eps: float) -> bool:
     """Whether each column is constant up to rounding."""
     start = np.asarray(table[0], dtype=float)
-    rows = row_blocks(len(table), NUMBERS_AT_ONCE, table.shape[1])
-    return all((np.abs(table[part] - start) <= 2 * eps * np.abs(start)).all() for part in rows)
+    blocks = float_blocks(table)
+    return all((np.abs(rows - start) <= 2 * eps * np.abs(start)).all() for _, rows in blocks)
 
 
 def first_of_period(table: Table, eps: float, tolerance: float, size: float) -> Indices | None:
@@ -519,10 +462,7 @@ def groups_within(table: Table, tolerance: float) -> Indices:
     directions = np.random.default_rng(0).standard_normal((d, DIRECTIONS))
     directions /= np.linalg.norm(directions, axis=0)
     unit = unit_of(table)
-    blocks = row_blocks(n, NUMBERS_AT_ONCE, d)
-    places = np.concatenate(
-        [unit * np.asarray(table[rows], dtype=float) @ directions for rows in blocks]
-    )
+    places = np.concatenate([unit * rows @ directions for _, rows in float_blocks(table)])
     reach = np.sqrt(d) * (tolerance * unit + d * FLOAT64_EPS)
     candidates, label = index, np.zeros(n, dtype=int)
     for place in places.T[: DIRECTIONS if d > 1 else 1]:

@@ -9,7 +9,7 @@ beyond the format's range becomes infinite, and its cosine and sine NaN; all NaN
 float8_e4m3 has no infinity and saturates at 448, as in torch.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from math import prod, sqrt
@@ -25,6 +25,12 @@ from pefourier.types import Array, Floats, Indices, Ints, Table
 
 CACHED = 2**15  # numbers rounded at a time: their arrays stay in the cache
 NUMBERS_AT_ONCE = 2**20  # of a table, per block of rows read in float64
+
+
+def float_blocks(table: Table) -> Iterator[tuple[slice, Floats]]:
+    """Yield the rows of a table in float64, in blocks."""
+    for rows in row_blocks(len(table), NUMBERS_AT_ONCE, table.shape[1]):
+        yield rows, np.asarray(table[rows], dtype=float)
 
 
 def first_duplicate(table: Table) -> Indices:
@@ -61,8 +67,8 @@ def row_hashes(table: Table) -> NDArray[np.uint64]:
     random = np.frombuffer(shake_128(b"rows").digest(16 * d), np.uint64)
     factors = random.reshape(d, 2) | np.uint64(1)
     hashes = np.empty((n, 2), dtype=np.uint64)
-    for rows in row_blocks(n, NUMBERS_AT_ONCE, d):
-        bits = (np.asarray(table[rows], dtype=float) + 0.0).view(np.uint64)
+    for rows, vectors in float_blocks(table):
+        bits = (vectors + 0.0).view(np.uint64)
         bits ^= bits >> np.uint64(32)  # short fractions such as 1.0 have zeros in their low bits
         hashes[rows] = bits @ factors
     return hashes

@@ -12,12 +12,12 @@ from math import prod
 
 import numpy as np
 
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, row_blocks
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding
 from pefourier.encodings.places import axis_lines
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
     FORMATS,
-    NUMBERS_AT_ONCE,
+    float_blocks,
     has_format,
     phase_errors,
     rounded,
@@ -123,9 +123,8 @@ def column_sizes(table: Table) -> Floats:
     >>> column_sizes(np.array([[100.0, 0.01], [-200.0, 0.0]]))
     array([2.e+02, 1.e-02])
     """
-    blocks = row_blocks(len(table), NUMBERS_AT_ONCE, table.shape[1])
-    sizes = (np.abs(np.asarray(table[rows])).max(axis=0, initial=0.0) for rows in blocks)
-    return np.asarray(np.max([*sizes], axis=0, initial=0.0), dtype=float)
+    sizes = [np.abs(rows).max(axis=0) for _, rows in float_blocks(table)]
+    return np.asarray(np.max(sizes, axis=0, initial=0.0))
 
 
 def steps_and_lines(table: Table, enc: Encoding) -> tuple[Floats, list[Table]]:

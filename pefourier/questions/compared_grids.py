@@ -17,7 +17,7 @@ the axis' first pair), base :math:`\rho`, exponent :math:`e_i` and offset :math:
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
