@@ -15,7 +15,7 @@ from pefourier.diagnosis.wave_rules import (
 )
 from pefourier.encodings.encoding import SEVERITIES, Encoding, Finding, without_prefix
 from pefourier.geometry.closest import ClosestPair
-from pefourier.geometry.precision import coarse_eps
+from pefourier.geometry.precision import stored_resolution
 from pefourier.types import Fields
 
 NO_ROTATION = ("lost-minus", "not-a-rotation", "queries-keys-differ")
@@ -78,7 +78,7 @@ def diagnose_rows(
     table = enc.table()
     if any(entry.severity == "error" and entry.code in NO_ROTATION for entry in enc.findings):
         return None, []  # the operator on queries and keys is wrong, whatever the table
-    eps = max(enc.eps, coarse_eps(table[:SAMPLE]))
+    eps, _ = stored_resolution(table[:SAMPLE], enc.eps)
     identified = identify(table, eps)
     if is_constant(table):
         return identified, [table_rules.constant_vectors(table)]

@@ -485,9 +485,9 @@ def rounded_phases(facts: TableFacts) -> Iterator[Finding]:
 
 def stored_wider(facts: TableFacts) -> Iterator[Finding]:
     """Find 16-bit numbers stored in a wider format."""
-    if facts.eps > facts.stored > 0:
-        digits = 1 - int(np.log2(facts.eps))
-        yield finding("stored-wider", form={FORMATS[n].digits: n for n in SHORT}[digits])
+    for name in SHORT:
+        if 0 < facts.stored < facts.eps == 2.0 ** (1 - FORMATS[name].digits):
+            yield finding("stored-wider", form=name)
 
 
 def dead_columns(facts: TableFacts) -> Iterator[Finding]:

@@ -44,6 +44,7 @@ from pefourier.geometry.precision import (
     NUMBERS_AT_ONCE,
     first_duplicate,
     float_blocks,
+    least_of_runs,
     phase_errors,
     stored_resolution,
 )
@@ -474,11 +475,8 @@ def groups_within(table: Table, tolerance: float) -> Indices:
         candidates, label = candidates[shared], np.cumsum(new)[shared]
         if not len(candidates):
             return index
-    starts = np.flatnonzero(np.diff(label, prepend=0))
     first = index.copy()
-    first[candidates] = np.repeat(
-        np.minimum.reduceat(candidates, starts), np.diff(starts, append=len(candidates))
-    )
+    first[candidates] = least_of_runs(candidates, np.diff(label, prepend=0) != 0)
     again = np.flatnonzero(first != index)
     for part in row_blocks(len(again), NUMBERS_AT_ONCE, d):
         if np.abs(difference(table, again[part], first[again[part]])).max() > tolerance:

@@ -21,7 +21,7 @@ from pefourier.encodings.encoding import FLOAT32_EPS as FLOAT32_EPS
 from pefourier.encodings.encoding import Encoding, positions, row_blocks, unit_of
 from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import check_cost, shown
-from pefourier.types import Array, Floats, Indices, Ints, Table
+from pefourier.types import Array, Bools, Floats, Indices, Ints, Table
 
 CACHED = 2**15  # numbers rounded at a time: their arrays stay in the cache
 NUMBERS_AT_ONCE = 2**20  # of a table, per block of rows read in float64
@@ -39,21 +39,21 @@ def first_duplicate(table: Table) -> Indices:
     >>> first_duplicate(np.array([[1.0], [0.0], [1.0], [-0.0]]))
     array([0, 1, 0, 1])
     """
-    index_bits = np.uint64(len(table).bit_length())
-    first = np.arange(len(table))
-    key, check = np.ascontiguousarray(row_hashes(table).T)
-    key = (key >> index_bits << index_bits) | first.view(np.uint64)
-    key.sort()  # by hash, then by index, many times faster than an indirect sort
-    order = (key & ((np.uint64(1) << index_bits) - np.uint64(1))).view(np.int64)
-    key >>= index_bits
-    while (again := np.append(False, key[1:] == key[:-1])).any():
-        starts = np.flatnonzero(~again)
-        leader = np.repeat(order[starts], np.diff(starts, append=len(order)))[again]
-        rows = order[again]
-        differs = check[rows] != check[leader]  # rows that share a key by chance
-        first[rows] = np.where(differs, rows, leader)
-        order, key = rows[differs], key[again][differs]
-    return first
+    key, check = row_hashes(table).T
+    order = np.argsort(key)
+    first = np.empty_like(order)
+    first[order] = least_of_runs(order, np.append(True, np.diff(key[order]) != 0))
+    return np.where(check[first] == check, first, np.arange(len(first)))
+
+
+def least_of_runs(rows: Indices, is_new: Bools) -> Indices:
+    """Return the least row of each run of rows, for every row.
+
+    >>> least_of_runs(np.array([3, 1, 2]), np.array([True, False, True]))
+    array([1, 1, 2])
+    """
+    starts = np.flatnonzero(is_new)
+    return np.repeat(np.minimum.reduceat(rows, starts), np.diff(starts, append=len(rows)))
 
 
 def row_hashes(table: Table) -> NDArray[np.uint64]:
@@ -157,21 +157,6 @@ def has_format(numbers: Table, form: Format) -> bool:
     counts = (units == np.rint(units)).all(axis=0)
     coarser = rounded(numbers, replace(form, digits=form.digits - 1)) != numbers
     return bool((coarser & ~counts).mean() > 0.1)
-
-
-def coarse_eps(numbers: Table) -> float:
-    """Return the resolution of bfloat16 or float16, in this order, if all numbers fit the format.
-
-    The result is 0 if neither fits. Numbers that need few digits are no evidence (`has_format`),
-    and neither are whole numbers such as positions.
-
-    >>> coarse_eps(rounded(np.sin(np.arange(50.0)), FORMATS["bfloat16"]))
-    0.0078125
-    """
-    if (numbers == np.rint(numbers)).all():
-        return 0.0
-    coarse = (FORMATS[name] for name in ("bfloat16", "float16"))
-    return next((2.0 ** (1 - form.digits) for form in coarse if has_format(numbers, form)), 0.0)
 
 
 def stored_resolution(numbers: Table, eps: float) -> tuple[float, float]:
@@ -292,10 +277,10 @@ def format_loss(
     exceeds twice the distance that rounding moves a vector. Rounded phases would separate position
     s from s plus a period, although both have one vector: the count stops at the period.
     """
-    period = enc.measure.period
-    points = min(len(enc), period or len(enc))  # beyond a period, vectors repeat exactly
+    measure, x = enc.measure, enc.domain.x
+    points = min(len(enc), measure.period or len(enc))  # beyond a period, vectors repeat exactly
     leaders = np.arange(points) if first is None else np.flatnonzero(first == np.arange(points))
-    if not enc.measure:
+    if not measure:
         top = np.maximum(enc.table().max(axis=1), -enc.table().min(axis=1))
         leaders = leaders[np.isfinite(rounded(top[leaders], form))]
     cast = safe = len(leaders)
@@ -307,7 +292,6 @@ def format_loss(
     safe = int(min(np.append(leaders, points)[safe], repeat))
     if enc.domain.kind != "position":
         return FormatLoss(cast, None, None)
-    measure, x = enc.measure, enc.domain.x
     if not measure or enc.kernel:
         return FormatLoss(cast, None, None, safe)
     x = (enc.domain.places(x) + measure.offset).reshape(len(enc), -1)
