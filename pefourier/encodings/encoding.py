@@ -423,8 +423,8 @@ def equal_pairs(
 def products(lags: Array, frequencies: Array) -> Array:
     """Products of lags (…) and frequencies (m,), or (…, axes) and (m, axes); shape (…, m)."""
     if frequencies.ndim == 1:
-        return np.asarray(np.multiply.outer(lags, frequencies))
-    return np.asarray(lags @ frequencies.T)
+        return np.multiply.outer(lags, frequencies)
+    return lags @ frequencies.T
 
 
 @dataclass(frozen=True)
@@ -530,12 +530,15 @@ class Encoding:
         if not all(np.isfinite(row).all() for row in rows):
             raise PefourierError(f"{self.name} holds -inf, a mask; `pefourier compare` reads masks")
         query = max(range(n), key=lambda i: (len(rows[i]) - len(np.unique(rows[i], axis=0)), i))
-        domain = replace(self.domain, x=np.arange(len(rows[query])) - query)
-
-        def vectors(lag: Array) -> Floats:
-            return np.asarray(rows[query][np.asarray(lag) + query])
-
-        return replace(self, domain=domain, vectors=vectors, between=None, by_lag=True), query
+        row = rows[query]
+        enc = replace(
+            self,
+            domain=replace(self.domain, x=np.arange(len(row)) - query),
+            vectors=lambda lag: row[np.asarray(lag) + query],
+            between=None,
+            by_lag=True,
+        )
+        return enc, query
 
     def table_of_pairs(self) -> Floats:
         """Biases (n n, heads) of all pairs, one query after the other; refuse masked keys."""
@@ -597,12 +600,9 @@ def from_table(table: Array, name: str = "table", **facts: Any) -> Encoding:
             where += ", and float16 overflows beyond 65504: compute the table in float32"
         raise PefourierError(f"{name} holds {table[row, column]} at {where}")
     check_magnitude(name, top)
-
-    def vectors(x: Array) -> Table:
-        return rows_of(table, within(x, len(table), name))
-
     facts = {"origin": "code", "lattice": max(table.shape), **facts}
-    return Encoding(name, positions(len(table)), table.shape[1], vectors, **facts)
+    n, d = table.shape
+    return Encoding(name, positions(n), d, lambda x: rows_of(table, within(x, n, name)), **facts)
 
 
 def is_bias(shape: Counts) -> bool:
@@ -720,11 +720,11 @@ def without_prefix(enc: Encoding) -> Encoding:
     domain, behind = enc.domain.without_prefix(), enc.domain.prefix
     if len(domain.grid) != 1 or domain.kind == "lag":
         return enc if domain is enc.domain else replace(enc, domain=domain)
-
-    def vectors(x: Array) -> Table:
-        return enc.vectors(np.asarray(x) + behind)
-
-    line = replace(enc, domain=positions(len(domain)), vectors=vectors)
+    line = replace(
+        enc,
+        domain=positions(len(domain)),
+        vectors=lambda x: enc.vectors(np.asarray(x) + behind),
+    )
     if not line.measure:
         return line
     frequencies = line.measure.frequencies.reshape(len(line.measure), -1)[:, 0]
@@ -742,12 +742,12 @@ def without_mean(enc: Encoding) -> Encoding:
     """
     enc = without_prefix(enc)
     mean: Floats = sum(block.sum(axis=0) for _, block in enc.blocks()) / len(enc)
-
-    def vectors(x: Array) -> Floats:
-        return np.asarray(enc.vectors(x), dtype=float) - mean
-
-    params = {**enc.params, "demean": True}
-    return replace(enc, vectors=vectors, params=params, measure=NO_WAVES)
+    return replace(
+        enc,
+        vectors=lambda x: np.asarray(enc.vectors(x), dtype=float) - mean,
+        params={**enc.params, "demean": True},
+        measure=NO_WAVES,
+    )
 
 
 def as_encoding(encoding: Any) -> Encoding:

@@ -516,15 +516,11 @@ def rope(
     single = len(stored) > 0 and (np.float32(stored) == stored).all()
     params |= temperature_settings(temperature, temperature_scale, temperature_floor)
     measure = equal_pairs(frequencies, amplitude=attention)
-
-    def vectors(x: Array) -> Floats:
-        return attention * waves(measure.phases(x), layout, first="cos")
-
     return Encoding(
         "rope",
         positions(length),
         2 * len(frequencies),
-        vectors,
+        lambda x: attention * waves(measure.phases(x), layout, first="cos"),
         measure=measure,
         injection="rotate",
         params={**params, "attention_factor": attention, "rotated": 2 * len(frequencies)},
@@ -614,11 +610,11 @@ def rope_imaginary(
            [ 0.841,  0.01 , -0.54 , -1.   ]])
     """
     plain = rope(length, d, rho=rho, layout=layout, partial=partial)
-
-    def vectors(x: Array) -> Floats:
-        return waves(plain.measure.phases(x) - pi / 2, layout, first="cos")
-
-    return replace(plain, name="rope++", vectors=vectors)
+    return replace(
+        plain,
+        name="rope++",
+        vectors=lambda x: waves(plain.measure.phases(x) - pi / 2, layout, first="cos"),
+    )
 
 
 @encoding(
@@ -646,11 +642,12 @@ def grape(length: int, d: int, *, rho: float = 10000.0, inv_freq: Floats | None 
     """
     plain = rope(length, d, rho=rho, inv_freq=inv_freq)
     measure = replace(plain.measure, frequencies=-plain.measure.frequencies)
-
-    def vectors(x: Array) -> Table:
-        return plain.vectors(-np.asarray(x, dtype=float))
-
-    return replace(plain, name="grape", measure=measure, vectors=vectors)
+    return replace(
+        plain,
+        name="grape",
+        measure=measure,
+        vectors=lambda x: plain.vectors(-np.asarray(x, dtype=float)),
+    )
 
 
 @encoding("pope", "Gopalakrishnan et al., 2025, arXiv 2509.10534", declared=True)
