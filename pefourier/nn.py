@@ -22,10 +22,10 @@ import numpy as np
 from torch import Tensor
 
 from pefourier.encodings import load
-from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.encoding import (
     Encoding,
     displacement_of_each_pair,
+    split_pairs,
 )
 from pefourier.encodings.families.axial import rows_of_blocks
 from pefourier.encodings.families.rotary import rotation_of, sums_of_frequencies

@@ -22,8 +22,7 @@ import numpy as np
 
 from pefourier.causes.explain import Cause, Difference
 from pefourier.causes.rows import explain_rows
-from pefourier.encodings.columns import Wave
-from pefourier.encodings.encoding import FLOAT64_EPS, row_blocks
+from pefourier.encodings.encoding import FLOAT64_EPS, Wave, row_blocks
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
 from pefourier.geometry.waves import (
     BLOCK,

@@ -29,8 +29,14 @@ import numpy as np
 
 from pefourier.diagnosis.identify import frequencies, identification, identify, shortest
 from pefourier.diagnosis.wave_rules import SEARCHED, ladder_of
-from pefourier.encodings.columns import Wave, columns_of_blocks, split_pairs
-from pefourier.encodings.encoding import Encoding, Finding, finding
+from pefourier.encodings.encoding import (
+    Encoding,
+    Finding,
+    Wave,
+    columns_of_blocks,
+    finding,
+    split_pairs,
+)
 from pefourier.encodings.families.axial import (
     LINES,
     Axes,

@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.causes.rope import usual_scalings
-from pefourier.encodings.columns import Layout, orders, pair_columns, split_pairs
-from pefourier.encodings.encoding import FLOAT64_EPS
+from pefourier.encodings.encoding import FLOAT64_EPS, Layout, orders, pair_columns, split_pairs
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision

@@ -31,8 +31,14 @@ from pefourier.diagnosis.identify import (
     to_digits,
 )
 from pefourier.encodings.attention_decay import positions_below
-from pefourier.encodings.columns import Layout, pair_columns
-from pefourier.encodings.encoding import Encoding, Finding, finding, without_prefix
+from pefourier.encodings.encoding import (
+    Encoding,
+    Finding,
+    Layout,
+    finding,
+    pair_columns,
+    without_prefix,
+)
 from pefourier.encodings.places import axis_encodings
 from pefourier.geometry.closest import ClosestPair, between_zeros, row_period
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, float_blocks, phase_rounding, rounded

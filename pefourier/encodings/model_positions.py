@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, finding
+from pefourier.encodings.families.absolute import Temperature, temperature_in
 from pefourier.encodings.loader import load, load_model, open_model, source_of
-from pefourier.encodings.query_temperature import Temperature, temperature_in
 from pefourier.encodings.sources.huggingface import (
     INDEXER,
     LayerRun,

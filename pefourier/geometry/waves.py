@@ -25,8 +25,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.columns import Layout, Wave, columns_of_blocks, split_pairs
-from pefourier.encodings.encoding import Encoding, distinct, unit_of
+from pefourier.encodings.encoding import (
+    Encoding,
+    Layout,
+    Wave,
+    columns_of_blocks,
+    distinct,
+    split_pairs,
+    unit_of,
+)
 from pefourier.encodings.places import axis_columns
 from pefourier.geometry.precision import (
     FLOAT32_EPS,

@@ -4,9 +4,8 @@ Conventions
 -----------
 Ids are (axes, rows, tokens) integers; text has one axis, M-RoPE three (time, row, column) or four
 (text, time, row, column). Segments are (rows, tokens): 0 is padding, 1, 2, … number the documents
-of a row. Names of arrays follow Transformers, FlashAttention or Mamba (`NAMES`).
-
-Describe a mask of queries and keys: causal, window, documents, padding.
+of a row. Names of arrays follow Transformers, FlashAttention or Mamba (`NAMES`). A mask of queries
+and keys can be causal, have a window, and show documents and padding.
 """
 
 from __future__ import annotations

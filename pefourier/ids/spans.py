@@ -4,9 +4,8 @@ A span is the tokens of one document in one row. Token i of a span is expected a
 start is 0 or the config's first position, after what a cache holds; a node of a tree is expected
 at start + its depth. If the ids differ, causes are searched that give all of them.
 
-Ids of M-RoPE: time, row and column of each token of an image or video.
-
-Text has the same id on all three axes. A block of patches (frames, rows, columns) begins at the
+M-RoPE has three ids for each token of an image or video: time, row and column. Text has the same id
+on all three axes. A block of patches (frames, rows, columns) begins at the
 largest previous id + 1 and counts each axis from there. Text after a block continues at the largest
 id + 1 (the rule of the authors), or at start + max(rows, columns), as in transformers 5; the two
 rules differ only for videos. In Qwen2.5-VL consecutive frames are tokens_per_second * seconds

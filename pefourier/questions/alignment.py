@@ -16,8 +16,7 @@ import numpy as np
 
 from pefourier.causes.pairs import frequencies_apart
 from pefourier.causes.rows import explain_rows
-from pefourier.encodings.columns import changes_by_name
-from pefourier.encodings.encoding import row_blocks
+from pefourier.encodings.encoding import changes_by_name, row_blocks
 from pefourier.geometry.precision import NUMBERS_AT_ONCE, first_duplicate
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
 from pefourier.geometry.waves import fit

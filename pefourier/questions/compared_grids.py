@@ -27,10 +27,11 @@ from pefourier.causes.grids import KINDS, Placed, Points, agree
 from pefourier.causes.mistakes import Cause
 from pefourier.causes.pairs import PairDifference
 from pefourier.diagnosis.identify import geometric_grid, shortest
-from pefourier.encodings.columns import AXES, describe_axes
 from pefourier.encodings.encoding import (
+    AXES,
     FLOAT32_EPS,
     Encoding,
+    describe_axes,
     finding,
     lattice_points,
     without_prefix,

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.columns import AXES
-from pefourier.encodings.encoding import Encoding, Finding, finding
+from pefourier.encodings.encoding import AXES, Encoding, Finding, finding
+from pefourier.encodings.families.absolute import Temperature
 from pefourier.encodings.loader import load, source_of
 from pefourier.encodings.model_positions import (
     ModelPositions,
@@ -20,7 +20,6 @@ from pefourier.encodings.model_positions import (
     describe_positions,
     positions_of,
 )
-from pefourier.encodings.query_temperature import Temperature
 from pefourier.encodings.sources.huggingface import INDEXER, trained_as_stated
 from pefourier.errors import PefourierError, command_line, shown
 from pefourier.questions.result import Result

@@ -22,8 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.columns import Columns, columns_of_blocks, rotated_columns
-from pefourier.encodings.encoding import Encoding, Finding
+from pefourier.encodings.encoding import (
+    Columns,
+    Encoding,
+    Finding,
+    columns_of_blocks,
+    rotated_columns,
+)
 from pefourier.encodings.places import POINTS
 from pefourier.encodings.sources.formats import RowBlocks
 from pefourier.encodings.sources.tables import rows_of_vectors, write_table

@@ -15,8 +15,7 @@ from functools import partial
 from typing import Any
 
 from pefourier.causes.rope import BY_LENGTH
-from pefourier.encodings.columns import split_pairs
-from pefourier.encodings.encoding import Domain, Encoding
+from pefourier.encodings.encoding import Domain, Encoding, split_pairs
 from pefourier.encodings.grids import on_common_grid
 from pefourier.encodings.loader import (
     Count,

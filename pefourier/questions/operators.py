@@ -18,8 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.causes.explain import Explanation, explain
-from pefourier.encodings.columns import rotated_columns
-from pefourier.encodings.encoding import Encoding, distinct, without_prefix
+from pefourier.encodings.encoding import Encoding, distinct, rotated_columns, without_prefix
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import Complex, Form, Waves, follow_phases, position_offset

@@ -46,8 +46,15 @@ from pefourier.causes.rope import Rope, is_rotation, list_at
 from pefourier.causes.rows import Shifted
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below
-from pefourier.encodings.columns import AXES, CHANGES, changes_by_name, describe_axes
-from pefourier.encodings.encoding import Encoding, Finding, finding
+from pefourier.encodings.encoding import (
+    AXES,
+    CHANGES,
+    Encoding,
+    Finding,
+    changes_by_name,
+    describe_axes,
+    finding,
+)
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError

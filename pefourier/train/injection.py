@@ -18,14 +18,14 @@ from typing import NamedTuple
 import numpy as np
 
 from pefourier.encodings import load
-from pefourier.encodings.columns import split_pairs
 from pefourier.encodings.encoding import (
     Encoding,
     displacement_of_each_pair,
+    split_pairs,
 )
+from pefourier.encodings.families.absolute import temperature_in
 from pefourier.encodings.families.fourier import LineAndSines
 from pefourier.encodings.loader import SpecWithDefaults, source_of
-from pefourier.encodings.query_temperature import temperature_in
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import NUMBERS, PefourierError
 from pefourier.types import Array, Counts, Fields, Values

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pefourier.encodings.columns import (
+from pefourier.encodings.encoding import (
     CHANGES,
     changes_by_name,
     exchanged,

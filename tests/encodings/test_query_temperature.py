@@ -9,7 +9,7 @@ import torch
 from rotary_modules import config_class, modeling, quiet
 
 from pefourier.encodings import load
-from pefourier.encodings.query_temperature import temperature_in
+from pefourier.encodings.families.absolute import temperature_in
 from pefourier.errors import PefourierError
 from pefourier.nn import PositionalEncoding, Rotary
 from pefourier.questions.compare import compare

@@ -9,8 +9,7 @@ from stored import gguf_bytes
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.encodings.columns import axes_of_sections
-from pefourier.encodings.encoding import from_table
+from pefourier.encodings.encoding import axes_of_sections, from_table
 from pefourier.questions.compare import compare
 
 SMOLLM3 = {"model_type": "smollm3", "hidden_size": 64, "num_attention_heads": 4}

@@ -13,5 +13,4 @@ from pefourier.encodings.families import (
     location,
     relative,
     rotary,
-    structural,
 )

@@ -4,8 +4,6 @@ axial (sines and cosines added to the input) and axial-rope (a rotation) have th
 `Axes`, which cover the conventions of published models; `convention` sets all of the parameters by
 name. mixed-rope rotates each pair by a frequency vector (Heo et al., 2024).
 
-Phases of points on several axes: coordinates, frequencies, and the order of columns.
-
 Conventions
 -----------
 Letters name the axes of a grid, slowest first: x; y, x; t, y, x; and a, b, c, … for more than three
@@ -24,13 +22,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.columns import Columns, Wave, columns_of_blocks
 from pefourier.encodings.encoding import (
     NO_WAVES,
+    Columns,
     Domain,
     Encoding,
     Measure,
+    Wave,
     check_inside,
+    columns_of_blocks,
     equal_pairs,
     finding,
     lattice,

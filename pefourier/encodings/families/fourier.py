@@ -1,11 +1,9 @@
 """Sines and cosines with other frequencies than the sinusoidal encoding.
 
 learnable-sinusoidal (learned frequencies before training), fourier-features (Tancik et al., 2020)
-and tape (Foumani et al., 2023). All declare d / 2 frequencies of equal weight.
-
-Sinusoids whose positions are shifted at random in training (CAPE, SHAPE).
-
-Encodings of real-valued times: mtan and mtan-fixed (Shukla & Marlin, 2021), time2vec.
+and tape (Foumani et al., 2023) declare d / 2 frequencies of equal weight. cape and shape shift
+positions at random in training. mtan, mtan-fixed (Shukla & Marlin, 2021) and time2vec encode
+real-valued times.
 
 Conventions
 -----------
@@ -20,11 +18,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.columns import Layout, Wave, columns_of_blocks
 from pefourier.encodings.encoding import (
     Domain,
     Encoding,
     Finding,
+    Layout,
+    Wave,
+    columns_of_blocks,
     equal_pairs,
     finding,
     positions,

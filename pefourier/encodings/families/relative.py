@@ -4,13 +4,11 @@ shaw, t5, alibi, kerple and erpe have a vector for each lag; tupe for each query
 biases, d is the number of heads, with one column per head. Lags have both signs, as in an encoder;
 ``causal=true`` keeps the lags up to 0, as in a decoder.
 
-Biases of attention scores: sandwich, pseudo-gaussian, dpb, fire and fox.
+sandwich, pseudo-gaussian, dpb, fire and fox are biases of attention scores. fire and fox can depend
+on the positions of query and key. If the lag alone determines the bias, they have vectors of lags,
+as all others have.
 
-d is the number of heads, with one column per head. fire and fox can depend on the positions of
-query and key. If the lag alone determines the bias, they have vectors of lags, as all others have.
-
-Vectors of the lag that a trained matrix projects before attention uses them.
-
+A trained matrix projects the vectors of xl and deberta before attention uses them.
 xl (Transformer-XL, XLNet, Conformer) has sines and cosines of the lag; deberta has a trained vector
 for each bucket of lags. The vectors have the width of the model. Tables start with the largest
 distance before the query, as in the source code of these models.
@@ -23,11 +21,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.columns import Layout, waves
 from pefourier.encodings.encoding import (
     NO_WAVES,
     Domain,
     Encoding,
+    Layout,
     VectorsAt,
     bias_of_pairs,
     equal_pairs,
@@ -35,6 +33,7 @@ from pefourier.encodings.encoding import (
     lags_between,
     lags_on,
     positions,
+    waves,
     within,
 )
 from pefourier.encodings.families.absolute import geometric_frequencies, pair_count, stream

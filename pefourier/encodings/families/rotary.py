@@ -7,9 +7,7 @@ model's inverse frequencies. A scaling is a function of a `Head` and further par
 the frequencies and the attention factor, which multiplies cosines and sines. `SCALINGS` lists all
 scalings. ``rope`` accepts the parameters of the chosen scaling and refuses those of others.
 Formulas follow the published source code (Hugging Face transformers, ``modeling_rope_utils.py``),
-in float64.
-
-Rotations by sums of frequencies (FoPE) and by the exponential of a generator (LieRE).
+in float64. FoPE rotates by sums of frequencies, LieRE by the exponential of a generator.
 """
 
 import inspect
@@ -20,24 +18,27 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.columns import Layout, split_pairs, waves
 from pefourier.encodings.encoding import (
     FLOAT32_EPS,
     FLOAT64_EPS,
     Encoding,
     Finding,
+    Layout,
     Measure,
     equal_pairs,
     finding,
     positions,
+    split_pairs,
+    waves,
 )
 from pefourier.encodings.families.absolute import (
+    TemperatureRule,
     as_frequencies,
     base_of,
     geometric_frequencies,
     stream,
+    temperature_settings,
 )
-from pefourier.encodings.query_temperature import TemperatureRule, temperature_settings
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, check_above, check_count, check_size, shown, unknown
 from pefourier.types import Array, Fields, Floats, Table, Values

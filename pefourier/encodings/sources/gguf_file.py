@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.columns import describe_axes
-from pefourier.encodings.encoding import Encoding, Finding, finding
+from pefourier.encodings.encoding import Encoding, Finding, describe_axes, finding
 from pefourier.encodings.families.rotary import (
     logits_gain,
     original_of_llama3,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import load
-from pefourier.encodings.columns import axes_of_sections
+from pefourier.encodings.encoding import axes_of_sections
 from pefourier.encodings.model_positions import axis_in
 from pefourier.encodings.sources.gguf_file import BLOCKS, TYPES, TensorPlace, read_header
 from pefourier.errors import PefourierError

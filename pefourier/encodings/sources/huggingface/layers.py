@@ -22,7 +22,7 @@ from itertools import cycle, islice
 from math import log
 
 from pefourier.encodings.encoding import Finding, finding
-from pefourier.encodings.query_temperature import Temperature
+from pefourier.encodings.families.absolute import Temperature
 from pefourier.encodings.sources.huggingface.config import PAIRED, PARAMS, TUNED, ModelConfig
 from pefourier.encodings.sources.json_object import MOST_LAYERS, Section
 from pefourier.errors import shown

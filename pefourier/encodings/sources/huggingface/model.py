@@ -17,8 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from pefourier.encodings.columns import axes_of_sections, exchanged
-from pefourier.encodings.encoding import Encoding, Finding, finding
+from pefourier.encodings.encoding import Encoding, Finding, axes_of_sections, exchanged, finding
 from pefourier.encodings.registry import REASONS
 from pefourier.encodings.sources.huggingface import weights
 from pefourier.encodings.sources.huggingface.config import (

@@ -26,8 +26,7 @@ from difflib import get_close_matches
 from functools import cached_property, partial
 from typing import Literal
 
-from pefourier.encodings.columns import axes_of_sections, describe_axes
-from pefourier.encodings.encoding import Encoding, Finding, finding
+from pefourier.encodings.encoding import Encoding, Finding, axes_of_sections, describe_axes, finding
 from pefourier.encodings.families.rotary import logits_gain, rotated_share, scaling_parameters
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.huggingface.config import (
