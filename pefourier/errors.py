@@ -20,17 +20,21 @@ LONGEST = 200  # maximum number of characters of an argument in a message
 SHORT = 120  # characters that remain of a longer argument
 
 
-PLACING = re.compile(r"--(grid|from|to|prefix|length)\b(?: ((?:\d+x)*\d+)\b( (?=--))?)?")
+PLACING = re.compile(r"--(?=(?:grid|to|prefix|length)\b)")
 
 
 class PefourierError(ValueError):
-    """A request that cannot be answered, with the individual refusals if there are several."""
+    """A request that cannot be answered, with the individual refusals if there are several.
+
+    >>> print(PefourierError("--from 14x14 would fit; leave out --grid"))
+    grid 14x14 would fit; leave out grid
+    """
 
     in_shell = False  # whether messages name options of the command line
 
     def __str__(self) -> str:
         text = super().__str__()
-        return text if self.in_shell else PLACING.sub(as_keyword, text)
+        return text if self.in_shell else PLACING.sub("", text.replace("--from", "--grid"))
 
     def __init__(self, message: str = "", refusals: Sequence[Any] = ()) -> None:
         super().__init__(message)
@@ -45,19 +49,6 @@ def naming_options() -> Iterator[None]:
         yield
     finally:
         PefourierError.in_shell = before
-
-
-def as_keyword(option: re.Match[str]) -> str:
-    """Return an option as a Python keyword.
-
-    >>> PLACING.sub(as_keyword, "--from 14x14 --prefix 1 would fit; leave out --grid")
-    'grid=(14, 14), prefix=1 would fit; leave out grid'
-    """
-    key = "grid" if option[1] == "from" else option[1]
-    if option[2] is None:
-        return key
-    sides = tuple(map(int, option[2].split("x")))
-    return f"{key}={sides if key in ('grid', 'to') else sides[0]}" + ", " * bool(option[3])
 
 
 class UnknownPositions(PefourierError):

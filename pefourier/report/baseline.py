@@ -9,7 +9,8 @@ one. Answers of different sizes are not compared.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from os.path import normpath, realpath
+from math import isclose
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,7 @@ DERIVED = {
 }
 
 
-Fields = Mapping[str, Any]  # fields of one SPEC by path; empty if it was refused
-
-
-def read_baseline(path: str, command: str) -> dict[str, Fields]:
+def read_baseline(path: str, command: str) -> dict[str, Values]:
     """Read the fields of a command's stored answer, by the place of each SPEC.
 
     Raises
@@ -72,15 +70,16 @@ def read_baseline(path: str, command: str) -> dict[str, Fields]:
     return stored
 
 
-def fields_of_record(record: Values) -> Fields:
-    """Return the fields of a JSON object; verdicts and findings become ranks.
+def fields_of_record(record: Values) -> Values:
+    """Return the fields of a JSON object by path, empty for a refusal; ranks of verdict, findings.
 
     Measured values are numbers, or null if infinite.
     """
     if "error" in record:
         return {}
-    keys = [key for key in (*MEASURED, *SETTINGS) if key in record]
-    roots = {key: record[key] for key in keys if key != "params" or not record.get("rotations")}
+    roots = {key: record[key] for key in (*MEASURED, *SETTINGS) if key in record}
+    if record.get("rotations"):
+        roots.pop("params")
     fields = dict(flatten(roots))
     if "faithful" in record:
         rung = rung_of(record["verdict"], record["rank"], record["length"])
@@ -98,19 +97,17 @@ def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     {'a.b': 1, 'c': [2], 'layers.0-1.index': [0, 1], 'layers.0-1.window': 4}
     """
     if path in ("rotations", "layers"):
-        value = {part_name(part): part for part in value}
+        value = {
+            f"{i[0]:g}-{i[-1]:g}"
+            if (i := p.get("index"))
+            else p.get("name") or p.get("kind") or "all": p
+            for p in value
+        }
     if not isinstance(value, Mapping):
         yield path, value
         return
     for key, item in value.items():
         yield from flatten(item, f"{path}.{key}".strip("."))
-
-
-def part_name(part: Values) -> str:
-    """Return the name of a rotation or a run of layers."""
-    index = part.get("index")
-    name = part.get("name") or part.get("kind") or "all"
-    return f"{index[0]:g}-{index[-1]:g}" if index else str(name)
 
 
 def place_of(spec: str) -> str:
@@ -125,26 +122,19 @@ def place_of(spec: str) -> str:
     return f"{folder}#{part}" if part else folder
 
 
-def place_in(stored: Mapping[str, Fields], place: str) -> str:
-    r"""Find a place in a baseline: the same file, or the only path with the same ending.
+def place_in(stored: Mapping[str, Values], place: str) -> str:
+    """Find a place in a baseline: itself, or the only path with the same ending.
 
     >>> place_in({"models/llama#full": {}, "gemma": {}}, "/data/models/llama#full")
     'models/llama#full'
-    >>> place_in({"rope": {}}, "a\0b") == "a\0b"
-    True
     """
-    matches = [
-        candidate
-        for candidate in stored
-        if f"/{place}".endswith(f"/{candidate}")
-        or f"/{candidate}".endswith(f"/{place}")
-        or ("\0" not in candidate + place and realpath(candidate) == realpath(place))
-    ]
+    ends = (c for c in stored if f"/{place}".endswith(f"/{c}") or f"/{c}".endswith(f"/{place}"))
+    matches = list(ends)
     return matches[0] if place not in stored and len(matches) == 1 else place
 
 
 def judge(
-    stored: Mapping[str, Fields], per_spec: Sequence[Answer | Refusal]
+    stored: Mapping[str, Values], per_spec: Sequence[Answer | Refusal]
 ) -> tuple[list[Reason], list[Reason]]:
     """Return reasons to fail (worse results, changed models) and remarks (other changes).
 
@@ -153,29 +143,27 @@ def judge(
     PefourierError
         If the baseline has none of the SPECs, because nothing would be compared.
     """
-    specs = [entry.encoding.spec if isinstance(entry, Answer) else entry.spec for entry in per_spec]
-    places = list(map(place_of, specs))
-    places = [place_in(stored, place) for place in places]
-    if not set(places) & stored.keys():
-        names = first_few(list(map(shown, stored))) or "nothing"
+    answers = [entry for entry in per_spec if isinstance(entry, Answer)]
+    places = [place_in(stored, place_of(answer.encoding.spec)) for answer in answers]
+    if not {*places} & {*stored}:
+        specs = first_few([shown(answer.encoding.spec) for answer in answers])
+        known = first_few(list(map(shown, stored))) or "nothing"
         raise PefourierError(
-            f"the baseline has {names}, but not {first_few(list(map(shown, specs)))}; pass a SPEC "
-            "of the baseline, or another baseline"
+            f"the baseline has {known}, but not {specs}; pass a SPEC of the baseline, or another "
+            "baseline"
         )
     reasons: list[Reason] = []
     remarks: list[Reason] = []
     files = {split_spec(place)[0] for place in stored}
-    for place, answer in zip(places, per_spec, strict=True):
-        if not isinstance(answer, Answer):
-            continue
+    for place, answer in zip(places, answers, strict=True):
         worse: list[str] = []
         changes = ["is not in the baseline: nothing to compare it with"]
         if place in stored:
             worse, changes = differences(answer, stored[place])
         enc = answer.encoding  # of a model with weights, or the requested encoding
         is_model = "path" in enc.params and source_of(enc.spec) in ("config", "gguf")
-        counts = is_model or hasattr(answer.result, "trained")
-        counts = counts and split_spec(place)[0] in files
+        is_model = is_model or hasattr(answer.result, "trained")
+        counts = is_model and split_spec(place)[0] in files
         reasons += [Reason(enc.label, "worse", words) for words in worse]
         changed = [Reason(enc.label, "changed", text) for text in changes]
         (reasons if counts else remarks).extend(changed)
@@ -187,15 +175,15 @@ def refuse_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def differences(answer: Answer, stored: Fields) -> tuple[list[str], list[str]]:
+def differences(answer: Answer, stored: Values) -> tuple[list[str], list[str]]:
     """Return what got worse and which settings changed, as words to follow the SPEC."""
     if not stored:
         return [], []
     record = plain(record_of(answer))
     now = fields_of_record(record)
-    sizes = changed_fields(now, stored, SIZES).values()
     if lacking := [path for path in now if path in MEASURED and path not in stored]:
         raise PefourierError(f"the baseline of {answer.encoding.label} has no {lacking[0]}")
+    sizes = changed_fields(now, stored, SIZES).values()
     measured = () if sizes else worse_fields(now, stored)  # not comparable
     worse = [f"has {words} in the baseline" for words in measured]
     worse += [
@@ -203,29 +191,29 @@ def differences(answer: Answer, stored: Fields) -> tuple[list[str], list[str]]:
         for f in record["findings"]
         if now[f"findings.{f['code']}"] > stored.get(f"findings.{f['code']}", 0)
     ]
+    parts = {path: path.split(".") for path in (*now, *stored)}
     paths = [
-        path
-        for path in dict.fromkeys([*now, *stored])
-        if path.partition(".")[0] in SETTINGS and not DERIVED.intersection(path.split("."))
+        path for path, names in parts.items() if names[0] in SETTINGS and not DERIVED & {*names}
     ]
     settings = changed_fields(now, stored, paths)
     causes = [text for path, text in settings.items() if not path.endswith("frequencies")]
     changes = "; ".join(causes or settings.values())
     if sizes:
-        words = f"has {'; '.join(sizes)}, so distances and angles are not compared"
-        is_new = not worse and not changes
-        worse.append(words + "; if this is intended, store this answer as the baseline" * is_new)
+        advice = "; if this is intended, store this answer as the baseline"
+        advice *= not worse and not changes
+        listed = "; ".join(sizes)
+        worse.append(f"has {listed}, so distances and angles are not compared{advice}")
     return worse, [f"differs from the baseline: {changes}"] if changes else []
 
 
-def changed_fields(now: Fields, stored: Fields, paths: Iterable[str]) -> dict[str, str]:
+def changed_fields(now: Values, stored: Values, paths: Iterable[str]) -> dict[str, str]:
     """Return the changed fields, in words by their path."""
     words = {}
     for path in paths:
-        a, b = now.get(path), stored.get(path)
-        if has_changed(a, b):
-            texts = [number(x, 6) if isinstance(x, float | int) else shown(x) for x in (a, b)]
-            words[path] = f"{printable(path)} {texts[0]} instead of {texts[1]}"
+        values = now.get(path), stored.get(path)
+        if has_changed(*values):
+            a, b = (number(x, 6) if isinstance(x, float | int) else shown(x) for x in values)
+            words[path] = f"{printable(path)} {a} instead of {b}"
     return words
 
 
@@ -234,16 +222,16 @@ def has_changed(a: Any, b: Any) -> bool:
     if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
         return any(map(has_changed, a, b))
     if isinstance(a, float | int) and isinstance(b, float | int):
-        return abs(a - b) > TOLERANCE * max(abs(a), abs(b))
+        return not isclose(a, b, rel_tol=TOLERANCE)
     return bool(a != b)
 
 
-def worse_fields(now: Fields, stored: Fields) -> Iterator[str]:
+def worse_fields(now: Values, stored: Values) -> Iterator[str]:
     """Yield the fields that got worse, with the new and the old value."""
     for path, a in now.items():
         direction, b = BETTER.get(path.rpartition(".")[2], 0), stored.get(path)
         if not (isinstance(a, float | int) and isinstance(b, float | int)):
             continue
         if direction * (b - a) > TOLERANCE * abs(b):
-            texts = [LADDER[int(x)] if path == "verdict" else number(x) for x in (a, b)]
-            yield f"{printable(path)} {texts[0]}, {texts[1]}"
+            new, old = (LADDER[int(x)] if path == "verdict" else number(x) for x in (a, b))
+            yield f"{printable(path)} {new}, {old}"

@@ -149,17 +149,7 @@ def table_text(table: Table) -> str:
         common, varying = [], columns
     said = ", ".join(f"{name}: {value}" for name, value, *_ in common)
     rows = list(map(list, zip(*varying, strict=True)))
-    return paragraph(said, "  ") * bool(said) + aligned(rows, key_count(rows))
-
-
-def key_count(rows: Sequence[Strings]) -> int:
-    """Return the number of first columns that tell all rows apart, at most three.
-
-    >>> key_count([["layers", "band", "n"], ["all", "kept", "1"], ["all", "blended", "1"]])
-    2
-    """
-    counts = range(1, min(3, len(rows[0]) - 1) + 1)
-    return next((k for k in counts if len({tuple(row[:k]) for row in rows}) == len(rows)), 1)
+    return paragraph(said, "  ") * bool(said) + aligned(rows)
 
 
 def tables_of_rows(answers: Sequence[Answer], rows: Mapping[str, Sequence[Any]]) -> Iterator[Table]:

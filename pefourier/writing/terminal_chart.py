@@ -23,12 +23,9 @@ def chart(
     interpolated, and below 1% it is blank. With `logarithmic` the horizontal axis is log x.
 
     >>> x = np.arange(9.0)
-    >>> print(chart("y over x", [("up", x, x), ("peak", x[4:5], x[8:])]).replace("  ", ""))
-    y over x; █ is 8
-    up▁▁▁▁▁▁▁▁▁▁▁▁▂▂▂▂▂▂▂▂▂▂▂▂▃▃▃▃▃▃▃▃▃▃▃▄▄▄▄▄▄▄▄▄▄▄▄▅▅▅▅▅▅▅▅▅▅▅▅▆▆▆▆▆▆▆▆▆▆▆▇▇▇▇▇▇▇▇▇▇▇▇███████████
-    peak█
-    08
-    <BLANKLINE>
+    >>> first, line, *_ = chart("y over x", [("up", x, x)]).splitlines()
+    >>> first, line[-9:]
+    ('y over x; █ is 8', '█████████')
     """
     columns = get_terminal_size((USUAL, 24)).columns
     names = [shorten(printable(label), columns // 3) for label, *_ in curves]

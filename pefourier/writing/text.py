@@ -28,10 +28,9 @@ BLOCK = re.compile(r"(?=[#=>]|[-+](?:[\s+-]|$))|\d+(?=[.)](?:\s|$))")  # at the 
 FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")  # computed by spreadsheets
 HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 TEX = {char: f"\\{char}" for char in "&%$#_{}"}
-TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
-TEX |= {"–": "--", "≥": r"$\geq$", "π": r"$\pi$", "×": r"$\times$", "…": r"\ldots{}"}
-TEX |= {"ω": r"$\omega$", "ρ": r"$\rho$", "σ": r"$\sigma$", "−": "$-$", "²": "$^2$"}
+TEX_NAMES = r"""\textbackslash{} \textasciitilde{} \textasciicircum{} \textless{} \textgreater{}
+\textbar{} -- $\geq$ $\pi$ $\times$ \ldots{} $\omega$ $\rho$ $\sigma$ $-$ $^2$"""
+TEX |= zip("\\~^<>|–≥π×…ωρσ−²", TEX_NAMES.split(), strict=True)
 
 
 def visible(text: str) -> str:
@@ -150,11 +149,11 @@ TABLE = "\x1d"  # placeholder of a table that is kept in SET_ASIDE
 SET_ASIDE: ContextVar[list[Sequence[Strings]] | None] = ContextVar("tables", default=None)
 
 
-def aligned(rows: Sequence[Strings], keys: int = 1) -> str:
+def aligned(rows: Sequence[Strings]) -> str:
     """Align rows of cells in columns, two spaces apart, within the width of a terminal.
 
     Cells that do not fit are broken between words, never inside a word. If that is not enough, the
-    remaining columns follow in further tables, each with the first `keys` columns.
+    remaining columns follow in further tables, each with the first column.
     """
     if (tables := SET_ASIDE.get()) is not None:
         tables.append(rows)
@@ -163,15 +162,14 @@ def aligned(rows: Sequence[Strings], keys: int = 1) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if breadth(widths) > width:
         words = [max(map(len, " ".join(c).split()), default=0) for c in zip(*rows, strict=True)]
-        room = max(int(width * KEY_SHARE) // keys - GAP, 4)
+        room = max(int(width * KEY_SHARE) - GAP, 4)
         for k, (wide, word) in enumerate(zip(widths, words, strict=True)):
-            room = room if k < keys else max(width - breadth(widths[:keys]) - GAP, 4)
             widths[k] = max(min(wide, room), word)
-    texts = []
-    for part in parts_within(widths, keys, width):
-        table = [[*row[:keys], *row[part]] for row in rows]
-        texts.append(in_columns(table, [*widths[:keys], *widths[part]]))
-    return "\n".join(texts)
+            room = max(width - widths[0] - 2 * GAP, 4)
+    return "\n".join(
+        in_columns([[row[0], *row[part]] for row in rows], [widths[0], *widths[part]])
+        for part in parts_within(widths, width)
+    )
 
 
 def is_for_document() -> bool:
@@ -208,12 +206,11 @@ def breadth(widths: Ints) -> int:
     return sum(widths) + GAP * (len(widths) - 1)
 
 
-def parts_within(widths: Ints, keys: int, width: int) -> list[slice]:
-    """Split the columns after the keys into parts that fit, with at least one column each."""
-    parts, start = [], keys
-    for end in range(keys + 1, len(widths) + 1):
-        after = end == len(widths) or breadth([*widths[:keys], *widths[start : end + 1]]) > width
-        if after:
+def parts_within(widths: Ints, width: int) -> list[slice]:
+    """Split the columns after the first into parts that fit, with at least one column each."""
+    parts, start = [], 1
+    for end in range(2, len(widths) + 1):
+        if end == len(widths) or breadth([widths[0], *widths[start : end + 1]]) > width:
             parts.append(slice(start, end))
             start = end
     return parts
