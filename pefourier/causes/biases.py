@@ -17,6 +17,7 @@ from typing import Literal
 
 import numpy as np
 
+from pefourier.causes.explain import Named
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.types import Array, Bools, Counts, Floats, Ints, Places
@@ -28,7 +29,6 @@ FARTHEST = (128, 64, 256, 512, 1024, 2048, 32, 100, 127, 20, 10_000)  # distance
 Sides = Literal["causal", "both sides"]
 SIDES: tuple[Sides, ...] = ("both sides", "causal")
 FEWEST = 3  # groups of lags that both must show
-LATER = ("mirrored", "continued", "zero")
 IN_WORDS = {
     "mirrored": "keys after the query as biased as keys before it",
     "continued": "the line of each head's biases continued to keys after the query",
@@ -52,15 +52,9 @@ class Biases:
         lags: Places = np.arange(self.numbers.shape[2]) - self.queries[:, None]
         return lags
 
-    @property
-    def profile(self) -> Floats:
-        """Biases (heads, lags) of the last query, then of the first query to later keys."""
-        last = self.numbers[:, -1]
-        return last if self.causal else np.concatenate([last, self.numbers[:, 0, 1:]], axis=1)
-
     @cached_property
-    def by_lag(self) -> Floats | None:
-        """Biases (heads, 2n - 1) of lags 1 - n … n - 1, NaN where hidden; None if others count."""
+    def by_lag(self) -> Floats:
+        """Biases (heads, 2n - 1) of lags 1 - n … n - 1; NaN where hidden or not set by the lag."""
         n, heads = self.numbers.shape[2], len(self.numbers)
         table, lags = np.full((heads, 2 * n - 1), np.nan), self.lags + n - 1
         visible = np.isfinite(self.numbers) & (~self.causal | (self.lags <= 0))
@@ -69,14 +63,15 @@ class Biases:
             table[:, lags[i, seen]] = self.numbers[:, i, seen]
         apart = np.abs(np.where(visible, self.numbers - table[:, lags], 0.0))
         top = np.nanmax(np.abs(table), axis=1, initial=0.0)[:, None, None]
-        return None if (apart > 16 * max(self.eps, FLOAT32_EPS) * top).any() else table
+        if (apart > 16 * max(self.eps, FLOAT32_EPS) * top).any():
+            table[:] = np.nan
+        return table
 
-    @cached_property
-    def slopes(self) -> Floats | None:
-        """Slopes per position (heads,) towards the query, if biases of keys before it are lines."""
-        slopes = [slope_of(head[: self.numbers.shape[2]]) for head in self.profile]
-        is_linear = self.by_lag is not None and None not in slopes
-        return np.array(slopes, dtype=float) if is_linear else None
+    @property
+    def slopes(self) -> Floats:
+        """Slopes per position (heads,) towards the query; NaN if earlier keys are not on a line."""
+        n = self.numbers.shape[2]
+        return np.array([slope_of(head[:n]) for head in self.by_lag], dtype=float)
 
     def with_lags(self, table: Floats) -> Biases:
         """Return biases with the numbers (heads, 2n - 1) of each lag."""
@@ -128,11 +123,11 @@ def slope_of(profile: Floats) -> float | None:
 
 
 @dataclass(frozen=True)
-class Transposed:
+class Transposed(Named):
     """Queries and keys are exchanged: the direction of the lag is reversed."""
 
-    code: str = field(default="transposed", init=False)
-    words = "queries and keys exchanged, which reverses the direction of the lag"
+    name = "transposed"
+    says = "queries and keys exchanged, which reverses the direction of the lag"
 
     @classmethod
     def propose(cls, expected: Biases, _: Biases) -> Iterator[Transposed]:
@@ -144,17 +139,15 @@ class Transposed:
         """Exchange queries and keys."""
         if len(expected.queries) == expected.numbers.shape[2]:
             return replace(expected, numbers=np.swapaxes(expected.numbers, 1, 2), rule=None)
-        if expected.by_lag is None:
-            return expected
         return expected.with_lags(expected.by_lag[:, ::-1])
 
 
 @dataclass(frozen=True)
-class LaterKeys:
+class LaterKeys(Named):
     """Keys after the query have other biases, which follow from those of earlier keys."""
 
-    code: str = field(default="later-keys", init=False)
     kind: str
+    name = "later-keys"
 
     @property
     def words(self) -> str:
@@ -165,12 +158,10 @@ class LaterKeys:
     def propose(cls, expected: Biases, _: Biases) -> Iterator[LaterKeys]:
         """Propose each kind."""
         if not expected.causal:
-            yield from map(cls, LATER)
+            yield from map(cls, IN_WORDS)
 
     def apply(self, expected: Biases) -> Biases:
         """Give keys after the query the biases of this kind."""
-        if expected.by_lag is None:
-            return expected
         table, n = expected.by_lag.copy(), expected.numbers.shape[2]
         steps = np.arange(1, n)
         if self.kind == "mirrored":
@@ -183,34 +174,26 @@ class LaterKeys:
 
 
 @dataclass(frozen=True)
-class Window:
+class Window(Named):
     """A mask hides other keys: all but `before` keys before and `after` keys after the query."""
 
-    code: str = field(default="window", init=False)
     before: int
     after: int
-
-    @property
-    def words(self) -> str:
-        """The window."""
-        return f"a mask that shows {self.before} keys before and {self.after} after the query"
+    name = "window"
+    says = "a mask that shows {c.before} keys before and {c.after} after the query"
 
     @classmethod
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[Window]:
         """Read the window of the observed mask."""
-        masks = [~np.isneginf(x.numbers[0]) for x in (expected, observed)]
-        if masks[0].shape == masks[1].shape and (masks[0] != masks[1]).any():
-            window = mask_window(masks[1])
-            if window is not None:
-                yield cls(*window)
+        visible = ~np.isneginf(observed.numbers[0])
+        if (visible == np.isneginf(expected.numbers[0])).any() and (window := mask_window(visible)):
+            yield cls(*window)
 
     def apply(self, expected: Biases) -> Biases:
         """Hide keys outside the window, and show those inside with the bias of their lag."""
         visible = (expected.lags >= -self.before) & (expected.lags <= self.after)
-        table = np.nan_to_num(np.zeros(1) if expected.by_lag is None else expected.by_lag)
-        lags = expected.lags + expected.numbers.shape[2] - 1
-        filled = table[:, lags] if expected.by_lag is not None else 0.0
-        numbers = np.where(np.isneginf(expected.numbers), filled, expected.numbers)
+        of_lags = expected.with_lags(np.nan_to_num(expected.by_lag)).numbers
+        numbers = np.where(np.isneginf(expected.numbers), of_lags, expected.numbers)
         return replace(expected, numbers=np.where(visible, numbers, -np.inf))
 
 
@@ -230,11 +213,11 @@ def mask_window(visible: Bools) -> tuple[int, int] | None:
 
 
 @dataclass(frozen=True)
-class HeadsReordered:
+class HeadsReordered(Named):
     """Heads are in another order: head h is head order[h] of the expected biases."""
 
-    code: str = field(default="heads-reordered", init=False)
     order: Counts
+    name = "heads-reordered"
 
     @property
     def words(self) -> str:
@@ -246,10 +229,9 @@ class HeadsReordered:
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[HeadsReordered]:
         """Match heads by their distance at the last query."""
         a, b = (relative_to_query(x)[:, -1] for x in (expected, observed))
-        if a.shape == b.shape and len(a) > 1:
-            nearest = np.abs(a[None] - b[:, None]).max(axis=2).argmin(axis=1)
-            if len(set(nearest.tolist())) == len(a) and (nearest != np.arange(len(a))).any():
-                yield cls(tuple(nearest.tolist()))
+        nearest = tuple(np.abs(a[None] - b[:, None]).max(axis=2).argmin(axis=1).tolist())
+        if len({*nearest}) == len(a) and nearest != tuple(range(len(a))):
+            yield cls(nearest)
 
     def apply(self, expected: Biases) -> Biases:
         """Reorder the heads."""
@@ -257,12 +239,12 @@ class HeadsReordered:
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(Named):
     """The biases of some heads are multiplied by one factor."""
 
-    code: str = field(default="scaled", init=False)
     by: float
     heads: Counts
+    name = "scaled"
 
     @property
     def words(self) -> str:
@@ -275,19 +257,15 @@ class Scaled:
     @classmethod
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[Scaled]:
         """Read the factor of each differing head at the largest of its biases."""
-        a, b = (relative_to_query(x) for x in (expected, observed))
-        if a.shape != b.shape:
-            return
-        places = np.abs(a).reshape(len(a), -1).argmax(axis=1)
-        tops = (np.take_along_axis(x.reshape(len(a), -1), places[:, None], 1)[:, 0] for x in (a, b))
-        first, second = tops
+        a, b = (relative_to_query(x).reshape(len(x.numbers), -1) for x in (expected, observed))
+        tops = np.abs(a).argmax(axis=1)[:, None]
+        first, second = (np.take_along_axis(x, tops, axis=1)[:, 0] for x in (a, b))
         ratios = np.divide(second, first, out=np.ones(len(a)), where=first != 0)
         eps = 4 * max(expected.eps, observed.eps, FLOAT32_EPS)
         changed = np.flatnonzero(np.abs(ratios - 1) > eps)
         if len(changed) and np.ptp(ratios[changed]) <= eps * (1 + np.abs(ratios).max()):
             ratio = float(np.median(ratios[changed]))
-            slack = eps * max(abs(ratio), 1.0)
-            by = shortest(lambda x: abs(x - ratio) <= slack, ratio)
+            by = shortest(lambda x: abs(x - ratio) <= eps * max(abs(ratio), 1.0), ratio)
             yield cls(by, tuple(changed.tolist()))
 
     def apply(self, expected: Biases) -> Biases:
@@ -308,12 +286,12 @@ def in_words(heads: Ints) -> str:
 
 
 @dataclass(frozen=True)
-class Slopes:
+class Slopes(Named):
     """The slopes of heads follow another rule."""
 
-    code: str = field(default="slopes", init=False)
     rule: str
     instead_of: str | None  # the rule of the expected slopes, if it has a name
+    name = "slopes"
 
     @property
     def words(self) -> str:
@@ -324,20 +302,14 @@ class Slopes:
     @classmethod
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[Slopes]:
         """Find the rule of the observed slopes."""
-        a, b = expected.slopes, observed.slopes
-        if a is None or b is None or len(a) != len(b) or not a.all():
-            return
-        names = [name_of_slopes(slopes) for slopes in (a, b)]
-        if names[1] is not None and names[0] != names[1]:
-            yield cls(names[1], names[0])
+        own, other = (name_of_slopes(x.slopes) for x in (expected, observed))
+        if other is not None and own != other:
+            yield cls(other, own)
 
     def apply(self, expected: Biases) -> Biases:
         """Give the biases the slopes of the rule."""
-        slopes = expected.slopes
-        if slopes is None or not slopes.all():
-            return expected
-        ratios = slope_rules(len(slopes))[self.rule] / slopes
-        with np.errstate(invalid="ignore"):
+        with np.errstate(all="ignore"):  # no number results without a slope, or for a hidden key
+            ratios = slope_rules(len(expected.numbers))[self.rule] / expected.slopes
             return replace(expected, numbers=expected.numbers * ratios[:, None, None], rule=None)
 
 
@@ -374,18 +346,14 @@ def name_of_slopes(slopes: Floats) -> str | None:
 
 
 @dataclass(frozen=True)
-class Grouped:
+class Grouped(Named):
     """Lags share biases in other groups: T5's buckets of other settings, or a clip of lags."""
 
-    code: str = field(default="buckets", init=False)
     rule: BucketRule
     instead_of: BucketRule
     values: Floats = field(repr=False, compare=False, metadata={"told": False})  # (heads, groups)
-
-    @property
-    def words(self) -> str:
-        """The groups of lags."""
-        return f"{self.rule.words}, instead of {self.instead_of.words}"
+    name = "buckets"
+    says = "{c.rule.words}, instead of {c.instead_of.words}"
 
     @classmethod
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[Grouped]:
@@ -421,13 +389,9 @@ def group_values(biases: Biases, rule: BucketRule, count: int) -> tuple[Floats, 
 
 def bucket_rules(biases: Biases) -> Iterator[BucketRule]:
     """Yield the clip of lags, and T5's buckets, that explain which lags share a bias."""
-    table, n = biases.by_lag, biases.numbers.shape[2]
-    if table is None:
-        return
-    lags = np.arange(1 - n, n)
-    known = np.isfinite(table).all(axis=0)
-    lags, profile = lags[known], table[:, known]
-    groups = np.unique(profile, axis=1, return_inverse=True)[1].ravel()
+    n, known = biases.numbers.shape[2], np.isfinite(biases.by_lag).all(axis=0)
+    lags = np.arange(1 - n, n)[known]
+    groups = np.unique(biases.by_lag[:, known], axis=1, return_inverse=True)[1].ravel()
     if len(np.unique(groups)) == len(lags):
         return  # no two lags share a bias
     changes = np.flatnonzero(np.diff(groups))  # biases are constant beyond the last change
@@ -466,8 +430,6 @@ def agree_with(counted: Bools, tolerance: Floats) -> Callable[[Biases, Biases], 
 
     def agree(applied: Biases, observed: Biases) -> Bools:
         a, b = applied.numbers, observed.numbers
-        if a.shape != b.shape:
-            return np.zeros(b.shape, bool)
         hidden = np.isneginf(a), np.isneginf(b)
         with np.errstate(invalid="ignore"):
             plain = (np.abs(a - b) <= tolerance) | hidden[0] | hidden[1] | ~counted

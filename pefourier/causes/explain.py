@@ -1,16 +1,17 @@
 """Search for the cause of a difference: only what reproduces the observed numbers is a cause.
 
-A cause is a frozen dataclass. Its first field is its code, which JSON prints before the others:
-`code: str = field(default="scaled", init=False)`. Its class method `propose` reads parameters from
-few numbers, and `apply` returns what would be observed if that had been done to the expected
-numbers. A proposal may be wrong: `explain` applies it and compares every number.
+A cause is a frozen dataclass, as a rule a `Named` one: its code, which JSON prints before its
+fields, and its words. Its class method `propose` reads parameters from few numbers, and `apply`
+returns what would be observed if that had been done to the expected numbers; it gets the numbers
+for which the cause was proposed. A proposal may be wrong: `explain` applies it and compares every
+number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,24 @@ class Kind(Protocol[Data]):
 
     def propose(self, expected: Data, observed: Data, /) -> Iterable[Cause[Data]]:
         """Yield causes that could explain the observed data, the likeliest first."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """Base class of causes with a name, and words filled in from the fields."""
+
+    code: str = field(init=False)
+    name: ClassVar[str]
+    says: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Make the name a field, which JSON prints."""
+        object.__setattr__(self, "code", self.name)
+
+    @property
+    def words(self) -> str:
+        """What was done."""
+        return self.says.format(c=self)
 
 
 @dataclass(frozen=True)
@@ -90,11 +109,11 @@ def explain(
     Both causes of a pair are proposed on what remains: the second on the result of the first, if
     it is `near` the observed data.
 
-    >>> from dataclasses import field
     >>> @dataclass(frozen=True)
-    ... class Scaled:
-    ...     code: str = field(default="scaled", init=False)
+    ... class Scaled(Named):
     ...     by: float
+    ...     name = "scaled"
+    ...     says = "all numbers multiplied by {c.by:g}"
     ...     @classmethod
     ...     def propose(cls, expected, observed):
     ...         yield cls(float(observed[-1] / expected[-1]))

@@ -14,13 +14,13 @@ several axes, each axis is read from its own pairs.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from pefourier.causes.explain import Cause, Difference
+from pefourier.causes.explain import Cause, Difference, Named
 from pefourier.causes.rows import explain_rows
 from pefourier.encodings.encoding import FLOAT64_EPS, Wave, row_blocks
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
@@ -426,11 +426,11 @@ def describe_runs(runs: Sequence[PositionRun], noun: str = "position(s)") -> str
 
 
 @dataclass(frozen=True)
-class Rounded:
+class Rounded(Named):
     """Positions are rounded to a format."""
 
-    code: str = field(default="rounded", init=False)
     form: str
+    name = "rounded"
 
     @property
     def words(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.causes.explain import Explanation, Kind, explain
+from pefourier.causes.explain import Explanation, Kind, Named, explain
 from pefourier.types import Bools
 
 Numbers = NDArray[np.int64]
@@ -80,23 +80,11 @@ def changes(shift: Numbers) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Change:
-    """Base class of causes: a name, the finding that reports it, and its words."""
+class Change(Named):
+    """Base class of causes of rows: the finding that reports it, and what takes it back."""
 
-    code: str = field(init=False)
-    name: ClassVar[str]
     finding: ClassVar[str]
-    says: ClassVar[str]
     undo: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        """Make the name a field, which JSON prints."""
-        object.__setattr__(self, "code", self.name)
-
-    @property
-    def words(self) -> str:
-        """What was done."""
-        return self.says.format(c=self)
 
     def apply(self, expected: Numbers) -> Numbers:
         """Return what would be observed: by default the same."""

@@ -29,7 +29,7 @@ from pefourier.encodings.encoding import Encoding, finding
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.tolerance import half_of_least
 from pefourier.questions.outcome import HeadDifference, Outcome, uncompared
-from pefourier.types import Array, Bools, Counts, Floats, Places
+from pefourier.types import Array, Bools, Floats, Places
 
 MASKED = -1e4  # biases below it hide a key
 MASK_LEVELS = 3  # sums of two masks have three
@@ -52,8 +52,11 @@ def first_keys(biases: Biases, n: int) -> Biases:
         return biases
     if len(biases.queries) > 2 or keys == len(biases.queries):
         return replace(biases, queries=biases.queries[:n], numbers=biases.numbers[:, :n, :n])
-    profile = biases.profile[:, keys - n : keys - 1 + n]
-    return replace(rows_of_lags(profile, biases.eps, causal=biases.causal), rule=biases.rule)
+    last = keys if biases.causal else keys - 1 + n
+    return replace(
+        rows_of_lags(biases.by_lag[:, keys - n : last], biases.eps, causal=biases.causal),
+        rule=biases.rule,
+    )
 
 
 def read_bias(enc: Encoding, counterpart: Biases | None = None) -> Biases | None:
@@ -180,7 +183,7 @@ def compare_heads(outcome: Outcome, first: Biases, second: Biases) -> Outcome:
     tolerance = units + 8 * FLOAT32_EPS * tops
     agree = agree_with(counted, tolerance)
     explanation = explain(sides[0], sides[1], KINDS, agree)
-    differs = ~agree(sides[0], sides[1])
+    differs, place = ~agree(sides[0], sides[1]), explanation.first
     bare = [np.where(visible, x, 0.0) for x in (a, b)]
     has_constants = bool((np.abs(bare[0] - bare[1]) > tolerance).any())
     if has_constants:  # a constant per query, which the softmax removes
@@ -200,17 +203,10 @@ def compare_heads(outcome: Outcome, first: Biases, second: Biases) -> Outcome:
         first_difference=nearest_difference(differs, queries),
         heads=heads,
         causes=explanation.causes,
-        explained=float(agree(sides[0], sides[1]).mean())
-        if not explanation.causes
-        else explanation.share,
-        first=None if explanation.causes else first_of(explanation.first, a, b),
+        explained=explanation.share,
+        first=None if place is None else Difference(place, float(a[place]), float(b[place])),
         findings=notes,
     )
-
-
-def first_of(place: Counts | None, a: Floats, b: Floats) -> Difference | None:
-    """Return the first number that differs: head, query and key, and both biases."""
-    return None if place is None else Difference(place, float(a[place]), float(b[place]))
 
 
 def with_hidden_keys(biases: Biases, queries: Places) -> Biases:
