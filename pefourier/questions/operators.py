@@ -141,15 +141,13 @@ class ScoreRows:
 
     def apart(self, scores_b: "ScoreRows") -> Floats:
         """The largest difference of entries, (3, n)."""
-        largest: Floats
         if self.matrices is not None and scores_b.matrices is not None:
-            largest = np.abs(self.matrices - scores_b.matrices).max(axis=(2, 3))
-            return largest
-        sizes = np.maximum(np.abs(self.off_diagonal), np.abs(scores_b.off_diagonal))
-        shared = self.partner == scores_b.partner
-        differences = np.where(shared, np.abs(self.off_diagonal - scores_b.off_diagonal), sizes)
-        largest = np.maximum(np.abs(self.diagonal - scores_b.diagonal), differences).max(axis=2)
-        return largest
+            return np.asarray(np.abs(self.matrices - scores_b.matrices).max(axis=(2, 3)))
+        a, b = self.off_diagonal, scores_b.off_diagonal
+        sizes = np.maximum(np.abs(a), np.abs(b))
+        differences = np.where(self.partner == scores_b.partner, np.abs(a - b), sizes)
+        diagonal = np.abs(self.diagonal - scores_b.diagonal)
+        return np.asarray(np.maximum(diagonal, differences).max(axis=2))
 
     def permuted(self, order: Places) -> "ScoreRows":
         """Return scores with rows and columns in a different order."""
@@ -188,7 +186,7 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
     last, d = min(len(first), len(second)) - 1, head_size(first)
     is_dense = first.operator is not None or second.operator is not None
     positions = sampled_positions(last, max(ENTRIES // d ** (1 + is_dense), FIRST))
-    a, b = (scores(enc, positions, is_dense=is_dense) for enc in (first, second))
+    a, b = scores(first, second, positions)
     tolerance = tolerances(first, second, positions)
     beyond = np.any(a.apart(b) > tolerance, axis=0)
     facts: Fields = {"max_score_difference": score_difference(a, b)}
@@ -215,11 +213,8 @@ class Acts:
 
     @cached_property
     def entries(self) -> Floats:
-        """Entries of S, (n, 3, d, d)."""
-        rows = scores(self.enc, self.positions, is_dense=True, ahead=self.ahead)
-        if rows.matrices is None:
-            raise ValueError("dense scores are matrices")
-        return np.moveaxis(self.scaled * rows.matrices, 1, 0)
+        """Entries of S, (3, n, d, d)."""
+        return self.scaled * score_matrices(self.enc, self.positions, self.ahead)
 
 
 @dataclass(frozen=True)
@@ -260,11 +255,10 @@ def explain_scores(expected: Encoding, observed: Encoding) -> Explanation[Acts]:
     limit = tolerances(expected, observed, positions)
 
     def agree(first: Acts, second: Acts) -> Bools:
-        apart = np.abs(first.entries - second.entries).max(axis=(1, 2, 3))
+        apart = np.abs(first.entries - second.entries).max(axis=(0, 2, 3))
         return np.asarray(apart <= limit * max(1.0, abs(first.scaled)))
 
-    acts = [Acts(enc, positions) for enc in (expected, observed)]
-    return explain(acts[0], acts[1], (KeysChanged,), agree)
+    return explain(Acts(expected, positions), Acts(observed, positions), (KeysChanged,), agree)
 
 
 def sampled_positions(last: int, count: int) -> Places:
@@ -283,22 +277,29 @@ def sampled_positions(last: int, count: int) -> Places:
     return np.concatenate([first, far[len(far) - min(room, len(far)) :]])
 
 
-def scores(enc: Encoding, positions: Places, *, is_dense: bool, ahead: int = 0) -> ScoreRows:
-    """Compute S with the key at 0, with the query at 0, and with the key half as far.
+def score_matrices(enc: Encoding, positions: Places, ahead: int = 0) -> Floats:
+    """Return S (3, n, d, d): with the key at 0, with the query at 0, and with the key half as far.
 
     Keys may be a number of positions `ahead`.
     """
-    if enc.measure and not is_dense:
-        return scores_of_pairs(enc, positions)
-    half, rows = np.arange(len(positions)) // 2, np.arange(head_size(enc))
     query, key = operator_at(enc, positions)
     if ahead:
         key = operator_at(enc, positions + ahead)[1]
-    rotated = np.swapaxes(query, 1, 2)
-    matrices = np.stack([rotated @ key[0], rotated[0] @ key, rotated @ key[half]])
-    partner = partners(matrices)
-    off_diagonal = np.where(partner == rows, 0.0, matrices[..., rows, partner])
-    return ScoreRows(matrices[..., rows, rows], off_diagonal, partner, matrices)
+    rotated, half = np.swapaxes(query, 1, 2), np.arange(len(positions)) // 2
+    return np.stack([rotated @ key[0], rotated[0] @ key, rotated @ key[half]])
+
+
+def scores(first: Encoding, second: Encoding, positions: Places) -> list[ScoreRows]:
+    """Compute S of two rotations: by pairs, or as matrices if one is source code."""
+    if rotates_by_formula(first) and rotates_by_formula(second):
+        return [scores_of_pairs(enc, positions) for enc in (first, second)]
+    found = []
+    for enc in (first, second):
+        matrices, rows = score_matrices(enc, positions), np.arange(head_size(enc))
+        partner = partners(matrices)
+        off_diagonal = np.where(partner == rows, 0.0, matrices[..., rows, partner])
+        found.append(ScoreRows(matrices[..., rows, rows], off_diagonal, partner, matrices))
+    return found
 
 
 def scores_of_pairs(enc: Encoding, positions: Places) -> ScoreRows:
@@ -326,21 +327,19 @@ def tolerances(first: Encoding, second: Encoding, positions: Places) -> Floats:
 
 def score_difference(a: ScoreRows, b: ScoreRows) -> float:
     """The largest difference of scores of random unit queries and keys."""
-    vectors = vectors_of(a.diagonal.shape[-1])
+    vectors = vectors_of(len(a.partner))
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
-    pairs = zip(*vectors, strict=True)
-    return max(float(np.abs(a.of(*pair) - b.of(*pair)).max()) for pair in pairs)
+    return max(float(np.abs(a.of(q, k) - b.of(q, k)).max()) for q, k in zip(*vectors, strict=True))
 
 
 def first_apart(first: Encoding, second: Encoding, positions: Places, beyond: Bools) -> int:
     """Find the first position whose scores differ by refining between tried positions."""
     k = int(beyond.argmax())
-    is_dense = first.operator is not None or second.operator is not None
     good, bad = int(positions[k - 1]) if k else -1, int(positions[k])
     while bad - good > 1:
         between = distinct(np.linspace(good + 1, bad, BETWEEN).astype(int))
         tried = np.append(0, between)
-        a, b = (scores(enc, tried, is_dense=is_dense) for enc in (first, second))
+        a, b = scores(first, second, tried)
         beyond = np.any(a.apart(b)[:2] > tolerances(first, second, tried), axis=0)[1:]
         k = int(beyond.argmax()) if beyond.any() else len(between) - 1
         good, bad = int(between[k - 1]) if k else good, int(between[k])
@@ -377,16 +376,14 @@ def match_pairs(a: ScoreRows, b: ScoreRows) -> Places | None:
     """Find the order of rows that matches pairs of two operators; None if there is none."""
     from scipy.optimize import linear_sum_assignment
 
-    indices, partner, partner_b = np.arange(len(a.partner)), a.partner, b.partner
-    if (partner[partner] != indices).any() or (partner_b[partner_b] != indices).any():
-        return None
-    firsts, theirs = (np.flatnonzero(indices < p) for p in (partner, partner_b))
-    still_a, still_b = (np.flatnonzero(indices == p) for p in (partner, partner_b))
-    if len(firsts) != len(theirs) or len(firsts) > MOST_MATCHED:
+    indices, both = np.arange(len(a.partner)), (a.partner, b.partner)
+    firsts, theirs = (np.flatnonzero(indices < partner) for partner in both)
+    is_paired = all((partner[partner] == indices).all() for partner in both)
+    if not is_paired or len(firsts) != len(theirs) or len(firsts) > MOST_MATCHED:
         return None
     step = max(1, len(firsts) * a.diagonal.shape[1] // MATCHED)  # fewer positions of many pairs
     own, other = ((x.diagonal + 1j * x.off_diagonal)[:, ::-step] for x in (a, b))
-    numbers, ends = own[..., firsts], np.array([theirs, partner_b[theirs]])
+    numbers, ends = own[..., firsts], np.array([theirs, b.partner[theirs]])
     differences = np.array(  # (way, theirs, own)
         [
             [np.abs(numbers - other[..., row, None]).max(axis=(0, 1)) for row in rows]
@@ -396,11 +393,9 @@ def match_pairs(a: ScoreRows, b: ScoreRows) -> Places | None:
     rows, columns = linear_sum_assignment(differences.min(axis=0))
     swapped = differences[1, rows, columns] < differences[0, rows, columns]
     order = np.empty(len(indices), dtype=int)
-    order[still_b] = still_a
-    order[np.where(swapped, ends[::-1, rows], ends[:, rows])] = (
-        firsts[columns],
-        partner[firsts[columns]],
-    )
+    order[indices == b.partner] = np.flatnonzero(indices == a.partner)
+    matched = firsts[columns]
+    order[np.where(swapped, ends[::-1, rows], ends[:, rows])] = matched, a.partner[matched]
     return order
 
 
