@@ -27,6 +27,7 @@ from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, r
 from pefourier.geometry.waves import (
     BLOCK,
     NEAR,
+    Complex,
     Numbers,
     Waves,
     apart,
@@ -34,10 +35,11 @@ from pefourier.geometry.waves import (
     position_offset,
     wave_tolerance,
 )
-from pefourier.types import Array, Bools, Floats, Indices
+from pefourier.types import Array, Bools, Floats, Indices, Places
 
 COMMON = 1e-3  # relative tolerance for equal ratios of frequencies
 OTHER: dict[Wave, Wave] = {"cos": "sin", "sin": "cos"}
+FITTED = 4  # units of rounding: fitted frequencies are rounded, too
 AT_ZERO = 0.01  # of the factor: 16-bit numbers at phase 0 are closer to 0
 
 
@@ -52,26 +54,27 @@ class PairDifference:
     ratio: float | None  # second over first
 
 
-def excess(a: Waves, b: Waves, waves: Numbers, *, stop: bool = False) -> tuple[Floats, Bools]:
-    """Return the largest differences from `waves`, in units of rounding, and the rows above 1.
+def units_apart(a: Waves, b: Waves, waves: Numbers, rows: Places) -> Floats:
+    """Return the differences (n, m) of b from `waves`, made from a, in units of rounding."""
+    eps = max(FLOAT64_EPS if a.is_declared and b.is_declared else FLOAT32_EPS, a.eps, b.eps)
+    omega, observed = np.maximum(np.abs(a.frequency), np.abs(b.frequency)), b.numbers(rows)
+    limit = wave_tolerance(rows, omega, max(a.factor, b.factor), eps)
+    limit = limit + (np.abs(observed.real) * eps if b.has_angles else 0.0)
+    return apart(waves(rows), observed) / limit
 
-    The first are those of each pair of b (m,). `a` is the source of `waves`; with `stop`, the
-    comparison ends at the first row above 1.
+
+def excess(a: Waves, b: Waves, waves: Numbers, *, stop: bool = False) -> tuple[Floats, Bools]:
+    """Return the largest of `units_apart` of each pair (m,), and the rows above 1.
+
+    With `stop`, the comparison ends at the first row above 1.
     """
     n = min(a.length, b.length)
-    eps = max(FLOAT64_EPS if a.is_declared and b.is_declared else FLOAT32_EPS, a.eps, b.eps)
     largest, beyond = np.zeros(len(b)), np.zeros(n, bool)
-    omega = np.maximum(np.abs(a.frequency), np.abs(b.frequency))
-    factor = max(a.factor, b.factor)
-    blocks = row_blocks(n, BLOCK, len(omega))
+    blocks = row_blocks(n, BLOCK, len(b))
     parts = chain([np.arange(min(8, n))], (np.arange(k.start, k.stop) for k in blocks))
     chosen = [pairs.rows for pairs in (a, b) if pairs.rows is not None]
     for positions in [chosen[0][chosen[0] < n]] if chosen else parts:
-        observed = b.numbers(positions)
-        residual = apart(waves(positions), observed)
-        limit = wave_tolerance(positions, omega, factor, eps)
-        limit = limit + (np.abs(observed.real) * eps if b.has_angles else 0.0)
-        units = residual / limit
+        units = units_apart(a, b, waves, positions)
         largest = np.maximum(largest, units.max(axis=0))
         beyond[positions] = (units > 1).any(axis=1)
         if stop and (largest > 1).any():
@@ -99,8 +102,6 @@ def pairs_apart(a: Waves, b: Waves) -> tuple[Bools, Bools]:
         expected = offset_waves(first, scaled)
         largest, beyond = excess(first, scaled, expected)
         differs[:common] = largest > 1
-    if a.axis and b.axis:
-        differs[:common] |= np.array(a.axis[:common]) != np.array(b.axis[:common])
     return differs, beyond
 
 
@@ -121,32 +122,25 @@ def shift_between(a: Waves, b: Waves) -> int | None:
     if not by or not np.isfinite(by):
         return None
     left = np.abs(np.angle(np.exp(1j * (begins - a.frequency * by))))
-    are_whole = all(explained_pairs(waves).all() for waves in (a, b))
-    return int(by) if are_whole and (left <= 16 * eps + abs(by) * slack).all() else None
+    is_shift = (left <= 16 * eps + abs(by) * slack).all()
+    return int(by) if is_shift and all(explained_pairs(waves).all() for waves in (a, b)) else None
 
 
 def first_difference(a: Waves, b: Waves) -> Difference | None:
     """Return the first row and pair that differ by more than rounding, and both numbers.
 
-    The number is the cosine, or the sine where cosines agree.
+    The numbers are the cosines or the sines, whichever differ more.
     """
-    count, eps = min(len(a), len(b)), max(FLOAT32_EPS, a.eps, b.eps)
-    omega = max(np.abs(x.frequency).max() for x in (a, b))
-    every = np.arange(min(a.length, b.length))
-    chosen = next((x.rows for x in (a, b) if x.rows is not None), every)
-    expected = offset_waves(a, b)
-    for block in row_blocks(len(chosen), BLOCK, max(len(a), len(b))):
-        rows = chosen[block]
-        first, second = expected(rows)[:, :count], b.numbers(rows)[:, :count]
-        limit = wave_tolerance(rows, np.array([omega]), max(a.factor, b.factor), eps)
-        beyond = apart(first, second) > limit
-        if beyond.any():
-            i, k = (int(n) for n in np.unravel_index(beyond.argmax(), beyond.shape))
-            x, y = first[i, k], second[i, k]
-            is_sine = np.isnan(y.real) or np.isnan(x.real) or abs(x.real - y.real) <= limit[i, 0]
-            numbers = (x.imag, y.imag) if is_sine else (x.real, y.real)
-            return Difference((int(rows[i]), k), float(numbers[0]), float(numbers[1]))
-    return None
+    first, second = (x.of_pairs(slice(min(len(a), len(b)))) for x in (a, b))
+    expected = offset_waves(first, second)
+    rows = np.flatnonzero(excess(first, second, expected, stop=True)[1])[:1]
+    if not len(rows):
+        return None
+    pair = int((units_apart(first, second, expected, rows)[0] > 1).argmax())
+    x, y = expected(rows)[0, pair], second.numbers(rows)[0, pair]
+    parts = ((float(x.real), float(y.real)), (float(x.imag), float(y.imag)))
+    numbers = max(parts, key=lambda part: np.nan_to_num(abs(part[0] - part[1])))
+    return Difference((int(rows[0]), pair), *numbers)
 
 
 def frequencies_apart(a: Waves, b: Waves) -> bool:
@@ -164,10 +158,8 @@ def frequencies_apart(a: Waves, b: Waves) -> bool:
 
 def offset_waves(a: Waves, b: Waves) -> Numbers:
     """Return the sinusoids of a from the start of b, if both starts are known, or angles like b."""
-    shift = b.offset - a.offset
-    if not (b.has_angles and not a.has_angles) and not (
-        a.is_declared and np.isfinite(shift) and shift
-    ):
+    is_moved = a.is_declared and b.offset != a.offset and np.isfinite(b.offset - a.offset)
+    if not is_moved and (a.has_angles or not b.has_angles):
         return a.numbers
     begin = b.offset if np.isfinite(b.offset) else 0.0
     return lambda rows: evaluate(np.multiply.outer(rows + begin, a.frequency), a.factor, b.form)
@@ -230,8 +222,8 @@ def unfolded(a: Waves, b: Waves) -> Floats:
     omega = np.array([a.frequency, b.frequency], dtype=float)
     shared = is_certain.all(axis=0) & (omega != 0).all(axis=0)
     ratios = omega[1, shared] / omega[0, shared]
-    ratio = float(np.sort(ratios)[len(ratios) // 2]) if len(ratios) > 1 else np.nan
-    ratio = ratio if len(ratios) > 1 and np.ptp(ratios) <= COMMON * abs(ratio) else np.nan
+    is_common = len(ratios) > 1 and np.ptp(ratios) <= COMMON * abs(np.median(ratios))
+    ratio = float(np.median(ratios)) if is_common else np.nan
     expected = np.array([omega[1] / ratio, omega[0] * ratio])
     fits = is_certain[::-1] & (np.abs(np.angle(np.exp(1j * (omega - expected)))) <= COMMON)
     return np.where(is_certain, omega, np.where(fits, expected, np.nan))
@@ -246,29 +238,23 @@ def certain_pairs(pairs: Waves) -> Bools:
     omega = pairs.frequency
     if pairs.is_declared or pairs.has_angles or not (omega > 0).any() or not (omega < 0).any():
         return np.ones(len(omega), bool)
-    ways = []
-    for slow in (omega, omega[::-1]):
-        grows = np.cumprod(np.append(slow[0] != 0, np.diff(slow * np.sign(slow[0])) > 0)) == 1
-        ways.append(grows if slow is omega else grows[::-1])
-    return max(ways, key=np.count_nonzero)
+    up, down = (
+        np.cumprod(np.append(slow[0] != 0, np.diff(slow * np.sign(slow[0])) > 0)) == 1
+        for slow in (omega, omega[::-1])
+    )
+    return np.asarray(max(up, down[::-1], key=np.count_nonzero))
 
 
 def explained_pairs(pairs: Waves) -> Bools:
     """Return which pairs (m,) follow their frequency in every row of a table, up to rounding."""
     if pairs.residual is None or pairs.rows is not None:
         return np.ones(len(pairs), bool)
-    fits = pairs.even.copy()
-    for block in row_blocks(pairs.length, BLOCK, len(pairs)):
-        steps = np.arange(block.start, block.stop) // pairs.repeats
-        phases = np.multiply.outer(steps, pairs.frequency) + pairs.phase
-        residual = apart(
-            pairs.numbers(np.arange(block.start, block.stop)),
-            evaluate(phases, pairs.factor, pairs.form),
-        )
-        limit = 4 * wave_tolerance(steps, pairs.frequency, pairs.factor, pairs.eps)
-        limit += np.abs(pairs.frequency) * steps[-1] * pairs.eps * pairs.has_angles
-        fits &= (residual <= limit).all(axis=0)
-    return fits
+
+    def fitted(rows: Places) -> Complex:
+        phases = np.multiply.outer(rows // pairs.repeats, pairs.frequency) + pairs.phase
+        return evaluate(phases, pairs.factor, pairs.form)
+
+    return pairs.even & (excess(pairs, pairs, fitted)[0] <= FITTED)
 
 
 NARROWER = 2.0  # ratio of successive frequencies used to narrow a position

@@ -457,7 +457,7 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
         return images
     if (shifted := compare_shifted(outcome, encodings, pairs)) is not None:
         return shifted
-    differs, beyond = pairs_apart(replace(a, axis=()), replace(b, axis=()))
+    differs, beyond = pairs_apart(a, b)
     if not differs.any() and a.axis and b.axis and a.axis != b.axis:
         return compare_axes(outcome, a, b)
     compared = tuple(dict.fromkeys((*outcome.compared, "rotations", "factors")))
