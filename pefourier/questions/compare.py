@@ -28,7 +28,7 @@ from pefourier.causes.mistakes import (
     settings_cause,
 )
 from pefourier.causes.pairs import PairDifference, PositionRun, frequencies_apart
-from pefourier.causes.rope import is_rotation
+from pefourier.causes.rope import BY_LENGTH, is_rotation
 from pefourier.encodings.encoding import Encoding, Finding, as_encoding, finding
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import temperature_of
@@ -54,7 +54,6 @@ from pefourier.questions.outcome import (
 )
 from pefourier.questions.result import Result
 from pefourier.questions.rotation_pairs import (
-    BY_LENGTH,
     at_rows_of,
     compare_rotations,
     explains_rows,
@@ -393,14 +392,9 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
         if outcome.bitwise and all(enc.origin == "file" for enc in encodings):
             notes.append(finding("numbers-unchanged"))
         outcome = replace(outcome, differing=0)
-        if outcome.first_difference or outcome.positions:  # columns or rows are reordered
-            outcome = replace(
-                outcome, max_difference=None, first_difference=None, largest_difference=None
-            )
-    if verdict == "equivalent" and outcome.first_difference:  # numbers before the transformation
-        outcome = replace(
-            outcome, max_difference=None, first_difference=None, largest_difference=None
-        )
+    is_moved = outcome.first_difference or (verdict == "the same" and outcome.positions)
+    if verdict in ("the same", "equivalent") and is_moved:  # numbers before the transformation
+        outcome = outcome.without_numbers()
     outcome = replace(outcome, verdict=verdict)
     facts = vars(outcome) | {"same": verdict == "the same", "given_tolerance": tolerance}
     result = Comparison(encodings=encodings, **facts)

@@ -19,7 +19,9 @@ from pefourier.types import Bools, Counts, Fields, Texts
 from pefourier.writing.text import ranges
 
 Field = Literal["layers", "rotations", "windows", "factors"]
+Side = Literal["first", "second"]
 Two = tuple[Encoding, Encoding]
+SIDES: tuple[Side, Side] = ("first", "second")
 MOST = 12  # most layers listed by number
 INTERPOLATED = 20 * FLOAT32_EPS  # of the largest number: difference of two float32 resizes
 MOST_ROWS = 4096  # most rows of long sinusoidal tables compared number by number
@@ -82,7 +84,7 @@ class Outcome:
     positions: tuple[PositionRun, ...] = ()  # of rows of a table, if row s is not position s
     heads: tuple[HeadDifference, ...] = ()  # that differ
     cause: Cause | None = None
-    expected: Literal["first", "second"] = "first"  # the side to which causes are applied
+    expected: Side = "first"  # the side to which causes are applied
     causes: tuple[explain.Cause[Any], ...] = ()  # done to the expected side, they give the other
     explained: float | None = None  # share of the compared numbers that the causes reproduce
     first: explain.Difference | None = None  # without a cause
@@ -103,6 +105,10 @@ class Outcome:
         """Return a copy with a number of differing units."""
         facts |= {"unit": unit, "differing": differing, "counted": counted}
         return replace(self, verdict="different", **facts)
+
+    def without_numbers(self) -> Outcome:
+        """Return a copy without the largest and the first difference of numbers."""
+        return replace(self, max_difference=None, first_difference=None, largest_difference=None)
 
     def with_findings(self, *findings: Finding, **facts: Any) -> Outcome:
         """Return a copy with more findings."""
@@ -188,13 +194,7 @@ def compare_waves(numbers: Outcome, pairs: tuple[Waves, Waves]) -> Outcome:
     rows = np.arange(min(numbers.length, MOST_ROWS))
     limit = wave_tolerance(rows, a.frequency, a.factor, max(FLOAT32_EPS, a.eps, b.eps))
     worst = float(apart(a.numbers(rows), b.numbers(rows)).max())
-    return replace(
-        numbers,
-        max_difference=worst,
-        tolerance=float(limit.max()),
-        first_difference=None,
-        largest_difference=None,
-    )
+    return replace(numbers.without_numbers(), max_difference=worst, tolerance=float(limit.max()))
 
 
 def have_same_columns(a: Waves, b: Waves) -> bool:

@@ -42,7 +42,7 @@ from pefourier.causes.pairs import (
     runs_of,
     shift_between,
 )
-from pefourier.causes.rope import Rope, is_rotation, list_at
+from pefourier.causes.rope import BY_LENGTH, Rope, is_rotation, list_at
 from pefourier.causes.rows import Shifted
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below
@@ -69,7 +69,7 @@ from pefourier.questions.operators import (
     probe,
     rotates,
 )
-from pefourier.questions.outcome import Outcome, Two
+from pefourier.questions.outcome import SIDES, Outcome, Two
 from pefourier.types import Array, Bools, Fields, Indices, Places, Texts
 from pefourier.writing.text import ranges
 
@@ -77,26 +77,23 @@ LARGEST, WIDEST = 2**23, 2**10  # most numbers and columns of tables that are ma
 FACTOR = 1e-3  # relative tolerance of the factors of tables
 SAMPLE = 64  # rows tested before all rows are matched
 FARTHEST = 2**17  # positions of a rotation that are searched, at least
-BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the length
 
 
 def at_rows_of(enc: Encoding, counterpart: Encoding) -> Encoding:
     """Reload a rotation whose frequencies depend on the length at the length of a table."""
-    rows, is_table = len(counterpart), counterpart.origin != "formula"
-    if enc.params.get("scaling") not in BY_LENGTH or not is_table or not enc.spec:
+    is_fixed = enc.params.get("scaling") not in BY_LENGTH or counterpart.origin == "formula"
+    if is_fixed or not enc.spec or len(enc) == len(counterpart):
         return enc
-    return enc if rows == len(enc) else load(enc.spec, rows, enc.params["d"])
+    return load(enc.spec, len(counterpart), enc.params["d"])
 
 
 def length_note(enc: Encoding) -> Finding:
     """Report which frequencies a length-dependent rotation has at its length."""
-    facts = {"scaling": enc.params["scaling"], "rows": len(enc)}
-    if enc.params["scaling"] == "dynamic":
-        return finding(
-            "read-at-length", "base", base=base_of_grid(enc.measure.frequencies), **facts
-        )
-    factors = list_at(enc.params, len(enc))
-    return finding("read-at-length", "factors", factors=factors, **facts)
+    facts: Fields = {"base": base_of_grid(enc.measure.frequencies)}
+    if enc.params["scaling"] == "longrope":
+        facts = {"factors": list_at(enc.params, len(enc))}
+    scaling = enc.params["scaling"]
+    return finding("read-at-length", *facts, scaling=scaling, rows=len(enc), **facts)
 
 
 def compare_rows(
@@ -116,9 +113,9 @@ def compare_rows(
         if not is_table or len(reference) != len(table) or not explains_rows(reference):
             continue
         for waves in (table, exchanged_waves(table)):
-            rows = positions_in(enc, reference, waves, beyond)
-            if rows is not None and has_columns_of(enc, reference, waves):
-                return describe_rows(outcome, k, (reference, waves), *rows, few=beyond is not None)
+            found = positions_in(enc, reference, waves, beyond)
+            if found and has_columns_of(enc, reference, waves):
+                return describe_rows(outcome, k, (reference, waves), *found, few=beyond is not None)
     return None
 
 
@@ -162,22 +159,17 @@ def positions_in(
         return [recover_positions(w, waves, eps, -n - SAMPLE, highest) for w in ways.values()]
 
     if beyond is not None and len(ways) == 1 and len(beyond) == n:
-        positions, known, unsure = np.arange(n), ~beyond, np.zeros(n)
-        places = np.flatnonzero(beyond)
-        (found,) = recovered(places)
-        positions[places], unsure[places] = found.positions, found.uncertainty
-        known[places] = found.explained
-        return RowPositions(positions, known, unsure), np.full(n, "")
-    explained = np.any([rows.explained for rows in recovered(sample)], axis=0)
-    if explained.mean() < 0.5:
+        rows = RowPositions(np.arange(n), ~beyond, np.zeros(n))
+        (found,) = recovered(np.flatnonzero(beyond))
+        for values, other in zip(vars(rows).values(), vars(found).values(), strict=True):
+            values[beyond] = other
+        return rows, np.full(n, "")
+    if np.any([rows.explained for rows in recovered(sample)], axis=0).mean() < 0.5:
         return None
     by_way = recovered(np.arange(n))
     label = labels_of(np.array([rows.explained for rows in by_way]))
-    parts = ("positions", "explained", "uncertainty")
-    chosen = [
-        np.array([getattr(rows, part) for rows in by_way])[label, np.arange(n)] for part in parts
-    ]
-    return RowPositions(*chosen), np.array(list(ways))[label]
+    fields = zip(*(vars(rows).values() for rows in by_way), strict=True)
+    return RowPositions(*(np.choose(label, values) for values in fields)), np.array([*ways])[label]
 
 
 def labels_of(explained: Bools) -> Places:
@@ -186,15 +178,13 @@ def labels_of(explained: Bools) -> Places:
     >>> labels_of(np.array([[True, True, False], [True, False, True]]))
     array([0, 0, 1])
     """
-    label: Places = explained.argmax(axis=0)
+    label, index = explained.argmax(axis=0), np.arange(explained.shape[1])
     certain = np.flatnonzero(explained.sum(axis=0) == 1)
-    if not len(certain):
-        return label
-    following = np.searchsorted(certain, np.arange(len(label)))
-    nearest = label[certain[np.minimum(following, len(certain) - 1)]]
-    fits = explained[nearest, np.arange(len(label))]
-    labels: Places = np.where(fits, nearest, label)
-    return labels
+    if len(certain):
+        following = np.searchsorted(certain, index).clip(max=len(certain) - 1)
+        nearest = label[certain[following]]
+        label = np.where(explained[nearest, index], nearest, label)
+    return np.asarray(label)
 
 
 def describe_rows(
@@ -224,16 +214,16 @@ def describe_rows(
         return None
     outcome = replace(outcome, compared=without_vectors(outcome.compared))
     reading = with_rows(outcome, SIDES[1 - k], rows.positions, is_known, readings)
-    step, omega = int(rows.positions[1]), reference.frequency
-    if is_whole and (rows.positions == rows.positions[0] + s).all():
-        offset = {"offset": int(rows.positions[0])}
-        return replace(outcome, verdict="equivalent", transform=offset, positions=reading.positions)
-    if is_whole and step > 1 and np.array_equal(rows.positions, step * s):
+    (first, step), omega = rows.positions[:2].tolist(), reference.frequency
+    if is_whole and (rows.positions == first + s).all():
+        runs, offset = reading.positions, {"offset": first}
+        return replace(outcome, verdict="equivalent", transform=offset, positions=runs)
+    if is_whole and step > 1 and (rows.positions == step * s).all():
         below = positions_below(omega, step * omega, SEARCHED)
-        cause = Cause("a" if k == 0 else "b", ("step",), {"positions": ("p", f"{step} p")}, below)
+        cause = Cause("ab"[k], ("step",), {"positions": ("p", f"{step} p")}, below)
         return replace(reading, cause=cause)
     if is_whole and (causes := causes_of(rows.positions)):
-        return replace(reading, causes=causes, explained=1.0, expected="second" if k else "first")
+        return replace(reading, causes=causes, explained=1.0, expected=SIDES[k])
     return replace(reading, explained=float((is_known & ~moved).mean()))
 
 
@@ -249,30 +239,22 @@ def with_rows(
     s = np.arange(len(positions))
     readings, placed = np.full(len(s), "") if readings is None else readings, s[is_known]
     cuts = np.flatnonzero(readings[placed][1:] != readings[placed][:-1]) + 1
-    runs = [
-        run
-        for part in np.split(placed, cuts)
-        for run in runs_of(
-            part, positions[part], None, str(readings[part[0]]) if cuts.size else None
-        )
-    ]
+    runs = list[PositionRun]()
+    for part in np.split(placed, cuts):
+        name = str(readings[part[0]]) if cuts.size else None
+        runs += runs_of(part, positions[part], reading=name)
     kind = "parts" if cuts.size else "plain" if is_known.all() else "stray"
     differing = (positions != s) | ~is_known | (readings != readings[-1])
     facts = {"moves": describe_runs(runs, noun), "table": table, "rows": ranges(s[~is_known])}
     transform: Fields = {}
-    if is_known.all() and not cuts.size and np.array_equal(np.sort(positions), s):
+    code = ("rows-moved", kind)
+    if kind == "plain" and np.array_equal(np.sort(positions), s):
         is_reversed = np.array_equal(positions, s[::-1])
         transform = {"rows": "reversed" if is_reversed else "in another order"}
-    code = ("rows-moved", kind) if not transform else ("rows-reordered", "")
-    return outcome.with_findings(finding(*code, **facts)).with_differences(
-        "rows",
-        int(differing.sum()),
-        len(s),
-        positions=tuple(runs),
-        transform=transform,
-        pairs=(),
-        cause=None,
-    )
+        code = ("rows-reordered", "")
+    moved: Fields = {"positions": tuple(runs), "transform": transform, "pairs": (), "cause": None}
+    outcome = outcome.with_findings(finding(*code, **facts))
+    return outcome.with_differences("rows", int(differing.sum()), len(s), **moved)
 
 
 def is_matched(table: Array) -> bool:
@@ -292,30 +274,32 @@ def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outco
     None if these axes do not explain all rows. Positions show the kinds of tokens; a config does
     not show whether these are correct.
     """
-    declared, table = (first, second) if first.axis else (second, first)
-    is_table = table.form is not None and table.form.part == "both"
-    if not declared.axis or not is_table or len(declared.frequency) != len(table):
+    meant, table = (first, second) if first.axis else (second, first)
+    if not meant.axis or not (table.form and table.form.part == "both") or len(meant) != len(table):
         return None
-    s, eps = np.arange(table.length), max(FLOAT32_EPS, declared.eps, table.eps)
-    waves, limits = table.numbers(s) / table.factor, (-len(s) - SAMPLE, FARTHEST)
-    axes = {}
-    for name in dict.fromkeys(declared.axis):
-        mine = np.array(declared.axis) == name
-        axes[name] = recover_positions(declared.frequency[mine], waves[:, mine], eps, *limits)
-        if not axes[name].explained.all():
+    s, eps = np.arange(table.length), max(FLOAT32_EPS, meant.eps, table.eps)
+    waves, runs, found = table.numbers(s) / table.factor, list[PositionRun](), []
+    moves = []
+    for name in dict.fromkeys(meant.axis):
+        mine = np.array(meant.axis) == name
+        limits = (eps, -len(s) - SAMPLE, FARTHEST)
+        rows = recover_positions(meant.frequency[mine], waves[:, mine], *limits)
+        if not rows.explained.all():
             return None
-    runs = [runs_of(s, rows.positions, name) for name, rows in axes.items()]
-    kind = kind_of_tokens(np.array([rows.positions for rows in axes.values()]))
-    moves = "; ".join(f"{name}: {describe_runs(run)}" for name, run in zip(axes, runs, strict=True))
-    unsure = max(rows.uncertainty.max() for rows in axes.values())
-    moves += f"; exact to {unsure:.0f} positions" if unsure else ""
+        found.append(rows)
+        own = runs_of(s, rows.positions, name)
+        runs += own
+        moves.append(f"{name}: {describe_runs(own)}")
+    if unsure := max(rows.uncertainty.max() for rows in found):
+        moves.append(f"exact to {unsure:.0f} positions")
+    kind = kind_of_tokens(np.array([rows.positions for rows in found]))
     outcome = outcome.with_findings(
-        finding("axis-positions", kind, moves=moves),
+        finding("axis-positions", kind, moves="; ".join(moves)),
         verdict="the same" if kind == "images" else "used differently",
         compared=without_vectors(outcome.compared),
-        positions=tuple(run for of_axis in runs for run in of_axis),
+        positions=tuple(runs),
     )
-    is_scaled = abs(table.factor / declared.factor - 1) > max(FACTOR, eps)
+    is_scaled = abs(table.factor / meant.factor - 1) > max(FACTOR, eps)
     return with_factors(outcome, first.factor, second.factor) if is_scaled else outcome
 
 
@@ -334,13 +318,12 @@ def kind_of_tokens(positions: Places) -> str:
 
 def with_factors(outcome: Outcome, first: float, second: float) -> Outcome:
     """Build the outcome of rotations that differ by the factor on cosines and sines."""
-    changes = {"attention_factor": (first, second)}
-    return outcome.with_differences("factors", 1, 1, cause=Cause("both", ("mscale",), changes, {}))
+    cause = Cause("both", ("mscale",), {"attention_factor": (first, second)}, {})
+    return outcome.with_differences("factors", 1, 1, cause=cause)
 
 
 PARTS = {"cos": "cosines", "sin": "sines"}
 FEW = 64  # rows that show the columns of a table
-SIDES = ("first", "second")
 Pairs = tuple[Waves, Waves]
 
 
@@ -400,17 +383,13 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
 
 def with_cause_of_scores(outcome: Outcome, encodings: Two) -> Outcome:
     """Add what one function does to queries and keys that the other, the formula, does not."""
-    is_swapped = encodings[1].origin == "formula" and encodings[0].origin != "formula"
+    is_swapped = encodings[1].origin == "formula" != encodings[0].origin
     found = explain_scores(*(encodings[::-1] if is_swapped else encodings))
     if not found.causes:
         return outcome
-    return replace(
-        outcome,
-        causes=found.causes,
-        explained=found.share,
-        expected="second" if is_swapped else "first",
-        max_difference=outcome.max_difference or None,  # of queries alone
-    )
+    worst = outcome.max_difference or None  # of queries alone
+    facts: Fields = {"causes": found.causes, "expected": SIDES[is_swapped]}
+    return replace(outcome, explained=found.share, max_difference=worst, **facts)
 
 
 def compare_outputs(outcome: Outcome, operator: OperatorComparison, encodings: Two) -> Outcome:
@@ -441,8 +420,9 @@ def compare_same_scores(
         return outcome
     if offset and outcome.verdict == "the same":
         compared = tuple(name for name in outcome.compared if name != "codes")
-        note = finding("offset-shared", offset=offset)
-        return outcome.with_findings(note, transform={"offset": offset}, compared=compared)
+        facts: Fields = {"offset": offset}
+        note = finding("offset-shared", **facts)
+        return outcome.with_findings(note, transform=facts, compared=compared)
     return compare_axes(outcome, *pairs)
 
 
@@ -480,29 +460,22 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
 
 def compare_shifted(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome | None:
     """Report additive sinusoids that differ by an offset in positions; None for all others."""
-    a, forms = pairs[0], [form_of(*side) for side in zip(encodings, pairs, strict=True)]
-    if any(map(rotates, encodings)) or outcome.verdict == "the same" or None in forms:
+    one, two = map(form_of, encodings, pairs)
+    if any(map(rotates, encodings)) or outcome.verdict == "the same" or not (one and two):
         return None
     for b in (pairs[1], exchanged_waves(pairs[1])):
-        both = [x for x in (forms[0], b.form or forms[1]) if x is not None]
-        orders = tuple((form.layout, form.first) for form in both)
+        two = b.form or two
+        orders = (one.layout, one.first), (two.layout, two.first)
         names = [name for name, change in CHANGES.items() if change == orders]
-        is_known = both[0] == both[1] or (names and not any(form.copies for form in both))
-        if is_known and (by := shift_between(a, b)):
+        is_known = one == two or (names and not one.copies and not two.copies)
+        if is_known and (by := shift_between(pairs[0], b)):
             transform: Fields = {"offset": by}
             for name in names:
                 columns = changes_by_name(encodings[0].dim)[name].tolist()
                 transform |= {"columns": columns, "layout": name}
-            return replace(
-                outcome,
-                max_difference=None,
-                first_difference=None,
-                largest_difference=None,
-                verdict="equivalent",
-                transform=transform,
-                causes=() if names else (Shifted(by),),
-                explained=1.0,
-            )
+            causes = () if names else (Shifted(by),)
+            facts: Fields = {"transform": transform, "causes": causes, "explained": 1.0}
+            return replace(outcome.without_numbers(), verdict="equivalent", **facts)
     return None
 
 
@@ -510,11 +483,12 @@ def form_of(enc: Encoding, waves: Waves) -> Form | None:
     """Return the columns that hold the cosines and sines of an encoding."""
     if waves.form is not None:
         return waves.form
+    if enc.dim != 2 * len(waves):
+        return None
     rows = np.arange(min(len(enc), FEW))
     table, seen = enc.table(enc.domain.x[rows]), waves.numbers(rows)
-    forms = [Form("both", layout, None, first) for layout in LAYOUTS for first in ("cos", "sin")]
-    known = (form for form in forms if enc.dim == 2 * len(waves))
-    return next((form for form in known if np.allclose(form.numbers(table), seen)), None)
+    forms = (Form("both", layout, None, first) for layout in LAYOUTS for first in ("cos", "sin"))
+    return next((form for form in forms if np.allclose(form.numbers(table), seen)), None)
 
 
 def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: Waves) -> Outcome:
@@ -530,8 +504,7 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
     scores_differ = outcome.operator is not None and outcome.operator.relation == "different"
     ratio = second.factor / first.factor
     if abs(ratio - 1) <= FACTOR and (are_declared or scores_differ):
-        cause = settings_cause(*encodings) if are_known(*encodings) else None
-        return replace(outcome, cause=cause)  # the numbers or scores already show the difference
+        return replace(outcome, cause=settings_cause(*encodings))  # numbers or scores show it
     part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
     if abs(ratio - 1) > max(FACTOR, first.eps, second.eps) and part not in ("sin", "angles"):
         if is_rotary:
@@ -556,17 +529,12 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
     return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
 
 
-def are_known(first: Encoding, second: Encoding) -> bool:
-    """Whether both are rotations defined by settings."""
-    return all(is_rotation(enc) and Rope.of(enc) for enc in (first, second))
-
-
 def with_cause(outcome: Outcome, encodings: Two, pairs: Pairs, *, plain: bool = False) -> Outcome:
     """Add the mistake that explains all rows, the settings that differ, or the first difference.
 
     A config or a SPEC is the expected side; of two tables, the first.
     """
-    if are_known(*encodings):
+    if all(is_rotation(enc) and Rope.of(enc) for enc in encodings):
         return replace(outcome, cause=settings_cause(*encodings))
     known = [k for k in (0, 1) if pairs[k].is_declared]
     for k in known or (0, 1):
@@ -575,46 +543,37 @@ def with_cause(outcome: Outcome, encodings: Two, pairs: Pairs, *, plain: bool = 
         if rotation is None or meant is None:
             continue
         if found := find_mistakes(rotation, meant, pairs[1 - k], plain=plain):
-            cause = cause_of(found, meant, "b" if k else "a")
-            facts: Fields = {"causes": found, "expected": SIDES[k], "cause": cause}
+            listed, cause = outcome.pairs, cause_of(found, meant, "b" if k else "a")
             if found[-1].angles is not None:  # rounded angles have no frequency
                 unknown: Fields = {SIDES[1 - k]: None, "ratio": None}
-                facts["pairs"] = tuple(replace(pair, **unknown) for pair in outcome.pairs)
-            return replace(outcome, explained=1.0, **facts)
+                listed = tuple(replace(pair, **unknown) for pair in listed)
+            facts: Fields = {"causes": found, "expected": SIDES[k], "cause": cause}
+            return replace(outcome, explained=1.0, pairs=listed, **facts)
     return outcome
 
 
 def compare_axes(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
     """Compare rotations that agree on text but use different axes for images."""
-    m = min(len(first.axis), len(second.axis))
-    if not m or first.axis == second.axis:
+    if not first.axis or not second.axis or first.axis == second.axis:
         return outcome
-    differs = np.array([a != b for a, b in zip(first.axis, second.axis, strict=False)])
-    order = "".join((*AXES, "e"))
-    names = [
-        describe_axes(np.array([order.index(letter) for letter in pairs.axis]))
-        for pairs in (first, second)
-    ]
-    renamed = len({*zip(first.axis, second.axis, strict=False)}) == len({*first.axis})
-    code = "axes" if renamed or differs.sum() == 1 else "sections"
-    return outcome.with_differences(
-        "pairs",
-        int(differs.sum()),
-        len(first.axis),
-        pairs=list_differences(first, second, differs),
-        cause=Cause("both", (code,), {"axes": (names[0], names[1])}, {}),
+    letters = [*zip(first.axis, second.axis, strict=False)]
+    differs = np.array([a != b for a, b in letters])
+    count, order = int(differs.sum()), f"{AXES}e"
+    a, b = (describe_axes(np.array([*map(order.index, x.axis)])) for x in (first, second))
+    code = "axes" if len({*letters}) == len({*first.axis}) or count == 1 else "sections"
+    listed, cause = (
+        list_differences(first, second, differs),
+        Cause("both", (code,), {"axes": (a, b)}, {}),
     )
+    return outcome.with_differences("pairs", count, len(first.axis), pairs=listed, cause=cause)
 
 
 def axes_in_table(outcome: Outcome, *pairs: Waves) -> Outcome | None:
     """Compare a table of image tokens with a config that rotates pairs by image axes."""
     meant, table = pairs if pairs[0].axis else pairs[::-1]
-    if not meant.axis or table.form is None or len(meant) != len(table):
+    if not meant.axis or len(meant) != len(table) or table.even.all():  # text
         return None
-    if table.residual is None or table.even.all():
-        return None  # text
-    axis = assign_axes(meant, table)
-    if axis is None:
+    if (axis := assign_axes(meant, table)) is None:
         return None
     fitted = replace(table, axis=axis, frequency=meant.frequency, residual=None)
     ordered = (meant, fitted) if meant is pairs[0] else (fitted, meant)
@@ -633,11 +592,10 @@ def assign_axes(meant: Waves, table: Waves) -> Texts | None:
     waves = table.numbers(rows)
     if np.isnan(waves).any():
         return None
-    angles = np.angle(waves)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ids = angles / meant.frequency
-    slow = np.flatnonzero((np.abs(ids - np.rint(ids)) < 0.02).all(axis=0) & (meant.frequency < 0.5))
-    columns = {tuple(np.rint(ids[:, k]).astype(int).tolist()) for k in slow}
+        ids = np.angle(waves) / meant.frequency
+    slow = (np.abs(ids - np.rint(ids)) < 0.02).all(axis=0) & (meant.frequency < 0.5)
+    columns = {tuple(walk) for walk in np.rint(ids[:, slow]).astype(int).T.tolist()}
     walks = sorted(columns, key=lambda walk: np.count_nonzero(np.diff(walk)))
     if len(walks) != 3:
         return None
