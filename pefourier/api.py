@@ -170,7 +170,7 @@ def compare(
     'equivalent'
     """
     from pefourier.questions.compare import compare as compare_encodings
-    from pefourier.questions.matching_pair import load_matching_pair
+    from pefourier.questions.compare import load_matching_pair
 
     if tolerance is not None:
         check_tolerance(tolerance)

@@ -25,7 +25,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.causes.misreadings import known_mistakes, layer_of, other_layers
 from pefourier.causes.pairs import excess
 from pefourier.causes.rope import (
     ROUNDED,
@@ -33,8 +32,11 @@ from pefourier.causes.rope import (
     are_close,
     both_at,
     is_rotation,
+    known_mistakes,
+    layer_of,
     lengths_of_interest,
     list_at,
+    other_layers,
     usual_scalings,
 )
 from pefourier.encodings.attention_decay import positions_below

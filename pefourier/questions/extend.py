@@ -28,8 +28,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.causes.misreadings import other_layers
-from pefourier.causes.rope import Rope, spelled
+from pefourier.causes.rope import Rope, other_layers, spelled
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below, reading_cosine
 from pefourier.encodings.encoding import Encoding, Finding, finding

@@ -28,7 +28,6 @@ FIRST = 32  # the first positions, which are all compared
 ENTRIES = 2**20  # largest number of entries of the matrices of one operator
 MATCHED = 2**13  # numbers used to match pairs
 MOST_MATCHED = 2**11  # pairs of a head; for wider heads only named orders are tried
-BETWEEN = 16  # positions per step of the search for the first difference
 VECTORS = 16  # random queries and keys
 AHEAD = (1, -1, 2, -2, 3, -3, 4, -4)  # positions that keys may be ahead of queries
 SCALED = 1e-3  # relative to the factor; a larger change of size is not a rotation
@@ -333,16 +332,15 @@ def score_difference(a: ScoreRows, b: ScoreRows) -> float:
 
 
 def first_apart(first: Encoding, second: Encoding, positions: Places, beyond: Bools) -> int:
-    """Find the first position whose scores differ by refining between tried positions."""
+    """Halve the gap before the first tried position whose scores differ until it is closed."""
     k = int(beyond.argmax())
     good, bad = int(positions[k - 1]) if k else -1, int(positions[k])
     while bad - good > 1:
-        between = distinct(np.linspace(good + 1, bad, BETWEEN).astype(int))
-        tried = np.append(0, between)
+        middle = (good + bad) // 2
+        tried = np.array([0, middle])
         a, b = scores(first, second, tried)
-        beyond = np.any(a.apart(b)[:2] > tolerances(first, second, tried), axis=0)[1:]
-        k = int(beyond.argmax()) if beyond.any() else len(between) - 1
-        good, bad = int(between[k - 1]) if k else good, int(between[k])
+        is_apart = (a.apart(b)[:2] > tolerances(first, second, tried)).any()
+        good, bad = (good, middle) if is_apart else (middle, bad)
     return bad
 
 

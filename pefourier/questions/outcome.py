@@ -1,16 +1,30 @@
-"""Outcome of one strategy of `compare`, and the comparison of tables number by number."""
+"""Outcome of one strategy of `compare`, and the comparison of tables number by number.
+
+Differences between the layers, rotations and windows of two models.
+
+Conventions
+-----------
+Layers are counted from 0. Models are configs or .gguf files, each with one description. Facts
+that only one model states are not compared: for example, a .gguf file may state no window. Pairs
+rotate by the frame, row or column (t, y, x) of the token of an image (`sections`); for text the
+three are equal. A table of tokens shows the integer position by which each pair rotates.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 
 from pefourier.causes import explain
-from pefourier.causes.mistakes import Cause
+from pefourier.causes.mistakes import Cause, describe_changes, describe_sides, settings_cause
 from pefourier.causes.pairs import PairDifference, PositionRun
 from pefourier.encodings.encoding import Encoding, Finding, largest_number, row_blocks
+from pefourier.encodings.loader import source_of
+from pefourier.encodings.model_positions import ModelPositions, describe_positions
+from pefourier.encodings.sources.huggingface import LayerRun
 from pefourier.geometry.precision import FLOAT32_EPS, NUMBERS_AT_ONCE
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.geometry.waves import Waves, apart, wave_tolerance
@@ -211,3 +225,87 @@ def first_place(beyond: Bools, start: int = 0) -> tuple[int, int] | None:
     """
     row, column = np.unravel_index(beyond.argmax(), beyond.shape)
     return (start + int(row), int(column)) if beyond[row, column] else None
+
+
+UNREAD = ("unread-key", "gguf-unread")
+
+
+def has_layers(enc: Encoding) -> bool:
+    """Whether an encoding belongs to a model whose file describes its layers."""
+    return enc.origin == "formula" and bool(enc.spec) and source_of(enc.spec) in ("config", "gguf")
+
+
+def unread_keys(enc: Encoding) -> Texts:
+    """Keys about positions that the file sets and its reader ignores, or the findings about keys.
+
+    The keys come from `params` if set there, otherwise from the findings.
+    """
+    keys = enc.params.get("unread") or ()
+    return tuple(keys) or tuple(f.message for f in enc.findings if f.code in UNREAD)
+
+
+def model_runs(enc: Encoding) -> tuple[LayerRun, ...]:
+    """Runs of equal layers of a model."""
+    return describe_positions(enc.spec, len(enc)).layers
+
+
+def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:
+    """List the differences between two models, layer by layer."""
+    models = [describe_positions(enc.spec, len(enc)) for enc in (first, second)]
+    is_numbered = all(run.index for model in models for run in model.layers)
+    a, b = (facts_of_layers(model, is_numbered=is_numbered) for model in models)
+    differences: dict[tuple[Field, str, str, str], list[int]] = {}
+    in_words = cache(rotations_in_words)
+    counts = [len(facts) for facts in (a, b)]
+    if counts[0] != counts[1] and is_numbered:
+        beyond = range(min(counts), max(counts))
+        differences["layers", f"{counts[0]} layers", f"{counts[1]} layers", ""] = [*beyond]
+    for i in sorted(a.keys() & b.keys()):
+        for what, one in a[i].items():
+            two = b[i].get(what, one)
+            words = in_words(one, two) if what == "rotations" else (one, two, "")
+            if words and one != two:
+                differences.setdefault((what, *words), []).append(i)
+    factors = [float(enc.params.get("softmax_factor", 1.0)) for enc in (first, second)]
+    is_stated = "gguf" not in [source_of(model.spec) for model in models]
+    if is_stated and abs(factors[0] - factors[1]) > 1e-6 * max(factors):
+        one, two = (f"logits times {factor:.6g}" for factor in factors)
+        differences["factors", one, two, ""] = []
+    total = counts[0] if counts[0] == counts[1] else 0
+    rows = [(tuple(i for i in index if i >= 0), key) for key, index in differences.items()]
+    return [LayerDifference(index, *key, total) for index, key in rows]
+
+
+def facts_of_layers(model: ModelPositions, *, is_numbered: bool) -> dict[int, dict[Field, Any]]:
+    """Return the facts that a model states about each layer, or about each run (below 0)."""
+    parts, t = dict(zip(model.parts, model.rotations, strict=True)), model.temperature
+    is_gguf = source_of(model.spec) == "gguf"
+    laid: dict[int, dict[Field, Any]] = {}
+    for k, run in enumerate(model.layers):
+        facts: dict[Field, Any] = {"layers": run.kind}
+        if run.kind == "rotary":
+            facts["rotations"] = parts[run.part]
+        if not is_gguf:
+            is_scaled = t and (t.layers == "all" or run.kind == "none")
+            facts["factors"] = f"queries times {t if is_scaled else 1}"
+        if not is_gguf or run.window:
+            facts["windows"] = str(run.window or "all positions")
+        laid |= dict.fromkeys(run.index if is_numbered else (-1 - k,), facts)
+    return laid
+
+
+def rotations_in_words(first: Encoding, second: Encoding) -> tuple[str, str, str] | None:
+    """Describe both rotations and their difference, by settings or by frequencies, or None.
+
+    Rotations are the same if their frequencies and factors are, within float32 rounding.
+    """
+    pair = (first, second)
+    a, b = (
+        np.append(enc.measure.frequencies, enc.params.get("attention_factor", 1.0)) for enc in pair
+    )
+    if len(a) == len(b) and np.allclose(a, b, rtol=1e-6, atol=0):
+        return None
+    cause = settings_cause(first, second)
+    if cause is None:
+        return "", "", "other frequencies or another factor"
+    return *describe_sides(cause.changes), describe_changes(cause.changes)

@@ -60,7 +60,6 @@ from pefourier.encodings.model_positions import axis_in
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.waves import LAYOUTS, Form, Waves, declared, fit
-from pefourier.questions.model_layers import has_layers
 from pefourier.questions.operators import (
     OperatorComparison,
     compare_operators,
@@ -69,7 +68,7 @@ from pefourier.questions.operators import (
     probe,
     rotates,
 )
-from pefourier.questions.outcome import SIDES, Outcome, Two
+from pefourier.questions.outcome import SIDES, Outcome, Two, has_layers
 from pefourier.types import Array, Bools, Fields, Indices, Places, Texts
 from pefourier.writing.text import ranges
 
@@ -173,18 +172,15 @@ def positions_in(
 
 
 def labels_of(explained: Bools) -> Places:
-    """Choose one of several ways (w, n) for each row; ambiguous rows follow the next clear row.
+    """Choose one of two ways (2, n) for each row; ambiguous rows follow the row after them.
 
     >>> labels_of(np.array([[True, True, False], [True, False, True]]))
     array([0, 0, 1])
     """
-    label, index = explained.argmax(axis=0), np.arange(explained.shape[1])
-    certain = np.flatnonzero(explained.sum(axis=0) == 1)
-    if len(certain):
-        following = np.searchsorted(certain, index).clip(max=len(certain) - 1)
-        nearest = label[certain[following]]
-        label = np.where(explained[nearest, index], nearest, label)
-    return np.asarray(label)
+    label: Places = explained.argmax(axis=0)
+    for i in np.flatnonzero(explained.sum(axis=0) > 1)[::-1]:
+        label[i] = label[min(i + 1, len(label) - 1)]
+    return label
 
 
 def describe_rows(
@@ -220,7 +216,7 @@ def describe_rows(
         return replace(outcome, verdict="equivalent", transform=offset, positions=runs)
     if is_whole and step > 1 and (rows.positions == step * s).all():
         below = positions_below(omega, step * omega, SEARCHED)
-        cause = Cause("ab"[k], ("step",), {"positions": ("p", f"{step} p")}, below)
+        cause = Cause("b" if k else "a", ("step",), {"positions": ("p", f"{step} p")}, below)
         return replace(reading, cause=cause)
     if is_whole and (causes := causes_of(rows.positions)):
         return replace(reading, causes=causes, explained=1.0, expected=SIDES[k])
@@ -504,7 +500,8 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
     scores_differ = outcome.operator is not None and outcome.operator.relation == "different"
     ratio = second.factor / first.factor
     if abs(ratio - 1) <= FACTOR and (are_declared or scores_differ):
-        return replace(outcome, cause=settings_cause(*encodings))  # numbers or scores show it
+        cause = settings_cause(*encodings) if are_known(*encodings) else None
+        return replace(outcome, cause=cause)  # the numbers or scores already show the difference
     part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
     if abs(ratio - 1) > max(FACTOR, first.eps, second.eps) and part not in ("sin", "angles"):
         if is_rotary:
@@ -529,12 +526,17 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
     return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
 
 
+def are_known(*encodings: Encoding) -> bool:
+    """Whether all are rotations defined by settings."""
+    return all(is_rotation(enc) and Rope.of(enc) for enc in encodings)
+
+
 def with_cause(outcome: Outcome, encodings: Two, pairs: Pairs, *, plain: bool = False) -> Outcome:
     """Add the mistake that explains all rows, the settings that differ, or the first difference.
 
     A config or a SPEC is the expected side; of two tables, the first.
     """
-    if all(is_rotation(enc) and Rope.of(enc) for enc in encodings):
+    if are_known(*encodings):
         return replace(outcome, cause=settings_cause(*encodings))
     known = [k for k in (0, 1) if pairs[k].is_declared]
     for k in known or (0, 1):

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pefourier.causes.misreadings import MISREADINGS, changes_of, layer_of, misread
-from pefourier.causes.rope import Rope
+from pefourier.causes.rope import MISREADINGS, Rope, changes_of, layer_of, misread
 from pefourier.encodings.attention_decay import (
     FARTHEST,
     first_below,
