@@ -38,8 +38,14 @@ from pefourier.causes.mistakes import (
 )
 from pefourier.causes.pairs import PairDifference, PositionRun, frequencies_apart
 from pefourier.causes.rope import BY_LENGTH, is_rotation, known_mistakes
-from pefourier.encodings.columns import split_pairs
-from pefourier.encodings.encoding import Domain, Encoding, Finding, as_encoding, finding
+from pefourier.encodings.encoding import (
+    Domain,
+    Encoding,
+    Finding,
+    as_encoding,
+    finding,
+    split_pairs,
+)
 from pefourier.encodings.grids import on_common_grid
 from pefourier.encodings.loader import (
     Count,
