@@ -117,7 +117,7 @@ class PositionalEncoding(Tabled):
         **params: Any,
     ) -> None:
         super().__init__()
-        enc = load_known(encoding, max_length, d, params)
+        enc = load(encoding, max_length, d, **params)
         if temperature_of(enc, max_length) is not None:
             raise PefourierError(f"{encoding} multiplies queries, which this module does not have")
         if enc.injection != "add" or (len(enc), enc.dim) != (max_length, d):
@@ -235,8 +235,7 @@ class Rotary(Tabled):
             enc, axis = spec, None
         else:
             source = f"{spec}#{layer_type}" if layer_type else spec
-            options = params | ({"grid": tuple(grid)} if grid else {})
-            enc = load_known(source, None, d, options)
+            enc = load(source, None, d, grid=grid, **params)
             axis = axis_in(enc)
         check_rotation(enc)
         self.encoding, self.layout = enc.spec, enc.params.get("layout", "halves")
@@ -395,8 +394,7 @@ class Bias(Tabled):
         super().__init__()
         if (max_length is None) == (not grid):
             raise PefourierError("pass max_length or grid, and not both")
-        options = {"grid": tuple(grid)} if grid else {}
-        enc = load_known(spec, max_length, heads, options | params)
+        enc = load(spec, max_length, heads, grid=grid, **params)
         self.encoding, self.tokens = enc.spec, max_length or int(np.prod(grid))
         if enc.injection != "bias" or enc.domain.kind != "lag" or enc.dim != heads:
             raise PefourierError(f"{spec} is not a bias of {heads} heads by displacement")
@@ -548,12 +546,3 @@ def check_places(position_ids: Tensor, rows: int | None, *, real: bool = False) 
             f"position_ids must be at least 0, got {low}; for padding pass "
             "position_ids.clamp(min=0), for other negative positions real_positions=True"
         )
-
-
-def load_known(spec: str, length: int | None, d: int | None, params: Fields) -> Encoding:
-    """Load the encoding of a SPEC; raise for unknown parameters."""
-    enc = load(spec, length, d, **params)
-    lost = [key for key in params if key not in (*enc.params, "grid")]
-    if lost:
-        raise PefourierError(f"{spec} has no parameter {lost[0]}; 'pefourier list' shows all")
-    return enc

@@ -81,7 +81,7 @@ def check_sides(spec: str, sides: Ints, prefix: int, length: int | None) -> None
         check_fit(f"{shown(spec)} with --length {length}", length, sides, prefix)
 
 
-def check_fit(subject: str, rows: int, sides: Ints, prefix: int, hint: str = "") -> None:
+def check_fit(subject: str, rows: int, sides: Ints, prefix: int) -> None:
     """Refuse a grid with a different number of points than rows, and propose a grid that fits."""
     if not sides and prefix >= rows:
         raise PefourierError(f"{subject}: --prefix must be less than {rows} rows; got {prefix}")
@@ -90,7 +90,7 @@ def check_fit(subject: str, rows: int, sides: Ints, prefix: int, hint: str = "")
         behind = f" after {prefix} rows" if prefix else ""
         raise PefourierError(
             f"{subject}: {rows} rows do not fit a grid of {size_of(sides)}{behind}, {points} "
-            f"points; {hint or grid_options(*usual_grid(rows)) + ' would fit'}"
+            f"points; {grid_options(*usual_grid(rows))} would fit"
         )
 
 

@@ -233,13 +233,13 @@ def ids_by_axis(array: Array, subject: str) -> Array:
 
 def batch_of(
     roles: Mapping[str, Array],
-    source: str = "the batch",
+    source: str,
     *,
-    ignored: Texts = (),
-    has_axes: bool = False,
-    vision_tokens: tuple[int | None, int | None] = (None, None),
-    cached: int | None = None,
-    stated: Array | None = None,
+    ignored: Texts,
+    has_axes: bool,
+    vision_tokens: tuple[int | None, int | None],
+    cached: int | None,
+    stated: Array | None,
 ) -> Batch:
     """Build a batch from arrays by role (see `NAMES`); the others are `ignored`.
 
@@ -438,7 +438,7 @@ def grids_of(roles: Mapping[str, Array], role: str) -> Array | None:
     return grids.reshape(-1, 3)
 
 
-def read_role(path: str, role: str, shape_of_ids: Counts | None = None) -> dict[str, Array]:
+def read_role(path: str, role: str, shape_of_ids: Counts) -> dict[str, Array]:
     """Read an array of an additional file by role: a mask, segments, or depths.
 
     A row of segments that increases from 0 and differs in size from the ids is cu_seqlens.
@@ -449,7 +449,7 @@ def read_role(path: str, role: str, shape_of_ids: Counts | None = None) -> dict[
     if len(arrays) != 1:
         raise PefourierError(f"{label(path)} must hold one array for {role}, or one with that name")
     (array,) = arrays.values()
-    if role == "segment_ids" and array.ndim == 1 and shape_of_ids is not None:
+    if role == "segment_ids" and array.ndim == 1:
         is_bounds = array.size != shape_of_ids[-1] and array.size and array[0] == 0
         role = "cu_seqlens" if is_bounds else role
     return {role: array}

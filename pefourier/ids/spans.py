@@ -44,6 +44,7 @@ from pefourier.causes.rows import (
     explain_rows,
     shift_of,
 )
+from pefourier.encodings.encoding import Finding, finding
 from pefourier.errors import PefourierError
 from pefourier.ids.batch import Batch
 from pefourier.types import Array, Bools, Counts, Fields
@@ -57,14 +58,13 @@ OF_PAIRS = {  # verdicts of two kinds of causes that are one; of all others: sev
 
 
 @dataclass(frozen=True)
-class Fault:
-    """An unexpected id, and the words for what is wrong with it."""
+class TokenFinding(Finding):
+    """A finding about one token of a row; fields are None if it concerns the whole batch."""
 
-    code: str  # of its finding
-    words: str
-    token: int  # in the row
-    value: int
-    expected: int
+    row: int | None = None
+    token: int | None = None  # in the row
+    value: int | None = None
+    expected: int | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Span:
     explained: float | None = None  # share of the ids that the causes, or none, reproduce
     first_id: int = field(default=0, metadata=HIDDEN)
     index: Numbers = field(repr=False, compare=False, kw_only=True, metadata=HIDDEN)  # in the row
-    faults: tuple[Fault, ...] = field(default=(), metadata=HIDDEN)
+    faults: tuple[TokenFinding, ...] = field(default=(), metadata=HIDDEN)
     due: Numbers | None = field(default=None, repr=False, compare=False, metadata=HIDDEN)
 
     @property
@@ -216,7 +216,7 @@ def describe(
             value, right = int(rows[axis, token]), int(due[axis, token])
             first = first or Difference(token if ids.ndim == 1 else (axis, token), right, value)
             right = limit - 1 if limit and code == "ids-beyond" else right
-            faults.append(Fault(code, words, int(tokens[token]), value, right))
+            faults.append(fault(document, code, words, int(tokens[token]), value, right))
     is_decided = verdict != UNDECIDED
     return Span(
         row=document.row,
@@ -236,13 +236,23 @@ def describe(
     )
 
 
-def kind_of(finding: str) -> str:
+def fault(
+    document: Document, code: str, words: str, token: int, value: int, expected: int
+) -> TokenFinding:
+    """Return the finding about an unexpected id, with the words for what is wrong."""
+    place: Fields = {"row": document.row, "token": token, "value": value, "expected": expected}
+    runs = runs_in_words(np.atleast_2d(document.ids)[0])
+    found = finding(code, words=words, runs=runs, segment=document.place, **place)
+    return TokenFinding(**vars(found), **place)
+
+
+def kind_of(code: str) -> str:
     """Return the kind of mistake that a finding reports, a verdict.
 
     >>> kind_of("ids-not-restarted")
     'not restarted'
     """
-    return finding.partition("-")[2].replace("-", " ")
+    return code.partition("-")[2].replace("-", " ")
 
 
 def record(cause: Any) -> Fields:
@@ -561,10 +571,10 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, list[st
     span = describe(document, expected, found)
     if layout is None and is_flat:
         words = "the same positions on all axes, as for text; use the model's get_rope_index"
-        fault = Fault("ids-text-only", words, span.start, span.first_id, span.first_id)
+        flat = fault(document, "ids-text-only", words, span.start, span.first_id, span.first_id)
         found = Explanation((), np.zeros(axes.shape, dtype=bool))
         span = describe(document, expected, found, "ids-text-only")
-        span = replace(span, explained=None, expected_first=None, due=None, faults=(fault,))
+        span = replace(span, explained=None, expected_first=None, due=None, faults=(flat,))
     return span, followed if (due[AUTHORS] != due[LIBRARY]).any() else []
 
 

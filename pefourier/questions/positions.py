@@ -45,6 +45,7 @@ from pefourier.ids.spans import (
     Document,
     Rules,
     Span,
+    TokenFinding,
     Vision,
     blocks_of,
     documents_of,
@@ -218,16 +219,6 @@ WORDS = read_toml(Path(__file__).with_suffix(".toml"))  # of the answer
 WRONG_MASK = "wrong mask"
 
 
-@dataclass(frozen=True)
-class TokenFinding(Finding):
-    """A finding about one token of a row; fields are None if it concerns the whole batch."""
-
-    row: int | None = None
-    token: int | None = None
-    value: int | None = None
-    expected: int | None = None
-
-
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Positions(Result):
     """Result of checking the position ids of a batch."""
@@ -325,26 +316,23 @@ class Positions(Result):
 
 def judge_positions(
     batch: Batch,
-    model: Model | None = None,
-    rules: Rules | None = None,
-    *,
-    spec: str = "ids",
-    params: Values | None = None,
-    recovered: Recovered | None = None,
+    model: Model | None,
+    rules: Rules,
+    spec: str,
+    params: Values,
+    recovered: Recovered | None,
 ) -> Positions:
-    """Check the ids of a batch, which may be `recovered` from a dump.
-
-    >>> ids, mask = np.array([[0, 1, 2, 3]]), np.array([[0, 1, 1, 1]])
-    >>> judge_positions(batch_of({"position_ids": ids, "attention_mask": mask})).verdict
-    'padding counted'
-    """
-    rules = rules or (model.rules(None) if model else Rules())
+    """Check the ids of a batch, which may be `recovered` from a dump."""
     spans, followed = spans_of(batch, model, rules)
     mask = None if batch.visible is None else describe_mask(batch.visible, batch.segments)
     changes = [consequence_of(batch, model, span, rules) for span in spans]
     findings: list[Finding] = []
     for span, change in zip(spans, changes, strict=True):
-        findings += findings_of(span, is_harmless(span, change))
+        is_note = is_harmless(span, change)
+        findings += (
+            replace(f, severity="note") if is_note and f.severity == "error" else f
+            for f in span.faults
+        )
     hidden = len(findings) - SHOWN
     findings = findings[:SHOWN]
     if hidden > 0:
@@ -374,7 +362,7 @@ def judge_positions(
         harmless=harmless,
         ids=batch.ids,
         encodings=(
-            from_table(np.concatenate(batch.ids).T, "position ids", spec=spec, params=params or {}),
+            from_table(np.concatenate(batch.ids).T, "position ids", spec=spec, params=params),
         ),
     )
 
@@ -459,18 +447,6 @@ def spans_of(batch: Batch, model: Model | None, rules: Rules) -> tuple[list[Span
 def with_place(note: Finding) -> TokenFinding:
     """Convert a finding to one with a token, or about the whole batch."""
     return note if isinstance(note, TokenFinding) else TokenFinding(**vars(note))
-
-
-def findings_of(span: Span, is_harmless: bool) -> Iterator[Finding]:  # noqa: FBT001
-    """Yield findings about a document with faults."""
-    for fault in span.faults:
-        place = {"row": span.row, **{k: getattr(fault, k) for k in ("token", "value", "expected")}}
-        found = finding(
-            fault.code, words=fault.words, runs=span.runs, segment=span.segment, **place
-        )
-        if is_harmless and found.severity == "error":
-            found = replace(found, severity="note")
-        yield TokenFinding(**vars(found), **place)
 
 
 def judge_mask(visible: Array, model: Model | None, *, spec: str, params: Values) -> Positions:
@@ -569,7 +545,7 @@ def judge_input(
         cached=past,
         stated=stated,
     )
-    return judge_positions(batch, model, rules, spec=name, params=params, recovered=recovered)
+    return judge_positions(batch, model, rules, name, params, recovered)
 
 
 def arrays_of(source: Any) -> dict[str, Array]:
