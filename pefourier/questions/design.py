@@ -25,11 +25,12 @@ A base :math:`\rho` passes for `d` dimensions and a length if :math:`B(m) = \sum
 \rho^{-2i/d} \ge 0` at every lag m below the length (Men et al., 2024). The bases that pass do not
 form an interval: larger bases may fail again.
 
-The smallest passing base with seven digits is found by bisection. Around a base that fails at a
-lag, B(m) stays negative between two nearby bases at which it is below minus :math:`h^2 M / 8`. Here
-h is their distance and M a bound on the second derivative, both in log base; all bases between are
-excluded. Lags are searched in blocks. The sum over pairs that hardly rotate within a block is
-nearly constant there. If that sum exceeds the number of the other pairs, no lag of the block fails.
+The smallest passing base with seven digits is found by steps. Above a base that fails at lag m,
+B(m) stays negative up to the root of :math:`B + B' h + M h^2 / 2`. Here h is the distance and M a
+bound on the second derivative, both in log base; all bases of a step are excluded. Lags are
+searched in blocks. The sum over pairs that hardly rotate within a block is nearly constant there.
+If that sum exceeds the number of the other pairs, no lag of the block fails. A large base passes at
+any length: only its first pairs rotate.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from math import ceil, exp, floor, inf, log, pi
+from math import ceil, exp, floor, inf, log, log10, pi
 from operator import ge, le
 from typing import Any
 
@@ -59,26 +60,21 @@ from pefourier.types import Floats, Ints, Strings, Texts
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, agreeing, number, shortest
 
-LARGEST_BASE = 1e300  # beyond this base, the smallest frequency is subnormal in float64
 PER_DECADE, GRID_DIGITS = 400, 4  # grid of the bases tried above the smallest
 FEWEST_DIGITS = 7  # digits of a printed base, at least
-IN_DECADE: int = 9 * 10 ** (FEWEST_DIGITS - 1)  # bases with this many digits in a decade
 MARGIN = 10  # all bases tried up to this multiple must pass
 BLOCK, BLOCKS_IN_ROW = 2**5, 2**7  # lags of a block
 FIRST_BLOCKS, BLOCKS_AT_ONCE = 2**6, 2**12  # searched first, and at a time
 LIKELY_DIP = 3  # standard deviations of the sum over fast pairs, used to rank blocks
-LAGS_KEPT = 8  # failing lags kept to exclude neighbouring bases
-CELLS, WIDEST = 16, 0.25  # on each side of a base, and the widest span in log base
-CURVATURE = 1.0  # largest change by curvature over a cell
-COARSE, ROUNDING = 0.1, 1e-4  # a depth that float32 resolves, and a bound on its error
+LAGS_KEPT = 8  # failing lags kept to exclude larger bases
 
 
 @dataclass(frozen=True)
 class BoundedBases:
     """Bases that pass for a length."""
 
-    smallest: float | None  # with seven digits; None if none up to `LARGEST_BASE`
-    steady: float | None  # smallest base from which all tried up to ten times it pass
+    smallest: float  # with seven digits
+    steady: float  # smallest base from which all tried up to ten times it pass
     tried: int  # number of bases tried in that decade
     failing: float | None  # smallest base tried between the two that fails
 
@@ -90,19 +86,16 @@ def bounded_bases(d: int, length: int) -> BoundedBases:
     >>> bounded_bases(128, 1024).steady
     6026.0
     """
-    smallest = smallest_bounded_base(d, length)
+    smallest = base = smallest_bounded_base(d, length)
     passing: list[float] = []
     failing: float | None = None
-    base = smallest
-    while base is not None and base <= LARGEST_BASE:
+    while not passing or passing[-1] < MARGIN * passing[0]:
         if not passes(base, d, length):
             passing, failing = [], failing or base
         else:
             passing.append(base)
-            if base >= MARGIN * passing[0]:
-                return BoundedBases(smallest, passing[0], len(passing), failing)
         base = next_base(base)
-    return BoundedBases(smallest, None, 0, None)
+    return BoundedBases(smallest, passing[0], len(passing), failing)
 
 
 def next_base(base: float) -> float:
@@ -116,75 +109,27 @@ def next_base(base: float) -> float:
     return next(p for p in (float(f"{p:.{GRID_DIGITS}g}") for p in points) if p > base)
 
 
-def smallest_bounded_base(d: int, length: int) -> float | None:
-    """Smallest base with seven digits that passes; None if none up to `LARGEST_BASE`.
+def smallest_bounded_base(d: int, length: int) -> float:
+    """Smallest base with seven digits that passes.
 
     >>> smallest_bounded_base(128, 1024), smallest_bounded_base(6, 80)
     (4293.438, 105031.3)
     """
-    found = first_passing(1, round(log(LARGEST_BASE, 10)) * IN_DECADE, d, length)
-    return None if found is None else base_at(found)
-
-
-def first_passing(low: int, high: int, d: int, length: int) -> int | None:
-    """Index of the first base that passes, from index `low` to below `high`."""
-    if low >= high:
-        return None
-    middle = (low + high) // 2
-    lags = negative_lags(base_at(middle) ** exponents_of(d), length)
-    if not len(lags):
-        before = first_passing(low, middle, d, length)
-        return middle if before is None else before
-    first, last = failing_range(middle, lags, d)
-    before = first_passing(low, first, d, length)
-    return first_passing(last + 1, high, d, length) if before is None else before
-
-
-def base_at(index: int) -> float:
-    """Return the base with seven digits at an index; index 0 is base 1.
-
-    >>> base_at(1), base_at(4 * IN_DECADE)
-    (1.000001, 10000.0)
-    """
-    decade, step = divmod(index, IN_DECADE)
-    return float(f"{IN_DECADE // 9 + step}e{decade - FEWEST_DIGITS + 1}")
-
-
-def index_of(log_base: float, whole: Callable[[float], int]) -> int:
-    """Index of the neighbouring base with seven digits, on the side to which `whole` rounds.
-
-    >>> index_of(np.log(2.5), floor), index_of(np.log(2.0000005), ceil)
-    (1500000, 1000001)
-    """
-    decade = floor(log_base / log(10))
-    size = IN_DECADE // 9
-    return decade * IN_DECADE + whole(exp(log_base - decade * log(10)) * size) - size
-
-
-def failing_range(index: int, lags: Floats, d: int) -> tuple[int, int]:
-    """First and last index of the bases around a failing base that are proved to fail too.
-
-    The base fails at `lags`. Cells on both sides of it are tested: a cell is excluded if the sum at
-    one of these lags is negative in the whole cell.
-    """
-    base, exponents = base_at(index), exponents_of(d)
-    depth = -np.cos(np.multiply.outer(lags, base**exponents)).sum(axis=1).min()
-    largest = (base * exp(-WIDEST)) ** exponents
-    curvature = np.square(np.multiply.outer(lags, exponents * largest)).sum(axis=1)
-    curvature += lags * (exponents**2 @ largest)
-    width = min(WIDEST / CELLS, np.sqrt(min(CURVATURE, 2 * depth) / curvature.max()))
-    logs = log(base) + width * np.arange(-CELLS, CELLS + 1)
-    rotations = np.multiply.outer(lags / (2 * pi), np.exp(np.multiply.outer(logs, exponents)))
-    rotations -= np.rint(rotations)
-    kind, rounding = (np.float32, ROUNDING) if depth > COARSE else (np.float64, 0.0)
-    sums = np.cos(kind(2 * pi) * rotations.astype(kind)).sum(axis=-1)
-    negative = sums < -(curvature[:, None] * width**2 / 8 + rounding)
-    cells = (negative[:, 1:] & negative[:, :-1]).any(axis=0)
-    left = int(np.append(cells[CELLS - 1 :: -1], False).argmin())
-    right = int(np.append(cells[CELLS:], False).argmin())
-    first = index_of(logs[CELLS - left], ceil) if left else index
-    last = index_of(logs[CELLS + right], floor) if right else index
-    return min(index, first), max(index, last)
+    base, lags, exponents = 1.0, np.empty(0), -exponents_of(d)
+    while True:
+        digit = 10.0 ** (floor(log10(base)) - FEWEST_DIGITS + 1)
+        base = float(f"{(floor(base / digit) + 1) * digit:.{FEWEST_DIGITS}g}")
+        frequencies = base**-exponents
+        lags = lags[np.cos(np.multiply.outer(lags, frequencies)).sum(axis=1) < 0]
+        if not len(lags):
+            lags = negative_lags(frequencies, length)
+        if not len(lags):
+            return base
+        angles = np.multiply.outer(lags, frequencies)
+        sums, slopes = np.cos(angles).sum(axis=1), (np.sin(angles) * angles) @ exponents
+        bends = (angles + angles**2) @ exponents**2  # they fall as the base grows
+        steps = (np.sqrt(slopes**2 - 2 * bends * sums) - slopes) / bends
+        base *= exp(steps.max())
 
 
 def passes(base: float, d: int, length: int) -> bool:
@@ -381,14 +326,13 @@ class Design(Result):
     def base_in_words(self, criterion: str) -> str:
         """Describe the base of a criterion, or why there is no base."""
         rho, tried = self.best[criterion], len(self.candidates)
-        if criterion == "bound" and rho is not None:
+        if criterion == "bound" and rho:
             published = PUBLISHED.get(self.length) if self.d == PUBLISHED_D else None
             stated = f"; published minimum: {published} (Men et al., 2024)" if published else ""
-            smallest = base_text(bounded_bases(self.d, self.length).smallest or rho)
+            smallest = base_text(bounded_bases(self.d, self.length).smallest)
             return f"{base_text(rho)} (smallest that passes: {smallest}{stated})"
         if criterion not in BY_TABLE:
-            limit = "none above 1" if criterion != "bound" else f"none up to {LARGEST_BASE:g}"
-            return limit if rho is None else base_text(rho)
+            return "none above 1" if rho is None else base_text(rho)
         if rho is None:
             return f"none of the {tried} tried has full rank"
         values = [BY_TABLE[criterion](c)[0] for c in self.candidates]
@@ -418,7 +362,7 @@ class Design(Result):
     @property
     def findings(self) -> list[Finding]:
         """Report the bases tried for `bound`, and whether one above the smallest fails."""
-        if self.best.get("bound") is None:
+        if "bound" not in self.best:
             return []
         bases = bounded_bases(self.d, self.length)
         names = ("steady", "smallest", "failing")
