@@ -266,7 +266,7 @@ class Design(Result):
         ),
     }
     shown = {
-        "axis": "axis_shown",
+        "axis": "axis",
         "positions": "length",
         "dimensions": "d",
     }
@@ -312,11 +312,6 @@ class Design(Result):
         if bases <= {None}:
             return "no base serves"
         return "criteria disagree" if len(bases) > 1 else "base found"
-
-    @property
-    def axis_shown(self) -> str | None:
-        """The axis of a grid, or None."""
-        return self.axis or None
 
     @property
     def bases_in_words(self) -> str:
@@ -539,13 +534,11 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
     """Return the base of a criterion that has a formula or a search."""
     if d < 4:
         raise PefourierError(f"d must be at least 4 (two pairs); got d={d}")
-    name, _, value = criterion.partition("=")
+    name, _, value = {"turns": "wavelength=1"}.get(criterion, criterion).partition("=")
     cosine, _, layers = value.partition(":")
     try:
         if criterion == "bound":
             return bounded_bases(d, length).steady
-        if criterion == "turns":
-            return typed_above_1(base_of_rotations(d, length), le)
         if name == "wavelength" and 0 < float(value) < inf:
             return typed_above_1(base_of_rotations(d, length, float(value)), le)
         if name == "phase" and 0 <= float(cosine) < 1 and int(layers or 1) > 0:

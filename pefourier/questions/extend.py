@@ -263,7 +263,7 @@ class Extensions(Result):
         ),
     }
     shown = {
-        "layers": "part",
+        "layers": "name",
         "trained length": "trained",
         "stated length": "stated",
         "positions": "length",
@@ -374,11 +374,6 @@ class Extensions(Result):
         if position is None:
             return f"stays at 0.99 or above at all positions below {self.covered}"
         return f"first falls below 0.99 at position {position}"
-
-    @property
-    def part(self) -> str | None:
-        """The type of layer; None for the whole model."""
-        return self.name or None
 
     @property
     def covered(self) -> int:

@@ -174,7 +174,7 @@ def shown_rows(answers: Sequence[Answer]) -> dict[str, list[Any]]:
     """Return the values of each row that some answer has."""
     labels = dict.fromkeys(label for a in answers for label in a.result.shown)
     rows = {label: [shown_value(label, a.result) for a in answers] for label in labels}
-    return {label: values for label, values in rows.items() if any(v is not None for v in values)}
+    return {k: values for k, values in rows.items() if any(v not in (None, "") for v in values)}
 
 
 def shown_value(label: str, result: Any) -> Any:
