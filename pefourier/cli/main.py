@@ -17,7 +17,6 @@ from pefourier.cli.process import (
     give_up_stdout,
     is_of_stdout,
     note,
-    paste,
     report_interrupt,
     say,
 )
@@ -96,8 +95,8 @@ def report_error(error: BaseException, arguments: list[str]) -> int:
             return 0
     text, status = error_line(error, arguments)
     note(" ".join(text.split()))
-    for wrapper in getattr(error, "__notes__", ()):  # code to paste
-        paste(wrapper)
+    for line in "\n".join(getattr(error, "__notes__", ())).splitlines():  # code to paste
+        note(line, prefix="")
     return status
 
 

@@ -487,7 +487,6 @@ def write_resized(resizing: "Resizing", spec: str, out: str, sides: Ints) -> Non
         write_table(out, resizing.table)
 
 
-OF_ENCODINGS = ("d", "length", "grid", "prefix", "rho", "seed", "times", "places", "edges")
 RESULTS = "results.jsonl"  # written by training
 
 
@@ -582,11 +581,11 @@ def write_report(
     Example:
     pefourier report rope --d 128 --out rope.html
     """
-    from pefourier.writing.files import check_suffix, status_of, write_text
+    from pefourier.writing.files import check_suffix, write_text
 
     check_suffix(out, (".html", ".htm"))
-    typed = {name: getattr(options, name) for name in OF_ENCODINGS}
-    folders = [s for s in options.specs or () if status_of(str(Path(s) / RESULTS)) is not None]
+    typed = {k: value for k, value in vars(options).items() if k not in ("specs", "paths")}
+    folders = [spec for spec in options.specs or () if (Path(spec) / RESULTS).exists()]
     if folders:
         check_count_of_specs(options, 1, "report takes one folder of pefourier train, or SPECs")
         if any(value is not None for value in (*typed.values(), lattice, sigma)):

@@ -21,9 +21,8 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
-from itertools import chain
+from dataclasses import dataclass, is_dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from textwrap import fill
 from typing import (
@@ -32,9 +31,9 @@ from typing import (
     Any,
     Literal,
     TypeVar,
+    cast,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 import typer
@@ -43,7 +42,6 @@ from typer.core import TyperCommand
 
 from pefourier.cli.process import (
     coloured,
-    draws_dots,
     note,
     refuse_overwriting,
     say,
@@ -264,7 +262,8 @@ class OutputOptions:
         conclusion, words = map(printable_lines, (page.conclusion(), body()))
         if conclusion:
             conclusion += "\n"  # followed by an empty line
-        chart = page.chart() if draws_dots(sys.stdout) else ""
+        has_blocks = "utf" in (sys.stdout.encoding or "utf-8").lower()
+        chart = page.chart() if has_blocks and sys.stdout.isatty() else ""
         say((coloured(conclusion) if colour else conclusion) + chart + words)
 
 
@@ -557,26 +556,7 @@ def register(
 
 def add_command(program: typer.Typer, name: str) -> None:
     """Add a command to the program, which takes as long as many answers do."""
-    function, options_of, context_settings = COMMANDS[name]
-    add = program.command(name, cls=CommandInGroups, context_settings=context_settings)
-    add(flatten(name, function, options_of))
-
-
-def flatten(
-    name: str, function: Callable[..., None], options_of: Mapping[str, OptionsOf]
-) -> Callable[..., None]:
-    """Return a command whose dataclass parameters are replaced by their fields as options."""
-    parameters = inspect.signature(function, eval_str=True).parameters
-    groups = {
-        key: list(fields_as_options(p.annotation, options_of.get(key)))
-        for key, p in parameters.items()
-        if is_dataclass(p.annotation)
-    }
-    single = {
-        key: p.replace(kind=KEYWORD, annotation=typer_option(key, p.annotation))
-        for key, p in parameters.items()
-        if key not in groups
-    }
+    function, kinds_of, context_settings = COMMANDS[name]
 
     def command(**values: Any) -> None:
         try:
@@ -585,33 +565,51 @@ def flatten(
                     raise PefourierError("--paths needs paths of files and folders; got none")
                 values["specs"] = list(map(as_path, values["specs"]))
             refuse_overwriting(values)
-            arguments = {key: values[key] for key in single}
-            for key, options in groups.items():
-                make = parameters[key].annotation
-                arguments[key] = make(**{o.name: values[o.name] for o in options})
-            function(**arguments)
+            call(function, values)
         except PefourierError as error:
             if values.get("form") in ANNOTATIONS:
                 annotate_refusals(name, values, error)
             raise
 
     command.__doc__ = function.__doc__
-    vars(command)["__signature__"] = inspect.Signature([*chain(*groups.values()), *single.values()])
-    return command
+    vars(command)["__signature__"] = inspect.Signature(list(flatten(function, kinds_of)))
+    program.command(name, cls=CommandInGroups, context_settings=context_settings)(command)
 
 
-def fields_as_options(
-    group: Any, options_of: OptionsOf | None = None
+@cache
+def parameters_of(part: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a function, or the fields of a dataclass."""
+    return list(inspect.signature(part, eval_str=True).parameters.values())
+
+
+def call(part: Callable[..., Any], values: Values) -> Any:
+    """Call a function with the values of its options; a dataclass is made of its fields."""
+    return part(
+        **{
+            p.name: call(cast("type", p.annotation), values)
+            if is_dataclass(p.annotation)
+            else values[p.name]
+            for p in parameters_of(part)
+        }
+    )
+
+
+def flatten(
+    part: Callable[..., Any],
+    kinds_of: Mapping[str, OptionsOf],
+    kinds: Values | None = None,
 ) -> Iterator[inspect.Parameter]:
-    """Return the fields of a dataclass as options, under its heading or as `options_of` says."""
-    if options_of is None:
-        kinds, heading = get_type_hints(group, include_extras=True), getattr(group, "heading", None)
-        options = {f.name: typer_option(f.name, kinds[f.name], heading) for f in fields(group)}
-    else:
-        options = dict(options_of())
-    for field in fields(group):
-        annotation = options[field.name]
-        yield inspect.Parameter(field.name, KEYWORD, default=field.default, annotation=annotation)
+    """Yield the options of a function; those of a dataclass are its fields, under its heading.
+
+    `kinds_of` has a function for a parameter whose fields have other types, by name.
+    """
+    for p in parameters_of(part):
+        if is_dataclass(p.annotation):
+            yield from flatten(cast("type", p.annotation), {}, kinds_of.get(p.name, dict)())
+        else:
+            kind = (kinds or {}).get(p.name, p.annotation)
+            option = typer_option(p.name, kind, getattr(part, "heading", None))
+            yield p.replace(kind=KEYWORD, annotation=option)
 
 
 def typer_option(name: str, kind: Any, heading: str | None = None) -> Any:

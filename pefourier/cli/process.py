@@ -54,19 +54,12 @@ def is_of_stdout(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.filename is None and error.errno in UNWRITABLE
 
 
-def note(text: str, *, quiet: bool = False) -> None:
+def note(text: str, *, quiet: bool = False, prefix: str = "pefourier: ") -> None:
     """Write a line to stderr, unless `quiet` or stderr is closed."""
     if not quiet and sys.stderr is not None:
         with suppress(OSError):
             line = LONG_WORD.sub(lambda word: shorten(word[0]), printable(text))
-            print(f"pefourier: {line}", file=sys.stderr, flush=True)
-
-
-def paste(code: str) -> None:
-    """Write lines of Python to stderr, for pasting."""
-    if sys.stderr is not None:
-        with suppress(OSError):
-            print(*map(printable, code.splitlines()), sep="\n", file=sys.stderr, flush=True)
+            print(f"{prefix}{line}", file=sys.stderr, flush=True)
 
 
 def takes_colours(stream: Any) -> bool:
@@ -81,11 +74,6 @@ def coloured(conclusion: str) -> str:
     'dft: \x1b[1mCOLLIDES\x1b[0m. Only 64 of 80.'
     """
     return VERDICT.sub("\\1\x1b[1m\\2\x1b[0m.", conclusion)
-
-
-def draws_dots(stream: Any) -> bool:
-    """Whether a stream is a terminal whose encoding includes blocks."""
-    return stream.isatty() and "utf" in (stream.encoding or "utf-8").lower()
 
 
 def percentages(label: str, *, quiet: bool) -> Callable[[str], Callable[[int, int], None]] | None:
