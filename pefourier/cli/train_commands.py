@@ -2,15 +2,18 @@
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, get_args, get_origin, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_origin, get_type_hints
 
 import typer
 from typer import Argument, Option
 
 from pefourier.cli.options import OutputOptions, register, spec_names
 from pefourier.cli.process import note
-from pefourier.train.options import FLAGS, HEADINGS, PUBLISHED, SYNTHETIC, Options, flag_of
+from pefourier.train import options as settings
+from pefourier.train.options import Options
 from pefourier.types import Fields
+from pefourier.writing.files import read_toml
 
 if TYPE_CHECKING:
     from pefourier.train.summary import Summary
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 def dataset_names(incomplete: str) -> list[str]:
     """Return the names of datasets, for the shell's completion."""
-    names = (*SYNTHETIC, *PUBLISHED, "uea:")
+    names = (*settings.SYNTHETIC, *settings.PUBLISHED, "uea:")
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -26,20 +29,23 @@ COMPLETIONS = {"encoding": spec_names, "dataset": dataset_names}
 
 
 def train_options() -> Fields:
-    """Convert the fields of `Options` to options for typer, under their headings."""
-    options, heading = {}, ""
-    for name, kind in get_type_hints(Options, include_extras=True).items():
-        plain, *facts, text = get_args(kind)
-        heading, plain = (
-            HEADINGS.get(name, heading),
-            list[str] if get_origin(plain) is tuple else plain,
-        )
-        flags = FLAGS.get(name, [flag_of(name)] if plain is bool else [])
-        complete, metavar = COMPLETIONS.get(name), [*facts, None][0]
-        option = Option(*flags, metavar=metavar, autocompletion=complete, help=text)
-        option.rich_help_panel = heading
-        options[name] = Annotated[list[str] if get_origin(plain) is tuple else plain, option]
-    return options
+    """Convert the fields of `Options` to options for typer, with their help and headings."""
+    found, kinds = {}, get_type_hints(Options)
+    constants = vars(settings).items()
+    slots = {key: ", ".join(v) if isinstance(v, tuple) else v for key, v in constants}
+    for heading, texts in read_toml(Path(settings.__file__).with_suffix(".toml")).items():
+        for name, text in texts.items():
+            metavar, words = (None, text) if isinstance(text, str) else text
+            kind = list[str] if get_origin(kinds[name]) is tuple else kinds[name]
+            option = Option(
+                *settings.FLAGS.get(name, [settings.flag_of(name)] if kind is bool else []),
+                metavar=metavar,
+                autocompletion=COMPLETIONS.get(name),
+                help=words.format(**slots),
+                rich_help_panel=heading,
+            )
+            found[name] = Annotated[kind, option]
+    return found
 
 
 @register("train", options_of={"options": train_options})

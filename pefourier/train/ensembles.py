@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import torch
@@ -305,22 +304,30 @@ def parameters(resolved: ResolvedTask) -> dict[str, Fields]:
 
 def remarks_on_task(task: Task) -> list[str]:
     """Remarks on a task before training: dropped and filled data, groups and classes."""
+    facts: dict[str, Fields] = {
+        code: {"names": first_few(names, MOST_NAMED)}
+        for code, names in task.remarks.items()
+        if names
+    }
+    facts |= {drop.reason: {"count": drop.count} for drop in task.dropped}
+    if task.filled:
+        facts["filled"] = {"count": task.filled}
+    if task.times is not None or task.uneven:
+        facts["uneven" if task.times is None else "times"] = {}
+    if task.balanced:
+        facts["neither positive"] = {"names": join(task.classes)}
+    if task.groups is not None:
+        facts["groups"] = {"examples": len(task.starts), "count": task.groups}
+    elif task.grouped_by:
+        facts["no groups"] = {"grouped_by": task.grouped_by}
+    if task.shortest < task.length:
+        facts["padded"] = {"shortest": task.shortest, "length": task.length}
+    lines = [fill(REMARKS[code], **slots) for code, slots in facts.items()]
     counts = np.bincount(task.labels, minlength=len(task.classes)).tolist()
-    facts: list[tuple[str, Any, Fields]] = [
-        *((code, n, {"names": first_few(n, MOST_NAMED)}) for code, n in task.remarks.items()),
-        *((drop.reason, True, {"count": drop.count}) for drop in task.dropped),
-        ("filled", task.filled, {"count": task.filled}),
-        ("times", task.times is not None, {}),
-        ("uneven", task.uneven and task.times is None, {}),
-        ("neither positive", task.balanced, {"names": join(task.classes)}),
-        ("groups", task.groups is not None, {"examples": len(task.starts), "count": task.groups}),
-        ("no groups", task.groups is None and task.grouped_by, {"grouped_by": task.grouped_by}),
-        ("padded", task.shortest < task.length, {"shortest": task.shortest, "length": task.length}),
-    ]
     for label, count in zip(task.classes, counts, strict=True):
-        facts.append(("few examples", count < FEW, {"label": label, "count": count}))
-    chosen = [(code, slots) for code, applies, slots in facts if applies]
-    return [f"{task.name}: {fill(REMARKS[code], **slots)}" for code, slots in chosen]
+        if count < FEW:
+            lines.append(fill(REMARKS["few examples"], label=label, count=count))
+    return [f"{task.name}: {line}" for line in lines]
 
 
 def collides(injection: Injection, tokens: int) -> bool:
@@ -334,8 +341,8 @@ def list_remarks(resolved: ResolvedTask) -> list[str]:
     for arm in resolved.arms:
         injection = resolved.injections.get(arm.spec)
         if injection is not None and collides(injection, tokens):
-            count = len(injection.vectors)
-            text = fill(REMARKS["few codes"], encoding=arm.name, count=count, tokens=tokens)
+            slots = {"count": len(injection.vectors), "tokens": tokens}
+            text = fill(REMARKS["few codes"], encoding=arm.name, **slots)
             remarks.append(f"{resolved.task.name}: {text}")
     return remarks
 

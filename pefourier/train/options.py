@@ -1,10 +1,11 @@
-"""Options of `pefourier train`: each option once, with its type, help and default.
+"""Options of `pefourier train`: each option once, with its type and default.
 
-This module imports neither torch nor the shell, which makes command-line options from the fields.
+This module imports neither torch nor the shell, which makes command-line options from the fields
+and from their help in options.toml.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 from pefourier.types import Texts
 
@@ -26,13 +27,6 @@ FOR_OWN = ("none", "sinusoidal", "dft", "rope")  # by default for a user's data
 WITHOUT_TIMES = ("dft", "onehot")  # of these
 MINUTES, MOST_TOKENS = 10, 64  # by default for a user's data
 FLAGS = {"encoding": ("--encoding", "-e")}  # of options with a short flag
-HEADINGS = {  # of help, each by the first option below it
-    "dataset": "Data",
-    "encoding": "Comparison",
-    "steps": "Training",
-    "d": "Model",
-    "device": "Running and files",
-}
 Split = Literal["blocks", "chronological", "random"]
 Missing = Literal["previous", "mean", "drop"]
 Inject = Literal["add", "concat"]
@@ -60,109 +54,51 @@ def flag_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of `pefourier train`; fields with several values may be repeated.
+    """Options of `pefourier train`; fields with several values may be repeated."""
 
-    Each type is annotated for the shell with the name of the value, if any, and the help.
-    """
-
-    dataset: Annotated[
-        Texts,
-        "NAME|PATH",
-        f"Dataset: {' or '.join(SYNTHETIC)} (synthetic; they require positions; "
-        f"order:length=24 sets the rows), {', '.join(PUBLISHED)}, uea:NAME, a .csv with columns "
-        "time, series, label and channels or with a series in each line, a folder with a .csv of "
-        "each series, .npz or .npy of X and y (or X_train, y_train, X_test, y_test; or rows and "
-        "label), a folder of NAME_TRAIN.ts and NAME_TEST.ts. Repeatable.",
-    ] = ("order:length=24,noise=0.25",)
-    data: Annotated[str | None, "DIR", f"Folder of {', '.join(PUBLISHED)}."] = None
-    window: Annotated[int | None, "Rows of a window of a recording (default: 100)."] = None
-    stride: Annotated[int | None, "Rows between the starts of training windows."] = None
-    columns: Annotated[str | None, "time=A,…", "Columns: time=A,series=B,label=C,group=D."] = None
-    channels: Annotated[str | None, "A,B…", "Columns of channels (default: all)."] = None
-    labels: Annotated[
-        str | None, "FILE", "Labels of a folder's files, or of series: a .csv of name and label."
-    ] = None
-    channels_first: Annotated[
-        bool | None, "X is (n, channels, rows), or not (default: rows are the longer axis)."
-    ] = None
-    missing: Annotated[Missing | None, "Fill missing numbers or drop rows (default: error)."] = None
-    split: Annotated[Split, "How windows are split; random leaks, for comparison only."] = "blocks"
-    positive: Annotated[
-        Texts,
-        "NAME",
-        "Class for precision, recall and F1 in data with two classes. Repeatable, one name per "
-        "dataset (default: the rarer; the anomaly in recordings, the second class in built-in "
-        "tasks; none if the rarer has 40% or more, which averages scores over both).",
-    ] = ()
-    test_length: Annotated[str | None, "N,N", "Also test built-in tasks at these lengths."] = None
-    encoding: Annotated[
-        Texts,
-        "SPEC",
-        "Encoding, SPEC@rms=SIZE to scale it, or order-free. Repeatable (default for your own "
-        f"data: {', '.join(FOR_OWN)}).",
-    ] = USUAL
-    beside: Annotated[
-        Texts, "METHOD", "Another method: trees (boosted) or minirocket. Repeatable."
-    ] = ()
-    seeds: Annotated[int, "Runs of each encoding per fold."] = 8
-    folds: Annotated[int | None, "Cross-validation folds to run (default: all, 5 or 1)."] = None
-    resamples: Annotated[
-        int | None, "Splits of data with a test part: the published one, then random ones."
-    ] = None
-    learn: Annotated[bool, "Also train fixed vectors, and the frequencies of rotations."] = False
-    find: Annotated[
-        float | None, f"Difference in F1 to be detected with 80% power (default: {FIND})."
-    ] = None
-    minutes: Annotated[
-        float | None,
-        "Time of the whole comparison, which chooses --seeds and --steps; runs then have no "
-        f"patience (default for your own data: {MINUTES}, unless --seeds, --steps or --epochs is "
-        "given).",
-    ] = None
-    steps: Annotated[
-        int | None, f"Limit of weight updates (default: {STEPS}, or {EPOCHS} epochs if more)."
-    ] = None
-    epochs: Annotated[int | None, "Same limit in passes over the training windows."] = None
-    patience_steps: Annotated[
-        int | None,
-        "End a run after this many steps without better weights on validation; 0: never "
-        f"(default: {PATIENCE_STEPS}, or {PATIENCE} epochs if that is more).",
-    ] = None
-    patience: Annotated[int | None, "Same limit in epochs, instead of --patience-steps."] = None
-    batch_size: Annotated[int, "Windows per step."] = 32
-    rate: Annotated[float, "Learning rate of Adam."] = 3e-3
-    warmup: Annotated[int, "Epochs over which the rate rises from 0."] = 0
-    dropout: Annotated[float, "Share dropped from inputs, and after and within sub-layers."] = 0.0
-    d: Annotated[
-        int | None, f"Dimension of the model (default: {LEAST_D}, or a window's tokens if more)."
-    ] = None
-    heads: Annotated[int, "Attention heads."] = 4
-    layers: Annotated[int, "Attention layers."] = 1
-    ffn: Annotated[int | None, "Width of the feed-forward layer (default: twice --d)."] = None
-    patch: Annotated[int, "Rows per token."] = 1
-    tokens: Annotated[
-        int | None,
-        "Limit of tokens per window; sets --patch by dataset (default for your own data: "
-        f"{MOST_TOKENS}).",
-    ] = None
-    inject: Annotated[Inject, "How vectors enter: added to input or concatenated."] = "add"
-    positions: Annotated[Positions, "What is encoded: token numbers or token times."] = "index"
-    device: Annotated[str, "auto, cpu, cuda or cuda:0."] = "auto"
-    compile: Annotated[
-        Compile,
-        "Compile training steps with torch.compile; auto compiles on a GPU if training is long "
-        "enough to save more time than compiling takes.",
-    ] = "auto"
-    out: Annotated[str | None, "DIR", "Folder for results, written during training."] = None
-    resume: Annotated[bool, "Continue in --out with the options of its config.json."] = False
-    save_models: Annotated[str | None, "DIR", "Folder for classifiers (.safetensors)."] = None
-    predict: Annotated[
-        str | None,
-        "DIR|FILE",
-        "Saved models (--save-models), or one, that predict the classes of --dataset; -e chooses "
-        "an encoding, --out FILE.csv is written.",
-    ] = None
-    plot: Annotated[str | None, "FILE", "Figure of the comparison: .png, .pdf or .svg."] = None
+    dataset: Texts = ("order:length=24,noise=0.25",)
+    data: str | None = None
+    window: int | None = None
+    stride: int | None = None
+    columns: str | None = None
+    channels: str | None = None
+    labels: str | None = None
+    channels_first: bool | None = None
+    missing: Missing | None = None
+    split: Split = "blocks"
+    positive: Texts = ()
+    test_length: str | None = None
+    encoding: Texts = USUAL
+    beside: Texts = ()
+    seeds: int = 8
+    folds: int | None = None
+    resamples: int | None = None
+    learn: bool = False
+    find: float | None = None
+    minutes: float | None = None
+    steps: int | None = None
+    epochs: int | None = None
+    patience_steps: int | None = None
+    patience: int | None = None
+    batch_size: int = 32
+    rate: float = 3e-3
+    warmup: int = 0
+    dropout: float = 0.0
+    d: int | None = None
+    heads: int = 4
+    layers: int = 1
+    ffn: int | None = None
+    patch: int = 1
+    tokens: int | None = None
+    inject: Inject = "add"
+    positions: Positions = "index"
+    device: str = "auto"
+    compile: Compile = "auto"
+    out: str | None = None
+    resume: bool = False
+    save_models: str | None = None
+    predict: str | None = None
+    plot: str | None = None
 
     def __post_init__(self) -> None:
         """Replace synonyms of encodings by their names, and lists from the shell by tuples."""

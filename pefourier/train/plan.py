@@ -8,7 +8,6 @@ that folds differ as much as in the results of this project.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from pefourier.train.request import schedule_of, settle_options, without_new_fol
 from pefourier.train.statistics import LEAST_UNITS
 from pefourier.train.store import Key, key_of, read_rank
 from pefourier.train.work import Note
-from pefourier.types import Counts, Texts
+from pefourier.types import Array, Texts, Values
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import agreeing, fill, paragraph, printable
 
@@ -42,23 +41,13 @@ MOST_RUNS, LONGER = 64, 4  # largest number of runs per fold, and multiple of th
 
 
 @dataclass(frozen=True)
-class PlannedFold:
-    """Counts of training, validation and test windows of each class in a fold."""
-
-    fold: int
-    train: Counts
-    valid: Counts
-    test: Counts
-
-
-@dataclass(frozen=True)
 class DatasetPlan:
     """Plan of the training on a dataset."""
 
     dataset: str
     encodings: Texts
     seeds: int
-    folds: tuple[PlannedFold, ...]
+    folds: tuple[Values, ...]  # number, and windows of each class in each part
     classes: Texts  # in the order of window counts
     positive: str | None  # class that scores describe; None: scores are means over classes
     split: str
@@ -115,7 +104,10 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
         dataset=task.name,
         encodings=tuple(arm.name for arm in resolved.arms),
         seeds=options.seeds,
-        folds=tuple(map(partial(count_windows, task), range(len(task.folds)))),
+        folds=tuple(
+            {"fold": i} | {part: count_windows(task, getattr(fold, part)) for part in PARTS}
+            for i, fold in enumerate(task.folds)
+        ),
         classes=task.classes,
         positive=task.positive,
         split=task.split,
@@ -221,11 +213,9 @@ def with_budget(experiment: Experiment, seeds: int, steps: int) -> Experiment:
     return replace(experiment, options=options, resolved=resolved)
 
 
-def count_windows(task: Task, number: int) -> PlannedFold:
-    """Count the windows of each class in each part of a fold."""
-    labels = (task.labels[getattr(task.folds[number], part)] for part in PARTS)
-    counts = (np.bincount(y, minlength=len(task.classes)) for y in labels)
-    return PlannedFold(number, *(tuple(count.tolist()) for count in counts))
+def count_windows(task: Task, part: Array) -> list[int]:
+    """Count the windows of each class in a part."""
+    return list(np.bincount(task.labels[part], minlength=len(task.classes)).tolist())
 
 
 def plan_page(plans: Sequence[DatasetPlan]) -> Page:
@@ -245,11 +235,10 @@ def plan_page(plans: Sequence[DatasetPlan]) -> Page:
 
 def windows_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
     """Title and table of the windows of each class in each part of each fold."""
-    body = []
-    for fold in plan.folds:
-        parts = (getattr(fold, part) for part in PARTS)
-        cells = [f"{sum(counts)} ({' / '.join(map(str, counts))})" for counts in parts]
-        body.append([str(fold.fold), *cells])
+    body = [
+        [f"{fold['fold']}", *(f"{sum(fold[p])} ({' / '.join(map(str, fold[p]))})" for p in PARTS)]
+        for fold in plan.folds
+    ]
     split = f"{plan.split}{', leaky' * plan.leaky}"
     sizes = f"windows of {plan.length} rows and {plan.channels} channels"
     title = f"{plan.dataset}: {sizes}, split {split}, of classes {' / '.join(plan.classes)}"

@@ -227,15 +227,11 @@ class Work:
         """Whether compiling the step of a stack, and of all equal stacks, is worthwhile."""
         if not isinstance(stack.model, Transformer):
             return False
-        of_equal_cost = [
-            one for one in self.ensembles if one.model is stack.model and one.acts == stack.acts
-        ]
+        equal = [e for e in self.ensembles if e.model is stack.model and e.acts == stack.acts]
         batch, _ = batch_and_steps(stack.task, self.options.batch_size)
-        runs = sum(len(one.runs) for one in of_equal_cost)
-        of_step = seconds_of_step(stack.model, batch, runs // len(of_equal_cost)) * len(
-            of_equal_cost
-        )
-        seconds = of_step * stack.resolved.schedule.steps / self.experiment.ranks
+        runs = sum(len(one.runs) for one in equal)
+        seconds = seconds_of_step(stack.model, batch, runs // len(equal)) * len(equal)
+        seconds *= stack.resolved.schedule.steps / self.experiment.ranks
         return self.compiler.pays(self.experiment.device, seconds)
 
     def injection_of(self, resolved: ResolvedTask, run: Run) -> Injection:

@@ -32,7 +32,7 @@ def test_what_is_planned_is_what_is_trained(tmp_path, rng, monkeypatch):
     assert (planned.runs, planned.finished) == (len(rows), 0)
     for row in rows:
         fold = planned.folds[row["fold"]]
-        assert (sum(fold.train), sum(fold.test)) == (row["trained"], row["windows"])
+        assert (sum(fold["train"]), sum(fold["test"])) == (row["trained"], row["windows"])
         assert list(fold.test) == [sum(counts) for counts in row["confusion"]]
         assert row["budget"] == planned.budget
     tested = [sum(counts) for counts in zip(*(f.test for f in planned.folds), strict=True)]

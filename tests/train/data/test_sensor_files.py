@@ -185,7 +185,7 @@ def test_a_plan_lists_data_time_and_detectable_difference(tmp_path):
 def test_the_difference_of_a_plan_is_what_its_runs_find(seeds):
     options = Options(dataset=("order:count=400,length=4",), encoding=("none",), seeds=seeds)
     (plan,) = plan_training(options)
-    windows = sum(plan.folds[0].test)
+    windows = sum(plan.folds[0]["test"])
 
     def finds(d):
         return detectable(seeds) * np.sqrt(SPREAD**2 / seeds + d * (1 - d) / windows) <= d
