@@ -18,7 +18,6 @@ from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data.load import load_task, name_positives
 from pefourier.train.data.split import Task
-from pefourier.train.decision import REMARKS
 from pefourier.train.injection import Injection, load_injection, varies
 from pefourier.train.model import Classifier, OrderFree, Transformer, most_windows
 from pefourier.train.options import (
@@ -32,7 +31,7 @@ from pefourier.train.options import (
 )
 from pefourier.train.program import AT_ONCE, batch_and_steps, device_memory
 from pefourier.train.request import Arm, Schedule, parse_arm, schedule_of
-from pefourier.train.statistics import chance_of, units_needed
+from pefourier.train.statistics import REMARKS, chance_of, units_needed
 from pefourier.train.store import NOT_NUMBERS, Key, Store, store_of
 from pefourier.types import Array, Fields, Values
 from pefourier.version import __version__

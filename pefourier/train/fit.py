@@ -30,20 +30,20 @@ the members still in training, and the step. Everything else follows from seed, 
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pefourier.errors import PefourierError
-from pefourier.train import metrics
 from pefourier.train.data.split import Task
 from pefourier.train.model import Classifier, OrderFree, Parameters
 from pefourier.train.program import (
     CAPTURING,
     COMPILING,
     Compiler,
+    Outcome,
     Program,
     Replica,
     Resident,
@@ -51,10 +51,12 @@ from pefourier.train.program import (
     count_fitting,
     fetch,
     is_vector,
+    no_rows,
     seconds_of_step,
     send,
 )
 from pefourier.train.request import Schedule
+from pefourier.train.run_artifacts import cross_entropy, validation_score
 from pefourier.train.store import Checkpoint
 from pefourier.types import Array
 
@@ -65,31 +67,6 @@ MEMORY_ENDS = (
     *("out of memory", "DefaultCPUAllocator", "_STATUS_ALLOC_FAILED"),
     "CUBLAS_STATUS_NOT_INITIALIZED",  # no memory for its workspace
 )
-
-
-def no_rows() -> Array:
-    """An empty array of vectors, for models without them, or of looks, for methods without them."""
-    return np.zeros((0, 3))
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """Result of one member: logits of validation and test windows with the kept weights."""
-
-    member: Replica
-    valid: Array  # (n, K)
-    test: Array
-    step: int  # 0 if training diverged at once: the initial weights
-    seconds: float  # of its stack, divided by its members
-    vectors: Array = field(default_factory=no_rows)  # trained vectors of all places
-    frequencies: Array | None = None  # of a rotation, if known, or slopes and shifts
-    parameters: dict[str, Array] = field(default_factory=dict)  # all but trained vectors
-    curve: Array = field(default_factory=no_rows)  # (looks, 3): loss; validation score, loss
-
-    @property
-    def finite(self) -> bool:
-        """Whether its logits are finite; even initial weights may give non-finite logits."""
-        return bool(np.isfinite(self.valid).all() and np.isfinite(self.test).all())
 
 
 def score_members(program: Program, logits: Sequence[Array]) -> Array:
@@ -104,8 +81,8 @@ def score_and_loss(task: Task, number: int, logits: Array) -> tuple[float, float
     labels = task.labels[fold.valid]
     if not np.isfinite(logits).all():
         return np.nan, np.nan
-    loss = metrics.cross_entropy(logits, labels, class_weights(task, fold))
-    return metrics.validation_score(logits, labels, macro=task.positive is None), loss
+    loss = cross_entropy(logits, labels, class_weights(task, fold))
+    return validation_score(logits, labels, macro=task.positive is None), loss
 
 
 Progress = Callable[[int, int, float], None]  # steps taken, members, mean loss

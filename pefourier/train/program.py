@@ -243,6 +243,31 @@ class Replica:
         return 1_000_003 * self.fold + self.seed
 
 
+def no_rows() -> Array:
+    """An empty array of vectors, for models without them, or of looks, for methods without them."""
+    return np.zeros((0, 3))
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Result of one member: logits of validation and test windows with the kept weights."""
+
+    member: Replica
+    valid: Array  # (n, K)
+    test: Array
+    step: int  # 0 if training diverged at once: the initial weights
+    seconds: float  # of its stack, divided by its members
+    vectors: Array = field(default_factory=no_rows)  # trained vectors of all places
+    frequencies: Array | None = None  # of a rotation, if known, or slopes and shifts
+    parameters: dict[str, Array] = field(default_factory=dict)  # all but trained vectors
+    curve: Array = field(default_factory=no_rows)  # (looks, 3): loss; validation score, loss
+
+    @property
+    def finite(self) -> bool:
+        """Whether its logits are finite; even initial weights may give non-finite logits."""
+        return bool(np.isfinite(self.valid).all() and np.isfinite(self.test).all())
+
+
 def is_vector(name: str) -> bool:
     """Whether a parameter is a table of vectors or frequencies."""
     return name.startswith("codes.")

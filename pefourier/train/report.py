@@ -20,9 +20,8 @@ from typing import Any
 
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data.tables import number_in, read_columns
-from pefourier.train.decision import SENTENCES, Decision
 from pefourier.train.options import seeds_of
-from pefourier.train.statistics import Difference, Mean
+from pefourier.train.statistics import SENTENCES, Decision, Difference, Mean
 from pefourier.train.store import MEASURES
 from pefourier.train.summary import (
     COLLIDES,

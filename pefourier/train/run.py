@@ -43,7 +43,7 @@ def run_comparison(
     with without_new_folders(options.out), store.lock(), note_on_interrupt(store, note):
         whole = ensembles.resolve(options, rank, count)
         if options.minutes is not None:
-            from pefourier.train.plan import fit_into_minutes
+            from pefourier.train.work import fit_into_minutes
 
             whole = fit_into_minutes(whole, began, note)
         result = work.train_rank(whole, note)

@@ -9,6 +9,12 @@ two logits that predicts the second class, nan if the largest logit decides; `cl
 their windows `mistaken` (m, length, channels), nan in padding; `curve` (looks, 3), mean training
 loss, score and loss on validation; and `dataset`, `encoding`, `seed`, `fold`. Other programs can
 compute further metrics from these files.
+
+Scores of one run: precision, recall, F1 at a threshold from validation, and average precision.
+
+With two classes, the score is the difference of the logits, and the threshold maximizes F1 on
+validation. With more classes, or two without a positive class (`macro`), the largest logit decides,
+and all four scores are means over classes.
 """
 
 import io
@@ -22,13 +28,138 @@ from scipy.special import softmax
 
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.train.data.split import Task
-from pefourier.train.metrics import choose_threshold
 from pefourier.train.store import KEY, Key, key_of
 from pefourier.types import Array, Fields, Values
 from pefourier.writing.files import write_whole
 
 if TYPE_CHECKING:  # curves are read without torch
-    from pefourier.train.fit import Outcome
+    from pefourier.train.program import Outcome
+
+
+from pefourier.train.store import MEASURES
+
+
+def score(predicted: Array, logits: Array, labels: Array, *, macro: bool) -> dict[str, float]:
+    """Compute `MEASURES` of test windows from predicted classes and logits (n, K).
+
+    `auprc` is average precision, the area under precision over recall. Points are not adjusted.
+    """
+    if macro:
+        scores = macro_scores(predicted, labels)
+    else:
+        scores = precision_recall_f1(predicted == 1, labels == 1)
+    values = (
+        *scores,
+        mean_precision(logits, labels, macro=macro),
+        float((predicted == labels).mean()),
+    )
+    return dict(zip(MEASURES, values, strict=True))
+
+
+def choose_threshold(valid: Array, labels: Array, *, macro: bool) -> float | None:
+    """Choose the smallest difference of logits (n, K) that predicts the positive class, if any."""
+    return None if macro else best_threshold(valid[:, 1] - valid[:, 0], labels == 1)
+
+
+def decide(logits: Array, threshold: float | None) -> Array:
+    """Predict classes from logits (n, K), by a threshold or else by the largest logit."""
+    if threshold is None:
+        return np.asarray(logits.argmax(axis=1))
+    return np.asarray(logits[:, 1] - logits[:, 0] >= threshold, dtype=int)
+
+
+def count_confusions(predicted: Array, labels: Array, classes: int) -> Array:
+    """Count windows by true class (rows) and predicted class (columns).
+
+    >>> count_confusions(np.array([0, 1, 1]), np.array([0, 0, 1]), 2).tolist()
+    [[1, 1], [0, 1]]
+    """
+    return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
+
+
+def validation_score(logits: Array, labels: Array, *, macro: bool) -> float:
+    """Score that selects weights: average precision of two classes, macro F1 of more.
+
+    With more classes, the largest logit decides, and average precision by class may be 1 although
+    that decision is wrong:
+
+    >>> labels, logits = np.arange(3), np.eye(3) + [2.0, 0.0, 0.0]
+    >>> mean_precision(logits, labels, macro=True), validation_score(logits, labels, macro=True)
+    (1.0, 0.16666666666666666)
+    """
+    if macro:
+        return macro_scores(logits.argmax(axis=1), labels)[2]
+    return mean_precision(logits, labels, macro=False)
+
+
+def macro_scores(chosen: Array, labels: Array) -> tuple[float, float, float]:
+    """Mean precision, recall and F1 over the classes present."""
+    per_class = [precision_recall_f1(chosen == c, labels == c) for c in np.unique(labels)]
+    precision, recall, f1 = (float(np.mean(column)) for column in zip(*per_class, strict=True))
+    return precision, recall, f1
+
+
+def cross_entropy(logits: Array, labels: Array, weights: Array) -> float:
+    r"""Mean of :math:`w_y (\log \sum_k e^{z_k} - z_y)` over logits z (n, K) of classes y (n,).
+
+    >>> round(cross_entropy(np.zeros((2, 2)), np.array([0, 1]), np.array([1.0, 1.0])), 6)
+    0.693147
+    """
+    top = logits.max(axis=1, keepdims=True)
+    total = np.log(np.exp(logits - top).sum(axis=1)) + top[:, 0]
+    return float((weights[labels] * (total - logits[np.arange(len(labels)), labels])).mean())
+
+
+def mean_precision(logits: Array, labels: Array, *, macro: bool) -> float:
+    """Average precision of logits (n, K): of class 1, or the mean over the classes present."""
+    if logits.shape[1] == 2:
+        margin = logits[:, 1] - logits[:, 0]
+        if not macro:
+            return average_precision(margin, labels == 1)
+        logits = np.column_stack([-margin, margin])
+    return float(np.mean([average_precision(logits[:, c], labels == c) for c in np.unique(labels)]))
+
+
+def precision_recall_f1(predicted: Array, true: Array) -> tuple[float, float, float]:
+    """Precision, recall and F1 of booleans; 0 if nothing is predicted or true.
+
+    >>> precision_recall_f1(np.array([True, True, False]), np.array([True, False, False]))
+    (0.5, 1.0, 0.6666666666666666)
+    """
+    hits = int((predicted & true).sum())
+    precision, recall = hits / max(int(predicted.sum()), 1), hits / max(int(true.sum()), 1)
+    return precision, recall, 2 * hits / max(int(predicted.sum() + true.sum()), 1)
+
+
+def count_from_top(score: Array, true: Array) -> tuple[Array, Array, Array]:
+    """Distinct scores in descending order, with counts of true and of all windows down to each."""
+    order = np.argsort(-score, kind="stable")
+    last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
+    return score[order][last], np.cumsum(true[order])[last], last + 1
+
+
+def best_threshold(score: Array, true: Array) -> float:
+    """Threshold with the best F1, halfway to the next score below.
+
+    >>> best_threshold(np.array([0.0, 1.0, 2.0, 3.0]), np.array([False, False, True, True]))
+    1.5
+    """
+    levels, hits, claims = count_from_top(score, true)
+    best = int((2 * hits / (claims + true.sum())).argmax())
+    below = levels[best + 1] if best + 1 < len(levels) else levels[best]
+    return float((levels[best] + below) / 2)
+
+
+def average_precision(score: Array, true: Array) -> float:
+    r"""Sum of precision times the gain in recall, :math:`\sum_i P_i (R_i - R_{i-1})`.
+
+    >>> average_precision(np.array([3.0, 2.0, 1.0]), np.array([True, False, True]))
+    0.8333333333333333
+    """
+    _, hits, claims = count_from_top(score, true)
+    gained = np.diff(hits, prepend=0)
+    return float((hits / claims * gained).sum() / max(int(true.sum()), 1))
+
 
 FOLDER = "scores"
 LONGEST_PART = 60  # characters of a name

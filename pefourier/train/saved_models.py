@@ -44,7 +44,6 @@ from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import Task, check_lengths, check_times
 from pefourier.train.ensembles import Ensemble, token_rate
-from pefourier.train.fit import Outcome
 from pefourier.train.injection import (
     ACTS,
     WITH_TIMES,
@@ -53,11 +52,17 @@ from pefourier.train.injection import (
     load_injection,
     scale_to_rms,
 )
-from pefourier.train.metrics import decide, score
 from pefourier.train.model import Classifier, OrderFree, Transformer, stack_vectors
 from pefourier.train.options import USUAL, Options
+from pefourier.train.program import Outcome
 from pefourier.train.report import answer_page
-from pefourier.train.run_artifacts import class_probabilities, file_of_model, threshold_of
+from pefourier.train.run_artifacts import (
+    class_probabilities,
+    decide,
+    file_of_model,
+    score,
+    threshold_of,
+)
 from pefourier.train.store import MEASURES, check_type, parse_json
 from pefourier.types import Array, Fields, Strings, Texts, Values
 from pefourier.writing.files import check_suffix, label, write_whole

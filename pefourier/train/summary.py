@@ -1,6 +1,6 @@
 """Summary of result rows: scores, differences and verdicts by dataset, and ranks over all.
 
-The best encoding is decided in `pefourier.train.decision`. A difference in F1 from the reference is
+The best encoding is decided in `statistics`. A difference in F1 from the reference is
 
 * leaky, cut short: not assessed, because windows leak or training of one of the two was cut short;
 * better, worse: Holm's p is below 0.05;
@@ -15,15 +15,17 @@ from typing import Any
 import numpy as np
 
 from pefourier.train import statistics
-from pefourier.train.decision import (
+from pefourier.train.options import BESIDE, FIND, LEVEL, seeds_of
+from pefourier.train.statistics import (
     SENTENCES,
     Decision,
+    Difference,
+    Mean,
+    chance_of,
     decide,
     decide_ranks,
     verdict_on,
 )
-from pefourier.train.options import BESIDE, FIND, LEVEL, seeds_of
-from pefourier.train.statistics import Difference, Mean, chance_of
 from pefourier.train.store import MEASURES
 from pefourier.types import Array, Fields, Texts, Values
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pefourier.train import decision, statistics
+from pefourier.train import statistics
 from pefourier.train.statistics import Chance, chance_of
 
 DRAWS = 400
@@ -167,7 +167,7 @@ def named_worse(runs: dict[str, np.ndarray], chance: Chance) -> list[set[str]]:
             above += [pair if d.mean > 0 else pair[::-1]] if p < 0.05 else []
         leading = runs.keys() - {worse for _, worse in above}
         named.append({worse for better, worse in above if better in leading})
-    return [*named, {*decision.decide(runs, table, chance, 0.1, {}).worse}]
+    return [*named, {*statistics.decide(runs, table, chance, 0.1, {}).worse}]
 
 
 def headline_rates(
@@ -210,7 +210,7 @@ HEADLINE_INTRO = (
     "where several are best and others are not; the standard deviation of a run is "
     f"{SPREAD}. “two families”: Holm's method over differences from the reference, and again over "
     "all pairs (an earlier version); “one family”: Holm's method over all pairs; “chosen”: what "
-    "`pefourier train` does (pefourier/train/decision.py).\n\n"
+    "`pefourier train` does (pefourier/train/statistics.py).\n\n"
 )
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 from training import of_datasets, result
 
 from pefourier.report.forms import as_json
-from pefourier.train import decision, report, statistics, summary
+from pefourier.train import report, statistics, summary
 from pefourier.train.statistics import Chance
 from pefourier.writing.text import fill
 
@@ -60,7 +60,7 @@ def names_left_out(text):
 def sentence_on(headline, code, find):
     """Return the datasets of a verdict, as the headline of several datasets lists them."""
     before, after = map(
-        re.escape, fill(decision.SENTENCES["ON_SEVERAL"][code], names="|", find=find).split("|")
+        re.escape, fill(statistics.SENTENCES["ON_SEVERAL"][code], names="|", find=find).split("|")
     )
     found = re.search(rf"{before}(.*?){after}(?: |$)", headline)
     return found[1] if found else ""
@@ -71,7 +71,7 @@ def check_dataset(found, data):
     text = report.conclude_dataset(found, data)
     f1 = {e: scores["f1"].mean for e, scores in data.scores.items()}
     assert text.startswith(f"{data.verdict.upper()}. ")
-    assert data.verdict in decision.SENTENCES["CONCLUSIONS"]
+    assert data.verdict in statistics.SENTENCES["CONCLUSIONS"]
     assert not re.search(r"nan|None|[{}]", text)
     if data.leaky:
         assert (data.verdict, data.best, set(data.verdicts.values()) <= {"leaky"}) == (
@@ -161,7 +161,7 @@ def test_nothing_that_is_stated_of_drawn_runs_contradicts(seed, monkeypatch):
                 names = f" ({', '.join(data.best)})" if data.verdict in ("best", "tied") else ""
                 holding = {
                     code: sentence_on(headline, code, found.find)
-                    for code in decision.SENTENCES["CONCLUSIONS"]
+                    for code in statistics.SENTENCES["CONCLUSIONS"]
                 }
                 places = {
                     code
@@ -188,13 +188,13 @@ def test_drawn_runs_come_to_every_verdict():
     cases = {"best": "ac", "tied": "abc", "no difference": "ab", "alone": "a"}
     for verdict, names in cases.items():
         runs = {e: level[e] + rng.permutation(swing) for e in names}
-        found = decision.decide(runs, {}, of_five, 0.1, {})
+        found = statistics.decide(runs, {}, of_five, 0.1, {})
         assert (found.verdict, set(found.best)) == (verdict, {*names} - {"c"})
-        assert "a" in decision.decide(runs, {}, of_five, 0.1, {"a": "cut short"}).left_out
+        assert "a" in statistics.decide(runs, {}, of_five, 0.1, {"a": "cut short"}).left_out
     few = {e: level[e] + 0 * swing[:3] for e in "ac"}
-    assert decision.decide(few, {}, Chance(np.arange(3)), 0.1, {}).verdict == "too few"
+    assert statistics.decide(few, {}, Chance(np.arange(3)), 0.1, {}).verdict == "too few"
     assert (
-        decision.decide(runs | few, {}, of_five, 0.1, dict.fromkeys("ac", "cut short")).verdict
+        statistics.decide(runs | few, {}, of_five, 0.1, dict.fromkeys("ac", "cut short")).verdict
         == "cut short"
     )
 
@@ -209,9 +209,9 @@ def test_drawn_runs_come_to_every_verdict():
     ],
 )
 def test_what_is_left_out_has_its_reason(names, judged):
-    found, left_out = decision.compared(names, {})
+    found, left_out = statistics.compared(names, {})
     assert (set(found), set(left_out)) == (judged, {*names} - judged)
-    assert set(left_out.values()) <= set(decision.KINDS)
+    assert set(left_out.values()) <= set(statistics.KINDS)
 
 
 def arms(rng, means, units=8, spread=0.02):
@@ -224,7 +224,9 @@ def worse_of(runs, first="a"):
     """What is worse by all pairs, differences from the first, and unlimited windows."""
     chance, others = Chance(np.zeros(len(runs[first]))), [e for e in runs if e != first]
     found = statistics.compare_pairs(runs, [(e, first) for e in others], chance)
-    return set(decision.decide(runs, dict(zip(others, found, strict=True)), chance, 0.1, {}).worse)
+    return set(
+        statistics.decide(runs, dict(zip(others, found, strict=True)), chance, 0.1, {}).worse
+    )
 
 
 def test_what_is_worse_than_the_best_is_what_each_step_says(rng):
@@ -248,7 +250,7 @@ def test_what_is_worse_than_the_best_is_what_each_step_says(rng):
                 for e in {*left} - {"a"}:
                     rest = np.mean([runs[f] for f in left if f != e], axis=0)
                     less = stats.ttest_rel(runs[e], rest, alternative="less").pvalue
-                    new |= {e} if less < 0.05 * decision.SHARED / (len(left) - 1) else set()
+                    new |= {e} if less < 0.05 * statistics.SHARED / (len(left) - 1) else set()
             if not new:
                 break
             verdicts.append(number)
@@ -305,6 +307,6 @@ def test_positions_that_do_not_help_are_stated_only_where_intervals_are_narrow()
     for gain, spread, expected in ((0.01, 1, True), (0.2, 1, False), (0.01, 20, False)):
         runs = {"none": 0.7 - swing, "dft": 0.7 + gain + spread * swing}
         chance = Chance(np.zeros(5), windows=5000)
-        assert decision.decide(runs, {}, chance, 0.1, {}).no_gain == expected
+        assert statistics.decide(runs, {}, chance, 0.1, {}).no_gain == expected
     beaten = {"none": 0.7 + 0 * swing, "dft": 0.75 + swing / 10}  # a small but significant gain
-    assert not decision.decide(beaten, {}, Chance(np.zeros(5), windows=10**6), 0.1, {}).no_gain
+    assert not statistics.decide(beaten, {}, Chance(np.zeros(5), windows=10**6), 0.1, {}).no_gain

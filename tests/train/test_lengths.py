@@ -17,9 +17,9 @@ from pefourier.train import saved_models as lengths
 from pefourier.train.data.load import load_task
 from pefourier.train.ensembles import Ensemble, ResolvedTask, Run, load_for
 from pefourier.train.injection import scale_to_rms
-from pefourier.train.metrics import choose_threshold
 from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
+from pefourier.train.run_artifacts import choose_threshold
 
 TASK = "order:count=60,length=8"
 SIZES = model.Transformer(8, 2, 2, d=16, heads=2)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pefourier.train import metrics
+from pefourier.train import run_artifacts as metrics
 
 
 def test_threshold_and_average_precision_are_their_definitions(rng):

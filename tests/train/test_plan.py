@@ -8,12 +8,12 @@ import pytest
 from training import SMALL, lines, numbers
 
 from pefourier.errors import PefourierError
-from pefourier.train import plan, work
+from pefourier.train import work
 from pefourier.train.ensembles import resolve
 from pefourier.train.options import Options
-from pefourier.train.plan import plan_training
 from pefourier.train.run import run_comparison
 from pefourier.train.store import Store
+from pefourier.train.work import plan_training
 
 
 def test_what_is_planned_is_what_is_trained(tmp_path, rng, monkeypatch):
@@ -33,9 +33,9 @@ def test_what_is_planned_is_what_is_trained(tmp_path, rng, monkeypatch):
     for row in rows:
         fold = planned.folds[row["fold"]]
         assert (sum(fold["train"]), sum(fold["test"])) == (row["trained"], row["windows"])
-        assert list(fold.test) == [sum(counts) for counts in row["confusion"]]
+        assert fold["test"] == [sum(counts) for counts in row["confusion"]]
         assert row["budget"] == planned.budget
-    tested = [sum(counts) for counts in zip(*(f.test for f in planned.folds), strict=True)]
+    tested = [sum(counts) for counts in zip(*(f["test"] for f in planned.folds), strict=True)]
     assert tested == config["windows"][path] == [30, 20, 50]
     files = sorted(out.rglob("*"))
     (again,) = plan_training(replace(options, resume=True))
@@ -69,16 +69,16 @@ def test_what_is_dropped_is_planned_and_noted(tmp_path):
 
 def test_minutes_choose_runs_and_steps_as_the_plan_says(tmp_path, monkeypatch):
     """A step of one seed takes a tenth of a second: 6 minutes are 3240 steps."""
-    monkeypatch.setattr(plan, "seconds_of_steps", lambda of, *_: 0.1 * len(of.runs) / 2)
+    monkeypatch.setattr(work, "seconds_of_steps", lambda of, *_: 0.1 * len(of.runs) / 2)
     given = {**SMALL, "epochs": None, "seeds": 8, "encoding": ("none", "dft")}
     experiment = resolve(Options(**given))  # a single fold
     for minutes, expected in ((6, (4, 810)), (60, (32, 1012)), (1e4, (64, 4000)), (0.1, (4, 13))):
-        assert plan.divide_time(60 * minutes, 0.1, experiment) == expected
+        assert work.divide_time(60 * minutes, 0.1, experiment) == expected
     requested = Options(**given, minutes=0.1)
     with pytest.raises(PefourierError, match=r"--minutes 0.1 is too short: .* allow"):
         run_comparison(requested)
     out = tmp_path / "out"
-    monkeypatch.setattr(plan, "seconds_of_steps", lambda of, *_: 0.01 * len(of.runs) / 2)
+    monkeypatch.setattr(work, "seconds_of_steps", lambda of, *_: 0.01 * len(of.runs) / 2)
     run_comparison(replace(requested, minutes=0.25, out=str(out)))
     config = json.loads((out / "config.json").read_text())
     assert (config["seeds"], config["minutes"], config["patience_steps"]) == (4, None, 0)

@@ -12,7 +12,8 @@ import pytest
 from training import SMALL, of_datasets, result
 
 from pefourier.pages.training import read_train_folder
-from pefourier.train import metrics, report, statistics, summary
+from pefourier.train import report, statistics, summary
+from pefourier.train import run_artifacts as metrics
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
 from pefourier.train.statistics import TEST_TO_TRAIN, Chance
