@@ -7,7 +7,7 @@ radians per position. Both readings give vectors of the same norm. The cosine be
 the mean over pairs of :math:`\cos p(\omega_i - \omega'_i)`. Every position is searched.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isqrt
 
 import numpy as np
@@ -95,13 +95,18 @@ def powers_of_waves(count: int, frequencies: Floats) -> NDArray[np.complex128]:
     return np.reshape(coarse[:, None] * fine, (-1, len(frequencies)))[:count]
 
 
-def first_below(frequencies: Floats, level: float, farthest: int = FARTHEST) -> int | None:
-    """Return the first lag at which the sum of cosines is below a level, or None."""
+def firsts_below(
+    frequencies: Floats, levels: Sequence[float], farthest: int = FARTHEST
+) -> list[int | None]:
+    """Return the first lag at which the sum of cosines is below each level, or None."""
+    firsts: list[int | None] = [None] * len(levels)
     for first, sums in lag_sums(frequencies, farthest):
-        below = np.flatnonzero(sums < level)
-        if len(below):
-            return first + int(below[0])
-    return None
+        for i in (i for i, lag in enumerate(firsts) if lag is None):
+            below = np.flatnonzero(sums < levels[i])
+            firsts[i] = first + int(below[0]) if len(below) else None
+        if None not in firsts:
+            break
+    return firsts
 
 
 def reading_cosine(frequencies: Floats, second: Floats, positions: Floats | Places) -> Floats:
@@ -147,14 +152,8 @@ def positions_below(
 
 def levels_below(differences: Floats, farthest: int = FARTHEST) -> dict[str, int | None]:
     """First position at which the mean of cos(p · differences) is below each level."""
-    firsts: dict[float, int | None] = dict.fromkeys(LEVELS)
-    for first, sums in lag_sums(differences, farthest):
-        for level in (level for level, position in firsts.items() if position is None):
-            below = np.flatnonzero(sums < level * len(differences))
-            firsts[level] = first + int(below[0]) if len(below) else None
-        if None not in firsts.values():
-            break
-    return {f"{level:g}"[1:]: position for level, position in firsts.items()}
+    firsts = firsts_below(differences, [level * len(differences) for level in LEVELS], farthest)
+    return {f"{level:g}"[1:]: first for level, first in zip(LEVELS, firsts, strict=True)}
 
 
 def layouts_apart(frequencies: Floats, second: Floats | None = None) -> Floats:

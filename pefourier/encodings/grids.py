@@ -129,7 +129,12 @@ def on_grid(enc: Encoding, sides: Ints, prefix: int) -> Encoding:
     """
     sides = tuple(sides)
     if enc.domain.grid:
-        return check_own_grid(enc, sides, prefix)
+        built_sides = tuple(enc.params.get("grid") or enc.domain.grid)
+        if sides not in ((), built_sides) or prefix not in (0, enc.domain.prefix):
+            raise PefourierError(
+                f"{shown(enc.label)} already has a grid of {size_of(built_sides)}; leave out --grid"
+            )
+        return enc
     if enc.domain.kind != "position":
         raise PefourierError(
             f"--grid needs an encoding of positions; {shown(enc.label)} encodes a {enc.domain.kind}"
@@ -141,16 +146,19 @@ def on_grid(enc: Encoding, sides: Ints, prefix: int) -> Encoding:
         facts: Fields = {"params": params, "eps": enc.eps}
         behind = len(enc) - len(lags_on(window))
         doubts = [f for f in enc.findings if f.code != "biases-as-codes"]  # resolved by the window
-        facts["findings"] = [*doubts, finding("grid-convention", note=row_numbering(enc, behind))]
+        first = f", and rows 0 to {behind - 1} are its last rows, of a class token" * bool(behind)
+        note = (
+            "rows are numbered by displacements key - query: row r is row "
+            f"{len(enc) - 1} - r of the file{first}"
+        )
+        facts["findings"] = [*doubts, finding("grid-convention", note=note)]
         facts["injection"] = "bias" if enc.dim <= MAX_HEADS else "key"
         return biases_within(window, enc.table(), enc.name, origin="file", spec=enc.spec, **facts)
     check_fit(shown(enc.label), len(enc), sides, prefix)
     domain = lattice(sides or (len(enc) - prefix,), prefix)
     params = {**enc.params, "grid": sides, "prefix": prefix}
-    placed = replace(enc, domain=domain, params=params)
-    if not placed.measure:
-        return placed
-    return replace(placed, measure=raster_measure(placed.measure, domain))
+    measure = raster_measure(enc.measure, domain) if enc.measure else enc.measure
+    return replace(enc, domain=domain, params=params, measure=measure)
 
 
 def with_grid_note(enc: Encoding) -> Encoding:
@@ -239,15 +247,6 @@ def biases_within(
     return replace(enc, domain=lags_on(window, prefix=len(bias) - points), injection=injection)
 
 
-def row_numbering(enc: Encoding, behind: int) -> str:
-    """Describe the numbering of a window's biases: key - query here, query - key in files."""
-    first = f", and rows 0 to {behind - 1} are its last rows, of a class token" if behind else ""
-    return (
-        f"rows are numbered by displacements key - query: row r is row {len(enc) - 1} - r of the "
-        f"file{first}"
-    )
-
-
 def as_stored(enc: Encoding, rows: Array) -> Array:
     """Return rows of an encoding in the order of its weights.
 
@@ -257,16 +256,6 @@ def as_stored(enc: Encoding, rows: Array) -> Array:
         return rows
     behind = enc.domain.prefix
     return np.concatenate([rows[behind:][::-1], rows[:behind]])
-
-
-def check_own_grid(enc: Encoding, sides: Sides, prefix: int) -> Encoding:
-    """Return an encoding that has a grid, and refuse a different grid or prefix."""
-    built_sides = tuple(enc.params.get("grid") or enc.domain.grid)
-    if sides not in ((), built_sides) or prefix not in (0, enc.domain.prefix):
-        raise PefourierError(
-            f"{shown(enc.label)} already has a grid of {size_of(built_sides)}; leave out --grid"
-        )
-    return enc
 
 
 def raster_measure(measure: Measure, domain: Domain) -> Measure:

@@ -110,7 +110,10 @@ def describe_positions(
     layers = layer_runs(file, spec, d)
     parts = tuple(dict.fromkeys(run.part for run in layers if run.kind == "rotary"))
     is_endless = source == "name" or (model is not None and model.longest() is None)
-    length = extended_length(spec, d) if source == "name" and not length else length
+    if source == "name" and not length:  # the length to which the scaling extends
+        params = load(spec, None, d).params
+        factor = params.get("factor") and params.get("original")
+        length = round(params["original"] * params["factor"]) if factor else None
     if parts and length:  # checked before loading the rotations
         check_cost(shown(spec), "positions in narrow formats", length)
     default = length if is_endless else None
@@ -121,6 +124,7 @@ def describe_positions(
     rotations = (
         native if is_whole else [load_layers(file, spec, part, longest, d) for part in parts]
     )
+    notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
     trained_length = training_length(native, trained, model, is_endless=is_endless)
     is_indexed = bool(parts and model and "indexer" in model.row and not model.part)
     return ModelPositions(
@@ -132,7 +136,7 @@ def describe_positions(
         indexer=load_model(file.of_layer(INDEXER), longest, d) if file and is_indexed else None,
         trained=trained_length,
         stated=stated_length(stating, native) if stating else None,
-        stands_for=native_length if file and is_scaled(native) else trained_length.length,
+        stands_for=native_length if file and scaled_params(native) else trained_length.length,
         length=longest,
         allowed=native_length if model else None,
         unrotated=file.unrotated if file else 0,
@@ -142,7 +146,7 @@ def describe_positions(
         tables=model.tables() if model else {},
         unread=tuple(dict.fromkeys(k for enc in rotations for k in enc.params.get("unread", ()))),
         findings=(
-            *notes_on(rotations, is_sized=length is not None),
+            *(note for note in notes if length is None or note.code != "length-default"),
             *(lint_layers(model, layers, trained_length.length or longest) if model else ()),
             *scaling_notes(rotations, trained_length, stating),
         ),
@@ -156,24 +160,11 @@ def temperature_of(enc: Encoding, length: int) -> Temperature | None:
     return temperature if temperature and temperature.layers == "all" else None
 
 
-def extended_length(spec: str, d: int | None) -> int | None:
-    """Length to which the scaling of a named rotation extends; None: unknown."""
-    params = load(spec, None, d).params
-    factor = params.get("factor")
-    return round(params["original"] * factor) if params.get("original") and factor else None
-
-
-def notes_on(rotations: Sequence[Encoding], *, is_sized: bool) -> Iterator[Finding]:
-    """Yield findings of rotations without duplicates; omit length-default if a length is given."""
-    notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
-    yield from (note for note in notes if not (is_sized and note.code == "length-default"))
-
-
 def scaling_notes(
     rotations: Sequence[Encoding], met: TrainedLength, file: "ModelConfig | GgufFile | None"
 ) -> Iterator[Finding]:
     """Yield findings on the trained length assumed, and on scalings that depend on the length."""
-    scaled = [enc.params for enc in rotations if enc.params.get("scaling", "none") != "none"]
+    scaled = scaled_params(rotations)
     if met.source == "assumed" and met.length and scaled:
         is_before = any(map(trained_as_stated, scaled))
         yield assumed_length(scaled[0], met.length, file, is_before=is_before)
@@ -222,7 +213,7 @@ def training_length(
         return TrainedLength(None, "unknown")
     shortest = min(n or positions_of(enc) for n, enc in zip(before, native, strict=True))
     unstated = model is not None and not (model.tables() or model.length_key)
-    is_assumed = is_scaled(native) or any(before) or unstated
+    is_assumed = scaled_params(native) or any(before) or unstated
     return TrainedLength(int(shortest), "assumed" if is_assumed else "stated")
 
 
@@ -230,17 +221,16 @@ def stated_length(
     file: "ModelConfig | GgufFile", native: Sequence[Encoding]
 ) -> StatedLength | None:
     """Length that a config states, if it is greater than the length before scaling."""
-    scaled = [enc.params for enc in native if enc.params.get("scaling", "none") != "none"]
-    before = [n for params in scaled if (n := trained_as_stated(params))]
+    before = [n for params in scaled_params(native) if (n := trained_as_stated(params))]
     if file.stated is None or not before or file.stated[1] <= min(before):
         return None
     key, length = file.stated
     return StatedLength(length, key)
 
 
-def is_scaled(encodings: Sequence[Encoding]) -> bool:
-    """Return whether any rotation has a scaling."""
-    return any(enc.params.get("scaling", "none") != "none" for enc in encodings)
+def scaled_params(encodings: Sequence[Encoding]) -> list[Values]:
+    """Return the parameters of the rotations that have a scaling."""
+    return [enc.params for enc in encodings if enc.params.get("scaling", "none") != "none"]
 
 
 def load_layers(

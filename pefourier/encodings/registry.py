@@ -187,6 +187,17 @@ def encoding(
     return register
 
 
+def with_parameters(
+    function: Callable[..., Encoding], parameters: Iterable[inspect.Parameter]
+) -> None:
+    """Replace ``**settings`` in the signature of a builder by parameters."""
+    signature = inspect.signature(function)
+    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    function.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*named, *parameters]
+    )
+
+
 def build(
     name: str, *, length: int | None = None, d: int = 256, spec: str = "", **settings: Any
 ) -> Encoding:

@@ -48,31 +48,22 @@ def describe_mask(visible: Array, segments: Array | None = None) -> Visibility:
     n = visible.shape[-1]
     lag = np.subtract.outer(np.arange(n, dtype=np.int32), np.arange(n, dtype=np.int32))
     causal = not (visible & (lag < 0)).any()
-    numbers = segments_by_matrix(segments, len(visible))
-    documents = pads = None
-    judged = np.ones_like(visible)
-    if numbers is not None:
-        tokens = numbers != 0
-        one_document = numbers[:, :, None] == numbers[:, None, :]
-        pairs = tokens[:, :, None] & tokens[:, None, :]
-        documents = bool((visible & pairs & ~one_document).any()) if numbers.max() > 1 else None
-        hidden = tokens[:, :, None] & ~tokens[:, None, :]
-        pads = bool((visible & hidden).any()) if hidden.any() else None
-        judged = pairs & one_document
+    numbers = np.ones((1, n), int) if segments is None else segments  # of each row
+    count = len(visible)
+    numbers = np.repeat(numbers, max(1, count // len(numbers)), axis=0)[:count]
+    tokens = numbers != 0
+    one_document = numbers[:, :, None] == numbers[:, None, :]
+    pairs = tokens[:, :, None] & tokens[:, None, :]
+    documents = bool((visible & pairs & ~one_document).any()) if numbers.max() > 1 else None
+    hidden = tokens[:, :, None] & ~tokens[:, None, :]
+    pads = bool((visible & hidden).any()) if hidden.any() else None
+    judged = pairs & one_document
     reach = int(np.abs(np.where(visible & judged, lag, 0)).max()) + 1
     inside = (np.abs(lag) < reach) & ((lag >= 0) | (not causal)) & judged
     is_window = reach < n and bool((visible & judged == inside).all())
     beyond = judged & (np.abs(lag) >= reach)
     window = reach if is_window and beyond.any() else None
     return Visibility(causal, window, reach, bool(window and not causal), documents, pads)
-
-
-def segments_by_matrix(segments: Array | None, count: int) -> Array | None:
-    """Return segment numbers (matrices, n) of a batch with one matrix per row or for all rows."""
-    if segments is None:
-        return None
-    per_row = max(1, count // len(segments))
-    return np.repeat(segments, per_row, axis=0)[:count] if count > 1 else segments[:1]
 
 
 def documents_in(visible: Array, shape: Counts) -> tuple[Array | None, bool]:

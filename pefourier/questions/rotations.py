@@ -27,7 +27,7 @@ import numpy as np
 from pefourier.causes.rope import MISREADINGS, Rope, changes_of, layer_of, misread
 from pefourier.encodings.attention_decay import (
     FARTHEST,
-    first_below,
+    firsts_below,
     layouts_apart,
     levels_below,
     readings_apart,
@@ -329,7 +329,9 @@ def base_bound(frequencies: Floats, limit: int = FARTHEST, unrotated: int = 0) -
     """
     rotating = frequencies[frequencies != 0]
     unrotated += len(frequencies) - len(rotating)
-    return first_below(rotating, -float(unrotated), limit) if unrotated < len(rotating) else None
+    if unrotated >= len(rotating):
+        return None
+    return firsts_below(rotating, [-float(unrotated)], limit)[0]
 
 
 def nearer_scores_higher(frequencies: Floats, length: int) -> float | None:

@@ -124,7 +124,7 @@ CALLS = {
     "two axes": lambda: from_table(np.zeros((14, 14, 192))),
     "scale the vectors": lambda: from_table(np.full((2, 2), 1e200)),
     "has a grid of 3x4": lambda: on_grid(build("axial", d=8, grid=(3, 4)), (4, 3), 0),
-    "prefix=1 would fit": lambda: on_grid(from_table(np.eye(197)), (14, 15), 0),
+    "prefix 1 would fit": lambda: on_grid(from_table(np.eye(197)), (14, 15), 0),
     "must be less than 3 rows; got 3": lambda: on_grid(from_table(np.eye(3)), (), 3),
 }
 

@@ -14,7 +14,7 @@ of frequencies (m, axes), in radians per step, and the index (`Measure`).
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import lcm, pi, prod
 from string import ascii_lowercase
 from typing import Any, Literal
@@ -37,7 +37,7 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.families.absolute import pair_count, stream
 from pefourier.encodings.grids import grid_of, size_of
-from pefourier.encodings.registry import encoding
+from pefourier.encodings.registry import encoding, with_parameters
 from pefourier.errors import PefourierError, check_above
 from pefourier.types import Array, Counts, Fields, Floats, Places
 
@@ -412,20 +412,15 @@ def taking_axes(**defaults: Any) -> Callable[[Callable[..., Encoding]], Callable
     """Replace ``**settings`` of a builder by the parameters of `Axes`, and document them."""
 
     def extend(function: Callable[..., Encoding]) -> Callable[..., Encoding]:
-        signature = inspect.signature(function)
-        parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        kind = inspect.Parameter.KEYWORD_ONLY
-        shared = [
-            inspect.Parameter(
-                f.name, kind, default=defaults.get(f.name, f.default), annotation=f.type
-            )
-            for f in fields(Axes)
-        ]
-        meanings = (inspect.getdoc(Axes) or "").partition("----------\n")[2]
-
-        function.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[*parameters, *shared]
+        shared = inspect.signature(Axes).parameters.items()
+        with_parameters(
+            function,
+            (
+                p.replace(kind=p.KEYWORD_ONLY, default=defaults.get(key, p.default))
+                for key, p in shared
+            ),
         )
+        meanings = (inspect.getdoc(Axes) or "").partition("----------\n")[2]
         function.__doc__ = (inspect.getdoc(function) or "").replace("<axes>", meanings.strip())
         return function
 

@@ -39,7 +39,7 @@ from pefourier.encodings.families.absolute import (
     stream,
     temperature_settings,
 )
-from pefourier.encodings.registry import encoding
+from pefourier.encodings.registry import encoding, with_parameters
 from pefourier.errors import PefourierError, check_above, check_count, check_size, shown, unknown
 from pefourier.types import Array, Fields, Floats, Table, Values
 
@@ -530,19 +530,8 @@ def rope(
     )
 
 
-def full_signature(function: Callable[..., Encoding]) -> inspect.Signature:
-    """Signature of `rope` with the parameters of every scaling; their default None means unset."""
-    signature = inspect.signature(function)
-    parameters: dict[str, inspect.Parameter] = {}
-    for scaling in SCALINGS:
-        parameters |= scaling_parameters(scaling)
-    common = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    return signature.replace(
-        parameters=[*common, *(p.replace(default=None) for p in parameters.values())]
-    )
-
-
-rope.__signature__ = full_signature(rope)  # type: ignore[attr-defined]
+every = {key: p for scaling in SCALINGS for key, p in scaling_parameters(scaling).items()}
+with_parameters(rope, (p.replace(default=None) for p in every.values()))  # None means unset
 
 
 @encoding("xpos", "Sun et al., 2022, Eq. 12", declared=True)
