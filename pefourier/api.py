@@ -31,7 +31,7 @@ from pefourier.encodings.loader import (
     load,
     whole_numbers,
 )
-from pefourier.errors import PefourierError, check_tolerance, check_whole, shown
+from pefourier.errors import OtherGrid, PefourierError, check_tolerance, check_whole, shown
 from pefourier.types import Array, Counts, Fields, Ints, Strings
 from pefourier.writing.text import read_sides
 
@@ -174,7 +174,10 @@ def compare(
 
     if tolerance is not None:
         check_tolerance(tolerance)
-    pair = load_matching_pair(a, b, length, d, params, grid_second)
+    try:
+        pair = load_matching_pair(a, b, length, d, params, grid_second)
+    except OtherGrid as error:  # what would fit one of them may not fit both
+        raise PefourierError(f"{error.fact}; leave out --grid to compare rows by number") from None
     return compare_encodings(*pair, tolerance)
 
 
@@ -375,9 +378,9 @@ def resize(
     to : sequence of int, or str
         Sides of the new grid, the slowest axis first, such as (24, 24) or "24x24".
     method : str
-        bicubic, bilinear, align-corners, antialias, fourier, dinov2, geometric, center-crop or
-        crop. By default the method of the model if known, otherwise bicubic; rotations and the
-        biases of Swin V2 are recomputed.
+        bicubic, bilinear, align-corners, antialias, fourier, keys, triangle, dinov2,
+        geometric, center-crop or crop. By default the method of the model if known, otherwise
+        bicubic; rotations and the biases of Swin V2 are recomputed.
     from_crop : sequence of int
         First point of the old grid that method "crop" keeps, by default index 0.
     d, **params

@@ -51,6 +51,14 @@ def naming_options() -> Iterator[None]:
         PefourierError.in_shell = before
 
 
+class OtherGrid(PefourierError):
+    """Rows that do not fit a grid: the fact, and what would fit."""
+
+    def __init__(self, fact: str, hint: str) -> None:
+        super().__init__(f"{fact}; {hint}")
+        self.fact = fact
+
+
 class UnknownPositions(PefourierError):
     """A config that is not a model's, or whose positional encoding is unknown or elsewhere."""
 

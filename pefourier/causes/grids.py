@@ -16,12 +16,15 @@ from math import prod
 
 import numpy as np
 
+from pefourier.encodings.encoding import FLOAT32_EPS
 from pefourier.encodings.families.axial import axis_letters, rows_of_blocks
 from pefourier.encodings.places import WORDS
+from pefourier.geometry.interpolation import WEIGHTS, resize_lattice, why_not
 from pefourier.types import Array, Bools, Counts, Floats, Places
 
 SAMPLE = 64  # points compared before all of them
 STARTS = 8  # points that may be the first of another table
+ROUNDED = 32  # rounding errors of resized numbers, in units of float32
 NEXT = 4  # points that may be the second along an axis
 HIDDEN = {"told": False}
 Sides = tuple[int, ...]
@@ -180,8 +183,37 @@ class Blocked:
         return expected.at(self.points(expected.sides), expected.sides)
 
 
+@dataclass(frozen=True)
+class Resized:
+    """The table was resized to the observed sides."""
+
+    code: str = field(default="resized", init=False)
+    method: str
+    observed: Sides = field(metadata=HIDDEN)
+
+    @property
+    def words(self) -> str:
+        """The method, by its name in `resize --method`, and the coefficient of a cubic kernel."""
+        cubic = {"bicubic": ", a = -0.75", "keys": ": bicubic, a = -0.5"}.get(self.method, "")
+        return f"its grid resized (method {self.method}{cubic})"
+
+    @classmethod
+    def propose(cls, expected: Points, observed: Points) -> Iterator[Resized]:
+        """Propose each method that can make the observed sides."""
+        old, new = expected.sides, observed.sides
+        if old != new and len(old) == len(new) and not np.iscomplexobj(observed.numbers):
+            yield from (cls(name, new) for name in WEIGHTS if not why_not(name, old, new))
+
+    def apply(self, expected: Points) -> Points:
+        """Resize the numbers; each is a weighted sum, which libraries compute in float32."""
+        numbers = resize_lattice(expected.numbers, expected.sides, self.observed, self.method)
+        size = np.abs(expected.numbers).max(initial=0.0)
+        largest = expected.tolerance.max(initial=0.0) + ROUNDED * FLOAT32_EPS * size
+        return Points(numbers, self.observed, np.full((len(numbers), 1), largest))
+
+
 BLOCKS = "blocks of 2 x 2 points"
-KINDS = (Placed, Blocked)
+KINDS = (Placed, Blocked, Resized)
 
 
 def equal_rows(table: Array, row: Array) -> Places:

@@ -62,6 +62,8 @@ Interpolation = Literal[
     "align-corners",
     "antialias",
     "fourier",
+    "keys",
+    "triangle",
     "dinov2",
     "geometric",
     "center-crop",
@@ -430,8 +432,9 @@ def resize(
     method: Annotated[
         Interpolation | None,
         "bicubic: as in torch; bilinear; align-corners: bilinear with align_corners=True "
-        "(Qwen3-VL); antialias: bicubic with antialias=True; fourier: "
-        "zero-padded spectrum, mirrored at the edges; dinov2: bicubic by a factor (n + 0.1) / N; "
+        "(Qwen3-VL); antialias: bicubic with antialias=True; triangle: bilinear with it; keys: "
+        "bicubic with a = -0.5; fourier: zero-padded spectrum, mirrored at the edges; "
+        "dinov2: bicubic by a factor (n + 0.1) / N; "
         "geometric: of biases, as timm; center-crop: the middle (Stable Diffusion 3); crop: from "
         "--from-crop on. Rotations and Swin V2 are recomputed by formula (default: the model's own "
         "method where it is known, else bicubic).",
@@ -465,7 +468,7 @@ def resize(
     try:
         resizing = api.resize(spec, new, method=method or "", from_crop=from_crop or (), **place)
     except PefourierError as error:
-        raise type(error)(str(error).replace("--grid", "--from")) from error
+        raise PefourierError(str(error).replace("--grid", "--from")) from error
     if out is not None:
         write_resized(resizing, spec, out, new)
     print_result(replace(resizing, out=out), output, figure)

@@ -22,7 +22,7 @@ from pefourier.encodings.encoding import (
     positions,
 )
 from pefourier.errors import MAX_HEADS as MAX_HEADS
-from pefourier.errors import PefourierError, check_count, shown
+from pefourier.errors import OtherGrid, PefourierError, check_count, shown
 from pefourier.types import Array, Fields, Ints, Table
 
 Sides = tuple[int, ...]
@@ -88,10 +88,8 @@ def check_fit(subject: str, rows: int, sides: Ints, prefix: int) -> None:
     points = count_points(sides, prefix)
     if sides and points != rows:
         behind = f" after {prefix} rows" if prefix else ""
-        raise PefourierError(
-            f"{subject}: {rows} rows do not fit a grid of {size_of(sides)}{behind}, {points} "
-            f"points; {grid_options(*usual_grid(rows))} would fit"
-        )
+        fact = f"{subject}: {rows} rows do not fit a grid of {size_of(sides)}{behind}"
+        raise OtherGrid(f"{fact}, {points} points", f"{grid_options(*usual_grid(rows))} would fit")
 
 
 def usual_grid(rows: int, prefix: int = 0) -> tuple[Sides, int]:

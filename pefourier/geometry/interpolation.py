@@ -35,8 +35,8 @@ def cubic(x: Floats, a: float) -> Floats:
     return np.where(x <= 1, inner, np.where(x < 2, far, 0.0))
 
 
-def bicubic_weights(n: int, m: int, offset: float = 0.0) -> Floats:
-    """Return torch's bicubic weights, scale factor (m + offset) / n: four neighbours, a = -0.75.
+def bicubic_weights(n: int, m: int, offset: float = 0.0, a: float = PLAIN) -> Floats:
+    """Return bicubic weights, scale factor (m + offset) / n: four neighbours, by default as torch.
 
     >>> (bicubic_weights(4, 6) @ np.arange(4.0)).round(4)
     array([-0.0868,  0.4062,  1.213 ,  1.787 ,  2.5938,  3.0868])
@@ -46,23 +46,29 @@ def bicubic_weights(n: int, m: int, offset: float = 0.0) -> Floats:
     for k in range(-1, 3):
         place = np.floor(places) + k
         column = np.clip(place, 0, n - 1).astype(int)
-        np.add.at(weights, (np.arange(m), column), cubic(places - place, PLAIN))
+        np.add.at(weights, (np.arange(m), column), cubic(places - place, a))
     return weights
 
 
-def antialias_weights(n: int, m: int) -> Floats:
-    """Return torch's antialiased bicubic weights: a = -0.5, widened by s if the line gets shorter.
+def triangle(x: Floats) -> Floats:
+    """Return 1 - |x| up to 1."""
+    sides: Floats = 1 - np.abs(x)
+    return np.maximum(sides, 0.0)
 
-    >>> (antialias_weights(4, 6) @ np.arange(4.0)).round(4)
+
+def antialias_weights(n: int, m: int, kernel: Callable[[Floats], Floats], support: int) -> Floats:
+    """Return torch's antialiased weights, of a kernel widened by s if the line gets shorter.
+
+    >>> (WEIGHTS["antialias"](4, 6) @ np.arange(4.0)).round(4)
     array([-0.0658,  0.4118,  1.1667,  1.8333,  2.5882,  3.0658])
     """
     step = n / m
     wide = max(step, 1.0)
     centre = (np.arange(m)[:, None] + 0.5) * step
     column = np.arange(n)
-    first = np.maximum(np.floor(centre - 2 * wide + 0.5), 0)
-    last = np.minimum(np.floor(centre + 2 * wide + 0.5), n)
-    weights = cubic((column - centre + 0.5) / wide, SMOOTH)
+    first = np.maximum(np.floor(centre - support * wide + 0.5), 0)
+    last = np.minimum(np.floor(centre + support * wide + 0.5), n)
+    weights = kernel((column - centre + 0.5) / wide)
     weights = np.where((column >= first) & (column < last), weights, 0.0)
     weights /= weights.sum(axis=1, keepdims=True)
     return weights
@@ -127,9 +133,11 @@ def geometric_weights(n: int, m: int) -> Floats:
 WEIGHTS: dict[str, Callable[[int, int], Floats]] = {
     "bicubic": bicubic_weights,
     "bilinear": linear_weights,
-    "antialias": antialias_weights,
+    "antialias": partial(antialias_weights, kernel=partial(cubic, a=SMOOTH), support=2),
     "fourier": fourier_weights,
     "align-corners": aligned_weights,
+    "triangle": partial(antialias_weights, kernel=triangle, support=1),
+    "keys": partial(bicubic_weights, a=SMOOTH),
     "dinov2": partial(bicubic_weights, offset=0.1),
     "geometric": geometric_weights,
 }

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.causes.explain import explain
-from pefourier.causes.grids import KINDS, Placed, Points, agree
+from pefourier.causes.grids import KINDS, Placed, Points, Resized, agree
 from pefourier.causes.mistakes import Cause
 from pefourier.causes.pairs import PairDifference
 from pefourier.diagnosis.identify import geometric_grid, shortest
@@ -44,7 +44,7 @@ from pefourier.questions.alignment import align_tables
 from pefourier.questions.operators import rotates
 from pefourier.questions.outcome import Outcome, Two
 from pefourier.questions.rotation_pairs import FACTOR, with_factors
-from pefourier.types import Array, Bools, Counts, Floats, Places
+from pefourier.types import Array, Bools, Counts, Fields, Floats, Places
 
 LIMIT = 4  # largest residual of a fitted formula, in units of rounding
 SLACKS = (1e-2, 1e-4, 1e-6, 1e-9)  # relative tolerances for shortening fitted bases
@@ -257,14 +257,17 @@ def match_points(
 ) -> Outcome | None:
     """Return the outcome of points that are placed elsewhere; None without such a placement.
 
-    The larger table, else the first, is the expected one; `tolerance` (n, d) is for its numbers.
+    The first table is the expected one, if its points give the second's; `tolerance` (n, d) is for
+    its numbers.
     """
-    order = -1 if len(tables[1]) > len(tables[0]) else 1
-    (whole, part), (grid, other) = tables[::order], sides[::order]
-    expected, observed_one = ("first", "second")[::order]
-    observed = Points(part, other, tolerance)
-    found = explain(Points(whole, grid, tolerance), observed, KINDS, agree)
-    if not found.causes:
+    for order in (1, -1):
+        (whole, part), (grid, other) = tables[::order], sides[::order]
+        expected, observed_one = ("first", "second")[::order]
+        observed = Points(part, other, tolerance)
+        found = explain(Points(whole, grid, tolerance), observed, KINDS, agree)
+        if found.causes:
+            break
+    else:
         return None
     outcome = replace(outcome, pairs=(), max_difference=None, first_difference=None)
     cause = found.causes[0]
@@ -272,13 +275,17 @@ def match_points(
         return replace(
             outcome, verdict="equivalent", transform={"crop": f"{cause.spans} of the {expected}"}
         )
+    facts: Fields = {"expected": expected, "causes": found.causes}
+    if any(isinstance(cause, Resized) for cause in found.causes):
+        outcome = replace(outcome, explained=1.0)
+        return outcome.with_differences("points", len(part), len(part), **facts)
     index = Points(np.arange(len(whole))[:, None], grid, tolerance)
     for cause in found.causes:
         index = cause.apply(index)
     name = ", ".join(cause.words for cause in found.causes)
     note = finding("rows-reordered", table=observed_one, moves=name)
     moved = int(np.count_nonzero(index.numbers[:, 0] != np.arange(len(part))))
-    facts = {"transform": {"rows": name}, "expected": expected, "causes": found.causes}
+    facts["transform"] = {"rows": name}
     outcome = outcome.with_findings(note, explained=1.0)
     return outcome.with_differences("points", moved, len(part), **facts)
 

@@ -8,6 +8,7 @@ import pytest
 from grids import table_on
 
 from pefourier.encodings import load
+from pefourier.geometry.interpolation import resize_lattice
 from pefourier.questions.compare import compare
 
 EPS = float(np.finfo(np.float32).eps)
@@ -346,3 +347,40 @@ def test_grids_of_their_own_on_the_command_line(run, tmp_path):
     done = run("compare", names[0], names[1], "--grid-second", "8x6")
     assert done.status == 2
     assert "--grid" in done.err
+
+
+@pytest.mark.parametrize("real", [np.float64, np.float32])
+@pytest.mark.parametrize(("old", "new"), [((8, 12), (5, 9)), ((6, 6), (9, 13))])
+def test_a_resized_grid_is_named_by_its_method(old, new, real, rng, tmp_path, run):
+    table = rng.normal(size=(np.prod(old), 5))
+    np.save(tmp_path / "old.npy", table.astype(real))
+    for method in (
+        "bilinear",
+        "align-corners",
+        "bicubic",
+        "antialias",
+        "fourier",
+        "keys",
+        "triangle",
+    ):
+        made = resize_lattice(table.astype(real), old, new, method)
+        damaged = made.copy()
+        damaged[3, 2] += 0.01
+        for rows, causes in ((made, [{"code": "resized", "method": method}]), (damaged, [])):
+            np.save(tmp_path / "new.npy", rows.astype(real))
+            files = tmp_path / "old.npy", tmp_path / "new.npy"
+            grids = "--grid", "x".join(map(str, old)), "--grid-second", "x".join(map(str, new))
+            done = run("compare", *files, *grids, "--json")
+            answer = done.results[0]
+            assert (done.status, answer["verdict"], answer["causes"]) == (1, "different", causes)
+
+
+@pytest.mark.parametrize("end", [0, 96])
+def test_a_row_beside_a_grid_is_found_as_advised(end, rng, tmp_path, run):
+    table = rng.normal(size=(96, 8))
+    np.save(tmp_path / "a.npy", table)
+    np.save(tmp_path / "b.npy", np.insert(table, end, rng.normal(size=8), axis=0))
+    files = tmp_path / "a.npy", tmp_path / "b.npy"
+    refused = run("compare", *files, "--grid", "8x12")
+    assert (refused.status, "leave out --grid" in refused.err) == (2, True)
+    assert run("compare", *files, "--json").status == 1
