@@ -43,36 +43,38 @@ TYPE_CHECKING = False  # also in typing, but importing typing takes time
 if TYPE_CHECKING:
     from pefourier import encodings as encodings
     from pefourier import nn as nn
-    from pefourier.api import check as check
-    from pefourier.api import compare as compare
-    from pefourier.api import context as context
-    from pefourier.api import design as design
-    from pefourier.api import encode as encode
-    from pefourier.api import positions as positions
-    from pefourier.api import reconstruct as reconstruct
-    from pefourier.api import relations as relations
-    from pefourier.api import resize as resize
-    from pefourier.api import spectrum as spectrum
-    from pefourier.api import usage as usage
-    from pefourier.errors import PefourierError as PefourierError
-    from pefourier.questions.extend import extend as extend
+    from pefourier.api import (
+        check,
+        compare,
+        context,
+        design,
+        encode,
+        positions,
+        reconstruct,
+        relations,
+        resize,
+        spectrum,
+        usage,
+    )
+    from pefourier.errors import PefourierError
+    from pefourier.questions.extend import extend
 
-ROOMS = {"PefourierError": "errors", "extend": "questions.extend"}  # where a name is defined
-ROOMS |= dict.fromkeys(("check", "compare", "context", "design", "encode", "positions"), "api")
-ROOMS |= dict.fromkeys(("reconstruct", "relations", "resize", "spectrum", "usage"), "api")
+__all__ = ["PefourierError", "check", "compare", "context", "design", "encode", "extend"]
+__all__ += ["positions", "reconstruct", "relations", "resize", "spectrum", "usage"]
+ROOMS = {"PefourierError": "errors", "extend": "questions.extend"}  # of names outside `api`
 
 
 def __dir__() -> list[str]:
     """Return the public names: the questions, the encodings, the modules and the error."""
-    return sorted({*ROOMS, "__version__", "encodings", "nn"})
+    return sorted([*__all__, "__version__", "encodings", "nn"])
 
 
 if not TYPE_CHECKING:  # a type checker would accept every misspelt name
 
     def __getattr__(name: str) -> object:
-        if name in ROOMS:
-            globals()[name] = getattr(import_module(f"{__name__}.{ROOMS[name]}"), name)
-            return globals()[name]
+        if name in __all__:
+            room = import_module(f"{__name__}.{ROOMS.get(name, 'api')}")
+            return globals().setdefault(name, getattr(room, name))
         try:
             return import_module(f"{__name__}.{name}")
         except ModuleNotFoundError as error:

@@ -480,13 +480,13 @@ def rows_of_points(domain: Domain, points: Sequence[Counts]) -> list[int]:
     >>> rows_of_points(positions(9), [(3, 4), (0,)])
     [3, 4, 0]
     """
-    if len(domain.sides) == 1 or domain.kind != "position":
-        return [row for point in points for row in point]
-    from pefourier.questions.reconstruct import check_point
+    rows: list[int] = []
+    for point in points:
+        if len(point) > 1 and len(domain.sides) > 1 and domain.kind == "position":
+            from pefourier.questions.reconstruct import check_point
 
-    def row_of(point: Counts) -> int:
-        return domain.prefix + int(
-            np.ravel_multi_index(check_point(point, domain.sides), domain.sides)
-        )
-
-    return [row_of(point) if len(point) > 1 else point[0] for point in points]
+            place = np.ravel_multi_index(check_point(point, domain.sides), domain.sides)
+            rows.append(domain.prefix + int(place))
+        else:
+            rows += point
+    return rows

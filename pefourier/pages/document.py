@@ -216,14 +216,10 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Study:
-    """All results about one SPEC, by command."""
+    """All answers about one SPEC, by command."""
 
     encoding: Encoding
-    results: Values
-
-    def answer(self, question: str) -> Answer:
-        """Return the answer of a command."""
-        return Answer(self.encoding, self.results[question])
+    answers: Mapping[str, Answer]
 
 
 @dataclass(frozen=True)
@@ -248,7 +244,7 @@ class Inquiry:
         for question, ask in (("context", self.context), ("usage", self.usage)):
             with suppress(PefourierError):  # the command itself reports the reason
                 results[question] = ask(enc)
-        return Study(enc, {q: result for q, result in results.items() if result is not None})
+        return Study(enc, {q: Answer(enc, r) for q, r in results.items() if r is not None})
 
     def context(self, enc: Encoding) -> Any:
         """Context length of a rotation; None with a base, which `context` does not accept."""
@@ -309,8 +305,8 @@ def glance(studies: Sequence[Study]) -> Markup:
     questions = [question for question in HEADINGS if question not in OPTIONS]
     rows = [["encoding", "vectors", *questions]]
     for study in studies:
-        results = map(study.results.get, questions)
-        verdicts = [r.verdicts[r.verdict].name(r.verdict) if r else "–" for r in results]
+        answers = map(study.answers.get, questions)
+        verdicts = [conclude(a.result)[0] if a else "–" for a in answers]
         size = f"{len(study.encoding)} × {study.encoding.dim}"
         rows.append([study.encoding.label, size, *verdicts])
     return table(rows)
@@ -318,7 +314,7 @@ def glance(studies: Sequence[Study]) -> Markup:
 
 def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) -> Chapter:
     """Make a section: conclusions, findings and figures, then folded numbers and glossary."""
-    answers = [study.answer(question) for study in studies if question in study.results]
+    answers = [study.answers[question] for study in studies if question in study.answers]
     if not answers:
         return Chapter(HEADINGS[question], [])
     kind = type(answers[0].result)
@@ -360,12 +356,10 @@ def parameters_table(studies: Sequence[Study]) -> Markup:
 
 def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:
     """Answer of `pefourier report`: the conclusion on each SPEC, and the path of the page."""
-    answers = [s.answer("check-faithful") for s in outcomes if isinstance(s, Study)]
-    records = [
-        fields_of(s) if isinstance(s, Refusal) else head_of(s.answer("check-faithful"))
-        for s in outcomes
-    ]
-    return page_written(records, out, lambda: "".join(map(conclusion_of, answers)))
+    answers = [s if isinstance(s, Refusal) else s.answers["check-faithful"] for s in outcomes]
+    records = [fields_of(a) if isinstance(a, Refusal) else head_of(a) for a in answers]
+    shown = [conclusion_of(a) for a in answers if isinstance(a, Answer)]
+    return page_written(records, out, lambda: "".join(shown))
 
 
 def page_written(records: Sequence[Values], out: str, words: Callable[[], str] = str) -> Page:

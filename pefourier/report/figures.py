@@ -7,7 +7,7 @@ terminal.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import pi
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from pefourier.geometry.torus import multiplicity
 from pefourier.ids.spans import EXPECTED
 from pefourier.report import plot
 from pefourier.report.render import Answer, any_grid
-from pefourier.types import Array, Bools, Fields, Floats, Ints
+from pefourier.types import Array, Fields, Floats, Ints
 from pefourier.writing.terminal_chart import chart
 from pefourier.writing.text import percent, printable
 
@@ -243,54 +243,44 @@ ABOVE = 14  # points between axes and title, for the names of lengths
 
 def wavelengths(answers: Sequence[Answer], look: plot.Look) -> Figure:
     """Draw each pair at its wavelength, as trained and as scaled."""
-    rows = [(a, rotation) for a in answers for rotation in a.result.rotations if rotation.rotated]
-    heights = [0.65 + 0.36 * len(strips(r)) for _, r in rows]
-    if not rows:
-        names = " and ".join(shorten(printable(a.encoding.spec)) for a in answers)
-        raise PefourierError(f"--plot needs frequencies of rotations; {names} has none")
+    rotations = [(a, r) for a in answers for r in a.result.rotations if r.rotated]
+    if not rotations:
+        specs = " and ".join(shorten(printable(a.encoding.spec)) for a in answers)
+        raise PefourierError(f"--plot needs frequencies of rotations; {specs} has none")
+    heights = [1.01 + 0.36 * ("same" not in r.treatments) for _, r in rotations]
     figure, panels = plot.make_panels(look, 0.5 + sum(heights), len(heights), share="x")
     panels[0].get_gridspec().set_height_ratios(heights)
-    for axes, (a, rotation) in zip(panels, rows, strict=True):
-        draw_strips(axes, a, rotation)
+    for axes, (a, r) in zip(panels, rotations, strict=True):
+        rows = {r.scaling: [(r.frequencies[of], COLOURS[t], t) for t, of in r.treatments.items()]}
+        if "same" in r.treatments:
+            rows = {"": rows[r.scaling]}
+        else:
+            rows = {"unscaled": [(r.trained_frequencies, GREY, "same")]} | rows
+        names = plot.caption(a.encoding, 0.7 * plot.width_of(axes)), plot.literal(r.name)
+        counts = {state: of.sum() for state, of in r.treatments.items()}
+        listed = ", ".join(f"{n} {state}" for state, n in counts.items() if 0 < n < r.rotated)
+        base = "" if r.base is None else f", base {r.base:.10g}"
+        pairs = f"{r.rotated} pairs{f' ({listed})' if listed else ''}{base}"
+        axes.set_title(f"{', '.join(filter(None, names))}: {pairs}", pad=ABOVE)
+        draw_strips(axes, rows, a.result.trained.length or 0, a.result.length)
     panels[-1].set_xlabel("wavelength (positions)")
     return figure
 
 
-def draw_ticks(axes: Axes, level: int, omega: Array, colour: str, label: str = "same") -> None:
-    """Draw a tick at the wavelength of each pair; a label other than "same" is in the legend."""
-    label = "_nolegend_" if label == "same" else label
-    axes.vlines(2 * pi / omega, -level - 0.4, -level + 0.4, colour, label=label, linewidth=1)
-
-
-def strips(
-    r: Any,
-) -> dict[str, tuple[Floats, dict[str, Bools]]]:
-    """Return rows of ticks: frequencies with the pairs of each treatment, trained before scaled."""
-    members = r.treatments
-    if "same" in members:
-        return {"": (r.frequencies, members)}
-    plain = {"same": np.ones(len(r.frequencies), dtype=bool)}
-    return {"unscaled": (r.trained_frequencies, plain), r.scaling: (r.frequencies, members)}
-
-
-def draw_strips(axes: Axes, answer: Answer, r: Any) -> None:
-    """Draw a tick for each pair, and lines at the trained and the requested length."""
-    rows = strips(r)
-    for level, (omega, members) in enumerate(rows.values()):
-        for treatment, those in members.items():
-            if those.any():
-                colour = GREY if level == 0 and len(rows) > 1 else COLOURS[treatment]
-                draw_ticks(axes, level, omega[those], colour, treatment)
-    mark_lengths(axes, answer.result.trained.length or 0, answer.result.length)
-    axes.set(xscale="log", ylim=(-len(rows) + 0.4, 0.6))
+def draw_strips(
+    axes: Axes, rows: Mapping[str, Sequence[tuple[Floats, str, str]]], trained: int, length: int
+) -> None:
+    """Draw rows of ticks at wavelengths, by frequencies, colour and label; and both lengths."""
+    for level, marks in enumerate(rows.values()):
+        for omega, colour, name in marks:
+            label = "_nolegend_" if name == "same" else name
+            ends = -level - 0.4, -level + 0.4
+            if len(omega):
+                axes.vlines(2 * pi / omega, *ends, color=colour, label=label, linewidth=1)
+    mark_lengths(axes, trained, length)
+    axes.set(xscale="log", ylim=(0.4 - len(rows), 0.6))
     ticks = {-level: plot.literal(name) for level, name in enumerate(rows) if name}
     axes.set_yticks(list(ticks), list(ticks.values()))
-    names = plot.caption(answer.encoding, 0.7 * plot.width_of(axes)), plot.literal(r.name)
-    counts = {state: those.sum() for state, those in members.items()}
-    listed = ", ".join(f"{n} {state}" for state, n in counts.items() if 0 < n < r.rotated)
-    base = "" if r.base is None else f", base {r.base:.10g}"
-    pairs = f"{r.rotated} pairs{f' ({listed})' if listed else ''}{base}"
-    axes.set_title(f"{', '.join(filter(None, names))}: {pairs}", pad=ABOVE)
 
 
 def mark_lengths(axes: Axes, trained: int, length: int) -> None:
@@ -313,17 +303,16 @@ def extension(answers: Sequence[Answer], look: plot.Look) -> Figure:
     figure, (top, low) = plot.make_panels(look, 0.4 + sum(heights), 2)
     top.get_gridspec().set_height_ratios(heights)
     points = np.unique(np.geomspace(1, result.trained, 200).astype(np.int64))
-    for row, way in enumerate(ways):
+    rows = {}
+    for way in ways:
         turning = way.frequencies[way.frequencies != 0]
-        draw_ticks(top, row, turning, GREY if way.way == "unchanged" else "C0")
-        if row:
-            cosines = reading_cosine(result.trained_frequencies, way.frequencies, points)
-            low.plot(points, cosines, label=way.name)
-    mark_lengths(top, result.trained, result.length)
-    top.set_yticks([-row for row in range(len(ways))], [way.name for way in ways])
-    top.set(xscale="log", xlabel="wavelength (positions)", ylim=(0.4 - len(ways), 0.6))
-    title = f"{plot.brief(answers[0].encoding.spec, 60)}, d {result.d}"
-    top.set_title(title, pad=ABOVE)
+        rows[way.name] = [(turning, GREY if way.way == "unchanged" else "C0", "same")]
+    draw_strips(top, rows, result.trained, result.length)
+    top.set_title(f"{plot.brief(answers[0].encoding.spec, 60)}, d {result.d}", pad=ABOVE)
+    top.set_xlabel("wavelength (positions)")
+    for way in ways[1:]:
+        cosines = reading_cosine(result.trained_frequencies, way.frequencies, points)
+        low.plot(points, cosines, label=way.name)
     for level in LEVELS:
         low.axhline(level, color=GREY, linewidth=0.6, linestyle=":")
     low.set(xscale="log", xlabel="position", ylabel="cosine to the trained rotation")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.errors import PefourierError, shorten
+from pefourier.errors import PefourierError
 from pefourier.types import Array, Fields
 from pefourier.writing.files import write_whole
 from pefourier.writing.text import printable
@@ -176,8 +176,8 @@ def save(path: str, draw: Callable[..., Figure], answers: Any, look: Look = USUA
 def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = USUAL) -> bytes:
     """Render a figure of answers to a file format in memory, which avoids partial files."""
     dates: dict[str, dict[str, str | None]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
-    metadata = {"Title": printable(look.title) or title_of(answers), **dates.get(kind, {})}
-    metadata |= {"Keywords": look.keywords} if look.keywords else {}
+    words = {"Title": printable(look.title), "Keywords": look.keywords}
+    metadata = {key: text for key, text in words.items() if text} | dates.get(kind, {})
     stream = io.BytesIO()
     figure = draw_styled(draw, answers, look)
     check_pixels(kind, figure, look.dpi)
@@ -265,19 +265,10 @@ def space_ticks(axes: Axes, wide: float) -> None:
 
 def counts_whole(axes: Axes, direction: str) -> bool:
     """Whether all data are at integers of an axis, such as positions and ranks."""
-    coordinates = [np.ravel(getattr(line, f"get_{direction}data")()) for line in axes.get_lines()]
-    values = np.concatenate([*coordinates, []]).astype(float)
-    shares = direction == "y" and np.abs(values).max(initial=0) <= 1  # can be 0 and 1 by chance
-    return bool(axes.images) or (
-        len(values) > 0 and not shares and bool((values == np.round(values)).all())
-    )
-
-
-def title_of(answers: Any) -> str:
-    """Return the title in a file's metadata: the encodings of answers, such as `rope, dft`."""
-    listed = answers if isinstance(answers, Sequence) else ()  # training has one summary
-    encodings = (getattr(answer, "encoding", None) for answer in listed)
-    return ", ".join(shorten(printable(enc.label)) for enc in encodings if enc is not None)
+    data = [np.ravel(getattr(line, f"get_{direction}data")()) for line in axes.get_lines()]
+    values = np.concatenate([*data, []]).astype(float)
+    is_share = direction == "y" and np.abs(values).max(initial=0) <= 1  # can be 0 and 1 by chance
+    return bool(axes.images or (len(values) and not is_share and (values % 1 == 0).all()))
 
 
 def check_pixels(kind: str, figure: Figure, dpi: int) -> None:
