@@ -31,7 +31,7 @@ from pefourier.encodings.model_positions import ModelPositions
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry import map_ahead
 from pefourier.questions.result import Result
-from pefourier.types import Counts, Floats, Ints
+from pefourier.types import Counts, Fields, Floats, Ints
 from pefourier.weights import quantise, summary
 from pefourier.weights.model import (
     LayerEnergies,
@@ -118,7 +118,7 @@ class Moved:
     pairs: tuple[MovedPair, ...]  # all pairs, those that differ most first
 
 
-KEEP_PRECISE = (  # action of most verdicts
+KEEP_PRECISE = (  # action of verdicts without their own
     "{r.spared:?If you cache rotated keys in int4 with one step per token, keep {r.spared} in "
     "higher precision: this halves the error of attention scores.}"
 )
@@ -129,28 +129,24 @@ VERDICTS = {
         "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
         "rotation within {r.length:,} positions, yet they carry {r.first.never_turn.used:2%} "
         "of {r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly).",
-        KEEP_PRECISE,
         title="low frequencies preferred",
     ),
     "slow pairs neglected": Verdict(
         "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
         "rotation within {r.length:,} positions and carry only {r.first.never_turn.used:2%} of "
         "{r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly).",
-        KEEP_PRECISE,
         title="low frequencies neglected",
     ),
     "fast pairs favoured": Verdict(
         "{r.first.often.pairs} of {r.first.count} rotary pairs complete more than 32 rotations "
         "within {r.length:,} positions and carry {r.first.often.used:2%} of {r.subject} "
         "({r.first.often.uniform:2%} if all pairs were used evenly).",
-        KEEP_PRECISE,
         title="high frequencies preferred",
     ),
     "fast pairs neglected": Verdict(
         "{r.first.often.pairs} of {r.first.count} rotary pairs complete more than 32 rotations "
         "within {r.length:,} positions but carry only {r.first.often.used:2%} of {r.subject} "
         "({r.first.often.uniform:2%} if all pairs were used evenly).",
-        KEEP_PRECISE,
         title="high frequencies neglected",
     ),
     "few pairs used": Verdict(
@@ -159,7 +155,6 @@ VERDICTS = {
         "{r.first.never_turn.pairs} pairs never complete a full rotation within {r.length:,} "
         "positions and carry {r.first.never_turn.used:2%} ({r.first.never_turn.uniform:2%} if "
         "all pairs were used evenly).",
-        KEEP_PRECISE,
     ),
     "no preference": Verdict(
         "Neither low nor high frequencies are preferred beyond chance. "
@@ -168,9 +163,8 @@ VERDICTS = {
         "{r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly); "
         "{r.first.often.pairs} complete more than 32 and carry {r.first.often.used:2%} "
         "({r.first.often.uniform:2%}).",
-        KEEP_PRECISE,
     ),
-    "by layer type": Verdict("Preferred pairs by layer type: {r.preferences}.", KEEP_PRECISE),
+    "by layer type": Verdict("Preferred pairs by layer type: {r.preferences}."),
     "probably a mistake": Verdict(
         "The shares below assume {r.pairing.name}, but the norms of the weight rows contradict "
         "that.",
@@ -186,7 +180,10 @@ class Usage(Result):
     command = "usage"
     figure = "usage"
     verdicts = {
-        code: verdict._replace(meaning=verdict.meaning + "{r.others}{r.moved_in_words}")
+        code: verdict._replace(
+            meaning=verdict.meaning + "{r.others}{r.moved_in_words}",
+            action=verdict.action or KEEP_PRECISE,
+        )
         for code, verdict in VERDICTS.items()
     }
     shown = {
@@ -270,8 +267,8 @@ class Usage(Result):
     @property
     def subject(self) -> str:
         """Return the quantity that the shares describe."""
-        is_product = self.first.never_turn.product is not None
-        return "the attention scores" if is_product else "the energy of queries"
+        has_keys = np.isfinite(self.first.never_turn.product)
+        return "the attention scores" if has_keys else "the energy of queries"
 
     @property
     def others(self) -> str:
@@ -293,17 +290,17 @@ class Usage(Result):
         return "; ".join(f"{use.name}: {titles[use.preference]}" for use in self.rotations)
 
     @property
-    def kinds(self) -> list[summary.PairKind]:
+    def kinds(self) -> list[Fields]:
         """Return the kinds of pairs of all rotations."""
         return [kind for rotation in self.rotations for kind in rotation.kinds]
 
     @property
-    def main_kinds(self) -> list[summary.PairKind]:
+    def main_kinds(self) -> list[Fields]:
         """Return the pairs of each rotation with few and with many rotations."""
-        return [kind for rotation in self.rotations for kind in [*rotation.kinds][-2:]]
+        return [kind for rotation in self.rotations for kind in rotation.kinds[-2:]]
 
     @property
-    def strongest(self) -> list[summary.StrongPair]:
+    def strongest(self) -> list[Fields]:
         """Return the three pairs of each rotation with the largest shares."""
         return [pair for rotation in self.rotations for pair in rotation.strongest]
 
@@ -489,10 +486,10 @@ def usage_of(
         omega = frequencies[n]
         own_shares = [layer for layer in chosen if layer.rotation == n]
         use = summary.summarise(described.parts[n], omega, length, own_shares)
-        rows = pair_rows(len(omega), model.pairing.name)[:, list(use.half)]
-        rotations.append(replace(use, half_rows=tuple(sorted(rows.ravel().tolist()))))
+        rows = pair_rows(len(omega), model.pairing.name)
+        half = rows[:, list(use.half)].ravel()
+        rotations.append(replace(use, half_rows=tuple(sorted(half.tolist()))))
         if all(layer.rows for layer in own_shares):
-            rows = pair_rows(len(omega), model.pairing.name)
             rotation = quantise.Rotation.of(use.part, rows, omega, length)
             errors += quantise.quantisation_errors(own_shares, rotation)
             spare.append(quantise.spared_pairs(own_shares, rotation))

@@ -1,13 +1,13 @@
 """Summarise the shares of rotary pairs over the heads of all layers of a rotation."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import pi
 
 import numpy as np
 
 from pefourier.errors import PefourierError
-from pefourier.types import Bools, Counts, Floats, Places
+from pefourier.types import Bools, Counts, Fields, Floats, Places
 from pefourier.weights.pair_energy import LayerShares
 from pefourier.writing.text import agreeing, number, percent, ranges
 
@@ -28,13 +28,9 @@ class PairUse:
     wavelength: float  # positions
     turns: float  # full rotations within the length
     share_q: float
-    share_k: float | None  # None if only queries were measured
-    share: float | None  # of the product
-
-    @property
-    def used(self) -> float:
-        """Return the share of the product, or of the queries if keys are unknown."""
-        return self.share_q if self.share is None else self.share
+    share_k: float  # NaN if only queries were measured
+    share: float  # of the product
+    used: float = field(metadata={"told": False})  # `share`, or `share_q` if keys are unknown
 
 
 @dataclass(frozen=True)
@@ -44,14 +40,10 @@ class Portion:
     pairs: int
     uniform: float  # share of the number of pairs
     q: float  # mean share of the energy of queries
-    k: float | None
-    product: float | None
+    k: float  # NaN if keys are unknown
+    product: float
+    used: float = field(metadata={"told": False})  # `product`, or `q` if keys are unknown
     spread: float = field(default=0.0, metadata={"told": False})  # by chance: `shuffled_spread`
-
-    @property
-    def used(self) -> float:
-        """Return the share of the product, or of the queries if keys are unknown."""
-        return self.q if self.product is None else self.product
 
     @property
     def preference(self) -> int:
@@ -59,23 +51,6 @@ class Portion:
         excess = self.used - self.uniform
         is_even = abs(excess) <= max(EVEN * self.uniform, CHANCE * self.spread)
         return 0 if is_even else 1 if excess > 0 else -1
-
-
-@dataclass(frozen=True)
-class PairKind:
-    """Shares of one kind of pairs of a rotation."""
-
-    rotation: str | None
-    kind: str
-    portion: Portion
-
-
-@dataclass(frozen=True)
-class StrongPair:
-    """A pair with one of the largest shares of its rotation."""
-
-    rotation: str | None
-    pair: PairUse
 
 
 @dataclass(frozen=True)
@@ -90,6 +65,7 @@ class RotationUse:
     half: Counts  # the fewest pairs that hold half of the product
     half_rows: Counts = ()  # the rows of a head that hold these pairs
     pair_spread: float = field(default=0.0, metadata={"told": False})  # of one pair, by chance
+    kinds: tuple[Fields, ...] = field(default=(), metadata={"told": False})  # bands, slow, fast
 
     @property
     def part(self) -> str | None:
@@ -136,86 +112,59 @@ class RotationUse:
         return f" {subject} {verb} as much, with {percent(share, 2)} ({uniform} if even)."
 
     @property
-    def strongest(self) -> list[StrongPair]:
+    def strongest(self) -> list[Fields]:
         """Return the pairs with the largest shares, of queries if keys are unknown."""
         order = sorted(self.pairs, key=lambda pair: -pair.used)
-        return [StrongPair(self.part, pair) for pair in order[:STRONGEST]]
-
-    @property
-    def kinds(self) -> Iterator[PairKind]:
-        """Yield the shares of bands of equal size, high frequencies first, then of each kind."""
-        order = sorted(self.pairs, key=lambda pair: pair.wavelength)
-        size = -(-len(order) // min(BANDS, len(order)))
-        for start in range(0, len(order), size):
-            band = order[start : start + size]
-            ends = "…".join(number(pair.wavelength, 3) for pair in (band[0], band[-1]))
-            index = ranges(sorted(pair.index for pair in band))
-            q = sum(pair.share_q for pair in band)
-            k, product = total(pair.share_k for pair in band), total(pair.share for pair in band)
-            portion = Portion(len(band), len(band) / len(order), q, k, product)
-            yield PairKind(self.part, f"{index} ({ends})", portion)
-        yield PairKind(self.part, "without a full rotation", self.never_turn)
-        yield PairKind(self.part, f"more than {OFTEN} rotations", self.often)
+        return [{"rotation": self.part, "pair": pair} for pair in order[:STRONGEST]]
 
 
 def summarise(
     name: str, frequencies: Floats, length: int, shares: Sequence[LayerShares]
 ) -> RotationUse:
     """Summarise the use of pairs with these frequencies over the heads of a rotation's layers."""
-    used = np.concatenate([layer.used for layer in shares])
-    used = used[~np.isnan(used).any(axis=1)]
+    used = known_heads([layer.used for layer in shares])
     if not len(used):
         raise PefourierError("all queries or all keys are zero; no pair has a share")
     index = np.flatnonzero(frequencies)
     omega = frequencies[index]
-    mean_q = np.nanmean(np.concatenate([layer.q for layer in shares]), axis=0)
-    mean_k = head_mean([layer.k for layer in shares])
-    mean_product = head_mean([layer.product for layer in shares])
-    turns = omega * length / (2 * pi)
+    parts = ([getattr(layer, part) for layer in shares] for part in ("q", "k", "product"))
+    with np.errstate(invalid="ignore"):  # of no head
+        means = np.array([(h := known_heads(part)).sum(axis=0) / len(h) for part in parts])
+    means = np.vstack([means, used.mean(axis=0)])
+    turns, waves = omega * length / (2 * pi), 2 * pi / omega
     entropy = -(used * np.log(np.where(used > 0, used, 1.0))).sum(axis=1)
 
     def portion(members: Bools) -> Portion:
-        uniform = float(members.sum() / len(index))
-        q, k = float(mean_q[members].sum()), share_of(mean_k, members)
-        product, spread = share_of(mean_product, members), shuffled_spread(shares, uniform)
-        return Portion(int(members.sum()), uniform, q, k, product, spread)
+        uniform = float(members.mean())
+        spread = shuffled_spread(shares, uniform)
+        q, k, product, used = (means @ members).tolist()
+        return Portion(int(members.sum()), uniform, q, k, product, used, spread)
 
+    slow, fast = portion(turns < 1), portion(turns > OFTEN)
+    order, kinds = np.argsort(waves, kind="stable"), list[tuple[str, Portion]]()
+    size = -(-len(order) // min(BANDS, len(order)))
+    for start in range(0, len(order), size):
+        band = order[start : start + size]
+        ends = "…".join(number(float(waves[i]), 3) for i in band[[0, -1]])
+        label = f"{ranges(sorted(index[band].tolist()))} ({ends})"
+        kinds.append((label, portion(np.isin(np.arange(len(order)), band))))
+    kinds += [("without a full rotation", slow), (f"more than {OFTEN} rotations", fast)]
     return RotationUse(
         name=name,
-        pairs=tuple(
-            PairUse(
-                int(number),
-                float(2 * pi / omega[i]),
-                float(turns[i]),
-                float(mean_q[i]),
-                share_of(mean_k, i),
-                share_of(mean_product, i),
-            )
-            for i, number in enumerate(index)
-        ),
-        never_turn=portion(turns < 1),
-        often=portion(turns > OFTEN),
+        pairs=tuple(map(PairUse, index.tolist(), *np.vstack([waves, turns, means]).tolist())),
+        never_turn=slow,
+        often=fast,
         effective_pairs=float(np.median(np.exp(entropy))),
         pair_spread=shuffled_spread(shares, 1 / len(index)),
         half=tuple(index[fewest_holding(used.mean(axis=0), 0.5)].tolist()),
+        kinds=tuple({"rotation": name or None, "kind": k, "portion": p} for k, p in kinds),
     )
 
 
-def total(shares: Iterable[float | None]) -> float | None:
-    """Return the sum of shares; None if the pairs have no shares."""
-    known = [share for share in shares if share is not None]
-    return sum(known) if known else None
-
-
-def share_of(means: Floats | None, pairs: int | Bools) -> float | None:
-    """Return the mean share of one or several pairs; None if no head has shares."""
-    return None if means is None else float(means[pairs].sum())
-
-
-def head_mean(parts: Sequence[Floats]) -> Floats | None:
-    """Return the mean of shares over the heads of some layers; None if no head has shares."""
+def known_heads(parts: Sequence[Floats]) -> Floats:
+    """Return the shares of all heads of some layers that have shares."""
     heads = np.concatenate(parts)
-    return None if np.isnan(heads).all() else np.nanmean(heads, axis=0)
+    return np.asarray(heads[~np.isnan(heads).any(axis=1)])
 
 
 def shuffled_spread(shares: Sequence[LayerShares], part: float) -> float:

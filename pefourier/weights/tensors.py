@@ -14,7 +14,7 @@ the base. A is small and read as a whole; rows of W and B are read on demand.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from math import prod, sqrt
 from pathlib import Path
@@ -256,8 +256,7 @@ def merge(
     magnitude = part.get("lora_magnitude_vector")
     if bool(config.values.get("use_dora")) != (magnitude is not None):
         raise PefourierError(f"{config.label}: use_dora contradicts the adapter's tensors; {MERGE}")
-    own = {entry.name: getattr(base, entry.name) for entry in fields(Tensor)}
-    return MergedTensor(**own, a=a, b=b, scale=scale, magnitude=magnitude)
+    return MergedTensor(**vars(base), a=a, b=b, scale=scale, magnitude=magnitude)
 
 
 def alpha_of(config: Section, module: str) -> float:
