@@ -52,7 +52,7 @@ class Tabled(torch.nn.Module):
 
     def keep_vectors(self, enc: Encoding, *, learn: bool | None, dtype: torch.dtype | None) -> None:
         """Keep the vectors as a parameter if they are trained, otherwise as a table."""
-        vectors = enc.table_of_pairs() if not enc.by_lag else enc.table()
+        vectors = enc.table() if enc.by_lag else enc.table_of_pairs()
         kind = dtype or torch.get_default_dtype()
         if enc.untrained if learn is None else learn:
             self.vectors = torch.nn.Parameter(torch.tensor(vectors, dtype=kind))
@@ -494,11 +494,11 @@ def rotation_tables(enc: Encoding) -> dict[str, Array]:
             order = rows_of_blocks(enc.domain.sides, enc.params["merged"]) + enc.domain.prefix
             cosine[enc.domain.prefix :], sine[enc.domain.prefix :] = cosine[order], sine[order]
         return {"cosine": cosine, "sine": sine}
-    if enc.measure and enc.name == "fope":
+    if enc.name == "fope":
         sums = sums_of_frequencies(enc.dim // 2, enc.params["gain"], enc.params["seed"])
         return {"frequencies": enc.measure.frequencies, "sums": sums}
     sign = -1.0 if enc.params.get("backwards") else 1.0
-    if enc.measure and not by_length(enc):
+    if not by_length(enc):
         return {"frequencies": sign * enc.measure.frequencies}
     original = enc.params["original"]
     short, longer = (rotation_of(enc.params, length)[0] for length in (original, original + 1))

@@ -16,9 +16,8 @@ from math import prod
 
 import numpy as np
 
-from pefourier.encodings.encoding import FLOAT32_EPS
-from pefourier.encodings.families.axial import axis_letters, rows_of_blocks
-from pefourier.encodings.places import WORDS
+from pefourier.encodings.encoding import FLOAT32_EPS, WORDS, axis_letters
+from pefourier.encodings.families.axial import rows_of_blocks
 from pefourier.geometry.interpolation import WEIGHTS, resize_lattice, why_not
 from pefourier.types import Array, Bools, Counts, Floats, Places
 

@@ -33,19 +33,15 @@ from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     Wave,
+    axis_columns,
+    axis_letters,
+    axis_lines,
     columns_of_blocks,
     finding,
     split_pairs,
 )
-from pefourier.encodings.families.axial import (
-    LINES,
-    Axes,
-    axis_letters,
-    pairs_of_axes,
-    rows_of_blocks,
-)
+from pefourier.encodings.families.axial import LINES, Axes, pairs_of_axes, rows_of_blocks
 from pefourier.encodings.grids import size_of
-from pefourier.encodings.places import axis_columns, axis_lines
 from pefourier.encodings.registry import build, fact_of_convention, read_conventions
 from pefourier.errors import PefourierError
 from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distances

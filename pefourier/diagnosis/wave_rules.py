@@ -35,11 +35,11 @@ from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     Layout,
+    axis_encodings,
     finding,
     pair_columns,
     without_prefix,
 )
-from pefourier.encodings.places import axis_encodings
 from pefourier.geometry.closest import ClosestPair, between_zeros, row_period
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, float_blocks, phase_rounding, rounded
 from pefourier.geometry.singular_values import Factors

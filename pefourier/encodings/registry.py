@@ -289,7 +289,7 @@ def check_vectors(name: str, enc: Encoding) -> None:
     """
     if enc.fits or enc.measure:
         check_magnitude(name, largest_at_ends(enc))
-    if enc.measure and not np.isfinite(enc.measure.frequencies).all():
+    if not np.isfinite(enc.measure.frequencies).all():
         raise PefourierError(f"{shown(name)} has an infinite frequency; use smaller numbers")
 
 

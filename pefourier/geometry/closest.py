@@ -34,11 +34,12 @@ from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     Encoding,
     Measure,
+    axis_columns,
+    axis_lines,
     row_blocks,
     steps_ahead,
     unit_of,
 )
-from pefourier.encodings.places import axis_columns, axis_lines
 from pefourier.geometry import THREADS, Progress
 from pefourier.geometry.precision import (
     NUMBERS_AT_ONCE,

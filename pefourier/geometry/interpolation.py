@@ -15,7 +15,7 @@ from math import prod
 
 import numpy as np
 
-from pefourier.encodings.places import changing_columns
+from pefourier.encodings.encoding import changing_columns
 from pefourier.types import Counts, Floats, Ints, Table
 
 PLAIN, SMOOTH = -0.75, -0.5  # a of torch's cubic kernel: plain, and antialiased as in PIL

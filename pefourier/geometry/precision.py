@@ -18,8 +18,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pefourier.encodings.encoding import FLOAT32_EPS as FLOAT32_EPS
-from pefourier.encodings.encoding import Encoding, positions, row_blocks, unit_of
-from pefourier.encodings.places import axis_encodings, is_separable
+from pefourier.encodings.encoding import (
+    Encoding,
+    axis_encodings,
+    is_separable,
+    positions,
+    row_blocks,
+    unit_of,
+)
 from pefourier.errors import check_cost, shown
 from pefourier.types import Array, Bools, Floats, Indices, Ints, Table
 

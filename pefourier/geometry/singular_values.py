@@ -37,9 +37,10 @@ from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     Encoding,
     Measure,
+    axis_encodings,
+    is_separable,
     row_blocks,
 )
-from pefourier.encodings.places import axis_encodings, is_separable
 from pefourier.errors import NUMBERS, PefourierError, check_cost, check_size, shown
 from pefourier.geometry import Progress, keep_last, map_ahead
 from pefourier.geometry.precision import stored_resolution

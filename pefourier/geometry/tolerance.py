@@ -12,8 +12,7 @@ from math import prod
 
 import numpy as np
 
-from pefourier.encodings.encoding import FLOAT64_EPS, Encoding
-from pefourier.encodings.places import axis_lines
+from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, axis_lines
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
     FORMATS,

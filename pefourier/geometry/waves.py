@@ -29,12 +29,12 @@ from pefourier.encodings.encoding import (
     Encoding,
     Layout,
     Wave,
+    axis_columns,
     columns_of_blocks,
     distinct,
     split_pairs,
     unit_of,
 )
-from pefourier.encodings.places import axis_columns
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
     phase_errors,

@@ -32,10 +32,11 @@ from pefourier.encodings.encoding import (
     Finding,
     as_encoding,
     finding,
+    point_of,
+    points_in_words,
     without_prefix,
 )
 from pefourier.encodings.families.location import PlaceDomain
-from pefourier.encodings.places import point_of, points_in_words
 from pefourier.questions.result import Result
 from pefourier.types import Counts, Fields, Ints, Values
 from pefourier.writing.text import Verdict, join, number
@@ -404,7 +405,7 @@ def of_line_or_grid(
         return partial(PlaceFaithfulness, distinct_up_to=None, distance=distance, **here)
     if not enc.domain.grid:
         return partial(LineFaithfulness, distinct_up_to=distinct_up_to(enc, closest))
-    from pefourier.encodings.places import is_separable
+    from pefourier.encodings.encoding import is_separable
     from pefourier.questions.spectral_density import axis_shares, weighted_frequencies
 
     domain, inner = enc.domain, without_prefix(enc)

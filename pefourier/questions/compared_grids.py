@@ -31,13 +31,13 @@ from pefourier.encodings.encoding import (
     AXES,
     FLOAT32_EPS,
     Encoding,
+    axis_letters,
+    by_axis,
     describe_axes,
     finding,
     lattice_points,
     without_prefix,
 )
-from pefourier.encodings.families.axial import axis_letters
-from pefourier.encodings.places import by_axis
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.geometry.waves import Waves, apart, common_offset, evaluate, fit, wave_tolerance
 from pefourier.questions.alignment import align_tables

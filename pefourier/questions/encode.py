@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import (
+    POINTS,
     Columns,
     Encoding,
     Finding,
     columns_of_blocks,
     rotated_columns,
 )
-from pefourier.encodings.places import POINTS
 from pefourier.encodings.sources.formats import RowBlocks
 from pefourier.encodings.sources.tables import rows_of_vectors, write_table
 from pefourier.errors import PefourierError, shown, unknown

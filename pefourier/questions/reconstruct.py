@@ -25,11 +25,12 @@ from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     as_encoding,
+    axis_names,
     finding,
+    points_in_words,
     without_prefix,
 )
 from pefourier.encodings.encoding import lattice as lattice_of
-from pefourier.encodings.places import axis_names, points_in_words
 from pefourier.encodings.registry import BUILDERS, build, canonical_spec
 from pefourier.errors import PefourierError
 from pefourier.geometry.torus import multiplicity

@@ -25,6 +25,7 @@ from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     as_encoding,
+    axis_names,
     finding,
     lattice_points,
     row_blocks,
@@ -33,7 +34,6 @@ from pefourier.encodings.encoding import (
     without_prefix,
 )
 from pefourier.encodings.families.location import PlaceDomain
-from pefourier.encodings.places import axis_names
 from pefourier.geometry import keep_last
 from pefourier.geometry.products import mean_products, products_by_distance, toeplitz_residual
 from pefourier.geometry.waves import numbers_look_random

@@ -23,16 +23,17 @@ import numpy as np
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
+    axis_letters,
     finding,
     from_table,
     half_plane,
     lattice,
     lattice_points,
+    point_of,
     positions,
     row_blocks,
     without_prefix,
 )
-from pefourier.encodings.families.axial import axis_letters
 from pefourier.encodings.families.relative import log_spaced
 from pefourier.encodings.grids import (
     BIAS_CODES,
@@ -44,7 +45,6 @@ from pefourier.encodings.grids import (
     usual_grid,
 )
 from pefourier.encodings.loader import source_of
-from pefourier.encodings.places import point_of
 from pefourier.encodings.sources.huggingface import type_row
 from pefourier.errors import NUMBERS, PefourierError, check_count, check_size, shown, unknown
 from pefourier.geometry.closest import closest_pair

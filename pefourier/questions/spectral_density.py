@@ -18,13 +18,13 @@ from pefourier.encodings.encoding import (
     FLOAT32_EPS,
     Encoding,
     as_encoding,
+    axis_encodings,
     half_plane,
     lattice_points,
     periodogram,
     row_blocks,
     without_prefix,
 )
-from pefourier.encodings.places import axis_encodings
 from pefourier.errors import PefourierError, check_count, check_size, unknown
 from pefourier.geometry.torus import (
     aliased_shares,

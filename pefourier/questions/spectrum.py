@@ -25,11 +25,12 @@ from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     as_encoding,
+    axis_names,
     finding,
+    unit_of_waves,
     without_mean,
     without_prefix,
 )
-from pefourier.encodings.places import axis_names, unit_of_waves
 from pefourier.geometry.torus import directions_of
 from pefourier.questions.result import HIDDEN, Result
 from pefourier.questions.spectral_density import (

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.encodings.attention_decay import LEVELS, reading_cosine
-from pefourier.encodings.encoding import without_prefix
+from pefourier.encodings.encoding import axis_names, unit_of_waves, without_prefix
 from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.grids import size_of
-from pefourier.encodings.places import axis_names, unit_of_waves
 from pefourier.errors import PefourierError, shorten
 from pefourier.geometry.torus import multiplicity
 from pefourier.ids.spans import EXPECTED

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import Encoding, by_axis, by_name
 from pefourier.encodings.grids import size_of
-from pefourier.encodings.places import by_axis, by_name
 from pefourier.errors import shorten
 from pefourier.types import Fields, Strings, Texts
 from pefourier.writing.page import Page, fields_of, flattened

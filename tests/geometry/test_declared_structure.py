@@ -8,9 +8,8 @@ import pytest
 
 from pefourier.encodings import build
 from pefourier.encodings import encoding as encodings
-from pefourier.encodings.encoding import from_table
+from pefourier.encodings.encoding import axis_encodings, from_table
 from pefourier.encodings.grids import on_grid
-from pefourier.encodings.places import axis_encodings
 from pefourier.encodings.sources.tables import read_table, rows_of_vectors, write_table
 from pefourier.errors import PefourierError
 from pefourier.geometry import precision

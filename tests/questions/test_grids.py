@@ -6,8 +6,7 @@ from grids import mean_products, mixed_frequencies, table_on, waves_on
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.encodings.encoding import from_table
-from pefourier.encodings.places import is_separable
+from pefourier.encodings.encoding import from_table, is_separable
 from pefourier.errors import PefourierError
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import precision

@@ -16,7 +16,6 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import lcm, pi, prod
-from string import ascii_lowercase
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +28,7 @@ from pefourier.encodings.encoding import (
     Encoding,
     Measure,
     Wave,
+    axis_letters,
     check_inside,
     columns_of_blocks,
     equal_pairs,
@@ -158,15 +158,6 @@ class Axes:
         if self.stretch_by == "yarn" and not self.trained:
             raise PefourierError("stretch_by=yarn needs trained, the trained side of each axis")
         return replace(self, order=order)
-
-
-def axis_letters(count: int) -> str:
-    """Names of the axes of a grid, slowest first.
-
-    >>> axis_letters(2), axis_letters(4)
-    ('yx', 'abcd')
-    """
-    return "tyx"[-count:] if count <= 3 else ascii_lowercase[:count]
 
 
 @dataclass(frozen=True, eq=False)

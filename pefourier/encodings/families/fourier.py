@@ -24,6 +24,7 @@ from pefourier.encodings.encoding import (
     Finding,
     Layout,
     Wave,
+    axis_letters,
     columns_of_blocks,
     equal_pairs,
     finding,
@@ -36,13 +37,7 @@ from pefourier.encodings.families.absolute import (
     sinusoids,
     stream,
 )
-from pefourier.encodings.families.axial import (
-    LINES,
-    Axes,
-    axis_letters,
-    split_dimensions,
-    wave_vectors,
-)
+from pefourier.encodings.families.axial import LINES, Axes, split_dimensions, wave_vectors
 from pefourier.encodings.grids import grid_of
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, check_count
