@@ -12,12 +12,14 @@ import pefourier
 from pefourier.cli.main import program
 from pefourier.cli.model_commands import command_terms
 from pefourier.cli.options import options_of
+from pefourier.questions.result import Result
 from pefourier.report.catalogue import read_catalogue
 from pefourier.report.terms import (
     explanation,
     find_terms,
     overview,
     read_terms,
+    spelling,
     term_of,
     verdicts_by_command,
 )
@@ -140,6 +142,28 @@ def test_rounding_errors_are_those_that_quantise_states():
         normal = torch.tensor(k[np.abs(k) > 0.02])
         error = (normal.float().to(kind).double() - normal).abs() / normal.abs()
         assert 0.85 < error.max() * share < 1
+
+
+def kinds_of(kind):
+    return [kind, *(k for part in kind.__subclasses__() for k in kinds_of(part))]
+
+
+def test_every_header_of_every_table_is_explained_under_its_own_command():
+    """Or under the command with the same field, or by a term of every answer."""
+    terms = [({*map(spelling, t.names)}, t) for t in TERMS]
+    tables = [(k.command, k.listed.values()) for k in kinds_of(Result)[1:]]
+    columns = {(name, *c) for name, of in tables for table in of for c in table.items()}
+    assert len(columns) > 100
+    lost = [
+        (command, header)
+        for command, header, path in columns
+        if not any(
+            t.group in (command, "every answer", "words") or path.rpartition(".")[2] in t.names
+            for names, t in terms
+            if spelling(header) in names
+        )
+    ]
+    assert lost == []
 
 
 def test_every_title_of_a_verdict_is_found_without_slots():
