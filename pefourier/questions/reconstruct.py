@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -123,7 +123,7 @@ class Vectors:
 
     rows: int
     distinct: int
-    pair: tuple[int, int] | None
+    pair: Counts  # empty if all are distinct
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,7 +160,8 @@ class Reconstructions(Result):
         ),
         "sharp": Verdict(
             "Reconstructed from the frequencies alone, a position is a single sample "
-            "{r.first.peak:3} high (exact would be 1).",
+            "{r.first.peak:3} high (exact would be 1){r.echo:?; lattice points farther away than "
+            "any position also reach half of it}.",
         ),
         "blurred": Verdict(
             "Reconstructed from the frequencies alone, a position spreads into a peak "
@@ -233,7 +234,7 @@ class Reconstructions(Result):
     def equal_rows(self) -> str:
         """Two rows that share a vector."""
         domain = self.encodings[0].domain
-        x = domain.x[list(self.vectors.pair or ())]
+        x = domain.x[list(self.vectors.pair)]
         places = domain.coordinates(x) if self.on_grid else x[:, None]
         return " and ".join(",".join(map(str, place)) for place in places.tolist())
 
@@ -283,12 +284,20 @@ class Reconstructions(Result):
         return f"{option}{number(rho)} makes the peak {number(extent, 2)} {unit}"
 
     @property
+    def shape(self) -> str:
+        """How sharply frequencies alone rebuild a point."""
+        if self.first.half_max == self.points:
+            return "lost"
+        if self.first.error <= EXACT:
+            return "exact"
+        return "sharp point" if self.first.half_max == 1 else "blurred point"
+
+    @property
     def verdict(self) -> str:
         """How well a position or point is rebuilt, judged by its peak and width."""
         if np.isnan(self.first.peak):
             return "zero codes"
-        line = self if isinstance(self, LineReconstructions) else None
-        shape = verdict_by_width(line) if line else verdict_by_area(self)
+        shape = self.shape
         if shape in ("lost", "repeated"):
             return shape
         if self.vectors.distinct < self.vectors.rows:
@@ -326,6 +335,21 @@ class LineReconstructions(Reconstructions):
     lattice: int
     reconstructions: Sequence[LineReconstruction]
 
+    @property
+    def shape(self) -> str:
+        """How sharply frequencies alone rebuild a position."""
+        width = self.reconstructions[0].width
+        if width >= self.lattice:
+            return "lost"
+        if any(self.repeats):
+            return "repeated"
+        return "sharp" if width <= SHARP else "blurred"
+
+    @property
+    def echo(self) -> bool:
+        """Whether points beyond the positions also reach half of a sharp peak."""
+        return self.first.half_max > 1
+
     @cached_property
     def repeats(self) -> tuple[Distances, Distances]:
         """Other peaks within the positions, as rebuilt and without smoothing."""
@@ -353,25 +377,6 @@ class GridReconstructions(Reconstructions):
 
     lattice: Counts
     reconstructions: Sequence[GridReconstruction]
-
-
-def verdict_by_width(r: LineReconstructions) -> str:
-    """Verdict on how sharply frequencies alone rebuild a position."""
-    width = r.reconstructions[0].width
-    if width >= r.lattice:
-        return "lost"
-    if any(r.repeats):
-        return "repeated"
-    return "sharp" if width <= SHARP else "blurred"
-
-
-def verdict_by_area(r: Reconstructions) -> str:
-    """Verdict on how sharply frequencies alone rebuild a point."""
-    if r.first.half_max == r.points:
-        return "lost"
-    if r.first.error <= EXACT:
-        return "exact"
-    return "sharp point" if r.first.half_max == 1 else "blurred point"
 
 
 def repeats(h: Floats, farthest: int) -> Distances:
@@ -434,29 +439,28 @@ def position_functions(
     estimate = estimate_spectrum(enc, lattice, sigma, method)
     places = [check_point(point, sides) for point in rebuilt]
     h, factors = position_function(estimate.smoothed, sides), decompose(enc)
-    errors = [inverse_error_at(factors, place, enc.domain.sides) for place in places]
-    kind: partial[LineReconstructions] | partial[GridReconstructions]
-    if len(sides) == 1:
-        peak = describe_peak(h)
-        lines = [
-            replace(peak, position=place, values=np.roll(h, place), inverse_error=error)
-            for (place,), error in zip(places, errors, strict=True)
-        ]
-        kind = partial(LineReconstructions, lattice=sides[0], reconstructions=lines)
-    else:
-        area, axes = describe_grid_peak(h), range(len(sides))
-        points = [
-            replace(area, position=place, values=np.roll(h, place, axes), inverse_error=error)
-            for place, error in zip(places, errors, strict=True)
-        ]
-        kind = partial(GridReconstructions, lattice=sides, reconstructions=points)
-    return kind(
+    is_line = len(sides) == 1
+    peak: Any = (describe_peak if is_line else describe_grid_peak)(h)
+    reconstructions = [
+        replace(
+            peak,
+            position=place[0] if is_line else place,
+            values=np.roll(h, place, range(len(sides))),
+            inverse_error=inverse_error_at(factors, place, enc.domain.sides),
+        )
+        for place in places
+    ]
+    kind: Any = LineReconstructions if is_line else GridReconstructions
+    found: LineReconstructions | GridReconstructions = kind(
+        lattice=sides[0] if is_line else sides,
         sigma=estimate.sigma,
+        reconstructions=reconstructions,
         inverse_error=max(0.0, factors.inverse_error()),  # rounding may make it negative
         estimate=estimate,
         vectors=distinct_vectors(enc, sides),
         encodings=(enc,),
     )
+    return found
 
 
 def position_function(density: Floats, sides: Counts) -> Floats:
@@ -477,25 +481,21 @@ def distinct_vectors(enc: Encoding, sides: Counts) -> Vectors:
     rows = np.arange(len(enc)).reshape(enc.domain.sides)[corner].ravel()
     if enc.is_stationary:
         closest = closest_pair(replace(enc, domain=lattice_of(within)))
-        pair, distinct = closest.pair, closest.distinct
+        pair, distinct = closest.pair or (), closest.distinct
     else:
         in_order = enc.domain.kind == "position" and len(sides) == 1
         first = first_equal(enc.table()[rows], enc.eps, in_order=in_order)
         again = np.flatnonzero(first != np.arange(len(first)))
-        pair = (int(first[again[0]]), int(again[0])) if len(again) else None
-        distinct = len(rows) - len(again)
-    if pair is None or distinct == len(rows):
-        return Vectors(len(rows), distinct, None)
-    return Vectors(len(rows), distinct, (int(rows[pair[0]]), int(rows[pair[1]])))
+        pair, distinct = (*first[again[:1]], *again[:1]), len(rows) - len(again)
+    ends = rows[list(pair)].tolist() if distinct < len(rows) else ()
+    return Vectors(len(rows), distinct, tuple(ends))
 
 
 def rebase(enc: Encoding, rho: float) -> Encoding | None:
     """Build a named encoding with a different base; None if it has no base."""
     params, builder = enc.params, BUILDERS.get(enc.name)
     is_named = canonical_spec(enc.spec).partition(":")[0] == enc.name
-    if builder is None or not is_named or params.get("demean"):
-        return None
-    if "rho" not in builder.parameters:
+    if not is_named or params.get("demean") or not builder or "rho" not in builder.parameters:
         return None
     settings = {key: params[key] for key in builder.parameters if key in params} | {"rho": rho}
     rebased = build(enc.name, length=params["length"], d=params["d"], spec=enc.spec, **settings)
@@ -565,11 +565,9 @@ def describe_grid_peak(h: Floats) -> GridReconstruction:
     >>> describe_grid_peak(np.array([[0.8, 0.4, 0.0, 0.4], [0.2, 0.0, 0.0, 0.0]])).half_max_area
     3
     """
-    off, far = np.ones(h.shape, dtype=bool), np.zeros(h.shape, dtype=bool)
-    for a, n in enumerate(h.shape):
-        place = np.arange(n).reshape([-1 if a == b else 1 for b in range(h.ndim)])
-        off &= place > 0
-        far |= np.minimum(place, n - place) > 1
+    places = np.ogrid[tuple(map(slice, h.shape))]
+    off = prod(place > 0 for place in places) > 0
+    far = sum(np.minimum(x, n - x) > 1 for x, n in zip(places, h.shape, strict=True)) > 0
     peak, delta = float(h.flat[0]), np.zeros(h.shape)
     delta.flat[0] = 1.0
     return GridReconstruction(
