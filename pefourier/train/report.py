@@ -399,7 +399,7 @@ def read_scores(path: str) -> list[Fields]:
         if not {"seed", "fold"} & own.keys():  # paired in order
             counts[own["dataset"], own["encoding"]] += 1
             own["seed"] = str(counts[own["dataset"], own["encoding"]])
-        value = number_in(str(columns[score][i]))
+        value = number_in(str(columns[score][i]), found.delimiter)
         if not 0 <= value <= 1 or "" in own.values():
             raise PefourierError(
                 f"{where}: expected a score from 0 to 1 (percent: divide by 100) and no empty "

@@ -147,10 +147,12 @@ def from_ts(path: Path, options: Options) -> Task:
     name = str(path)
     parts = read_ts(path, options.data)
     series = [example.T for x, _ in parts for example in x]
-    channels = {example.shape[1] for example in series}
+    channels = sorted({example.shape[1] for example in series})
     if len(channels) != 1 or not all(len(x) and x[0].size for x, _ in parts):
-        problem = "no values" if len(channels) < 2 else f"series of {sorted(channels)} channels"
-        raise PefourierError(f"{name} holds {problem} in one of its files; download it again")
+        raise PefourierError(
+            f"{name} holds no values in one of its files, or series of {channels} channels; "
+            "download it again"
+        )
     x, lengths = split.padded_series(series)
     y = np.concatenate([y for _, y in parts])
     tested = len(parts[1][1]) if len(parts) == 2 else None

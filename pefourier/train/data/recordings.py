@@ -5,8 +5,7 @@ deviation has a lower bound. Windows are cut from the labelled part, scaled and 
 SMD is the Server Machine Dataset (Su et al., 2019); MSL is the dataset of the Mars Science
 Laboratory (Hundman et al., 2018). Both have two layouts: archives NAME.npz with `train`, `test`
 and `label`, or the publisher's files: train/, test/ and test_label/ of text, or train/ and test/
-of .npy with labeled_anomalies.csv. An array may use an eighth of the machine's memory; the same
-limit holds for all recordings of a dataset together.
+of .npy with labeled_anomalies.csv. An array may use an eighth of the machine's memory.
 """
 
 import json
@@ -113,17 +112,13 @@ def read_recordings(name: str, data: str | None) -> list[Series]:
         raise PefourierError(f"{name} is read from a folder; give --data DIR that holds {name}/")
     source = SOURCES[name]
     folder, archives = locate(name, Path(data))
-    series, size = [], 0
-    for title, recording in read_archives(archives) if archives else source.read_published(folder):
-        if title != source.dropped:
-            together = source.together(title)
-            series.append(scale_recording(title, recording, source.floor, *together))
-            size += series[-1].rows.nbytes
-        if size > memory_limit():
-            raise PefourierError(
-                f"the recordings in {folder} need more than {memory_limit()} bytes, an "
-                "eighth of this machine's memory"
-            )
+    series = [
+        scale_recording(title, recording, source.floor, *source.together(title))
+        for title, recording in (
+            read_archives(archives) if archives else source.read_published(folder)
+        )
+        if title != source.dropped
+    ]
     if not series:
         raise PefourierError(f"{folder} holds no recording of {name}; {AGAIN}")
     widths = {s.rows.shape[1] for s in series}
@@ -182,10 +177,6 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
         raise PefourierError(f"{path} has no column {name} in its first line; {AGAIN}")
     columns = dict(zip(found.names, found.cells, strict=True))
     listed = zip(*map(columns.get, COLUMNS), strict=True)
-    unlisted = {recorded.stem for recorded in (folder / "test").glob("*.npy")}
-    unlisted -= {*columns["chan_id"]}
-    if unlisted:
-        raise PefourierError(f"{path} lacks {min(unlisted)} of {folder / 'test'}; {AGAIN}")
     events = {channel: text for channel, spacecraft, text in listed if spacecraft == "MSL"}
     for name in sorted(events):
         train, test = (read_channel(folder / part, name) for part in ("train", "test"))

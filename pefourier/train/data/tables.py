@@ -52,7 +52,7 @@ from pefourier.writing.files import label as name_of_file
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import join
 
-LARGEST = 2**30  # bytes of a file, and of the numbers in a parquet file
+LARGEST = 2**30  # bytes of a file
 LARGE = 2**20  # characters from which on pandas, whose import takes half a second, reads a text
 DELIMITERS = ",;\t"
 POINT = str.maketrans(",", ".")  # for decimal commas
@@ -128,19 +128,16 @@ def parse_columns(path: Path, chosen: dict[str, str] | None) -> Columns:
 
 def read_text(path: Path) -> str:
     """Read a text, or a parquet file as text."""
+    if path.stat().st_size > LARGEST:
+        raise ValueError(f"the file has more than {LARGEST} bytes")
     if path.suffix.lower() != ".parquet":
-        if path.stat().st_size > LARGEST:
-            raise ValueError(f"the file has more than {LARGEST} bytes")
         return path.read_bytes().decode("utf-8-sig")
     try:
         from pandas import read_parquet
-        from pyarrow.parquet import read_metadata
-    except ModuleNotFoundError as error:
+
+        return str(read_parquet(path).to_csv(index=False))
+    except ImportError as error:
         raise ValueError("pip install pandas pyarrow, which read it") from error
-    about = read_metadata(path)
-    if 8 * about.num_rows * about.num_columns > LARGEST:
-        raise ValueError(f"its {about.num_rows} rows have more than {LARGEST} bytes")
-    return str(read_parquet(path).to_csv(index=False))
 
 
 def names_in(first: list[str]) -> tuple[list[str], bool]:
@@ -189,19 +186,23 @@ def parse_by_pandas(
     ]
 
 
-def numbers_in(cells: Array) -> Array:
+def numbers_in(cells: Array, delimiter: str = "") -> Array:
     """Parse cells as numbers: nan for a missing number, inf for what is no finite number.
+
+    Commas are decimal points if they do not separate cells.
 
     >>> numbers_in(np.array(["1,5", "NA", "x"], object))
     array([1.5, nan, inf])
     """
-    return cells if cells.dtype == float else np.array([number_in(str(cell)) for cell in cells])
+    if cells.dtype == float:
+        return cells
+    return np.array([number_in(str(cell), delimiter) for cell in cells])
 
 
-def number_in(cell: str) -> float:
-    """Parse a cell, possibly with a decimal comma."""
+def number_in(cell: str, delimiter: str) -> float:
+    """Parse a cell as a number."""
     try:
-        return float(cell.translate(POINT))
+        return float(cell if delimiter == "," else cell.translate(POINT))
     except ValueError:
         return np.nan if cell.lower() in ABSENT else np.inf
 
@@ -306,12 +307,12 @@ class Table(Columns):
 
     def numbers(self, column: int, *, missing: bool = True) -> Array:
         """Numbers of a column, nan if missing."""
-        found = numbers_in(self.cells[column])
+        found = numbers_in(self.cells[column], self.delimiter)
         for row in np.flatnonzero(np.isinf(found) if missing else ~np.isfinite(found))[:1]:
             raise PefourierError(
-                f"{self.place(row, column)}: expected a finite number, got "
-                f"{shown(self.cells[column][row])}; choose columns with --channels A,B, or use "
-                "--columns time=NAME, label=NAME or group=NAME if the column has another role"
+                f"{self.place(row, column)}: expected a finite number without thousands "
+                f"separators, got {shown(self.cells[column][row])}; choose columns with --channels "
+                "A,B, or use --columns time=NAME, label=NAME or group=NAME for another role"
             )
         return found
 
@@ -568,8 +569,6 @@ def from_long(table: Table, options: Options) -> Task:
     series = [values[rows] for rows in every]
     series, complete, filled = split.fill_series(series, options.missing, place, names)
     parts = [rows[kept] for rows, kept in zip(every, complete, strict=True)]
-    flat = np.ptp(np.concatenate(series), axis=0) == 0
-    table.remarks["constant"] = [name for name, own in zip(names, flat, strict=True) if own]
     since = [clock[part] - clock[part[0]] for part in parts]
     refuse_mixed(table, parts, "group")
     if options.predict is not None or are_examples(table, parts, options):
@@ -596,7 +595,7 @@ def is_in_order(table: Table) -> bool:
 
 def channel_columns(table: Table, wanted: str | None) -> list[int]:
     """Find the columns of channels, by --channels or all with numbers, and remark on the others."""
-    names, cells = table.names, table.cells
+    names = table.names
     free = [i for i, role in enumerate(table.roles) if role in ("", UNUSED)]
     asked = [name.strip() for name in wanted.split(",")] if wanted is not None else []
     for name in {*asked} - {*names}:
@@ -604,17 +603,14 @@ def channel_columns(table: Table, wanted: str | None) -> list[int]:
     found = [names.index(name) for name in dict.fromkeys(asked)] or [
         i
         for i in free
-        if names[i] and not table.roles[i] and np.isfinite(numbers_in(cells[i])).any()
+        if names[i] and not table.roles[i]
+        if np.isfinite(numbers_in(table.cells[i], table.delimiter)).any()
     ]
-    texts = {names[i]: "".join(map(str, cells[i])) for i in found if cells[i].dtype == object}
-    commas, points = ([name for name, text in texts.items() if mark in text] for mark in ",.")
-    if not found or (commas and (points or table.delimiter == ",")):
-        problem = f"numbers of {commas[0]} have commas" if commas else "no other column has numbers"
+    if not found:
         way_out = "write channels with decimal points and without thousands separators"
-        raise PefourierError(f"{shown(str(table.path))}: {problem}; {way_out}")
+        raise PefourierError(f"{shown(str(table.path))}: no other column has numbers; {way_out}")
     table.remarks["channels"] = [names[i] for i in found]
     table.remarks["left out"] = [names[i] or f"number {i + 1}" for i in free if i not in found]
-    table.remarks["commas"] = commas
     if table.path.is_file() and "series" not in table.roles:
         table.remarks["columns"].append("the whole file as one series")
     return found
@@ -711,14 +707,6 @@ def classes_of_rows(table: Table, positive: Strings) -> tuple[Array, Texts]:
     """Return the class of each row and the classes: bool for anomalies, numbers for activities."""
     codes, names = table.texts["label"]
     split.check_labels(str(table.path), names, len(codes))
-    order = table.common("label", slice(None))
-    spellings: dict[str, str] = {}
-    for name in order:
-        other = spellings.setdefault(name.lower(), name)
-        if other != name:
-            row = int(np.flatnonzero(codes == names.index(name))[0])
-            problem = f"has label {shown(name)}, others have {shown(other)}"
-            raise PefourierError(f"{table.place(row)} {problem}; use one spelling")
     chosen = [name for name in names if name in positive]
     if len(chosen) > 1:
         raise PefourierError(
@@ -726,11 +714,11 @@ def classes_of_rows(table: Table, positive: Strings) -> tuple[Array, Texts]:
         )
     if not chosen and {*names} <= {"0", "1"}:
         return codes.astype(bool), ("normal", "anomaly")
-    counts = np.bincount(codes)
     column = table.names[table.roles.index("label")] if "label" in table.roles else ""
-    rare = len(names) == 2 and counts[0] != counts[1] and plain_name(column) != "activity"
+    rare = len(names) == 2 and np.ptp(np.bincount(codes)) and plain_name(column) != "activity"
     if not chosen and (not rare or all(map(reads_as_number, names))):
         return codes, tuple(names)
-    anomaly = (chosen or order)[-1]
-    normal = f"not {anomaly}" if len(names) > 2 else order[order[0] == anomaly]
+    anomaly = chosen[0] if chosen else table.common("label", slice(None))[1]
+    others = [name for name in names if name != anomaly]
+    normal = others[0] if len(others) == 1 else f"not {anomaly}"
     return codes == names.index(anomaly), (normal, anomaly)

@@ -74,8 +74,8 @@ REFUSED = {  # the text of a file, and part of the error
     HEAD + "1,31/05/2024 12:00,1,0\n": "line 2: series '1', column time",
     HEAD + "1,2024-05-31T12:00,1,0\n1,2024-05-31T13:00Z,1,0\n": "line 3: series '1', column time",
     HEAD + "1,2024-13-31,1,0\n": "Month out of range",
-    HEAD + '1,0,"1,5",0\n': "numbers of a have commas",
-    "id;time;a;label\n1;0;1,5;0\n1;1;1.5;0\n": "numbers of a have commas",
+    HEAD + '1,0,"1,5",0\n': "no other column has numbers",
+    HEAD + '1,0,1,0\n1,1,"1,500",0\n': "line 3: series '1', column a: expected a finite number",
     HEAD + "1,0,1,0\n\n1,nan,1,0\n": "line 4: series '1', column time",
     HEAD + "1,0,1,\n": "line 2: series '1', column label",
     HEAD + "1,0,1,0\n,0,1,0\n": "line 3: series '', column id: series is missing",
@@ -100,7 +100,6 @@ LABELS = {  # series of labels, settings, and part of the error
     "first": ({5: FAULT + ["ok"] * 11}, {}, "line 62: .*'05'.*'fault'"),
     "last": ({5: ["ok"] * 11 + ["oops"], 9: FAULT + ["ok"] * 11}, {}, "line 73: .*'05'.*'oops'"),
     "two": ({i: OK + FAULT * 4 for i in range(1, 40, 5)}, {}, "--window ROWS"),
-    "capitals": ({i: OK + ["OK"] + FAULT * 3 for i in range(40)}, {"window": 4}, "'OK', .* 'ok'"),
     **{
         f"many {names}": (
             {i: OK + FAULT + ["worse"] for i in range(40)},
