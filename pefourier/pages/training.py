@@ -36,7 +36,7 @@ from pefourier.writing.page import Page
 from pefourier.writing.text import parts_of_words, printable
 
 RULES = ("choice", "size")  # of training, in words
-FIRST = [training_figures.CAPTIONS[name] for name in ("comparison", "curves", "confusion")]
+FIRST = ("comparison", "curves", "confusion")  # pictures
 COSTS = (
     "Seconds are training time divided by the runs that were trained together, so they compare "
     "encodings of one kind on one device."
@@ -90,20 +90,19 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     answer, words = summary_page(summary), partial(all_words, summary)
     names = [cell for p in parts_of_words(words) if not isinstance(p, str) for cell in p[0]]
     traces = read_traces(Path(folder.path), summary.runs)
-    confusions = training_figures.confusions, summary, training_figures.CAPTIONS["confusion"]
-    pictures = [*training_figures.pictures(summary, traces).values(), confusions]
-    first = [picture for picture in pictures if picture[2] in FIRST]
-    others = [figure(*picture) for picture in pictures if picture[2] not in FIRST]
+    pictures = training_figures.pictures(summary, traces)
+    drawn = {name: figure(*picture) for name, picture in pictures.items()}
+    first = [drawn.pop(name) for name in FIRST if name in drawn]
     sections = [
         Chapter("Which encoding", markup_of_words(answer.conclusion)),
         Chapter("How sure", how_sure(summary)),
         Chapter("What it costs", [table(costs(summary)), element("p", COSTS)]),
-        Chapter("Pictures", [*(figure(*picture) for picture in first)]),
+        Chapter("Pictures", first),
         Chapter(
             "Numbers",
             [
                 details("All scores and differences", *markup_of_words(words)),
-                details("More pictures", *others),
+                details("More pictures", *drawn.values()),
                 explanations(names, ("train",)),
             ],
         ),

@@ -42,6 +42,7 @@ def pictures(summary: Any, traces: Sequence[Any]) -> dict[str, tuple[Any, Any, s
         "lengths": (score_by_length, summary, lengthened),
         "curves": (learning_curves, curves, curves),
         "mistakes": (mistakes, mistaken, mistaken),
+        "confusion": (confusions, summary, True),
     }
     return {name: (draw, of, CAPTIONS[name]) for name, (draw, of, holds) in kinds.items() if holds}
 

@@ -74,11 +74,11 @@ def stretched(windows: Array, lengths: Array | None) -> Array:
     """
     if lengths is None:
         return windows
-    positions = np.linspace(0, lengths - 1, windows.shape[1], axis=1)  # (W, L)
-    before = np.minimum(positions.astype(int), np.maximum(lengths - 2, 0)[:, None])
-    after = np.minimum(before + 1, lengths[:, None] - 1)
-    low, high = (np.take_along_axis(windows, b[..., None], axis=1) for b in (before, after))
-    return np.asarray(low + (positions - before)[..., None] * (high - low))
+    steps, whole = np.linspace(0, 1, windows.shape[1]), windows.copy()
+    for window, n in zip(whole, lengths.tolist(), strict=True):
+        for channel in window.T:
+            channel[:] = np.interp(steps * (n - 1), np.arange(n), channel[:n])
+    return whole
 
 
 def as_logits(scores: Array) -> Array:

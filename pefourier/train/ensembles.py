@@ -197,7 +197,8 @@ def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
 def most_members(model: Transformer, batch: int, device: torch.device) -> int:
     """Estimate how many members fit into the memory allowed for a stack."""
     scores = 8 * batch * model.tokens * model.heads * model.tokens * model.layers
-    members = STACK_BYTES[device.type] // (model.bytes_between_layers(batch) + scores)
+    room = min(STACK_BYTES[device.type], device_memory(device) // 5)
+    members = room // (model.bytes_between_layers(batch) + scores)
     if device.type == "cuda":
         windows = most_windows(model.heads, model.tokens, model.d // model.heads)
         members = min(members, windows // max(batch, AT_ONCE))

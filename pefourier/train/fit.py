@@ -48,7 +48,6 @@ from pefourier.train.program import (
     Replica,
     Resident,
     class_weights,
-    count_fitting,
     fetch,
     is_vector,
     no_rows,
@@ -97,18 +96,10 @@ def fit(
     checkpoint: Checkpoint | None = None,
     compiler: Compiler | None = None,
 ) -> list[Outcome]:
-    """Train members together, or as many at a time as fit into memory."""
-    outcomes, checkpoint = list[Outcome](), checkpoint or Checkpoint(None)
+    """Train members together."""
+    file = checkpoint or Checkpoint(None)
     try:
-        size = count_fitting(
-            data.device,
-            len(members),
-            lambda count: Program(data, model, members[:count], schedule, eager=True).step(),
-        )
-        for first in range(0, len(members), size):
-            part = members[first : first + size]
-            file = checkpoint if len(part) == len(members) else checkpoint.part(first, len(part))
-            outcomes += Training(data, model, part, schedule, file, compiler).run(progress)
+        return Training(data, model, members, schedule, file, compiler).run(progress)
     except RuntimeError as error:
         memory = isinstance(error, torch.OutOfMemoryError)
         if not memory and not any(text in str(error) for text in MEMORY_ENDS):
@@ -116,7 +107,6 @@ def fit(
         raise PefourierError(
             "the runs of a stack do not fit into memory; choose a smaller --batch-size or --d"
         ) from error
-    return outcomes
 
 
 @dataclass(frozen=True, eq=False)

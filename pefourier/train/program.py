@@ -58,17 +58,21 @@ T = TypeVar("T")
 # Windows on the device
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Resident:
     """Rows, starts and labels of a task, stored on the device once."""
 
     task: Task
-    rows: Tensor  # (N, C)
-    starts: Tensor  # (W,)
-    labels: Tensor  # (W,)
-    within: Tensor  # (L,)
-    lengths: Tensor | None  # (W,) rows of each window; the rest is padding
     device: torch.device
+    dtype: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        of, device = self.task, self.device
+        self.rows = torch.as_tensor(of.rows, dtype=self.dtype).to(device)  # (N, C)
+        self.starts = torch.as_tensor(of.starts, device=device)  # (W,)
+        self.labels = torch.as_tensor(of.labels, device=device)  # (W,)
+        self.within = torch.arange(of.length, device=device)  # (L,)
+        self.lengths = of.lengths if of.lengths is None else torch.as_tensor(of.lengths).to(device)
 
     def windows(self, index: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
         """Windows (M, n, L, C) of indices (M, n), scaled by the fold of each member."""
@@ -79,19 +83,6 @@ class Resident:
             return scaled
         padding = self.within >= self.lengths[index][:, :, None]  # (M, n, L)
         return scaled.masked_fill_(padding[..., None], 0.0)
-
-
-def put_on_device(task: Task, device: torch.device, dtype: torch.dtype = torch.float32) -> Resident:
-    """Copy a task to the device."""
-    return Resident(
-        task,
-        torch.as_tensor(task.rows, dtype=dtype).to(device),
-        torch.as_tensor(task.starts, device=device),
-        torch.as_tensor(task.labels, device=device),
-        torch.arange(task.length, device=device),
-        None if task.lengths is None else torch.as_tensor(task.lengths, device=device),
-        device,
-    )
 
 
 def batch_and_steps(task: Task, batch_size: int) -> tuple[int, int]:
@@ -132,25 +123,6 @@ def device_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     return machine_memory()
-
-
-PROBED = 2  # members in a trial step
-ROOM = 0.4  # share of a GPU's free memory that a step may use; graphs need separate memory
-
-
-def count_fitting(device: torch.device, count: int, trial_step: Callable[[int], object]) -> int:
-    """Count the members that fit into a GPU's memory, from an eager step of a few members.
-
-    A failed graph capture is fatal, which is why memory is checked before any capture.
-    """
-    if device.type != "cuda" or count <= PROBED:
-        return count
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    trial_step(PROBED)
-    size = (torch.cuda.max_memory_allocated() - before) / PROBED
-    torch.cuda.empty_cache()
-    return min(count, max(1, int(ROOM * torch.cuda.mem_get_info()[0] / size)))
 
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:
@@ -280,15 +252,25 @@ def step_precision(device: torch.device, model: Classifier) -> torch.dtype | Non
     return torch.bfloat16 if torch.cuda.get_device_capability(device) >= BFLOAT16 else None
 
 
-@dataclass(frozen=True, eq=False)
 class Adam:
     """Adam (Kingma and Ba, 2015) with torch's fused kernel.
 
-    The class in ``torch.optim`` would import torch's compiler, which takes a second.
+    `groups` are parameters with their learning rate. `state` has means of gradients and of their
+    squares, and steps. The class in ``torch.optim`` would import torch's compiler, which takes a
+    second.
     """
 
-    groups: Sequence[tuple[list[Tensor], float]]  # parameters with their learning rate
-    state: Mapping[Tensor, dict[str, Tensor]]  # means of gradients and of their squares, and steps
+    def __init__(self, groups: Sequence[tuple[list[Tensor], float]]) -> None:
+        self.groups = groups
+        self.state = {
+            p: {
+                "exp_avg": torch.zeros_like(p, requires_grad=False),
+                "exp_avg_sq": torch.zeros_like(p, requires_grad=False),
+                "step": torch.zeros((), dtype=torch.float32, device=p.device),
+            }
+            for parameters, _ in groups
+            for p in parameters
+        }
 
     @torch.no_grad()
     def step(self) -> None:
@@ -315,20 +297,6 @@ class Adam:
                 amsgrad=False,
                 maximize=False,
             )
-
-
-def make_adam(groups: Sequence[tuple[list[Tensor], float]]) -> Adam:
-    """Return Adam before its first step."""
-    state = {
-        p: {
-            "exp_avg": torch.zeros_like(p, requires_grad=False),
-            "exp_avg_sq": torch.zeros_like(p, requires_grad=False),
-            "step": torch.zeros((), dtype=torch.float32, device=p.device),
-        }
-        for parameters, _ in groups
-        for p in parameters
-    }
-    return Adam(groups, state)
 
 
 @dataclass(eq=False)
@@ -399,7 +367,7 @@ class Program:
             for vectors in (False, True)
             if (group := [p for name, p in self.parameters.items() if is_vector(name) == vectors])
         ]
-        self.optimizer = make_adam(groups)
+        self.optimizer = Adam(groups)
 
     def loss(self, index: Tensor, drop: Dropout | None = None) -> Tensor:
         """Class-weighted cross entropy (M, n) of each member's windows (M, n), in training."""

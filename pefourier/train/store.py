@@ -344,10 +344,6 @@ class Checkpoint:
     def __post_init__(self) -> None:
         self.saved = time.monotonic()
 
-    def part(self, first: int, count: int) -> "Checkpoint":
-        """Return the checkpoint of `count` members of the stack, starting at `first`."""
-        return Checkpoint(self.path and self.path.with_suffix(f".{first}-{count}.safetensors"))
-
     def load(self) -> dict[str, Array] | None:
         """Load the last saved state, or None."""
         if self.path is None or not self.path.is_file():
@@ -375,8 +371,7 @@ class Checkpoint:
     def drop(self) -> None:
         """Delete the checkpoint of a finished stack."""
         if self.path is not None:
-            for path in (self.path, *self.path.parent.glob(f"{self.path.stem}.*")):
-                path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
             with suppress(OSError):  # other checkpoints remain
                 self.path.parent.rmdir()
 

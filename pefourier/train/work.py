@@ -46,7 +46,6 @@ from pefourier.train.program import (
     Replica,
     Resident,
     batch_and_steps,
-    put_on_device,
     seconds_of_step,
 )
 from pefourier.train.report import tables_in_words
@@ -242,7 +241,7 @@ class Work:
             method = stack.runs[0].arm.spec
             return [Outcome(m, *baselines.fit_method(method, stack.task, m.fold)) for m in members]
         if self.resident is None or self.resident.task is not stack.task:
-            self.resident = put_on_device(stack.task, self.experiment.device)
+            self.resident = Resident(stack.task, self.experiment.device)
         schedule, self.reporter.steps = stack.resolved.schedule, stack.resolved.schedule.steps
         progress = self.reporter.count_steps
         compiler = self.compiler if self.is_compiled(stack) else None
@@ -409,7 +408,7 @@ def seconds_of_steps(resolved: ResolvedTask, experiment: Experiment) -> float:
     One stack of each kind is timed.
     """
     planned = ensembles.plan_ensembles(resolved, experiment.description["stack"])
-    data = put_on_device(resolved.task, experiment.device)
+    data = Resident(resolved.task, experiment.device)
     seconds, timed = 0.0, dict[frozenset[str], float]()
     for stack in planned:
         if stack.model is None:  # another method

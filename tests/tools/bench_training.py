@@ -31,7 +31,7 @@ from pefourier.train.data.split import Task
 from pefourier.train.ensembles import COSTS
 from pefourier.train.injection import load_injection
 from pefourier.train.model import Transformer
-from pefourier.train.program import Compiler, Program, Replica, put_on_device
+from pefourier.train.program import Compiler, Program, Replica, Resident
 from pefourier.train.request import Schedule
 
 KEPT = Path(__file__).parents[2] / "figures" / "bench.json"
@@ -202,7 +202,7 @@ def fused_stack(s: Setting, members: Sequence[Replica], *, compiled: bool) -> fl
     """Return the milliseconds of members that are trained together."""
     compiler = Compiler("on", lambda _: None) if compiled else None
     schedule = Schedule(steps=s.steps, batch_size=s.batch, rate=1e-3)
-    data = put_on_device(s.task, s.device)
+    data = Resident(s.task, s.device)
     program = Program(data, s.sizes, members, schedule, compiler)
     program.train(WARM_UP)
     return seconds_of(s, lambda: program.train(s.steps)) / s.steps * 1e3

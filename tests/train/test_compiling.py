@@ -12,7 +12,7 @@ from pefourier.train import program as compiling
 from pefourier.train.data.load import load_task
 from pefourier.train.model import OrderFree
 from pefourier.train.options import Options
-from pefourier.train.program import Compiler, Program, Replica, put_on_device, seconds_of_step
+from pefourier.train.program import Compiler, Program, Replica, Resident, seconds_of_step
 from pefourier.train.run import run_comparison
 
 COMPANY = ("dft", "learned", "rope", "xpos", "t5", "tupe", "shaw", "shaw:values=true", "none")
@@ -20,7 +20,7 @@ COMPANY = ("dft", "learned", "rope", "xpos", "t5", "tupe", "shaw", "shaw:values=
 
 @pytest.fixture(scope="module")
 def held():
-    return put_on_device(load_task("order:count=40,length=8"), CPU)
+    return Resident(load_task("order:count=40,length=8"), CPU)
 
 
 @pytest.mark.long

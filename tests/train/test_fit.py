@@ -13,7 +13,7 @@ from pefourier.train import program as program_module
 from pefourier.train import run_artifacts as metrics
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import from_examples
-from pefourier.train.program import class_weights, draw_batches, put_on_device
+from pefourier.train.program import Resident, class_weights, draw_batches
 from pefourier.train.store import Checkpoint
 
 COMPANY = ["sinusoidal", "learned", "rope", "t5", "tupe", "shaw", "shaw:values=true"]
@@ -26,7 +26,7 @@ def task():
 
 @pytest.fixture(scope="module")
 def held(task):
-    return put_on_device(task, CPU, torch.float64)
+    return Resident(task, CPU, torch.float64)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def member(spec, seed=0, *, learn=False, fold=0):
 
 
 def program(task, members, dtype=torch.float64, schedule=None):
-    return fit.Program(put_on_device(task, CPU, dtype), SIZES, members, schedule or epochs(1))
+    return fit.Program(Resident(task, CPU, dtype), SIZES, members, schedule or epochs(1))
 
 
 @pytest.mark.parametrize("learn", [False, True])
@@ -106,7 +106,7 @@ def test_validation_scores_and_losses_are_their_definitions(rng, classes):
     task = from_examples("x", rng.normal(size=(60, 8, 2)) + 0.5 * y[:, None, None], y)
     sizes, members = replace(SIZES, classes=classes), [member("none", seed) for seed in range(3)]
     schedule = fit.Schedule(steps=12, batch_size=8, rate=1e-2, every=4)
-    held = put_on_device(task, CPU)
+    held = Resident(task, CPU)
     running = fit.Program(held, sizes, members, schedule)
     labels, weights = task.labels[task.folds[0].valid], class_weights(task, task.folds[0])
     looks = []
@@ -284,7 +284,7 @@ def test_folds_of_unequal_size_are_equal_in_company_and_scaled_each_by_its_own(u
 def test_steps_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, name, inject):
     """Steps in bfloat16 round weights and activations, but not the kept parameters."""
     members = [member(name, seed, learn=bool(seed)) for seed in (0, 1)]
-    held, sizes = put_on_device(task, CPU), replace(SIZES, inject=inject)
+    held, sizes = Resident(task, CPU), replace(SIZES, inject=inject)
     plain = fit.Program(held, sizes, members, epochs(1))
     exact = plain.train(EPOCH)
     monkeypatch.setattr(program_module, "step_precision", lambda *_: torch.bfloat16)

@@ -15,14 +15,14 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from training import CPU, SIZES, epochs, injection
+from training import SIZES, epochs, injection
 
 from pefourier.errors import PefourierError
 from pefourier.train import fit, program
 from pefourier.train.data.load import load_task
 from pefourier.train.injection import load_injection
 from pefourier.train.model import OrderFree
-from pefourier.train.program import put_on_device
+from pefourier.train.program import Resident
 
 META = torch.device("meta")
 ORDER = "order:count=40,length=8"
@@ -30,7 +30,7 @@ MIXED = ("dft", "learned", "sinusoidal", "rope", "xpos", "t5", "alibi", "shaw:va
 
 
 def data_on(device):
-    return put_on_device(load_task(ORDER), torch.device(device))
+    return Resident(load_task(ORDER), torch.device(device))
 
 
 class OnDevice(TorchDispatchMode):
@@ -81,7 +81,7 @@ def stack(monkeypatch):
         task = load_task(ORDER)
         if padded:
             task = replace(task, lengths=torch.arange(len(task.starts)).numpy() % 8 + 1)
-        held, of = put_on_device(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
+        held, of = Resident(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
         members = [
             fit.Replica(
                 name,
@@ -164,26 +164,6 @@ def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     again = [v for s in running.optimizer.state.values() for v in s.values()]
     assert all(a is b for a, b in zip(numbers, again, strict=True))
     assert {v.item() for v in again if v.dim() == 0} == {5.0}
-
-
-def test_a_stack_is_cut_to_what_memory_holds(monkeypatch):
-    """A stack is limited by the bytes of a step of two members and a share of the free bytes."""
-    requested, numbers = [], {"memory_allocated": 10, "max_memory_allocated": 210}
-    numbers |= {"mem_get_info": (1000, 2000), "reset_peak_memory_stats": 0, "empty_cache": 0}
-    for name, number in numbers.items():
-        monkeypatch.setattr(torch.cuda, name, lambda number=number: number)
-    for count, expected in ((2, 2), (9, 4), (3, 3)):
-        assert program.count_fitting(torch.device("cuda"), count, requested.append) == expected
-    assert (requested, program.count_fitting(CPU, 99, None)) == ([2, 2], 99)
-    held = data_on("cpu")
-    members, reported = [fit.Replica(name, injection(name), 0, 0) for name in MIXED], []
-    whole = fit.fit(held, SIZES, members, epochs(1))
-    monkeypatch.setattr(fit, "count_fitting", lambda *_: 3)
-    parts = fit.fit(held, SIZES, members, epochs(1), lambda *now: reported.append(now[1]))
-    assert reported == [3, 3, 2]
-    for one, other in zip(whole, parts, strict=True):
-        assert one.member is other.member
-        np.testing.assert_allclose(one.test, other.test, atol=1e-5)
 
 
 def test_memory_that_ends_is_one_line(monkeypatch):

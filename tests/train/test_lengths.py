@@ -32,7 +32,7 @@ def outcome(spec, rms=None, *, learn=False, task=None):
     task, one = task or load_task(TASK), injection(spec, learn=learn, sizes=SIZES)
     one = one if rms is None else scale_to_rms(one, rms)
     members = [fit.Replica(spec, injection("t5", sizes=SIZES), 1, 0), fit.Replica(spec, one, 0, 0)]
-    held = program.put_on_device(task, torch.device("cpu"))
+    held = program.Resident(task, torch.device("cpu"))
     found = fit.fit(held, SIZES, members, fit.Schedule(steps=4, batch_size=8, rate=1e-2, every=4))
     return next(o for o in found if o.member.injection is one), task
 

@@ -9,14 +9,14 @@ from training import CPU, EPOCH, SIZES, epochs, injection
 
 from pefourier.train import fit, model
 from pefourier.train.data.load import load_task
-from pefourier.train.program import put_on_device
+from pefourier.train.program import Resident
 
 PLAIN = epochs(1)
 
 
 @pytest.fixture(scope="module")
 def held():
-    return put_on_device(load_task("order:count=40,length=8"), CPU, torch.float64)
+    return Resident(load_task("order:count=40,length=8"), CPU, torch.float64)
 
 
 def member(name, seed=3):

@@ -14,7 +14,7 @@ from pefourier.errors import PefourierError
 from pefourier.train import fit, saved_models
 from pefourier.train.data.load import load_task
 from pefourier.train.injection import load_injection, waves_of_rotation
-from pefourier.train.program import put_on_device
+from pefourier.train.program import Resident
 from pefourier.train.saved_models import lengthen
 
 GRID = (2, 4)
@@ -26,7 +26,7 @@ BOTH = ("deberta", "deberta:buckets=4,max=9")  # vectors on keys and queries
 
 @pytest.fixture(scope="module")
 def held():
-    return put_on_device(load_task("order:count=40,length=8"), CPU, torch.float64)
+    return Resident(load_task("order:count=40,length=8"), CPU, torch.float64)
 
 
 def rotation(spec, *, learn=True, length=8):

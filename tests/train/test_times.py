@@ -163,7 +163,7 @@ LINES = ("mtan", "time2vec")
 @pytest.fixture(scope="module")
 def held():
     task = load_task("irregular:count=60,length=8", Options(positions="time"))
-    return program.put_on_device(task, CPU, torch.float64)
+    return program.Resident(task, CPU, torch.float64)
 
 
 def member_of(held, spec, rms=None):
