@@ -333,7 +333,7 @@ FAULTS = [  # files, command, its status, and what its error line names
     (None, "spectrum recurrent:length=1e12", 2, "67108864"),
     (None, "spectrum shaw:clip=1e9", 2, "33554432"),
     (None, "spectrum tupe -S 40000 --d 8", 2, "33554432"),
-    (None, "spectrum learnable-sinusoidal:rho=-3", 0, ""),
+    (None, "spectrum learnable-sinusoidal:rho=-3", 2, "above 0"),
     (None, "encode swin2:length=17,scale=16 --out b.npy", 0, ""),
     (None, "list \ufeff", 2, "'\\ufeff'"),
 ]
