@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pefourier.encodings.encoding import Encoding, by_axis, by_name
+from pefourier.encodings.encoding import Encoding, Finding, by_axis, by_name
 from pefourier.encodings.grids import size_of
 from pefourier.errors import shorten
 from pefourier.types import Fields, Strings, Texts
@@ -110,7 +110,7 @@ def short_text_of(answers: Sequence[Answer]) -> str:
         parts += [text] if text else []
         room -= text.count("\n")
     more = "" if is_all else MORE
-    return "\n".join(parts) + more + "".join(map(findings_text, answers))
+    return "\n".join(parts) + more + "".join(findings_text(a, leading(a.result)) for a in answers)
 
 
 @dataclass(frozen=True)
@@ -226,10 +226,16 @@ def columns_of(
     )
 
 
-def findings_text(answer: Answer) -> str:
-    """Return each finding with its severity and code, on separate lines."""
-    label = answer.encoding.label
-    lines = (f"{f.severity}: {label}: {f.message} [{f.code}]" for f in answer.result.findings)
+def findings_text(answer: Answer, stated: Sequence[Finding] = ()) -> str:
+    """Return each finding with its severity and code, on separate lines.
+
+    Those that the conclusion has stated are one line of codes.
+    """
+    label, findings = answer.encoding.label, answer.result.findings
+    lines = [f"{f.severity}: {label}: {f.message} [{f.code}]" for f in findings if f not in stated]
+    codes = dict.fromkeys(f"[{f.code}]" for f in stated)
+    if codes:
+        lines.insert(0, f"{stated[0].severity}: {label}: as stated above {' '.join(codes)}")
     return "".join("\n" + paragraph(line, "  ") for line in lines)
 
 
@@ -259,12 +265,17 @@ def identity_of(enc: Encoding) -> Fields:
     return {"encoding": enc.name, "spec": enc.spec, "params": enc.params}
 
 
+def leading(result: Any) -> list[Finding]:
+    """Return the worst findings, which the conclusion states."""
+    found = [f for level in LEADING for f in result.findings if f.severity == level]
+    return found[:MOST_LEADING]
+
+
 def conclude(result: Any) -> Texts:
     """Return the verdict, its meaning and action with numbers, and the worst findings."""
     words = result.verdicts[result.verdict]
     meaning, action = (fill(text, r=result) for text in (words.meaning, words.action))
-    leading = [f.message for level in LEADING for f in result.findings if f.severity == level]
-    sentences = (f"{capital(message)}." for message in leading[:MOST_LEADING])
+    sentences = (f"{capital(f.message)}." for f in leading(result))
     return words.name(result.verdict), meaning, action, *sentences
 
 
