@@ -24,6 +24,7 @@ from pefourier.cli.options import (
     answer_specs,
     check_count_of_specs,
     format_name,
+    print_result,
     register,
     spare_threads,
 )
@@ -32,7 +33,6 @@ from pefourier.errors import PefourierError
 from pefourier.writing.text import printable
 
 if TYPE_CHECKING:
-    from pefourier.questions.check_faithful import Faithfulness
     from pefourier.questions.operators import OperatorComparison
 
 Rung = Literal["collides", "injective", "separable", "invertible", "isometric"]
@@ -75,10 +75,9 @@ def spectrum(
     pefourier spectrum rope rope:rho=5e5 --d 128
     """
     from pefourier import api
-    from pefourier.questions.spectrum import Spectrum
 
     question = partial(api.spectrum, **vars(density))
-    answer_specs(Spectrum, question, options, output, figure, axis=axis)
+    answer_specs(question, options, output, figure, axis=axis)
 
 
 @register("reconstruct")
@@ -100,10 +99,9 @@ def reconstruct(
     """
     spare_threads()
     from pefourier import api
-    from pefourier.questions.reconstruct import Reconstructions
 
     question = partial(api.reconstruct, positions=pos, **vars(density))
-    answer_specs(Reconstructions, question, options, output, figure)
+    answer_specs(question, options, output, figure)
 
 
 @register("check-faithful")
@@ -135,16 +133,14 @@ def check_faithful(
     spare_threads(options.names)
     from pefourier import api
     from pefourier.encodings.loader import with_gates
-    from pefourier.questions.check_faithful import Faithfulness
 
     options = replace(options, specs=with_gates(options.names, gates))
 
-    def ask(source: Any, **sizes: Any) -> "Faithfulness":
+    def ask(source: Any, **sizes: Any) -> Any:
         show = percentages(printable(source.spec), quiet=output.quiet)
         return api.check(source, progress=show, **sizes)
 
     answer_specs(
-        Faithfulness,
         ask,
         options,
         output,
@@ -193,20 +189,16 @@ def compare(
         check_suffix(permutation, (".npy", ".json"))
     check_count_of_specs(options, 2, "compare takes two encodings")
     from pefourier import api
-    from pefourier.report.render import answer_of, page_of
     from pefourier.writing.page import Reason
 
     sources, sizes = options.sources(split=False), options.sizes
     comparison = api.compare(*sources, **sizes, tolerance=tolerance, grid_second=grid_second)
-    answers = [answer_of(comparison)]
     if permutation is not None:
         write_permutation(permutation, comparison.operator)
-    figure.draw(comparison.draw, answers)
     a, b = comparison.encodings
     words = f"is not the same as {b.label}: {comparison.verdict}"
-    difference = Reason(a.label, "unmet", words)
-    page = page_of(type(comparison), answers)
-    output.print(replace(page, reasons=[] if comparison.same else [difference]))
+    reasons = [] if comparison.same else [Reason(a.label, "unmet", words)]
+    print_result(comparison, output, figure, reasons)
     options.note_without_effect(comparison.encodings, quiet=output.quiet)
     if not comparison.same:
         raise typer.Exit(1)
@@ -243,6 +235,5 @@ def relations(options: EncodingOptions, output: AnswerOptions, figure: FigureOpt
     pefourier relations sinusoidal learned --d 64
     """
     from pefourier import api
-    from pefourier.questions.relations import Relations
 
-    answer_specs(Relations, api.relations, options, output, figure)
+    answer_specs(api.relations, options, output, figure)

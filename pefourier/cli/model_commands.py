@@ -139,7 +139,6 @@ def context(
     """
     from pefourier import api
     from pefourier.encodings.loader import with_gates
-    from pefourier.questions.context import Context
     from pefourier.report.render import answer_of, page_of
 
     def ask(spec: str) -> "Answer":
@@ -148,8 +147,8 @@ def context(
     results = answer_each(
         with_gates(specs or [], gates), ask, quiet=output.quiet, skip=required.skip_unknown
     )
-    page = required.check(page_of(Context, results.per_spec), results)
-    figure.draw(Context.draw, results.answers, results.refusals)
+    page = required.check(page_of(results.per_spec), results)
+    figure.draw(results)
     if brief:
         lines = "".join(map(brief_line, results.answers))
         page = replace(page, words=lambda: lines, short=None, conclusion=str, chart=str)

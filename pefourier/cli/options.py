@@ -53,8 +53,7 @@ from pefourier.writing.text import printable_lines, read_sides, whole_number
 
 if TYPE_CHECKING:
     from pefourier.encodings.encoding import Encoding
-    from pefourier.questions.result import Result
-    from pefourier.writing.page import Page
+    from pefourier.writing.page import Page, Reason
 
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 NARROWEST, WIDEST = 3.0, 40.0  # width of a figure in inches
@@ -210,19 +209,18 @@ class FigureOptions:
         if self.width is not None and not NARROWEST <= self.width <= WIDEST:
             raise PefourierError(f"--width must be {NARROWEST} to {WIDEST} inch, got {self.width}")
 
-    def draw(
-        self, draw: Callable[..., Any], answers: Sequence[Any], refusals: Sequence[Any] = ()
-    ) -> None:
+    def draw(self, results: Results, **drawing: Any) -> None:
         """Write the figure of all answers if requested; matplotlib is imported only then."""
         if self.plot is None:
             return
-        if refusals:
+        if results.refusals:
             note(f"{shown(self.plot)} was not written: a figure needs answers for all SPECs")
             return
         from pefourier.report import plot
 
         look = plot.Look(self.width, self.dpi or plot.Look.dpi, self.title or "")
-        plot.save(self.plot, draw, answers, look)
+        draw = partial(type(results.answers[0].result).draw, **drawing)
+        plot.save(self.plot, draw, results.answers, look)
 
 
 @dataclass(eq=False, repr=False)
@@ -457,7 +455,6 @@ class Requirements:
 
 
 def answer_specs(
-    kind: type[Result],
     question: Callable[..., Any],
     options: EncodingOptions,
     output: AnswerOptions,
@@ -477,21 +474,26 @@ def answer_specs(
         return answer_of(question(source, **options.sizes))
 
     results = answer_each(options.sources(), ask, quiet=output.quiet, skip=skip)
-    page = check(page_of(kind, results.per_spec, **drawing), results)
-    figure.draw(partial(kind.draw, **drawing), results.answers, results.refusals)
+    page = check(page_of(results.per_spec, **drawing), results)
+    figure.draw(results, **drawing)
     if not results.refusals:
         options.note_without_effect([a.encoding for a in results.answers], quiet=output.quiet)
     print_and_exit(page, results, output)
 
 
-def print_result(result: Any, output: OutputOptions, figure: FigureOptions) -> None:
+def print_result(
+    result: Any,
+    output: OutputOptions,
+    figure: FigureOptions,
+    reasons: Sequence[Reason] = (),
+) -> None:
     """Draw and print one result, or the results of each axis of a grid."""
     from pefourier.report.render import answer_of, page_of
 
-    answers = list(map(answer_of, result if isinstance(result, tuple) else (result,)))
-    kind = type(answers[0].result)
-    figure.draw(kind.draw, answers)
-    output.print(page_of(kind, answers))
+    parts = result if isinstance(result, tuple) else (result,)
+    results = Results(list(map(answer_of, parts)))
+    figure.draw(results)
+    output.print(replace(page_of(results.per_spec), reasons=reasons))
 
 
 def print_and_exit(page: Page, results: Results, output: OutputOptions) -> None:

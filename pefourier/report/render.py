@@ -304,9 +304,10 @@ def record_of(answer: Answer) -> Fields:
     return {**head_of(answer), **fields_of(answer.result), **answer.result.extra_fields()}
 
 
-def page_of(kind: type[Any], outcomes: Sequence[Answer | Refusal], **drawing: Any) -> Page:
-    """Build a page about some SPECs with results of a kind; refused SPECs appear only in JSON."""
+def page_of(outcomes: Sequence[Answer | Refusal], **drawing: Any) -> Page:
+    """Build a page about some SPECs with results of one kind; refused SPECs are only in JSON."""
     answers = [answer for answer in outcomes if isinstance(answer, Answer)]
+    kind = type(answers[0].result)
     return Page(
         kind.command,
         words=partial(text_of, answers),

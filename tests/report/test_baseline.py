@@ -10,7 +10,7 @@ import pytest
 
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
-from pefourier.questions.check_faithful import Faithfulness, check_faithful
+from pefourier.questions.check_faithful import check_faithful
 from pefourier.report.baseline import differences, fields_of_record, has_changed
 from pefourier.report.forms import as_json
 from pefourier.report.render import Answer, page_of
@@ -25,7 +25,7 @@ def answer_of(enc):
 
 def record_of(enc):
     """Return the record that the command writes for an encoding."""
-    return json.loads(as_json(page_of(Faithfulness, [answer_of(enc)])))["results"][0]
+    return json.loads(as_json(page_of([answer_of(enc)])))["results"][0]
 
 
 def sines(rows=20, d=8, scale=1.0):

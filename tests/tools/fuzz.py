@@ -47,7 +47,7 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources import tables
 from pefourier.errors import PefourierError
 from pefourier.ids.batch import NAMES
-from pefourier.questions.check_faithful import Faithfulness, check_faithful
+from pefourier.questions.check_faithful import check_faithful
 from pefourier.report.forms import as_json
 from pefourier.report.render import Answer, page_of
 from pefourier.train.data.load import load_task
@@ -344,7 +344,7 @@ IDS_OF = [  # configs whose ids have other rules
 def stored_answer():
     """Return the JSON that the command writes for an answer."""
     enc = load("rope:d=8", 20)
-    return as_json(page_of(Faithfulness, [Answer(enc, check_faithful(enc))])).encode()
+    return as_json(page_of([Answer(enc, check_faithful(enc))])).encode()
 
 
 def string(text):
