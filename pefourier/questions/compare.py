@@ -45,6 +45,7 @@ from pefourier.encodings.encoding import (
     as_encoding,
     finding,
     split_pairs,
+    without_prefix,
 )
 from pefourier.encodings.grids import on_common_grid
 from pefourier.encodings.loader import (
@@ -71,7 +72,6 @@ from pefourier.questions.outcome import (
     compare_waves,
     has_layers,
     have_same_columns,
-    model_runs,
     uncompared,
     unread_keys,
 )
@@ -89,7 +89,7 @@ from pefourier.writing.text import Verdict, agreeing, first_few, joined_runs, nu
 LARGE = 2**20  # numbers in a table of cosines and sines, above which only pairs are compared
 ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
 AGREEING = ("the same", "permuted", "equivalent")
-SHOWN = 8  # pairs or heads listed in text
+SHOWN = 8  # runs listed in text
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -131,7 +131,7 @@ class Comparison(Outcome, Result):
         "cosine below 0.9 from position": "costly_from",
     }
     listed = {
-        "first_pairs": {
+        "pairs": {
             "pair": "index",
             "axis": "axis",
             "first": "first",
@@ -144,7 +144,7 @@ class Comparison(Outcome, Result):
             "positions": "places",
             "factors": "reading",
         },
-        "first_heads": {
+        "heads": {
             "head": "index",
             "first slope": "first",
             "second slope": "second",
@@ -152,6 +152,11 @@ class Comparison(Outcome, Result):
             "largest difference": "max_difference",
         },
         "layers": {"layers": "places", "differs": "what", "first": "first", "second": "second"},
+    }
+    short = {
+        "shown": shown,
+        "first_positions": listed["first_positions"],
+        "layers": listed["layers"],
     }
 
     same: bool
@@ -203,11 +208,6 @@ class Comparison(Outcome, Result):
         return self.cause.below.get(".9") if self.cause else None
 
     @property
-    def first_pairs(self) -> tuple[PairDifference, ...]:
-        """The pairs that differ, limited to the number listed."""
-        return self.pairs[:SHOWN]
-
-    @property
     def first_positions(self) -> tuple[PositionRun, ...]:
         """The first runs of rows on each axis."""
         runs: dict[str | None, list[PositionRun]] = {}
@@ -238,19 +238,14 @@ class Comparison(Outcome, Result):
         return "A model trained from scratch adapts to this; trained weights do not."
 
     @property
-    def first_heads(self) -> tuple[HeadDifference, ...]:
-        """The heads that differ, limited to the number listed."""
-        return self.heads[:SHOWN]
-
-    @property
     def use(self) -> str:
         """How attention receives the vectors of each encoding, or what is unknown."""
         acts = dict.fromkeys(enc.injection for enc in self.encodings)
         if self.positions and not self.unread:
             return "whether these are the right positions is not known"
-        unknown = "keys about positions were not compared"
-        is_unread = self.unread and len(acts) == 1
-        return unknown if is_unread else f"they are used differently: {' and '.join(acts)}"
+        if self.unread and len(acts) == 1:
+            return "keys about positions were not compared"
+        return f"they are used differently: {' and '.join(acts)}"
 
 
 def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = None) -> Comparison:
@@ -275,7 +270,7 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
     first, second = at_rows_of(*encodings), at_rows_of(*encodings[::-1])
     lengths, on_grids = (len(first), len(second)), are_on_grids(first, second)
     if lengths[0] != lengths[1] and first.domain.sides == second.domain.sides:
-        first, second = bare_of_prefix(first), bare_of_prefix(second)
+        first, second = without_prefix(first), without_prefix(second)
     encodings, pairs = (first, second), read_pairs(first, second)
     is_long = pairs is not None and len(first) * first.dim > LARGE and tolerance is None
     if on_grids and first.domain.sides != second.domain.sides:
@@ -330,15 +325,6 @@ def drift_apart(first: Waves, second: Waves) -> bool:
     return is_even and len(first) == len(second) and frequencies_apart(first, second)
 
 
-def bare_of_prefix(enc: Encoding) -> Encoding:
-    """Remove the rows before a grid and number its points from 0."""
-    start = enc.domain.prefix
-    if not start:
-        return enc
-    domain = replace(enc.domain, x=enc.domain.x[start:] - start, prefix=0)
-    return replace(enc, domain=domain, vectors=lambda x: enc.vectors(np.asarray(x) + start))
-
-
 def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
     """Add the layers, windows and factors of two models, and the keys that are ignored."""
     models = [enc for enc in encodings if has_layers(enc)]
@@ -347,15 +333,14 @@ def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
     if len(models) < 2:
         return compare_temperatures(outcome, encodings)
     layers = tuple(compare_layers(*encodings))
-    compared = dict.fromkeys((*outcome.compared, "layers", "windows", "factors"))
-    outcome = replace(outcome, layers=layers, compared=tuple(compared))
+    outcome = replace(outcome.comparing("layers", "windows", "factors"), layers=layers)
     if not layers or outcome.verdict not in AGREEING:
         return outcome
     index = {i for layer in layers for i in layer.index}
-    total = sum(len(run.index) for run in model_runs(encodings[0]))
     cause = Cause("both", tuple(dict.fromkeys(layer.what for layer in layers)), {}, {})
-    counts = len(index) or len(layers), max(total, *(i + 1 for i in index), len(layers))
-    return outcome.with_differences("layers", *counts, cause=outcome.cause or cause)
+    total = max(layers[0].count, len(layers), *(i + 1 for i in index))
+    differing = len(index) or len(layers)
+    return outcome.with_differences("layers", differing, total, cause=outcome.cause or cause)
 
 
 def compare_temperatures(outcome: Outcome, encodings: Two) -> Outcome:
@@ -363,16 +348,15 @@ def compare_temperatures(outcome: Outcome, encodings: Two) -> Outcome:
     if any(enc.origin != "formula" or source_of(enc.spec) == "gguf" for enc in encodings):
         return outcome
     length = min(outcome.lengths)
-    pair = temperature_of(encodings[0], length), temperature_of(encodings[1], length)
-    if pair[0] == pair[1] or outcome.verdict not in AGREEING:
+    a, b = (temperature_of(enc, length) for enc in encodings)
+    if a == b or outcome.verdict not in AGREEING:
         return outcome
-    outcome = replace(outcome, compared=tuple(dict.fromkeys((*outcome.compared, "factors"))))
-    factors = str(pair[0] or 1), str(pair[1] or 1)
-    first, second = (np.ones(length) if t is None else t.at(np.arange(length)) for t in pair)
-    if np.allclose(first, second, rtol=1e-6, atol=0):
-        facts = {"length": length, "first": factors[0], "second": factors[1]}
-        return outcome.with_findings(finding("temperature-beyond", **facts))
-    cause = Cause("both", ("parameters",), {"temperature": factors}, {})
+    outcome, first, second = outcome.comparing("factors"), str(a or 1), str(b or 1)
+    factors = [t.at(np.arange(length)) if t else np.ones(length) for t in (a, b)]
+    if np.allclose(factors[0], factors[1], rtol=1e-6, atol=0):
+        note = finding("temperature-beyond", length=length, first=first, second=second)
+        return outcome.with_findings(note)
+    cause = Cause("both", ("parameters",), {"temperature": (first, second)}, {})
     return outcome.with_differences("query factors", 1, 1, cause=cause)
 
 
@@ -388,9 +372,8 @@ def compare_lengths(outcome: Outcome, encodings: Two) -> Outcome:
     outcome = outcome.with_findings(finding("length-dependent", side, **facts))
     if not all(map(has_layers, encodings)):
         return outcome
-    unit = f"pairs at {facts['at']} positions"
-    cause = settings_cause(*encodings)
-    return outcome.with_differences(unit, facts["count"], facts["of"], cause=cause)
+    units = f"pairs at {facts['at']} positions", facts["count"], facts["of"]
+    return outcome.with_differences(*units, cause=settings_cause(*encodings))
 
 
 def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -> Comparison:
@@ -404,13 +387,10 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
     if verdict == "permuted" and is_converted(*encodings, outcome.operator):
         verdict = "the same"
         notes.append(finding("rows-as-converted"))
-    are_tables = all(enc.origin != "formula" for enc in encodings)
     missing = abs(outcome.lengths[0] - outcome.lengths[1])
-    if verdict == "the same" and missing and are_tables:
-        outcome, verdict = (
-            outcome.with_differences("rows", missing, max(outcome.lengths)),
-            "different",
-        )
+    if verdict == "the same" and missing and all(enc.origin != "formula" for enc in encodings):
+        outcome = outcome.with_differences("rows", missing, max(outcome.lengths))
+        verdict = "different"
     if verdict == "the same":
         if outcome.bitwise and all(enc.origin == "file" for enc in encodings):
             notes.append(finding("numbers-unchanged"))
@@ -418,9 +398,8 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
     is_moved = outcome.first_difference or (verdict == "the same" and outcome.positions)
     if verdict in ("the same", "equivalent") and is_moved:  # numbers before the transformation
         outcome = outcome.without_numbers()
-    outcome = replace(outcome, verdict=verdict)
-    facts = vars(outcome) | {"same": verdict == "the same", "given_tolerance": tolerance}
-    result = Comparison(encodings=encodings, **facts)
+    facts = {"verdict": verdict, "same": verdict == "the same", "given_tolerance": tolerance}
+    result = Comparison(encodings=encodings, **vars(outcome) | facts)
     return replace(result, findings=(*difference_findings(result), *notes))
 
 
@@ -429,12 +408,14 @@ def is_converted(first: Encoding, second: Encoding, operator: OperatorComparison
 
     A GGUF file of an architecture that rotates neighbouring rows holds weights in that order.
     """
-    paths = [str(enc.params.get("path", "")) for enc in (first, second)]
-    ggufs = [path.lower().endswith(".gguf") for path in paths]
-    if operator is None or not all(paths) or sum(ggufs) != 1:
+    if operator is None or "" in (first.spec, second.spec):
         return False
-    names = ("neighbours-to-halves", "halves-to-neighbours")  # if the GGUF file is first, second
-    return operator.name == names[ggufs[1]]
+    sources = source_of(first.spec), source_of(second.spec)
+    orders = {
+        "neighbours-to-halves": ("gguf", "config"),
+        "halves-to-neighbours": ("config", "gguf"),
+    }
+    return orders.get(operator.name or "") == sources
 
 
 def difference_findings(result: Comparison) -> list[Finding]:
@@ -446,19 +427,17 @@ def difference_findings(result: Comparison) -> list[Finding]:
     if result.verdict in (*AGREEING, "same geometry"):
         return messages + notes
     for layer in result.layers:
-        kind = "rotations" if layer.words else "others"
-        facts = {name: getattr(layer, name) for name in ("places", "words", "first", "second")}
-        messages.append(finding("layers-differ", kind, what=ASPECTS[layer.what], **facts))
+        kind, what = "rotations" if layer.words else "others", ASPECTS[layer.what]
+        facts = vars(layer) | {"what": what, "places": layer.places}
+        messages.append(finding("layers-differ", kind, **facts))
     messages += differing_units(result)
     if result.causes and not result.cause:
         words = ", and ".join(cause.words for cause in result.causes)
         messages.append(finding("explained", result.expected, words=words))
     if result.cause and not result.layers:
         messages.append(cause_finding(result.cause))
-    faults = {
-        f.message: f for enc in result.encodings for f in enc.findings if f.severity == "error"
-    }
-    return [*faults.values(), *messages, *notes]
+    errors = (f for enc in result.encodings for f in enc.findings if f.severity == "error")
+    return [*{error.message: error for error in errors}.values(), *messages, *notes]
 
 
 def length_findings(result: Comparison) -> list[Finding]:
@@ -482,7 +461,7 @@ def differing_units(result: Comparison) -> list[Finding]:
     units: Sequence[PairDifference | HeadDifference] = result.heads
     units = [pair for pair in result.pairs if pair.index < common] or units
     ratios = {unit.index: unit.ratio for unit in units if unit.ratio is not None}
-    limits = (min(ratios.values()), max(ratios.values())) if ratios else ()
+    limits = [f(ratios.values()) for f in (min, max)] if ratios else []
     extremes = " to ".join(dict.fromkeys(number(ratio, 6) for ratio in limits)) or "none"
     is_one = all(abs(ratio - 1) < 1e-6 for ratio in limits)
     axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
@@ -517,32 +496,28 @@ def sizes_findings(result: Comparison) -> list[Finding]:
     """Report different numbers of pairs, columns or rows."""
     counts = result.pair_counts or result.dimensions
     unit = "pairs" if result.pair_counts else "heads" if result.unit == "heads" else "columns"
-    notes = []
-    if counts[0] != counts[1]:
-        common = min(counts)
-        is_equal = unit == "pairs" and all(pair.index >= common for pair in result.pairs)
-        sizes = {"first": counts[0], "second": counts[1], "unit": unit, "common": common}
-        notes.append(finding("sizes-differ", "equal" if is_equal else "plain", **sizes))
+    common, is_equal = min(counts), False
     if result.unit == "rows" and not result.positions:
-        lengths = {"first": result.lengths[0], "second": result.lengths[1], "unit": "rows"}
-        notes.append(finding("sizes-differ", "equal", **lengths))
-    return notes
+        counts, unit, is_equal = result.lengths, "rows", True
+    elif unit == "pairs":
+        is_equal = all(pair.index >= common for pair in result.pairs)
+    if counts[0] == counts[1]:
+        return []
+    kind, (first, second) = "equal" if is_equal else "plain", counts
+    sizes = {"first": first, "second": second, "unit": unit, "common": common}
+    return [finding("sizes-differ", kind, **sizes)]
 
 
 def cause_finding(cause: Cause) -> Finding:
     """Report the mistake that explains a difference, or the settings that differ."""
-    errors = known_mistakes()
-    order = -1 if cause.of == "b" else 1
+    errors, order = known_mistakes(), -1 if cause.of == "b" else 1
     changes = describe_changes({key: pair[::order] for key, pair in cause.changes.items()})
     causes = [errors[code] for code in cause.misreadings if code in errors]
-    if (
-        cause.of == "both"
-        and changes
-        and all({"key", "set", "plain"} & slip.keys() for slip in causes)
-    ):
-        return finding("misread", "both", what=changes, changes="")
-    messages = " and ".join(slip["message"] for slip in causes)
-    return finding("misread", cause.of, what=messages, changes=f" ({changes})" if changes else "")
+    what = " and ".join(mistake["message"] for mistake in causes)
+    is_plain = all({"key", "set", "plain"} & mistake.keys() for mistake in causes)
+    if cause.of == "both" and changes and is_plain:
+        what, changes = changes, ""
+    return finding("misread", cause.of, what=what, changes=f" ({changes})" if changes else "")
 
 
 LARGEST_SOURCE = 2**25  # most numbers requested from source code if no size was given

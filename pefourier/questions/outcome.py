@@ -24,7 +24,6 @@ from pefourier.causes.pairs import PairDifference, PositionRun
 from pefourier.encodings.encoding import Encoding, Finding, largest_number, row_blocks
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import ModelPositions, describe_positions
-from pefourier.encodings.sources.huggingface import LayerRun
 from pefourier.geometry.precision import FLOAT32_EPS, NUMBERS_AT_ONCE
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.geometry.waves import Waves, apart, wave_tolerance
@@ -119,6 +118,10 @@ class Outcome:
         """Return a copy with a number of differing units."""
         facts |= {"unit": unit, "differing": differing, "counted": counted}
         return replace(self, verdict="different", **facts)
+
+    def comparing(self, *names: str) -> Outcome:
+        """Return a copy that compared more."""
+        return replace(self, compared=tuple(dict.fromkeys((*self.compared, *names))))
 
     def without_numbers(self) -> Outcome:
         """Return a copy without the largest and the first difference of numbers."""
@@ -242,11 +245,6 @@ def unread_keys(enc: Encoding) -> Texts:
     """
     keys = enc.params.get("unread") or ()
     return tuple(keys) or tuple(f.message for f in enc.findings if f.code in UNREAD)
-
-
-def model_runs(enc: Encoding) -> tuple[LayerRun, ...]:
-    """Runs of equal layers of a model."""
-    return describe_positions(enc.spec, len(enc)).layers
 
 
 def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:

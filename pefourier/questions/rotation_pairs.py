@@ -360,7 +360,7 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
     operator = compare_operators(*encodings)
     if operator is None:
         return None if pairs is None else compare_pairs(numbers, encodings, pairs)
-    outcome = replace(numbers, operator=operator, compared=(*numbers.compared, "rotations"))
+    outcome = replace(numbers.comparing("rotations"), operator=operator)
     offset = 0 if pairs is None else int(pairs[1].moved - pairs[0].moved)
     are_source = all(enc.operator is not None for enc in encodings)
     if are_source and not (operator.relation == "same" and offset):
@@ -390,7 +390,7 @@ def with_cause_of_scores(outcome: Outcome, encodings: Two) -> Outcome:
 
 def compare_outputs(outcome: Outcome, operator: OperatorComparison, encodings: Two) -> Outcome:
     """Compare the outputs of two functions, which may differ although scores agree."""
-    outcome = replace(outcome, compared=(*outcome.compared, "outputs"))
+    outcome = outcome.comparing("outputs")
     if operator.relation == "permuted":  # outputs are permuted with the inputs
         return outcome
     largest, order = outputs_apart(*encodings)
@@ -436,8 +436,7 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
     differs, beyond = pairs_apart(a, b)
     if not differs.any() and a.axis and b.axis and a.axis != b.axis:
         return compare_axes(outcome, a, b)
-    compared = tuple(dict.fromkeys((*outcome.compared, "rotations", "factors")))
-    outcome = replace(outcome, compared=compared)
+    outcome = outcome.comparing("rotations", "factors")
     if not differs.any():
         return compare_equal_pairs(outcome, encodings, a, b)
     is_few = beyond.mean() < 0.5 and not frequencies_apart(a, b)
