@@ -16,10 +16,12 @@ Two known encodings differ in the smallest set of settings, the parameters of ``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import product
+from itertools import groupby, product
 from math import exp, log, pi
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,7 +48,7 @@ from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, Format, phase_rounding, rounded
 from pefourier.geometry.waves import Complex, Numbers, Waves, apart, evaluate, of_frequencies
-from pefourier.types import Floats, Places, Texts, Values
+from pefourier.types import Bools, Floats, Places, Texts, Values
 from pefourier.writing.files import read_toml
 
 SEARCHED = 2**17  # positions searched for the cost of a mistake
@@ -97,12 +99,10 @@ class Misreading:
             if self.angles is None:
                 phases = np.multiply.outer(positions, self.omega)
                 return evaluate(phases, observed.factor, observed.form)
-            low, high = (
-                evaluate(a, observed.factor, observed.form) for a in self.angles(positions)
-            )
+            ends = self.angles(positions)
+            low, high = (evaluate(a, observed.factor, observed.form) for a in ends)
             seen = observed.numbers(rows)
-            nearer: Complex = np.where(apart(low, seen) <= apart(high, seen), low, high)
-            return nearer
+            return np.where(apart(low, seen) <= apart(high, seen), low, high)
 
         return waves
 
@@ -116,13 +116,13 @@ class Misreading:
 
         Rows are read until one differs.
         """
-        omega = self.omega
-        if len(omega) != len(observed) or not np.isfinite(omega).all():
+        omega, is_frequency = self.omega, self.divisor == 1 and self.angles is None
+        is_possible = len(omega) == len(observed) and np.isfinite(omega).all()
+        if not is_possible or (observed.is_declared and not is_frequency):
             return np.inf
         if observed.is_declared:
             limit = np.maximum(phase_rounding(np.abs(omega), FLOAT32_EPS), LEAST)
-            largest = (np.abs(omega - observed.frequency) / limit).max()
-            return np.inf if self.divisor > 1 or self.angles else float(largest)
+            return float((np.abs(omega - observed.frequency) / limit).max())
         source = replace(expected, frequency=omega, amplitude=observed.amplitude)
         return float(excess(source, observed, self.numbers(observed), stop=True)[0].max())
 
@@ -142,12 +142,10 @@ class Sought:
             return
         settings = self.rope.settings
         differing = {k: (settings.get(k), v) for k, v in changed.items() if settings.get(k) != v}
-        try:
-            omega = self.rope.with_(**changed).frequencies(len(self.enc)) if differing else None
-        except PefourierError:
-            return
-        if omega is not None:
-            yield Misreading(code, differing, omega, cost)
+        if differing:
+            with suppress(PefourierError):
+                omega = self.rope.with_(**changed).frequencies(len(self.enc))
+                yield Misreading(code, differing, omega, cost)
 
 
 def find_mistakes(
@@ -172,24 +170,22 @@ def find_mistakes(
     for first in ignored_settings(sought):
         rope = sought.rope.with_(**{key: pair[1] for key, pair in first.changes.items()})
         waves = of_frequencies(first.omega, expected.factor, expected.length, expected.eps)
-        second = simplest(replace(sought, rope=rope, expected=waves))
-        if second is not None and len(first.omega) == len(observed):
+        if len(first.omega) == len(observed) and (
+            second := simplest(replace(sought, rope=rope, expected=waves))
+        ):
             return first, second
     return ()
 
 
 def simplest(sought: Sought, *, plain: bool = False) -> Misreading | None:
     """Return the single mistake of lowest cost, then residual, that explains all rows."""
+    cost = attrgetter("cost")
     for kinds in (plain_mistakes, fitted_mistakes)[: 1 if plain else 2]:  # the second cost more
-        by_cost: dict[float, list[Misreading]] = {}
-        for reading in kinds(sought):
-            by_cost.setdefault(reading.cost, []).append(reading)
-        for cost in sorted(by_cost):
-            residuals = [
-                reading.residual(sought.expected, sought.observed) for reading in by_cost[cost]
-            ]
+        for _, group in groupby(sorted(kinds(sought), key=cost), cost):
+            readings = [*group]
+            residuals = [x.residual(sought.expected, sought.observed) for x in readings]
             if min(residuals) <= 1:
-                return by_cost[cost][int(np.argmin(residuals))]
+                return readings[int(np.argmin(residuals))]
     return None
 
 
@@ -210,24 +206,22 @@ def plain_mistakes(sought: Sought) -> Iterator[Misreading]:
     yield from derived_from_settings(sought, rope)
     settings, count = rope.settings, 2 * len(sought.observed)
     factor, original = settings.get("factor") or 1.0, settings.get("original") or 0
-    longest = sought.enc.file.model.longest() if sought.enc.file and sought.enc.file.model else 0
-    likely: dict[str, list[float]] = {
-        "original": [int(n) for n in (longest, original * factor, original / factor) if n],
-        "partial": [count / rope.d],
-        "d": [round(count / rope.partial)],
-    }
+    model = sought.enc.file and sought.enc.file.model
+    lengths = (model.longest() if model else 0, original * factor, original / factor)
+    likely: dict[str, list[float]] = {"original": [int(n) for n in lengths if n]}
+    likely |= {"partial": [count / rope.d], "d": [round(count / rope.partial)]}
     defaults = scaling_parameters(rope.scaling)
     yield from ignored_settings(sought)
     for code, mistake in known_mistakes().items():
         key = mistake.get("key", "")
         for a, b in mistake.get("swap", ()):
-            if None not in (first := settings.get(a), second := settings.get(b)):
-                yield from sought.with_changes(code, {a: second, b: first}, 1.0)
+            if a in settings and b in settings:
+                yield from sought.with_changes(code, {a: settings[b], b: settings[a]}, 1.0)
         if settings.get(key) is None:
             continue
         if key in defaults and isinstance(defaults[key].default, bool | int | float):
             yield from sought.with_changes(code, {key: defaults[key].default}, 1.0)
-        for value in [*likely.get(key, []), *mistake.get("values", [])]:
+        for value in (*likely.get(key, ()), *mistake.get("values", ())):
             yield from sought.with_changes(code, {key: value})
 
 
@@ -246,16 +240,15 @@ def fitted_mistakes(sought: Sought) -> Iterator[Misreading]:
         yield from fitted_scalings(sought, sought.rope)
     if len(omega) != len(observed):
         return
-    rotating = np.flatnonzero((omega != 0) & (np.abs(observed) < 1))
+    rotating = np.flatnonzero((omega != 0) & (observed != 0) & (np.abs(observed) < 1))
     for k in rotating[:1]:  # the first pair without aliasing
-        ratio = float(observed[k] / omega[k])
         for digits, power in product(DIGITS, (1, -1)):
-            if number := float(f"{ratio**power:.{digits}g}") if ratio else 0.0:
-                change = {"positions": ("p", f"{number:g} p" if power > 0 else f"p / {number:g}")}
-                yield Misreading("step", change, omega * number**power, USUAL + digits)
+            number = float(f"{(observed[k] / omega[k]) ** power:.{digits}g}")
+            change = {"positions": ("p", f"{number:g} p" if power > 0 else f"p / {number:g}")}
+            yield Misreading("step", change, omega * number**power, USUAL + digits)
     if len(omega) > 2:
-        k = int(np.abs(observed - omega).argmax())
-        changed = np.where(np.arange(len(omega)) == k, observed, omega)
+        k, changed = int(np.abs(observed - omega).argmax()), omega.copy()
+        changed[k] = observed[k]
         pair = {f"frequency of pair {k}": (float(omega[k]), float(changed[k]))}
         yield Misreading("single-pair", pair, changed, LAST)
 
@@ -271,39 +264,39 @@ def digits_of(value: float) -> int:
 
 def fitted_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
     """Yield one setting fitted to the mean logarithm of the observed frequencies."""
-    observed = sought.observed
-    cosines = observed.form is not None and observed.form.part == "cos"
-    rotating = observed.frequency * observed.length > (SHOWN if cosines else 0)  # visible
+    observed, settings = sought.observed, rope.settings
+    is_cosine = observed.form is not None and observed.form.part == "cos"
+    rotating = observed.frequency * observed.length > (SHOWN if is_cosine else 0)  # visible
     if not rotating.any() or (observed.frequency > 1 + SIMILAR).any():
         return
     from scipy.optimize import brentq  # slow import (0.25 s), rarely needed
 
     target = np.log(observed.frequency[rotating]).mean()
     for code, mistake in known_mistakes().items():
-        key, settings = mistake.get("key", ""), rope.settings
+        key = mistake.get("key", "")
         if "range" not in mistake or not settings.get(key):
             continue
-        kind = (lambda number: max(1, round(number))) if key == "original" else float
 
-        def mean_log(
-            logarithm: float, key: str = key, kind: Callable[[float], float] = kind
-        ) -> float:
-            rebuilt = next(sought.with_changes("", {key: kind(exp(logarithm))}), None)
+        def mean_log(logarithm: float, key: str = key) -> float:
+            rebuilt = next(sought.with_changes("", {key: valid(key, exp(logarithm))}), None)
             omega = sought.expected.frequency if rebuilt is None else rebuilt.omega
             if omega.shape != rotating.shape or not (omega > 0).all():
                 return np.nan
             return float(np.log(omega[rotating]).mean() - target)
 
         low, high = mistake["range"]
-        low = max(low, 1.001 * (settings.get(mistake.get("above", "")) or 0))
-        high = min(high, (settings.get(mistake.get("under", "")) or high) / 1.001)
-        try:
+        low = max(low, 1.001 * settings.get(mistake.get("above", ""), 0))
+        high = min(high, settings.get(mistake.get("under", ""), high) / 1.001)
+        with suppress(ValueError):  # no sign change in the range
             number = exp(brentq(mean_log, log(low), log(high)))
-        except ValueError:  # no sign change in the range
-            continue
-        for digits, share in product(DIGITS, NEARBY):
-            value = kind(float(f"{number * (1 + share):.{digits}g}"))
-            yield from sought.with_changes(code, {key: value}, USUAL + digits_of(value))
+            for digits, share in product(DIGITS, NEARBY):
+                value = valid(key, float(f"{number * (1 + share):.{digits}g}"))
+                yield from sought.with_changes(code, {key: value}, USUAL + digits_of(value))
+
+
+def valid(key: str, value: float) -> float:
+    """Return the value of a setting: a length is a whole number."""
+    return max(1, round(value)) if key == "original" else value
 
 
 def fitted_scalings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
@@ -312,16 +305,17 @@ def fitted_scalings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
     if rope.scaling not in ("none", "linear", "ntk") or plain.shape != observed.shape:
         return
     code = "scaling-added" if rope.scaling == "none" else "scaling-type"
-    mistakes = known_mistakes()
+    usual, lengths = (known_mistakes()[name]["values"] for name in ("factor", "original-length"))
     ratio = plain[-1] / (observed[-1] or np.inf)
     factors = [float(f"{ratio:.{digits}g}") for digits in (1, 2, 3, 6)]
-    factors += [float(value) for value in mistakes["factor"]["values"]]  # if a cosine hides it
-    for factor in (factor for factor in dict.fromkeys(factors) if factor > 1):
+    for factor in dict.fromkeys((*factors, *map(float, usual))):  # a cosine may hide its factor
+        if factor <= 1:
+            continue
         cost = USUAL + digits_of(factor) / 2
-        for changes in usual_scalings([factor], mistakes["original-length"]["values"]):
+        for changes in usual_scalings([factor], lengths):
             yield from sought.with_changes(code, changes, cost + len(changes) / 4)
         ntk = {"scaling": "ntk", "factor": factor} if len(observed) > 1 else {}
-        for reading in sought.with_changes(code, ntk, cost + len(ntk) / 4):
+        for reading in sought.with_changes(code, ntk, cost + 0.5):
             base = {"base": (rope.rho, base_of_grid(reading.omega))}  # to which it amounts
             yield replace(reading, changes={**reading.changes, **base})
 
@@ -338,11 +332,8 @@ def base_of_grid(omega: Floats) -> float:
 
 def derived(sought: Sought) -> Iterator[Misreading]:
     """Yield other frequencies, angles and positions that no setting gives."""
-    omega, observed, made = (
-        sought.expected.frequency,
-        sought.observed,
-        partial(Misreading, cost=1.0),
-    )
+    omega, observed = sought.expected.frequency, sought.observed
+    made = partial(Misreading, cost=1.0)
     for unit, formula in ((180 / pi, "p w 180 / pi"), (pi / 180, "p w pi / 180")):
         yield made("degrees", {"angle": ("p w", formula)}, omega * unit)
     yield made("reversed", {}, -omega)
@@ -353,8 +344,7 @@ def derived(sought: Sought) -> Iterator[Misreading]:
             layers = {"layer": (layer_of(sought.enc), name)}
             yield made("other-layers", layers, rotation.measure.frequencies)
     for name in ("bfloat16", "float16"):
-        form = FORMATS[name]
-        narrow = rounded(omega, form)
+        narrow = rounded(omega, form := FORMATS[name])
         yield made(f"{name}-frequencies", {}, narrow)
         if not observed.is_declared and not observed.even.all():
             for whole, used in ((True, narrow), (False, omega)):
@@ -379,6 +369,7 @@ def derived_from_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
     """Yield formulas gone wrong: the ramp, the exponent, the list of factors, the length."""
     omega, length, made = sought.expected.frequency, len(sought.enc), partial(Misreading, cost=1.0)
     rho, rotary, scaled_by = rope.rho, int(rope.d * rope.partial), rope.scaled_by
+    slowest = sought.observed.frequency[-1]
     if rope.scaling in ("yarn", "llama3"):
         theta = rope.unscaled.frequencies(length)
         yield made("ramp-reversed", {}, theta * (1 + 1 / scaled_by["factor"]) - omega)
@@ -396,12 +387,11 @@ def derived_from_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
             change: Changes = {"exponent": ("2 i / d", f"2 (i {text}) / d")}
             yield made("exponent", change, omega * rho ** (-2 * shift / rotary), cost=1.5)
     if rope.scaling == "longrope":
-        own = list_at(scaled_by, length)
-        other, at = ("short", 1) if own == "long" else ("long", scaled_by["original"] + 1)
-        yield made("factor-list", {"factors": (own, other)}, rope.frequencies(at))
-    slowest = sought.observed.frequency[-1:]
+        at = 1 if length > scaled_by["original"] else scaled_by["original"] + 1
+        lists = list_at(scaled_by, length), list_at(scaled_by, at)
+        yield made("factor-list", {"factors": lists}, rope.frequencies(at))
     if rope.scaling == "dynamic" and len(sought.observed) > 1 and slowest > 0:
-        original, ratio = scaled_by["original"], rope.frequencies(1)[-1] / slowest[0]
+        original, ratio = scaled_by["original"], rope.frequencies(1)[-1] / slowest
         estimate = original * (1 + (ratio - 1) / scaled_by["factor"])
         for n in dict.fromkeys(round(float(f"{estimate:.{digits}g}")) for digits in DIGITS):
             if n > original and n != length:  # no scaling up to the original length
@@ -425,25 +415,22 @@ def geometric_rotation(pairs: Waves) -> Encoding | None:
 
 # not parameters, or computed from another parameter
 SIZES = {"length", "path", "model_type", "array", "spans", "position_ids", "eigenvalues"}
-NEIGHBOURS = "interleaved"
 LABELS = read_toml(Path(__file__).with_name("labels.toml"))
 
 
 def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
     """Return the settings in which two known rotations differ; neither counts as misread."""
-    changes = changed_settings(a, b)
-    if not changes:
+    if not (changes := changed_settings(a, b)):
         return None
-    code_of = {entry["key"]: code for code, entry in known_mistakes().items() if "key" in entry}
-    codes = [code_of[key] for key in changes if key in code_of]
+    code_of = {mistake.get("key"): code for code, mistake in known_mistakes().items()}
+    keys = [key for key in changes if key in code_of]
     if kinds := changes.get("scaling"):
-        kind = {kinds[1]: "scaling-ignored", kinds[0]: "scaling-added"}.get("none", "scaling-type")
-        shared = ("rho", "d", "partial", "layout")
-        codes = [kind, *(code_of[key] for key in shared if key in changes)]
-    below: Mapping[str, int | None] = {}
-    if a.measure and b.measure:  # pair by pair, in any layout
-        below = positions_below(a.measure.frequencies, b.measure.frequencies, SEARCHED)
-    return Cause("both", tuple(codes) or ("parameters",), changes, below)
+        named = {kinds[1]: "scaling-ignored", kinds[0]: "scaling-added"}
+        code_of["scaling"] = named.get("none", "scaling-type")
+        keys = [key for key in ("scaling", "rho", "d", "partial", "layout") if key in changes]
+    codes = tuple(code_of[key] for key in keys) or ("parameters",)
+    below = positions_below(a.measure.frequencies, b.measure.frequencies, SEARCHED)
+    return Cause("both", codes, changes, below)
 
 
 def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
@@ -457,10 +444,11 @@ def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
         pair = (a.params.get(key), b.params.get(key))
         if pair[0] != pair[1] and not (key == "attention_factor" and are_close(pair)):
             changes[key] = pair
-    sources = [source_of(enc.spec) if enc.spec else "" for enc in (a, b)]
-    layouts = changes.get("layout", ())
-    if dict(zip(sources, layouts, strict=False)) == {"config": "halves", "gguf": NEIGHBOURS}:
-        del changes["layout"]
+    if "layout" in changes:
+        sources = (source_of(enc.spec) if enc.spec else "" for enc in (a, b))
+        layouts = dict(zip(sources, changes["layout"], strict=True))
+        if layouts == {"config": "halves", "gguf": "interleaved"}:
+            del changes["layout"]
     return changes
 
 
@@ -469,21 +457,18 @@ def lengths_apart(a: Encoding, b: Encoding) -> tuple[str, dict[str, int]] | None
 
     Scalings that depend on the length change at an original length; both sides of it are tried.
     """
-    first, second = Rope.of(a), Rope.of(b)
-    if first is None or second is None or not (is_rotation(a) and is_rotation(b)):
+    first, second, compared = Rope.of(a), Rope.of(b), min(len(a), len(b))
+    if not (first and second and is_rotation(a) and is_rotation(b)):
         return None
-    compared = min(len(a), len(b))
-    lengths = lengths_of_interest(compared, first, second)
-    pairs = {n: both_at(n, first.settings, second.settings) for n in lengths}
-    differs = {
-        n: ~np.isclose(pair[0], pair[1], rtol=ROUNDED, atol=0) for n, pair in pairs.items() if pair
-    }
-    lengths_differing = [n for n in differs if differs[n].any() and n != compared]
-    if not lengths_differing:
+    lengths, differs = lengths_of_interest(compared, first, second), dict[int, Bools]()
+    for n in lengths:
+        pair = both_at(n, first.settings, second.settings)
+        if pair and n != compared and not are_close(pair):
+            differs[n] = ~np.isclose(pair[0], pair[1], rtol=ROUNDED, atol=0)
+    if not differs:
         return None
-    beyond = [n for n in lengths_differing if n > compared]
-    shown = limit = lengths_differing[-1]
-    if beyond:
+    shown = limit = max(differs)
+    if beyond := [n for n in differs if n > compared]:
         limit = max(n for n in lengths if n < beyond[0])
         shown = next((n for n in beyond if n >= 2 * limit), beyond[0])
     facts = {"length": compared, "limit": limit, "at": shown}
@@ -495,8 +480,8 @@ def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
     """Return the parameters in which two encodings of the same name differ."""
     if first.name != second.name or not first.origin == second.origin == "formula":
         return None
-    keys = dict.fromkeys((*first.params, *second.params)).keys() - SIZES
-    pairs = {key: (first.params.get(key), second.params.get(key)) for key in sorted(keys)}
+    keys = sorted({*first.params, *second.params} - SIZES)
+    pairs = {key: (first.params.get(key), second.params.get(key)) for key in keys}
     changes = {key: pair for key, pair in pairs.items() if str(pair[0]) != str(pair[1])}
     return Cause("both", ("parameters",), changes, {}) if changes else None
 
@@ -543,12 +528,12 @@ def changes_in_words(changes: Changes) -> Iterator[tuple[str, str, str]]:
 
 def scaling_in_words(kind: str, side: int, changes: Changes) -> str:
     """Describe a scaling with its unusual settings."""
-    values = {key: changes[key][side] for key in scaling_parameters(kind) if key in changes}
-    unusual = ", ".join(
-        f"{key} {value_in_words(value)}"
-        for key, value in values.items()
-        if key != "attention_factor" and value != scaling_parameters(kind)[key].default
-    )
+    texts = []
+    for key, parameter in scaling_parameters(kind).items():
+        value = changes[key][side] if key in changes else parameter.default
+        if key != "attention_factor" and value != parameter.default:
+            texts.append(f"{key} {value_in_words(value)}")
+    unusual = ", ".join(texts)
     return f"{kind} scaling".replace("none", "no") + f" ({unusual})" * bool(unusual)
 
 
