@@ -39,7 +39,7 @@ from pefourier.encodings.families.rotary import (
 )
 from pefourier.encodings.loader import load_model, open_model, source_of
 from pefourier.encodings.registry import ALIASES, BUILDERS, build, parse_parameters
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, shown, unknown
 from pefourier.types import Fields, Floats, Values
 from pefourier.writing.files import read_toml
 
@@ -144,8 +144,8 @@ class Rope:
     def diff(self, other: Rope, length: int) -> dict[str, tuple[Any, Any]]:
         """Return the settings that differ and change a frequency at some length of interest."""
         first, second = self.settings, other.settings
-        pairs = {key: (first.get(key), second.get(key)) for key in dict.fromkeys((*first, *second))}
-        changes = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+        keys = dict.fromkeys((*first, *second))
+        changes = {k: (first.get(k), second.get(k)) for k in keys if first.get(k) != second.get(k)}
         kinds = {self.scaling, other.scaling} if "scaling" in changes else {self.scaling}
         scaling = {key for kind in kinds for key in scaling_parameters(kind)} & changes.keys()
         scaling |= {"scaling"} & changes.keys()
@@ -225,7 +225,6 @@ MISREADINGS = (
     *("scaling-ignored", "partial-ignored", "base=NUMBER", "original=NUMBER"),
     *("local-for-global", "layout"),
 )
-WHOLE = {"rho", "d", "partial", "scaling"}  # settings of every rotation
 
 
 @cache
@@ -243,19 +242,29 @@ def misread(enc: Encoding, reading: str, length: int, d: int | None) -> tuple[Fl
     >>> misread(enc, "base=10000", 80, None)[0].round(4)
     array([0.25  , 0.0025])
     """
-    changes = changes_of(enc, reading)
-    if changes is not None:
+    if (changes := changes_of(enc, reading)) is not None:
         return change_rotation(enc, changes)
     if reading == "local-for-global":
-        _, second = next(other_layers(enc), ("", None))
+        second = next((rotation for _, rotation in other_layers(enc)), None)
         if second is None:
             raise PefourierError(f"local-for-global needs two rotations; {shown(enc.spec)} has one")
     else:
+        check_reading(reading)
         second = load_like(enc, reading, length, d or enc.params["d"])
     if second.injection != "rotate" or not second.measure:
         slips = ", ".join(MISREADINGS)
         raise PefourierError(f"{shown(reading)} is not rotary; use a rotation or one of {slips}")
     return second.measure.frequencies, {"attention_factor": 1.0, **second.params}
+
+
+def check_reading(reading: str) -> None:
+    """Raise an error for anything but a SPEC, with the known misreadings."""
+    try:
+        source_of(reading)
+    except PefourierError:
+        names = f"{', '.join(MISREADINGS)}, or a setting of rope such as original=N"
+        way_out = f"Known: {names}; or pass another rotation, such as rope:rho=1e6."
+        raise unknown("misreading", reading, MISREADINGS, way_out) from None
 
 
 def changes_of(enc: Encoding, slips: str) -> Fields | None:
@@ -268,7 +277,7 @@ def changes_of(enc: Encoding, slips: str) -> Fields | None:
         if left_out := known_mistakes().get(part, {}).get("set"):
             rope = Rope.of(enc)
             changes |= rope.without(left_out) if rope else left_out
-        elif equals and key in {*WHOLE, *scaling_parameters(scaling)}:
+        elif equals and key in {*OWN[:4], *scaling_parameters(scaling)}:
             changes |= parse_parameters("rope", part)
         elif equals and key in BUILDERS["rope"].parameters:
             raise PefourierError(
@@ -284,8 +293,6 @@ def change_rotation(enc: Encoding, changes: Values) -> tuple[Floats, Values]:
     """Return the frequencies of a rotation with changed settings, and these settings."""
     rope = Rope.of(enc)
     if rope is None:
-        if changes == {"scaling": "none"} and enc.measure:
-            return enc.measure.frequencies, enc.params  # a scaling, if any, is unknown
         raise PefourierError(
             f"{' and '.join(changes)} cannot be changed: {shown(enc.spec)} lists its frequencies "
             f"instead of a base and a rotated fraction"

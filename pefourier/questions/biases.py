@@ -176,20 +176,20 @@ def compare_heads(outcome: Outcome, first: Biases, second: Biases) -> Outcome:
     if (first.causal or second.causal) and not are_masks:
         counted &= sides[0].lags <= 0
     visible = counted & np.isfinite(a) & np.isfinite(b)
-    sizes = [np.where(visible, np.abs(x), 0.0) for x in (a, b)]
-    tops = np.maximum(*(x.max(axis=(1, 2), keepdims=True) for x in sizes))
-    units = first.eps * sizes[0] + second.eps * sizes[1]
+    one, two = (np.where(visible, x, 0.0) for x in (a, b))
+    tops = np.maximum(np.abs(one), np.abs(two)).max(axis=(1, 2), keepdims=True)
+    units = first.eps * np.abs(one) + second.eps * np.abs(two)
     units += half_of_least(first.eps) + half_of_least(second.eps)
     tolerance = units + 8 * FLOAT32_EPS * tops
     agree = agree_with(counted, tolerance)
     explanation = explain(sides[0], sides[1], KINDS, agree)
     differs, place = ~agree(sides[0], sides[1]), explanation.first
-    bare = [np.where(visible, x, 0.0) for x in (a, b)]
-    has_constants = bool((np.abs(bare[0] - bare[1]) > tolerance).any())
+    residual = np.abs(one - two)
+    has_constants = bool((residual > tolerance).any())
     if has_constants:  # a constant per query, which the softmax removes
-        bare = [np.where(visible, relative_to_query(side), 0.0) for side in sides]
-        has_constants = bool((np.abs(bare[0] - bare[1]) <= 2 * tolerance)[visible].all())
-    residual = np.abs(bare[0] - bare[1])
+        one, two = (np.where(visible, relative_to_query(side), 0.0) for side in sides)
+        residual = np.abs(one - two)
+        has_constants = bool((residual <= 2 * tolerance).all())
     heads = differing_heads(sides, differs, residual)
     notes = (finding("constant-for-each-query"),) * has_constants
     notes += (finding("keys-behind"),) * (first.causal != second.causal and not are_masks)

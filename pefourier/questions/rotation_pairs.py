@@ -426,10 +426,7 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
     """Compare two sets of pairs: which differ, and by which mistake."""
     a, b = pairs
     outcome = replace(outcome, pair_counts=(len(a), len(b)))
-    images = axes_in_table(outcome, a, b)
-    if images is None or images.verdict != "different":
-        images = compare_axes_of_rows(outcome, a, b) or images
-    if images is not None:
+    if images := axes_in_table(outcome, a, b) or compare_axes_of_rows(outcome, a, b):
         return images
     if (shifted := compare_shifted(outcome, encodings, pairs)) is not None:
         return shifted
@@ -488,11 +485,12 @@ def form_of(enc: Encoding, waves: Waves) -> Form | None:
 
 def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: Waves) -> Outcome:
     """Compare the factor and offset of equal pairs, and note what a table does not show."""
-    is_rotary = any(map(rotates, encodings))
+    if not any(map(rotates, encodings)):
+        return outcome  # the numbers show a scale or an order of columns
     are_declared = first.is_declared and second.is_declared
     layouts = {enc.params.get("layout") for enc in encodings if enc.origin == "formula"}
     copies = {pairs.form.copies for pairs in (first, second) if pairs.form}
-    is_unsaid = is_rotary and not layouts & copies  # repeated columns show the pairing
+    is_unsaid = not layouts & copies  # repeated columns show the pairing
     unsaid = outcome.with_findings(*(finding("pairing-unsaid"),) * is_unsaid)
     if outcome.verdict == "the same":  # in every number
         return outcome if are_declared else unsaid
@@ -503,24 +501,18 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
         return replace(outcome, cause=cause)  # the numbers or scores already show the difference
     part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
     if abs(ratio - 1) > max(FACTOR, first.eps, second.eps) and part not in ("sin", "angles"):
-        if is_rotary:
-            return with_factors(outcome, first.factor, second.factor)
-        if outcome.max_difference is not None:
-            return outcome  # the numbers already show it, whatever the column order
-        return replace(outcome, verdict="equivalent", transform={"scale": ratio})
-    if part in PARTS and is_rotary:
+        return with_factors(outcome, first.factor, second.factor)
+    if part in PARTS:
         index = 1 if second.form and second.form.part == part else 0
         note = finding("part-alone", table=SIDES[index], waves=PARTS[part])
         return outcome.with_findings(note, verdict="the same", compared=(PARTS[part],))
-    if not is_rotary and outcome.verdict == "different":
-        return outcome  # columns are reordered, which the numbers show
-    transform: Fields = {"part": part} if part in PARTS else {}
+    transform: Fields = {}
     if offset := second.offset - first.offset:
         start, last = int(np.nan_to_num(offset)), outcome.length - 1
         run = PositionRun(0, last, start, start + last)
         unsaid = replace(unsaid, compared=without_vectors(outcome.compared), positions=(run,))
         transform["offset"] = start if np.isfinite(offset) else "none in common"
-    if is_rotary and first.has_sines_first != second.has_sines_first:
+    if first.has_sines_first != second.has_sines_first:
         transform["order"] = "sines before cosines"
     return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
 
@@ -579,9 +571,7 @@ def axes_in_table(outcome: Outcome, *pairs: Waves) -> Outcome | None:
     fitted = replace(table, axis=axis, frequency=meant.frequency, residual=None)
     ordered = (meant, fitted) if meant is pairs[0] else (fitted, meant)
     compared = compare_axes(outcome, *ordered)
-    if compared is not outcome:
-        return compared
-    return outcome.with_findings(finding("pairing-unsaid"), verdict="the same")
+    return None if compared is outcome else compared
 
 
 def assign_axes(meant: Waves, table: Waves) -> Texts | None:

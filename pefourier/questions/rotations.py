@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pefourier.causes.rope import MISREADINGS, Rope, changes_of, layer_of, misread
+from pefourier.causes.rope import Rope, layer_of, misread
 from pefourier.encodings.attention_decay import (
     FARTHEST,
     firsts_below,
@@ -32,11 +32,10 @@ from pefourier.encodings.attention_decay import (
     levels_below,
     readings_apart,
 )
-from pefourier.encodings.encoding import Encoding, distinct
+from pefourier.encodings.encoding import Encoding, distinct, row_blocks
 from pefourier.encodings.families.rotary import scaling_parameters
-from pefourier.encodings.loader import source_of
 from pefourier.encodings.sources.huggingface import PAIRED, trained_as_stated
-from pefourier.errors import PefourierError, shown, unknown
+from pefourier.errors import PefourierError, shown
 from pefourier.types import Bools, Counts, Fields, Floats, Values
 from pefourier.writing.text import number
 
@@ -46,8 +45,8 @@ if TYPE_CHECKING:
 
 RATIO_SLACK = 1e-9  # relative difference within which two frequencies are equal
 FULL_ROTATION = 2 * pi * (1 - RATIO_SLACK)  # radians of a full rotation, within rounding
-LAGS, FEWEST_LAGS = 4096, 64
-COSINES, AT_ONCE = 2**26, 2**18  # of all lags, and of one block of lags
+LAGS = 4096
+AT_ONCE = 2**18  # cosines of one block of lags
 NOTICED = 5e-4  # relative change from which logits count as different
 Treatment = Literal["kept", "blended", "stretched", "same"]
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
@@ -289,12 +288,10 @@ def pairs(
 ) -> Iterator[Pair]:
     """Yield rotated pairs in order, classified as in `bands`; `met` are angles in training."""
     index = np.flatnonzero(scaled)
-    classes = np.empty(len(index), dtype=object)
     by_class = treatments(scaled[index], plain[index], by_pair=scaling == "longrope")
-    for treatment, members in by_class.items():
-        classes[members] = treatment
-    for i, treatment in zip(index.tolist(), classes, strict=True):
+    for k, i in enumerate(index.tolist()):
         omega, turns = float(scaled[i]), float(met[i] / (2 * pi))
+        treatment = next(name for name, members in by_class.items() if members[k])
         yield Pair(rotation or "all layers", i, 2 * pi / abs(omega), omega, treatment, turns)
 
 
@@ -337,9 +334,8 @@ def base_bound(frequencies: Floats, limit: int = FARTHEST, unrotated: int = 0) -
 def nearer_scores_higher(frequencies: Floats, length: int) -> float | None:
     r"""P(B(near) > B(far)) over lags below a length, far at least twice near (arXiv 2605.15514).
 
-    Lags are uniform. Long lengths are sampled at up to 4,096 evenly spaced lags, fewer for wide
-    heads. At 1/2, nearer positions score no higher than farther positions. None if no lag is at
-    least twice another.
+    Lags are uniform. Long lengths are sampled at 4,096 evenly spaced lags. At 1/2, nearer positions
+    score no higher than farther positions. None if no lag is at least twice another.
 
     >>> w = 10000.0 ** (-np.arange(64) / 64)
     >>> [round(nearer_scores_higher(w, n), 2) for n in (4096, 32768)]
@@ -347,13 +343,10 @@ def nearer_scores_higher(frequencies: Floats, length: int) -> float | None:
     """
     if length < 3 or not len(frequencies):
         return None
-    count = min(length - 1, LAGS, max(FEWEST_LAGS, COSINES // len(frequencies)))
-    lags = distinct(np.linspace(1, length - 1, count).astype(np.int64))
-    at_once = max(1, AT_ONCE // len(frequencies))
-    parts = (lags[i : i + at_once].astype(float) for i in range(0, len(lags), at_once))
-    kernel = np.concatenate(
-        [np.cos(np.multiply.outer(part, frequencies)).sum(axis=1) for part in parts]
-    )
+    lags = distinct(np.linspace(1, length - 1, min(length - 1, LAGS)).astype(np.int64))
+    blocks = row_blocks(len(lags), AT_ONCE, len(frequencies))
+    phases = (np.multiply.outer(lags[block].astype(float), frequencies) for block in blocks)
+    kernel = np.concatenate([np.cos(part).sum(axis=1) for part in phases])
     first = np.searchsorted(lags, 2 * lags[2 * lags <= lags[-1]])
     higher = sum(int((kernel[i] > kernel[j:]).sum()) for i, j in enumerate(first))
     pairs = int((len(lags) - first).sum())
@@ -468,20 +461,16 @@ def read_against(
     >>> read_against([load("rope:rho=5e5", 8192, 128)], "base=10000", 8192).below
     {'.99': 3, '.9': 9, '.5': 27}
     """
-    rotations = []
     for enc in encodings:
         if not enc.measure or enc.injection != "rotate":
             raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
         check_one_axis(enc.spec, enc.measure.frequencies)
-        rotations.append(enc)
-    readings = (reading_of(enc, misreading, length, d) for enc in rotations)
-    return min(
-        readings,
-        key=lambda r: (
-            *(FARTHEST if p is None else p for p in r.below.values()),
-            -abs(log(r.logits)),
-        ),
-    )
+
+    def agreement(reading: Reading) -> list[float]:
+        falls = [FARTHEST if p is None else p for p in reading.below.values()]
+        return [*falls, -abs(log(reading.logits))]
+
+    return min((reading_of(enc, misreading, length, d) for enc in encodings), key=agreement)
 
 
 def check_one_axis(spec: str, frequencies: Floats) -> None:
@@ -500,32 +489,20 @@ def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Re
     omega, settings = enc.measure.frequencies, enc.params
     frequencies = omega
     if settings_only:
-        check_reading(enc, settings_only)
         frequencies, settings = misread(enc, settings_only, length, d)
         check_one_axis(settings_only, frequencies)
     differing = int(np.count_nonzero(readings_apart(omega, frequencies)))
     parting = layouts_apart if "layout" in errors else readings_apart
     differences = parting(omega, frequencies)
     below = levels_below(differences)
-    points = [*np.geomspace(1, max(length, 2), 64), *(p for p in below.values() if p is not None)]
+    farthest = max(length, 2)
+    points = [*np.geomspace(1, farthest, 64), *filter(None, below.values())]
     positions = distinct(np.array(points).astype(np.int64))
-    positions = positions[positions <= max(length, 2)]
+    positions = positions[positions <= farthest]
     cosine = np.cos(np.multiply.outer(positions.astype(float), differences)).mean(axis=1)
     logits = logits_factor(settings) / logits_factor(enc.params)
     pairs = tuple(zip(positions.tolist(), cosine.tolist(), strict=True))
     return Reading(misreading, layer_of(enc), pairs, below, logits, differing)
-
-
-def check_reading(enc: Encoding, misreading: str) -> None:
-    """Raise an error for anything but a misreading or a SPEC, with the known misreadings."""
-    if misreading in MISREADINGS or changes_of(enc, misreading) is not None:
-        return
-    try:
-        source_of(misreading)
-    except PefourierError:
-        names = f"{', '.join(MISREADINGS)}, or a setting of rope such as original=N"
-        way_out = f"Known: {names}; or pass another rotation, such as rope:rho=1e6."
-        raise unknown("misreading", misreading, MISREADINGS, way_out) from None
 
 
 def logits_factor(settings: Values) -> float:
