@@ -5,7 +5,7 @@ Results hold numbers and arrays; `report.render` makes text and records from any
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -53,7 +53,7 @@ class Result:
         return figure
 
     @classmethod
-    def chart(cls, answers: Sequence[render.Answer], **options: Any) -> str:
+    def chart(cls, answers: render.Answers, **options: Any) -> str:
         """Return curves for a terminal."""
         from pefourier.report import figures
 

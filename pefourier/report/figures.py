@@ -21,7 +21,8 @@ from pefourier.errors import PefourierError, shorten
 from pefourier.geometry.torus import multiplicity
 from pefourier.ids.spans import EXPECTED
 from pefourier.report import plot
-from pefourier.report.render import Answer, any_grid
+from pefourier.report.plot import Look, brief, caption, entry, literal, make_panels
+from pefourier.report.render import Answer, Answers, any_grid
 from pefourier.types import Array, Fields, Floats, Ints
 from pefourier.writing.terminal_chart import chart
 from pefourier.writing.text import percent, printable
@@ -35,13 +36,13 @@ MOST_ROWS = 400  # in a picture
 UNITS = {"time": "unit of the times", "place": "km; on a plane, unit of x and y"}  # of lags
 
 
-def encode(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def encode(answers: Answers, look: Look) -> Figure:
     """Draw the written vectors."""
     tables = [Answer(a.encoding, a.encoding.table(a.result.positions)) for a in answers]
     return heatmap(tables, look)
 
 
-def compare(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def compare(answers: Answers, look: Look) -> Figure:
     """Draw both tables over their common rows and, for equal widths, their difference."""
     encodings = answers[0].result.encodings
     tables = [enc.table() for enc in encodings]
@@ -50,10 +51,10 @@ def compare(answers: Sequence[Answer], look: plot.Look) -> Figure:
     return heatmap(encoded, look, second - first if first.shape == second.shape else None)
 
 
-def heatmap(answers: Sequence[Answer], look: plot.Look, difference: Array | None = None) -> Figure:
+def heatmap(answers: Answers, look: Look, difference: Array | None = None) -> Figure:
     """Draw tables: positions down, dimensions across; and a difference below them."""
     count = len(answers) + (difference is not None)
-    figure, panels = plot.make_panels(look, 1.2 + 2.2 * count, count)
+    figure, panels = make_panels(look, 1.2 + 2.2 * count, count)
     for axes, a in zip(panels, answers, strict=False):
         draw_table(axes, a, a.result)
     if difference is not None:
@@ -85,7 +86,7 @@ def draw_table(axes: Axes, a: Answer, table: Array, of: np.ufunc = np.add, title
         extent=(-0.5, table.shape[1] - 0.5, len(table) - 0.5, -0.5),
     )
     rows = "row" if a.encoding.domain.kind == "time" else "position"
-    axes.set(xlabel="dimension", ylabel=rows, title=title or plot.entry(axes, a.encoding))
+    axes.set(xlabel="dimension", ylabel=rows, title=title or entry(axes, a.encoding))
     together = f" ({'means' if of is np.add else 'largest'} of some rows)"
     label = f"{'difference' if title else 'value'}{together * (len(table) > MOST_ROWS)}"
     axes.figure.colorbar(image, ax=axes, label=label)
@@ -94,12 +95,12 @@ def draw_table(axes: Axes, a: Answer, table: Array, of: np.ufunc = np.add, title
 FAINT = 1e-6  # share of energy below which nothing is drawn
 
 
-def resizing(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def resizing(answers: Answers, look: Look) -> Figure:
     """Draw the share of energy over cycles along each axis, before and after resizing."""
     result = answers[0].result
     letters = axis_names(len(result.old))
-    figure, panels = plot.make_panels(look, 0.5 + 2.4 * len(letters), len(letters))
-    figure.suptitle(f"{plot.caption(answers[0].encoding)}, {result.method}", fontsize=9)
+    figure, panels = make_panels(look, 0.5 + 2.4 * len(letters), len(letters))
+    figure.suptitle(f"{caption(answers[0].encoding)}, {result.method}", fontsize=9)
     for axis, (panel, letter) in enumerate(zip(panels, letters, strict=True)):
         omitted = tuple(a for a in range(len(letters)) if a != axis)
         for state, style in zip(result.states, (".-", "x--"), strict=True):
@@ -112,9 +113,9 @@ def resizing(answers: Sequence[Answer], look: plot.Look) -> Figure:
 MOST_POINTS = 1000  # of a decreasing curve
 
 
-def faithful(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def faithful(answers: Answers, look: Look) -> Figure:
     """Draw singular values (for rank and conditioning), and inner products by lag or a map."""
-    figure, ((values_axes, kernel_axes),) = plot.make_panels(look, 3.0, columns=2)
+    figure, ((values_axes, kernel_axes),) = make_panels(look, 3.0, columns=2)
     draw_singular_values(values_axes, answers)
     if isinstance(answers[0].encoding.domain, PlaceDomain):
         draw_map(kernel_axes, answers[0], answers[0].encoding.domain)
@@ -140,14 +141,14 @@ def draw_map(axes: Axes, a: Answer, domain: PlaceDomain) -> None:
     axes.figure.colorbar(image, ax=axes, label=f"distance to vector {pair[0]}")
 
 
-def draw_singular_values(axes: Axes, answers: Sequence[Answer]) -> None:
+def draw_singular_values(axes: Axes, answers: Answers) -> None:
     """Draw singular values over the largest; values at or below a dotted line count as zero."""
     from pefourier.geometry.singular_values import decompose
 
     lowest = 1.0
     for a in answers:
         sigma = decompose(without_prefix(a.encoding)).sigma
-        label = plot.entry(axes, a.encoding, f" (rank {a.result.rank})")
+        label = entry(axes, a.encoding, f" (rank {a.result.rank})")
         index = np.unique(np.linspace(0, len(sigma) - 1, MOST_POINTS).astype(int))
         index = index[: len(index) * bool(sigma[0] > 0)]  # none if all vectors are zero
         ratios = np.maximum(sigma[index] / sigma[0], np.finfo(float).tiny)
@@ -160,24 +161,24 @@ def draw_singular_values(axes: Axes, answers: Sequence[Answer]) -> None:
     axes.set_ylim(lowest / 1e3, 3)  # after the scale
 
 
-def relations(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def relations(answers: Answers, look: Look) -> Figure:
     """Draw inner products by lag, or note that there are none."""
-    figure, (axes,) = plot.make_panels(look, 3.4)
+    figure, (axes,) = make_panels(look, 3.4)
     draw_kernels(axes, answers)
     return figure
 
 
-def draw_kernels(axes: Axes, answers: Sequence[Answer]) -> None:
+def draw_kernels(axes: Axes, answers: Answers) -> None:
     """Draw inner products by lag (on grids, along each axis); many lags on a logarithmic axis."""
     steps = [1.0]
     for i, a in enumerate(answers):
         curves: Curves | None = a.result.kernel_lines
         if curves is None:
-            axes.plot([], [], label=plot.entry(axes, a.encoding, ": no inner products by lag"))
+            axes.plot([], [], label=entry(axes, a.encoding, ": no inner products by lag"))
             continue
         for (name, (lags, line)), dashes in zip(curves.items(), plot.LINES, strict=False):
             style = {"color": f"C{i}", "linestyle": dashes} if name else {}
-            label = plot.entry(axes, a.encoding, f" along {name}" if name else "")
+            label = entry(axes, a.encoding, f" along {name}" if name else "")
             plot.draw_dense(axes, lags, line, label=label, **style)
             steps += [lags[1]] if len(line) > plot.DENSE else []
     if len(steps) > 1:
@@ -195,11 +196,11 @@ GREY = "0.6"
 PANELS = 4  # number of drawn rows of a batch; rows with mistakes come first
 
 
-def positions(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def positions(answers: Answers, look: Look) -> Figure:
     """Draw the ids of some rows; grey: as expected, dotted: expected ids."""
     result = answers[0].result
     numbers = list(dict.fromkeys(span.row for span in (*result.bad, *result.rows)))[:PANELS]
-    figure, panels = plot.make_panels(look, 2.2, len(numbers) or 1)
+    figure, panels = make_panels(look, 2.2, len(numbers) or 1)
     for number, axes in zip(numbers, panels, strict=False):
         spans = [span for span in result.rows if span.row == number]
         for span in spans:
@@ -216,7 +217,7 @@ def positions(answers: Sequence[Answer], look: plot.Look) -> Figure:
     return figure
 
 
-def bands_chart(answers: Sequence[Answer]) -> str:
+def bands_chart(answers: Answers) -> str:
     """Draw where the bands of rotations and the lengths are over the logarithm of wavelength."""
     curves = [
         (
@@ -240,14 +241,14 @@ COLOURS = {"same": "C0", "kept": "C0", "blended": "C5", "stretched": "C1"}
 ABOVE = 14  # points between axes and title, for the names of lengths
 
 
-def wavelengths(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def wavelengths(answers: Answers, look: Look) -> Figure:
     """Draw each pair at its wavelength, as trained and as scaled."""
     rotations = [(a, r) for a in answers for r in a.result.rotations if r.rotated]
     if not rotations:
         specs = " and ".join(shorten(printable(a.encoding.spec)) for a in answers)
         raise PefourierError(f"--plot needs frequencies of rotations; {specs} has none")
     heights = [1.01 + 0.36 * ("same" not in r.treatments) for _, r in rotations]
-    figure, panels = plot.make_panels(look, 0.5 + sum(heights), len(heights), share="x")
+    figure, panels = make_panels(look, 0.5 + sum(heights), len(heights), share="x")
     panels[0].get_gridspec().set_height_ratios(heights)
     for axes, (a, r) in zip(panels, rotations, strict=True):
         rows = {r.scaling: [(r.frequencies[of], COLOURS[t], t) for t, of in r.treatments.items()]}
@@ -255,7 +256,7 @@ def wavelengths(answers: Sequence[Answer], look: plot.Look) -> Figure:
             rows = {"": rows[r.scaling]}
         else:
             rows = {"unscaled": [(r.trained_frequencies, GREY, "same")]} | rows
-        names = plot.caption(a.encoding, 0.7 * plot.width_of(axes)), plot.literal(r.name)
+        names = caption(a.encoding, 0.7 * plot.width_of(axes)), literal(r.name)
         counts = {state: of.sum() for state, of in r.treatments.items()}
         listed = ", ".join(f"{n} {state}" for state, n in counts.items() if 0 < n < r.rotated)
         base = "" if r.base is None else f", base {r.base:.10g}"
@@ -278,7 +279,7 @@ def draw_strips(
                 axes.vlines(2 * pi / omega, *ends, color=colour, label=label, linewidth=1)
     mark_lengths(axes, trained, length)
     axes.set(xscale="log", ylim=(0.4 - len(rows), 0.6))
-    ticks = {-level: plot.literal(name) for level, name in enumerate(rows) if name}
+    ticks = {-level: literal(name) for level, name in enumerate(rows) if name}
     axes.set_yticks(list(ticks), list(ticks.values()))
 
 
@@ -294,12 +295,12 @@ def mark_lengths(axes: Axes, trained: int, length: int) -> None:
         axes.annotate(f" {name} {position} ", (position, 1.0), ha=side, fontsize=7, **place)
 
 
-def extension(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def extension(answers: Answers, look: Look) -> Figure:
     """Draw the wavelengths of pairs for each scaling, and cosines to the trained rotation."""
     result = answers[0].result
     ways = result.candidates
     heights = [0.7 + 0.3 * len(ways), 2.8]
-    figure, (top, low) = plot.make_panels(look, 0.4 + sum(heights), 2)
+    figure, (top, low) = make_panels(look, 0.4 + sum(heights), 2)
     top.get_gridspec().set_height_ratios(heights)
     points = np.unique(np.geomspace(1, result.trained, 200).astype(np.int64))
     rows = {}
@@ -307,7 +308,7 @@ def extension(answers: Sequence[Answer], look: plot.Look) -> Figure:
         turning = way.frequencies[way.frequencies != 0]
         rows[way.name] = [(turning, GREY if way.way == "unchanged" else "C0", "same")]
     draw_strips(top, rows, result.trained, result.length)
-    top.set_title(f"{plot.brief(answers[0].encoding.spec, 60)}, d {result.d}", pad=ABOVE)
+    top.set_title(f"{brief(answers[0].encoding.spec, 60)}, d {result.d}", pad=ABOVE)
     top.set_xlabel("wavelength (positions)")
     for way in ways[1:]:
         cosines = reading_cosine(result.trained_frequencies, way.frequencies, points)
@@ -329,11 +330,11 @@ CURVES = {  # field of a candidate: axis label, scale, criteria that use it
 }
 
 
-def criteria(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def criteria(answers: Answers, look: Look) -> Figure:
     """Draw each criterion over the base and mark the best base; grids have a curve per axis."""
     asked = {name.partition("=")[0] for name in answers[0].result.criteria}
     curves = {field: curve for field, curve in CURVES.items() if curve[2] & asked} or CURVES
-    figure, panels = plot.make_panels(look, 1.4 * len(curves), len(curves), share="x")
+    figure, panels = make_panels(look, 1.4 * len(curves), len(curves), share="x")
     for axes, (field, (label, scale, names)) in zip(panels, curves.items(), strict=True):
         for i, design in enumerate(answer.result for answer in answers):
             axis = f"axis {design.axis}: " if design.axis else ""
@@ -353,14 +354,14 @@ def criteria(answers: Sequence[Answer], look: plot.Look) -> Figure:
 MOST_TIMES = 4.0  # multiple of even use at the end of the colour scale
 
 
-def usage(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def usage(answers: Answers, look: Look) -> Figure:
     """Draw shares of the product over wavelength, relative to even use; a column per rotation."""
     result = answers[0].result
     count = len(result.rotations)
     by_rotation = [[s for s in result.shares if s.rotation == i] for i in range(count)]
     height = 1.9 + 0.09 * min(max(map(len, by_rotation)), 40)
     lower, wide = bool(result.quantisation), plot.WIDTH * max(1.0, 0.7 * count)
-    figure, panels = plot.make_panels(look, height + 1.6 * lower, 1 + lower, count, width=wide)
+    figure, panels = make_panels(look, height + 1.6 * lower, 1 + lower, count, width=wide)
     for column, rotation, layers in zip(panels.T, result.rotations, by_rotation, strict=True):
         draw_layers(column[0], result, rotation, layers)
         if lower:
@@ -394,7 +395,7 @@ def draw_layers(axes: Axes, result: Any, rotation: Any, layers: Sequence[Any]) -
     axes.invert_yaxis()
     bar = axes.figure.colorbar(image, ax=axes, location="bottom", aspect=40, extend="max")
     bar.set_label("share of the product, relative to even use", fontsize=7)
-    names = plot.brief(result.encodings[0].spec, 60), plot.literal(rotation.name)
+    names = brief(result.encodings[0].spec, 60), literal(rotation.name)
     name = ", ".join(filter(None, names))
     axes.set_title(f"{name}: {len(rotation.pairs)} pairs", pad=ABOVE)
 
@@ -420,7 +421,7 @@ SPARSE = 0.5  # share of lattice points with energy below which they are drawn a
 TICKS = ([-np.pi, 0, np.pi], ["−π", "0", "π"])
 
 
-def by_decade(answers: Sequence[Answer], axis: str) -> bool:
+def by_decade(answers: Answers, axis: str) -> bool:
     """Whether to draw spectra over the logarithm of frequency, which grids do not support."""
     if axis == "auto":  # the first encoding decides, so that others can be added
         return not any_grid(answers) and bool(answers[0].result.is_slow)
@@ -433,7 +434,7 @@ def by_decade(answers: Sequence[Answer], axis: str) -> bool:
     return axis == "log"
 
 
-def spectrum_chart(answers: Sequence[Answer], axis: str = "auto") -> str:
+def spectrum_chart(answers: Answers, axis: str = "auto") -> str:
     """Draw the curves of Fig. 1 or densities by decade, and a picture of each density on a grid."""
     parts, curves, decades = [], [], by_decade(answers, axis)
     for a in answers:
@@ -463,19 +464,19 @@ def per_unit(answer: Answer, density: Any) -> Floats:
     return omega / unit_of_waves(answer.encoding)[0]
 
 
-def units(answers: Sequence[Answer]) -> str:
+def units(answers: Answers) -> str:
     """Return the units of wavelengths."""
     timed = [a.encoding for a in answers if a.encoding.domain.kind == "time"]
     names = [] if len(timed) == len(answers) else ["positions"]
     return " or ".join(dict.fromkeys([*names, *(unit_of_waves(enc)[1] for enc in timed)]))
 
 
-def unit(answers: Sequence[Answer]) -> str:
+def unit(answers: Answers) -> str:
     """Return the unit of a wavelength in the singular."""
     return re.sub(r"\b(position|step|unit)s\b", r"\1", units(answers))
 
 
-def frequency_label(answers: Sequence[Answer]) -> str:
+def frequency_label(answers: Answers) -> str:
     """Return the label of a frequency axis."""
     return f"angular frequency ω (radians per {unit(answers)})"
 
@@ -489,7 +490,7 @@ def share_at_zero(share: float) -> str:
     return f" ({percent(share)} at 0)" if share >= LITTLE else ""
 
 
-def spectrum(answers: Sequence[Answer], look: plot.Look, axis: str = "auto") -> Figure:
+def spectrum(answers: Answers, look: Look, axis: str = "auto") -> Figure:
     """Draw densities over angular frequency (Fig. 1 of the paper).
 
     The axis is logarithmic if energy is at low frequencies. On grids, draw pictures and the sums
@@ -499,10 +500,10 @@ def spectrum(answers: Sequence[Answer], look: plot.Look, axis: str = "auto") -> 
         return spectrum_by_decade(answers, look)
     if any_grid(answers):
         return spectrum_on_grids(answers, look)
-    figure, (axes,) = plot.make_panels(look, 3.2)
+    figure, (axes,) = make_panels(look, 3.2)
     for a in answers:
         x, y = per_unit(a, a.result), a.result.density
-        (line,) = axes.plot(x, y, label=plot.entry(axes, a.encoding))
+        (line,) = axes.plot(x, y, label=entry(axes, a.encoding))
         if a.result.sigma == 0 and (y > 0).mean() < SPARSE:  # single lines behind the curves
             line.set(data=([], []), linestyle="-", linewidth=0.7)
             axes.vlines(x[y > 0], 0, y[y > 0], color=line.get_color(), linewidth=0.7, zorder=1)
@@ -514,14 +515,14 @@ def spectrum(answers: Sequence[Answer], look: plot.Look, axis: str = "auto") -> 
     return figure
 
 
-def spectrum_by_decade(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def spectrum_by_decade(answers: Answers, look: Look) -> Figure:
     """Draw densities over the logarithm of frequency, with wavelengths above."""
-    figure, (axes,) = plot.make_panels(look, 3.4)
+    figure, (axes,) = make_panels(look, 3.4)
     axes.set_xscale("log")
     separate = all((a.result.sigma, a.result.method) == (0, "declared") for a in answers)
     for a in answers:
         density = a.result.waves if separate else a.result.by_decade
-        label = plot.entry(axes, a.encoding, share_at_zero(density.at_zero))
+        label = entry(axes, a.encoding, share_at_zero(density.at_zero))
         style = "o" if separate else "-"
         axes.plot(per_unit(a, density), density.density, style, label=label)
     lengths = {len(a.encoding) * unit_of_waves(a.encoding)[0] for a in answers}
@@ -555,12 +556,12 @@ def whole_plane(density: Array, sides: Ints) -> Array:
     return np.fft.fftshift(np.concatenate([energies, mirrored], axis=-1).sum(axis=0))
 
 
-def spectrum_on_grids(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def spectrum_on_grids(answers: Answers, look: Look) -> Figure:
     """Draw a row per encoding: the density over both frequencies, and its sums along each."""
     rows = len(answers)
-    figure, panels = plot.make_panels(look, 0.4 + 3.2 * rows, rows, 2)
+    figure, panels = make_panels(look, 0.4 + 3.2 * rows, rows, 2)
     for (picture, sums), a in zip(panels, answers, strict=True):
-        picture.set_title(plot.caption(a.encoding, 2.8))
+        picture.set_title(caption(a.encoding, 2.8))
         sums.set(xlabel="ω (radians per point)", ylabel="share of energy")
         if np.ndim(a.result.density) == 1:
             sums.plot(a.result.omega, a.result.density, label="of a sequence")
@@ -590,7 +591,7 @@ def draw_density(figure: Figure, picture: Axes, sums: Axes, result: Any) -> None
     figure.colorbar(image, ax=picture, label="share of energy", location="bottom", aspect=12)
 
 
-def reconstruct_chart(answers: Sequence[Answer]) -> str:
+def reconstruct_chart(answers: Answers) -> str:
     """Draw the curves of Fig. 2 with common axes, and pictures of points on grids."""
     parts, curves = [], []
     for a in answers:
@@ -605,14 +606,14 @@ def reconstruct_chart(answers: Sequence[Answer]) -> str:
     return "".join(f"{part}\n" for part in parts)
 
 
-def reconstruct(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def reconstruct(answers: Answers, look: Look) -> Figure:
     """Draw reconstructed position functions, one panel per encoding (Fig. 2 of the paper)."""
     if any_grid(answers):
         return reconstruct_on_grids(answers, look)
     is_shared = len({a.result.lattice for a in answers}) == 1
     share = "xy" if is_shared else "y"
     height = 1.0 + 1.6 * len(answers)
-    figure, panels = plot.make_panels(look, height, len(answers), share=share)
+    figure, panels = make_panels(look, height, len(answers), share=share)
     for axes, a in zip(panels, answers, strict=True):
         for r in a.result.reconstructions:
             axes.plot(r.values, label=f"s = {r.position}")
@@ -620,21 +621,21 @@ def reconstruct(answers: Sequence[Answer], look: plot.Look) -> Figure:
         for r in a.result.reconstructions if len(tops) else ():
             places = np.append(r.position + tops, r.position - tops) % a.result.lattice
             axes.plot(places, r.values[places], "v", color="0.3", label="repeated position")
-        axes.set(title=plot.entry(axes, a.encoding), ylabel="reconstructed value")
+        axes.set(title=entry(axes, a.encoding), ylabel="reconstructed value")
         if axes is panels[-1] or not is_shared:
             axes.set_xlabel(f"position (a circle: {a.result.lattice} is 0 again)")
     return figure
 
 
-def reconstruct_on_grids(answers: Sequence[Answer], look: plot.Look) -> Figure:
+def reconstruct_on_grids(answers: Answers, look: Look) -> Figure:
     """Draw reconstructed points as pictures, one row per encoding; of frames, that of the peak."""
     count = max(len(a.result.reconstructions) for a in answers)
     width = look.width or max(3.0, 2.1 * count)
     height = (width / count + 0.85) * len(answers)
-    figure, panels = plot.make_panels(look, height, len(answers), count, width=width)
+    figure, panels = make_panels(look, height, len(answers), count, width=width)
     for row, a in zip(panels, answers, strict=True):
         for axes, r in zip(row, a.result.reconstructions, strict=False):
-            title = f"{plot.caption(a.encoding, width / count)}\n({r.point}), peak {r.peak:.3f}"
+            title = f"{caption(a.encoding, width / count)}\n({r.point}), peak {r.peak:.3f}"
             axes.set_title(title)
             if r.values.ndim == 1:
                 axes.plot(r.values)

@@ -49,6 +49,9 @@ class Answer:
     result: Any
 
 
+Answers = Sequence[Answer]
+
+
 @dataclass(frozen=True)
 class Refusal:
     """A SPEC that could not be answered, and the reason."""
@@ -80,14 +83,14 @@ def cell_of(value: Any) -> Any:
     return by_axis(value) if isinstance(value, list) else value
 
 
-def text_of(answers: Sequence[Answer]) -> str:
+def text_of(answers: Answers) -> str:
     """Return the text of answers: rows with a column per encoding, tables, findings."""
     answers = list(map(with_all_names, answers))
     tables = [*tables_of_rows(answers, shown_rows(answers)), *listed_tables(answers)]
     return "\n".join(map(table_text, tables)) + "".join(map(findings_text, answers))
 
 
-def short_text_of(answers: Sequence[Answer]) -> str:
+def short_text_of(answers: Answers) -> str:
     """Return the rows and tables that the verdict rests on, in few lines, and the findings.
 
     The class of a result lists them in `short`: labels of rows under "shown", and columns of tables
@@ -151,7 +154,7 @@ def table_text(table: Table) -> str:
     return paragraph(said, "  ") * bool(said) + aligned(rows)
 
 
-def tables_of_rows(answers: Sequence[Answer], rows: Mapping[str, Sequence[Any]]) -> Iterator[Table]:
+def tables_of_rows(answers: Answers, rows: Mapping[str, Sequence[Any]]) -> Iterator[Table]:
     """Yield tables with a column per encoding, a few side by side."""
     label = answers[0].encoding.label if len(answers) == 1 else None
     for start in range(0, len(answers) if rows else 0, COLUMNS_ACROSS):
@@ -169,7 +172,7 @@ def with_all_names(answer: Answer) -> Answer:
     return replace(answer, encoding=replace(answer.encoding, spec=names))
 
 
-def shown_rows(answers: Sequence[Answer]) -> dict[str, list[Any]]:
+def shown_rows(answers: Answers) -> dict[str, list[Any]]:
     """Return the values of each row that some answer has."""
     labels = dict.fromkeys(label for a in answers for label in a.result.shown)
     rows = {label: [shown_value(label, a.result) for a in answers] for label in labels}
@@ -189,7 +192,7 @@ def value_at(value: Any, path: str) -> Any:
 
 
 def listed_tables(
-    answers: Sequence[Answer], chosen: Mapping[str, Iterable[str]] | None = None
+    answers: Answers, chosen: Mapping[str, Iterable[str]] | None = None
 ) -> Iterator[Table]:
     """Yield tables of fields with several dataclasses, joined over encodings with equal columns.
 
@@ -239,7 +242,7 @@ def findings_text(answer: Answer, stated: Sequence[Finding] = ()) -> str:
     return "".join("\n" + paragraph(line, "  ") for line in lines)
 
 
-def series_rows(answers: Sequence[Answer]) -> Iterable[Sequence[Any]]:
+def series_rows(answers: Answers) -> Iterable[Sequence[Any]]:
     """Yield the series of all encodings as one CSV table by column names, or single values."""
     if not hasattr(answers[0].result, "series"):
         yield from flattened(
@@ -327,7 +330,7 @@ def answer_of(result: Any) -> Answer:
     return Answer(result.encodings[0], result)
 
 
-def any_grid(answers: Sequence[Answer]) -> bool:
+def any_grid(answers: Answers) -> bool:
     """Whether any answer has several axes."""
     return any(a.result.on_grid for a in answers)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.report import plot
+from pefourier.report.plot import MANY, Look, brief, make_panels
 from pefourier.types import Array, Strings, Values
 
 if TYPE_CHECKING:
@@ -47,18 +47,18 @@ def pictures(summary: Any, traces: Sequence[Any]) -> dict[str, tuple[Any, Any, s
     return {name: (draw, of, CAPTIONS[name]) for name, (draw, of, holds) in kinds.items() if holds}
 
 
-def score_by_length(summary: Any, look: plot.Look) -> Figure:
+def score_by_length(summary: Any, look: Look) -> Figure:
     """Draw accuracy over the length of test windows, with a 95% interval per encoding."""
     shown = [dataset for dataset in summary.datasets if dataset.lengths]
-    figure, panels = plot.make_panels(look, 0.6 + 2.6 * len(shown), len(shown))
+    figure, panels = make_panels(look, 0.6 + 2.6 * len(shown), len(shown))
     for panel, dataset in zip(panels, shown, strict=True):
         for number, (name, entries) in enumerate(dataset.lengths.items()):
             points = {dataset.length: dataset.scores[name]["accuracy"]}
             points |= {e.length: e.accuracy for e in entries if e.accuracy is not None}
             ordered = sorted(points.items())
             x, y, low, high = np.array([(n, m.mean, m.low, m.high) for n, m in ordered]).T
-            marker = MARKERS[number // plot.MANY % len(MARKERS)]
-            (line,) = panel.plot(x, y, marker=marker, label=plot.brief(name, 28))
+            marker = MARKERS[number // MANY % len(MARKERS)]
+            (line,) = panel.plot(x, y, marker=marker, label=brief(name, 28))
             panel.fill_between(x, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
         panel.axvline(dataset.length, color="0.7", linewidth=0.8, linestyle="-")
         measured = {e.length for entries in dataset.lengths.values() for e in entries}
@@ -67,11 +67,11 @@ def score_by_length(summary: Any, look: plot.Look) -> Figure:
         panel.set_xticks(lengths, [str(n) for n in lengths])
         panel.minorticks_off()
         panel.set(xlabel="rows of a test window; line: trained length", ylabel="accuracy")
-        panel.set_title(plot.brief(dataset.dataset, 40))
+        panel.set_title(brief(dataset.dataset, 40))
     return figure
 
 
-def learning_curves(runs: Sequence[tuple[Values, Array]], look: plot.Look) -> Figure:
+def learning_curves(runs: Sequence[tuple[Values, Array]], look: Look) -> Figure:
     """Draw means over runs of training loss, validation score and validation loss.
 
     A finished run keeps its last values. `runs` are rows, each with its curve (checks, 3).
@@ -80,7 +80,7 @@ def learning_curves(runs: Sequence[tuple[Values, Array]], look: plot.Look) -> Fi
     for row, curve in runs:
         datasets.setdefault(row["dataset"], {}).setdefault(row["encoding"], []).append(curve)
     height = 0.8 + 2.0 * len(datasets)
-    figure, axes = plot.make_panels(look, height, len(datasets), len(CURVES))
+    figure, axes = make_panels(look, height, len(datasets), len(CURVES))
     for panels, (dataset, curves) in zip(axes, datasets.items(), strict=True):
         longest = max(len(curve) for of in curves.values() for curve in of)
         for number, (encoding, of) in enumerate(curves.items()):
@@ -88,10 +88,10 @@ def learning_curves(runs: Sequence[tuple[Values, Array]], look: plot.Look) -> Fi
             mean = np.mean(padded, axis=0)
             for panel, values in zip(panels, mean.T, strict=True):
                 (line,) = panel.plot(np.arange(longest) + 1, values)
-                line.set(label=plot.brief(encoding, 28), alpha=1.0 if number < plot.MANY else 0.6)
+                line.set(label=brief(encoding, 28), alpha=1.0 if number < MANY else 0.6)
         for panel, caption in zip(panels, CURVES, strict=True):
             panel.set(xlabel="validation check", ylabel=caption)
-        panels[0].set_title(plot.brief(dataset, 40))
+        panels[0].set_title(brief(dataset, 40))
     return figure
 
 
@@ -117,33 +117,33 @@ def most_confident(summary: Any, traces: Sequence[Any]) -> dict[str, list[Any]]:
     }
 
 
-def mistakes(entries: Mapping[str, Sequence[Any]], look: plot.Look) -> Figure:
+def mistakes(entries: Mapping[str, Sequence[Any]], look: Look) -> Figure:
     """Draw misclassified windows, a row per encoding; many channels are an image."""
     height = 0.4 + 1.2 * len(entries)
-    figure, axes = plot.make_panels(look, height, len(entries), ACROSS_WINDOWS)
+    figure, axes = make_panels(look, height, len(entries), ACROSS_WINDOWS)
     for panels, (name, windows) in zip(axes, entries.items(), strict=True):
-        panels[0].set_ylabel(plot.brief(name, 24), fontsize=8)
+        panels[0].set_ylabel(brief(name, 24), fontsize=8)
         for panel in panels[len(windows) :]:
             panel.set_axis_off()
         for panel, (p, window, true, predicted) in zip(panels, windows, strict=False):
-            if window.shape[1] > plot.MANY:
+            if window.shape[1] > MANY:
                 panel.imshow(window.T, aspect="auto")
             else:
                 panel.plot(window)
             panel.tick_params(labelsize=6)
-            classes = f"{plot.brief(str(true), 14)} as {plot.brief(str(predicted), 14)}"
+            classes = f"{brief(str(true), 14)} as {brief(str(predicted), 14)}"
             panel.set_title(f"{classes}, p = {p:.2f}", fontsize=7)
     figure.supxlabel("row of the window")
     return figure
 
 
-def confusions(summary: Any, look: plot.Look) -> Figure:
+def confusions(summary: Any, look: Look) -> Figure:
     """Draw a matrix per encoding: windows of each class by predicted class, shaded by rows."""
     matrices = [
         (d, e, np.array(table)) for d in summary.datasets for e, table in d.confusion.items()
     ]
     rows = -(-len(matrices) // ACROSS)
-    figure, axes = plot.make_panels(look, 0.4 + 1.6 * rows, rows, ACROSS)
+    figure, axes = make_panels(look, 0.4 + 1.6 * rows, rows, ACROSS)
     for panel in axes.flat[len(matrices) :]:
         panel.set_axis_off()
     for panel, (dataset, encoding, table) in zip(axes.flat, matrices, strict=False):
@@ -154,28 +154,28 @@ def confusions(summary: Any, look: plot.Look) -> Figure:
                 colour = "white" if shares[row, column] > 0.6 else "black"
                 panel.text(column, row, count, ha="center", va="center", color=colour, fontsize=7)
         panel.set(xticks=[], yticks=[])
-        name = plot.brief(encoding, 16)
+        name = brief(encoding, 16)
         if len(summary.datasets) > 1:
-            name = f"{plot.brief(dataset.dataset, 14)}\n{name}"
+            name = f"{brief(dataset.dataset, 14)}\n{name}"
         panel.set_title(name)
     figure.supxlabel("predicted class")
     figure.supylabel("class")
     return figure
 
 
-def comparison(summary: Any, look: plot.Look) -> Figure:
+def comparison(summary: Any, look: Look) -> Figure:
     """Draw F1 of every run with means, next to paired differences; one row per dataset."""
     panels = len(summary.datasets)
     count = max(len(dataset.scores) for dataset in summary.datasets)
     columns = 2 if any(dataset.differences for dataset in summary.datasets) else 1
     height = 0.8 + panels * (0.5 + 0.28 * count)
-    figure, axes = plot.make_panels(look, height, panels, columns)
+    figure, axes = make_panels(look, height, panels, columns)
     for row, dataset in zip(axes, summary.datasets, strict=True):
         draw_scores(row[0], dataset, summary.runs)
         if columns == 2:
             draw_differences(row[1], dataset)
         leaky = ", leaky split" if dataset.leaky else ""
-        title = f"{plot.brief(dataset.dataset, 40)}, {dataset.inputs}{leaky}"
+        title = f"{brief(dataset.dataset, 40)}, {dataset.inputs}{leaky}"
         row[-1].set_title(title, loc="right")  # leaves room for a long title
     return figure
 
@@ -189,7 +189,7 @@ def draw_scores(panel: Any, dataset: Any, runs: Sequence[Values]) -> None:
         panel.plot(f1, row + spread, "o", color="0.6", markersize=2.5)
         mean, above = scores["f1"], row - 0.3  # where no point is hidden
         draw_interval(panel, mean, above, "C0", "C0")
-    name_rows(panel, [plot.brief(name, 28) for name in dataset.scores])
+    name_rows(panel, [brief(name, 28) for name in dataset.scores])
     panel.margins(x=0.08)
     panel.set_xlabel("F1 of each (seed, fold); diamond: mean with 95% interval")
 
@@ -208,9 +208,7 @@ def draw_differences(panel: Any, dataset: Any) -> None:
             draw_interval(panel, dataset.differences[encoding], row, *colours)
     panel.yaxis.tick_right()
     name_rows(panel, [dataset.verdicts.get(encoding, "") for encoding in dataset.scores])
-    panel.set_xlabel(
-        f"F1 minus {plot.brief(less, 20)}, 95% interval over {over}; hollow: undecided"
-    )
+    panel.set_xlabel(f"F1 minus {brief(less, 20)}, 95% interval over {over}; hollow: undecided")
 
 
 def draw_interval(panel: Any, mean: Any, height: float, colour: str, face: str) -> None:
@@ -225,15 +223,15 @@ def name_rows(panel: Any, names: Strings) -> None:
     panel.set_ylim(len(names) - 0.4, -0.6)
 
 
-def critical_difference(summary: Any, look: plot.Look) -> Figure:
+def critical_difference(summary: Any, look: Look) -> Figure:
     """Draw average ranks over datasets, best on top; bars join indistinguishable encodings."""
     names = sorted(summary.ranks, key=lambda name: summary.ranks[name])
     ranks = [summary.ranks[name] for name in names]
-    figure, (axes,) = plot.make_panels(look, 0.8 + 0.28 * len(names))
+    figure, (axes,) = make_panels(look, 0.8 + 0.28 * len(names))
     axes.plot(ranks, range(len(names)), "D")
     for i, group in enumerate(summary.cliques, 1):
         rows = [names.index(name) for name in group]
         axes.plot([len(names) + i / 4] * 2, [min(rows) - 0.2, max(rows) + 0.2], "-C0", linewidth=3)
-    name_rows(axes, [f"{plot.brief(e, 28)}  {r:.2f}" for e, r in zip(names, ranks, strict=True)])
+    name_rows(axes, [f"{brief(e, 28)}  {r:.2f}" for e, r in zip(names, ranks, strict=True)])
     axes.set(xticks=range(1, len(names) + 1), xlabel=f"average rank by F1 {summary.over}")
     return figure
