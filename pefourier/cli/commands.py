@@ -3,7 +3,7 @@
 Commands import modules when they run, so help and `list` start without numpy.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,6 +24,7 @@ from pefourier.cli.options import (
     answer_specs,
     check_count_of_specs,
     format_name,
+    group,
     print_result,
     register,
     spare_threads,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 Rung = Literal["collides", "injective", "separable", "invertible", "isometric"]
 
 
-@dataclass(eq=False, repr=False)
+@group
 class DensityOptions:
     """Options for the density over frequencies."""
 

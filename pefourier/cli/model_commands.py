@@ -4,7 +4,7 @@ Commands that write files, list encodings or explain terms.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -32,6 +32,7 @@ from pefourier.cli.options import (
     Specs,
     answer_each,
     check_count_of_specs,
+    group,
     layer_range,
     options_of,
     point,
@@ -71,7 +72,7 @@ Interpolation = Literal[
 ]
 
 
-@dataclass(eq=False, repr=False)
+@group
 class ModelRequirements(Requirements):
     """Checks of a model's positions."""
 
@@ -87,7 +88,7 @@ class ModelRequirements(Requirements):
     ] = None
 
 
-@dataclass(eq=False, repr=False)
+@group
 class Reach:
     """Requested and trained lengths of a model, as in `api.context`."""
 
@@ -186,7 +187,7 @@ def misfits(answers: Sequence["Answer"], *, is_certain: bool) -> list["Reason"]:
     return [Reason(label, "unmet", f"does not fit: {w}") for label, w in words.items() if w]
 
 
-@dataclass(eq=False, repr=False)
+@group
 class Batch:
     """Facts about position ids, as in `api.positions`."""
 
@@ -250,7 +251,7 @@ def positions(
         raise typer.Exit(1)
 
 
-@dataclass(eq=False, repr=False)
+@group
 class Weights:
     """Selection of weights, as in `use_of_model`."""
 
@@ -309,7 +310,7 @@ def usage(
     print_result(use_of_model(model, begin=show, **vars(weights)), output, figure)
 
 
-@dataclass(eq=False, repr=False)
+@group
 class Criteria:
     """Criteria for the choice of a base."""
 
@@ -333,7 +334,7 @@ class Criteria:
         return {"criteria": self.criteria or (), "bases": self.rho or (), "dtype": dtype}
 
 
-@dataclass(eq=False, repr=False)
+@group
 class Extent:
     """Points to distinguish: positions, a grid, or a span of time."""
 
@@ -492,7 +493,7 @@ def write_resized(resizing: "Resizing", spec: str, out: str, sides: Ints) -> Non
 RESULTS = "results.jsonl"  # written by training
 
 
-@dataclass(eq=False, repr=False)
+@group
 class Storage:
     """Content and format of a written file."""
 

@@ -32,6 +32,7 @@ from typing import (
     Literal,
     TypeVar,
     cast,
+    dataclass_transform,
     get_args,
     get_origin,
 )
@@ -58,7 +59,14 @@ if TYPE_CHECKING:
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 NARROWEST, WIDEST = 3.0, 40.0  # width of a figure in inches
 OF_POINTS = ("times", "places", "edges")  # options whose files define the points
+Group = TypeVar("Group")
 ANNOTATIONS = {"github", "sarif"}  # forms that other programs show next to a file
+
+
+@dataclass_transform()
+def group(kind: type[Group]) -> type[Group]:
+    """Make a dataclass of options; without comparison, which would take a millisecond each."""
+    return dataclass(eq=False, repr=False)(kind)
 
 
 def spec_names(incomplete: str) -> list[str]:
@@ -180,7 +188,7 @@ Sigma = Annotated[
 ]
 
 
-@dataclass(eq=False, repr=False)
+@group
 class FigureOptions:
     """Path and style of a figure."""
 
@@ -223,7 +231,7 @@ class FigureOptions:
         plot.save(self.plot, draw, results.answers, look)
 
 
-@dataclass(eq=False, repr=False)
+@group
 class OutputOptions:
     """Form of an answer: text by default, or another of `forms.FORMS`."""
 
@@ -265,7 +273,7 @@ class OutputOptions:
         say((coloured(conclusion) if colour else conclusion) + chart + words)
 
 
-@dataclass(eq=False, repr=False)
+@group
 class AnswerOptions(OutputOptions):
     """Form of an answer with measurements."""
 
@@ -274,7 +282,7 @@ class AnswerOptions(OutputOptions):
     )
 
 
-@dataclass(eq=False, repr=False)
+@group
 class EncodingOptions:
     """Encodings and their common settings."""
 
@@ -356,7 +364,7 @@ def has_setting(enc: Encoding, name: str, value: Any) -> bool:
     return value in [*params, {"d": enc.dim, "length": len(enc)}.get(name)]
 
 
-@dataclass(eq=False, repr=False)
+@group
 class Results:
     """Answer or refusal for each SPEC, in the given order."""
 
@@ -407,7 +415,7 @@ def answer_each(
     return results
 
 
-@dataclass(eq=False, repr=False)
+@group
 class Requirements:
     """Checks that apply to the answer to any question."""
 
