@@ -15,8 +15,8 @@ from pefourier.reproduce import (
     results_folder,
 )
 from pefourier.train.run import write_summary
+from pefourier.train.statistics import summarize_runs
 from pefourier.train.store import Store
-from pefourier.train.summary import summarize_runs
 from pefourier.writing.text import in_markdown
 
 pytestmark = pytest.mark.usefixtures("sketched")

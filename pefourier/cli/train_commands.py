@@ -16,7 +16,7 @@ from pefourier.types import Fields
 from pefourier.writing.files import read_toml
 
 if TYPE_CHECKING:
-    from pefourier.train.summary import Summary
+    from pefourier.train.statistics import Summary
 
 
 def dataset_names(incomplete: str) -> list[str]:

@@ -29,8 +29,8 @@ from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
 from pefourier.train.report import all_words, summary_page
 from pefourier.train.run_artifacts import read_traces
+from pefourier.train.statistics import Summary, common_runs, rows_by, summarize_runs
 from pefourier.train.store import Store, option_of, read_configuration
-from pefourier.train.summary import Summary, common_runs, rows_by, summarize_runs
 from pefourier.types import Fields, Texts, Values
 from pefourier.writing.page import Page
 from pefourier.writing.text import parts_of_words, printable

@@ -21,18 +21,21 @@ from typing import Any
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data.tables import number_in, read_columns
 from pefourier.train.options import seeds_of
-from pefourier.train.statistics import SENTENCES, Decision, Difference, Mean
-from pefourier.train.store import MEASURES
-from pefourier.train.summary import (
+from pefourier.train.statistics import (
     COLLIDES,
     LEAKY,
+    SENTENCES,
     DatasetSummary,
+    Decision,
+    Difference,
+    Mean,
     Summary,
     common_runs,
     paired_run,
     rows_by,
     summarize_runs,
 )
+from pefourier.train.store import MEASURES
 from pefourier.types import Fields, Values
 from pefourier.writing.page import Page, Reason, flattened
 from pefourier.writing.text import (

@@ -19,7 +19,7 @@ from pefourier.train.store import (
 from pefourier.writing.files import write_whole
 
 if TYPE_CHECKING:
-    from pefourier.train.summary import Summary
+    from pefourier.train.statistics import Summary
     from pefourier.train.work import Note
 
 

@@ -1,9 +1,8 @@
 """Results on disk: each run is complete or absent, even if the process is killed.
 
 A folder holds config.json with the options and all that numbers depend on, results.jsonl with a
-line per run, and checkpoints of stacks in training. A line is written by one call in append mode.
-A last line cut by a crash is dropped when results are read, and lines that are not a `Row` are
-rejected.
+line per run, and checkpoints of stacks in training. A last line cut by a crash is dropped when
+results are read, and lines that are not a `Row` are rejected.
 
 Ranks divide the stacks of a comparison: rank i trains those whose number is i modulo the number of
 ranks. Ranks, which torchrun starts, meet in the store of torch.distributed's rendezvous, without a
@@ -11,7 +10,6 @@ process group. Rank 0 plans, and receives finished rows and traces as JSON. It a
 folder, so no shared file system is needed.
 """
 
-import errno
 import json
 import os
 import re
@@ -215,18 +213,15 @@ class Store:
         return list(runs.values())
 
     def append(self, rows: Iterable[Values]) -> None:
-        """Append runs, each as one line in one write."""
+        """Append runs, each as one line."""
         if self.path is None:
             return
         file = self.path / RESULTS
         try:
-            handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            with os.fdopen(handle, "ab", buffering=0):
-                for row in rows:
-                    line = (json.dumps(row) + "\n").encode()
-                    if os.write(handle, line) < len(line):
-                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(handle)
+            with file.open("ab") as stream:
+                stream.writelines((json.dumps(row) + "\n").encode() for row in rows)
+                stream.flush()
+                os.fsync(stream.fileno())
         except OSError as error:
             raise PefourierError(
                 f"{file}: {reason(error)}; finished runs are kept, continue with --resume"

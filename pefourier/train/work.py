@@ -51,7 +51,7 @@ from pefourier.train.program import (
 from pefourier.train.report import tables_in_words
 from pefourier.train.request import schedule_of, settle_options, without_new_folders
 from pefourier.train.run_artifacts import count_confusions, decide, score
-from pefourier.train.statistics import LEAST_UNITS, REMARKS
+from pefourier.train.statistics import LEAST_UNITS, REMARKS, Summary, summarize_runs
 from pefourier.train.store import (
     FOLDER,
     Checkpoint,
@@ -62,7 +62,6 @@ from pefourier.train.store import (
     key_of,
     read_rank,
 )
-from pefourier.train.summary import Summary, summarize_runs
 from pefourier.types import Array, Fields, Texts, Values
 from pefourier.writing.files import remove_old_drafts
 from pefourier.writing.page import Page, flattened, plain

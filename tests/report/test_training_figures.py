@@ -14,7 +14,7 @@ from pefourier.report.training_figures import (
     mistakes,
     most_confident,
 )
-from pefourier.train import summary
+from pefourier.train import statistics
 
 
 def test_runs_are_points_differences_stand_beside_them_and_doubtful_ones_are_hollow():
@@ -27,7 +27,7 @@ def test_runs_are_points_differences_stand_beside_them_and_doubtful_ones_are_hol
         for seed in range(4)
         for fold in range(5)
     ]
-    found = summary.summarize_runs(rows)
+    found = statistics.summarize_runs(rows)
     (data,) = found.datasets
     assert data.verdicts == {"dft": "better", "rope": "cut short"}
     left, right = comparison(found, USUAL).axes
@@ -56,7 +56,7 @@ def test_a_run_that_is_done_keeps_its_last_values():
 
 def two_datasets(ranks, cliques):
     """Return a summary of two datasets with the given ranks."""
-    found = summary.summarize_runs(of_datasets(2, {"sinusoidal": 0.5}))
+    found = statistics.summarize_runs(of_datasets(2, {"sinusoidal": 0.5}))
     return replace(found, ranks=ranks, cliques=cliques)
 
 
@@ -91,14 +91,14 @@ def test_the_most_confident_mistakes_are_drawn_each_window_once():
         traces.append((row, arrays))
     traces[0] = rows[0], {}  # of an earlier version
     one = [(row, arrays) for row, arrays in traces if row["dataset"] == "a"]
-    found = most_confident(summary.summarize_runs([row for row, _ in one]), one)
+    found = most_confident(statistics.summarize_runs([row for row, _ in one]), one)
     p = {e: [mistake[0] for mistake in of] for e, of in found.items()}
     assert p == {"sinusoidal": [0.62, 0.61, 0.6], "dft": [0.62, 0.61, 0.6]}
     panels = mistakes(found, USUAL).axes
     assert [panel.get_title() for panel in panels[:2]] == ["A as B, p = 0.62", "B as A, p = 0.61"]
     np.testing.assert_array_equal(panels[0].lines[1].get_ydata(), np.full(4, 3))
     assert [len(panel.images) for panel in panels] == [0, 0, 0, 1, 1, 1]
-    several = most_confident(summary.summarize_runs(rows), traces)
+    several = most_confident(statistics.summarize_runs(rows), traces)
     assert list(several) == ["a: sinusoidal", "b: sinusoidal"]
 
 
@@ -109,7 +109,7 @@ def test_confusions_are_counted_and_shaded_by_rows():
         for e, table in tables.items()
         for seed in range(2)
     ]
-    panels = confusions(summary.summarize_runs(rows), USUAL).axes
+    panels = confusions(statistics.summarize_runs(rows), USUAL).axes
     for panel, (name, table) in zip(panels, tables.items(), strict=False):
         assert panel.get_title() == name
         assert [text.get_text() for text in panel.texts] == [str(2 * n) for n in table.ravel()]

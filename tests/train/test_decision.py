@@ -9,7 +9,7 @@ from scipy import stats
 from training import of_datasets, result
 
 from pefourier.report.forms import as_json
-from pefourier.train import report, statistics, summary
+from pefourier.train import report, statistics
 from pefourier.train.statistics import Chance
 from pefourier.writing.text import fill
 
@@ -143,7 +143,7 @@ def test_nothing_that_is_stated_of_drawn_runs_contradicts(seed, monkeypatch):
     )
     rng, verdicts = np.random.default_rng(seed), set()
     for _ in range(50):
-        found = summary.summarize_runs(drawn_rows(rng))
+        found = statistics.summarize_runs(drawn_rows(rng))
         headline, page = report.conclude_all(found), report.summary_page(found)
         assert headline.startswith(f"{found.verdict.upper()}. ")
         assert " ".join(page.conclusion().split()) == headline
@@ -271,7 +271,7 @@ def test_the_headline_of_noise_names_a_best_encoding_in_a_twentieth_at_most():
 def test_ranks_decide_over_datasets_where_they_report_something():
     scores = {"sinusoidal": 0.9, "dft": 0.5, "order-free": 0.95}
     rows = of_datasets(9, scores)
-    found = summary.summarize_runs(rows)
+    found = statistics.summarize_runs(rows)
     assert (found.verdict, found.best) == ("best", ("sinusoidal",))
     assert found.left_out == {"order-free": "baseline"}
     text = report.conclude_all(found)
@@ -280,7 +280,7 @@ def test_ranks_decide_over_datasets_where_they_report_something():
     rows += [
         r | {"encoding": "rope"} for r in rows if r["encoding"] == "dft" and r["dataset"] != "set 0"
     ]
-    found = summary.summarize_runs(rows)
+    found = statistics.summarize_runs(rows)
     assert found.left_out["rope"] == "not on all"
     records = [r for r in report.json_records(found) if r["spec"] == "sinusoidal"]
     assert {r["average_rank"] for r in records} == {2.0}
@@ -295,7 +295,7 @@ def test_an_encoding_whose_vectors_collide_is_not_compared():
         for e, score in (("dft", 0.9 + seed / 100), ("rope", 0.8 + seed / 90), ("none", 0.4))
     ]
     params = {"one": {"dft": {"collides": True}}}
-    free, marked = (summary.summarize_runs(rows, p, {}) for p in ({}, params))
+    free, marked = (statistics.summarize_runs(rows, p, {}) for p in ({}, params))
     assert (free.best[0], marked.best[0]) == ("dft", "rope")
     assert marked.left_out == {"dft": "vectors collide"}
     assert marked.datasets[0].excluded == marked.left_out

@@ -12,7 +12,7 @@ import pytest
 from training import SMALL, of_datasets, result
 
 from pefourier.pages.training import read_train_folder
-from pefourier.train import report, statistics, summary
+from pefourier.train import report, statistics
 from pefourier.train import run_artifacts as metrics
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
@@ -62,7 +62,7 @@ CASES = {  # the verdicts of dft, rope and t5, and that of the dataset
 def test_a_verdict_is_the_same_in_headline_table_records_and_files(case, tmp_path):
     rows, vectors, of_all = CASES[case]
     expected = dict(zip(("dft", "rope", "t5"), vectors.split("/"), strict=True))
-    found = summary.summarize_runs(rows)
+    found = statistics.summarize_runs(rows)
     (one,) = found.datasets
     assert (one.verdicts, found.verdict) == (expected, of_all)
     headline = report.conclude_all(found)
@@ -86,7 +86,7 @@ def test_a_verdict_is_the_same_in_headline_table_records_and_files(case, tmp_pat
 
 def test_too_few_says_how_many_seeds_it_takes():
     rows = of_folds(dict.fromkeys(ARMS, 0.5), 5, 0.1)
-    found = summary.summarize_runs([row for row in rows if row["fold"] == 0])
+    found = statistics.summarize_runs([row for row in rows if row["fold"] == 0])
     short = found.datasets[0].shortage
     assert re.findall(r"--seeds (\d+)", report.conclude_all(found)) == [str(short.needed)]
     assert short.needed >= max(d.needed for d in found.datasets[0].differences.values())
@@ -99,14 +99,14 @@ def test_the_best_is_named_with_those_that_are_not_distinguished_from_it():
         ({**ARMS, "order-free": 0.9}, 40, {"dft"}),  # another model is not an encoding
         (ARMS, cut("dft"), {"sinusoidal", "t5"}),
     ):
-        found = summary.summarize_runs(of_folds(arms, step=step))
+        found = statistics.summarize_runs(of_folds(arms, step=step))
         assert set(found.datasets[0].best) == best
 
 
 def test_a_scaled_encoding_is_compared_at_its_size():
     scores = {"sinusoidal": 0.5, "dft@rms=1": 0.6, "sinusoidal@rms=1": 0.1}
     rows = [result(e, v, seed=seed) for e, v in scores.items() for seed in range(2)]
-    apart = summary.summarize_runs(rows).datasets[0].differences
+    apart = statistics.summarize_runs(rows).datasets[0].differences
     assert apart["dft@rms=1"].mean == pytest.approx(0.5)
     assert apart["sinusoidal@rms=1"].mean == pytest.approx(-0.4)
 
@@ -115,15 +115,15 @@ def test_average_ranks_over_datasets_and_who_is_not_distinguished(tmp_path):
     scores = (("sinusoidal", 0.5, 0.2), ("dft", 0.5, 0.6), ("none", 0.4, None))
     rows = [result(e, v, dataset=d) for e, *own in scores for d, v in zip("ab", own, strict=True)]
     rows = [row for row in rows if row["f1"] is not None]
-    found = summary.summarize_runs(rows)  # ties, and encodings of all datasets
+    found = statistics.summarize_runs(rows)  # ties, and encodings of all datasets
     assert found.ranks == {"sinusoidal": 1.75, "dft": 1.25}
     assert found.cliques == (("dft", "sinusoidal"),)
-    assert not summary.summarize_runs([r for r in rows if r["dataset"] == "a"]).ranked
+    assert not statistics.summarize_runs([r for r in rows if r["dataset"] == "a"]).ranked
     five = {"sinusoidal": 0.5, "dft": 0.6, "none": 0.1, "rope": 0.2, "t5": 0.3}
     cases = ((2, ARMS, False), (8, ("sinusoidal", "dft"), True), (8, five, False))
     for datasets, arms, apart in cases:
         scores = {e: five.get(e, 0.5) for e in arms}
-        found = summary.summarize_runs(of_datasets(datasets, scores))
+        found = statistics.summarize_runs(of_datasets(datasets, scores))
         assert (found.shows_ranks, found.out_of_reach == "") == (apart, apart)
         write_summary(Store(tmp_path), found)  # a figure only if it has something to show
         assert (tmp_path / "critical-difference.png").is_file() == apart
@@ -131,7 +131,7 @@ def test_average_ranks_over_datasets_and_who_is_not_distinguished(tmp_path):
 
 def test_several_datasets_are_one_table_with_marks():
     rows = [{**row, "dataset": d} for d in "ab" for row in of_folds(ARMS, step=cut("t5"))]
-    _, (head, *body) = report.answer_table(summary.summarize_runs(rows))
+    _, (head, *body) = report.answer_table(statistics.summarize_runs(rows))
     assert head == ["F1", "a", "b", "rank"]
     assert {row[0]: row[1][-1] + row[3] for row in body if row[0] != "sinusoidal"} == {
         "dft": "▲1",
@@ -154,7 +154,7 @@ def test_a_method_fitted_once_a_fold_counts_its_folds(rng):
         result(e, f1[e][seed, fold], seed=seed, fold=fold)
         for e, seed, fold in product(f1, range(4), range(5))
     ]
-    (one,) = summary.summarize_runs(rows).datasets
+    (one,) = statistics.summarize_runs(rows).datasets
     apart = f1["trees"][0] - f1["sinusoidal"].mean(axis=0)
     found = one.differences["trees"]
     assert one.scores["trees"]["f1"] == statistics.interval(f1["trees"][0])
@@ -162,19 +162,19 @@ def test_a_method_fitted_once_a_fold_counts_its_folds(rng):
     chance = Chance(np.arange(5), TEST_TO_TRAIN, windows=60)
     assert found.p == pytest.approx(statistics.t_test(apart, chance)[0])
     once = [row for row in rows if row["encoding"] != "trees" or row["seed"] == 0]
-    assert summary.summarize_runs(once).datasets[0].differences == one.differences
+    assert statistics.summarize_runs(once).datasets[0].differences == one.differences
 
 
 @pytest.mark.parametrize("count", [19, 21])
 def test_more_than_a_fifth_of_runs_that_keep_their_last_weights_are_too_many(count):
     steps = [90] * count + [40] * (100 - count)
     rows = [result("dft", 0.5, seed=i, step=n, budget=BUDGET) for i, n in enumerate(steps)]
-    (one,) = summary.summarize_runs(rows).datasets
+    (one,) = statistics.summarize_runs(rows).datasets
     assert one.last_kept == {"dft": count}
     assert one.cut_short == (("dft",) if count > 20 else ())
     assert one.longer == "--steps, such as 180"
     trees = [row | {"encoding": "trees", "step": 90} for row in rows]
-    assert summary.summarize_runs(trees).datasets[0].cut_short == ()
+    assert statistics.summarize_runs(trees).datasets[0].cut_short == ()
 
 
 @pytest.mark.parametrize(("classes", "positive"), [(2, "b"), (2, None), (3, None), (5, None)])
@@ -185,7 +185,7 @@ def test_chance_is_what_naming_one_class_always_scores(rng, classes, positive):
     logits = np.eye(classes)[np.full(len(labels), named)]
     table = metrics.count_confusions(logits.argmax(axis=1), labels, classes)
     row = result("none", 0.5, confusion=table.tolist(), positive=positive)
-    chance = summary.summarize_runs([row]).datasets[0].chance
+    chance = statistics.summarize_runs([row]).datasets[0].chance
     stated = metrics.decide(logits, metrics.choose_threshold(logits, labels, macro=macro))
     share, scores = labels.mean(), metrics.score(stated, logits, labels, macro=macro)
     expected = {k: scores[k] for k in ("precision", "recall", "f1", "accuracy")}

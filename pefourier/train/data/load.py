@@ -75,13 +75,12 @@ def name_positive(task: Task, names: Strings) -> Task:
     """Make the positive class the second; other class counts and balanced classes have none."""
     if len(task.classes) != 2:
         return task
-    chosen = [name for name in task.classes if name in names]
-    if len(chosen) > 1:
+    first, second = (name in names for name in task.classes)
+    if first and second:
         raise PefourierError(f"{task.name}: --positive names both of its classes; name only one")
-    counts = np.bincount(task.labels, minlength=2)
-    balanced = not chosen and task.own_names and counts.min() >= BALANCED * counts.sum()
-    flip = chosen == [task.classes[0]] if chosen else task.own_names and counts[0] < counts[1]
-    if flip and not balanced:
+    counts, free = np.bincount(task.labels, minlength=2), task.own_names and not (first or second)
+    balanced = free and counts.min() >= BALANCED * counts.sum()
+    if first or (free and not balanced and counts[0] < counts[1]):
         task = replace(task, classes=task.classes[::-1], labels=1 - task.labels)
     return replace(task, balanced=balanced)
 
