@@ -1,10 +1,23 @@
-"""Domains and measures: bases of paths, spectra of lags, and phases on axes."""
+"""Domains and measures: bases of paths, spectra of lags, phases on axes, orders of columns."""
+
+import itertools
 
 import numpy as np
 import pytest
 
 from pefourier.encodings import load
-from pefourier.encodings.encoding import Measure, nodes, periodogram, without_prefix
+from pefourier.encodings.encoding import (
+    CHANGES,
+    Measure,
+    changes_by_name,
+    exchanged,
+    nodes,
+    orders,
+    periodogram,
+    split_pairs,
+    waves,
+    without_prefix,
+)
 
 
 def test_the_basis_of_a_path_is_the_dct():
@@ -27,7 +40,7 @@ def test_the_spectrum_of_a_bias_is_over_its_lags():
     np.testing.assert_allclose(energy, np.array(direct) * [1, *[2] * 7, 1], rtol=1e-12)
 
 
-def waves(angles):
+def cosines_and_sines(angles):
     return np.hstack([np.cos(angles), np.sin(angles)])
 
 
@@ -43,7 +56,11 @@ def test_phases_on_one_axis_are_those_of_its_vectors(spec, own):
         whole.measure.phases(whole.domain.places(points)),
         enc.measure.phases(enc.domain.places(enc.domain.x)),
     ):
-        rest = table - waves(phases) @ np.linalg.lstsq(waves(phases), table, rcond=None)[0]
+        rest = (
+            table
+            - cosines_and_sines(phases)
+            @ np.linalg.lstsq(cosines_and_sines(phases), table, rcond=None)[0]
+        )
         assert np.abs(rest).max() < 1e-12
         if spec != "dft":
             sines = table[:, :4] if spec == "axial" else table[:, ::2]
@@ -55,3 +72,41 @@ def test_phases_of_a_period_are_exact_on_several_axes():
     measure = Measure(frequencies, np.full(2, 0.5), period=8)
     far, near = np.array([[10**12 + 1, 8 * 10**11 + 3]]), np.array([[0, 3]])
     np.testing.assert_array_equal(measure.angles(far), measure.angles(near))
+
+
+ORDERS = list(itertools.product(("interleaved", "halves"), ("sin", "cos")))
+
+
+@pytest.fixture
+def phases(rng):
+    return rng.normal(size=(5, 4))
+
+
+def reference(phases, d):
+    """Return interleaved columns, sines first, written number by number."""
+    table = np.zeros((len(phases), d))
+    for s, j in np.ndindex(len(phases), min(d, 2 * phases.shape[1])):
+        table[s, j] = (np.sin, np.cos)[j % 2](phases[s, j // 2])
+    return table
+
+
+@pytest.mark.parametrize("d", [7, 8, 9])
+@pytest.mark.parametrize(("layout", "first"), ORDERS)
+def test_waves_stand_as_their_order_says(phases, layout, first, d):
+    """An odd number of columns ends in a sine; columns after the pairs are zero."""
+    if d == 7 and first == "cos":
+        return
+    order = [*orders(min(d, 8))[layout, first], *range(8, d)]
+    table = waves(phases, layout, first, d=d)
+    np.testing.assert_array_equal(table, reference(phases, d)[:, order])
+    if d != 7:
+        other = "cos" if first == "sin" else "sin"
+        np.testing.assert_array_equal(exchanged(table, layout), waves(phases, layout, other, d=d))
+        parts = [np.sin(phases), np.cos(phases)][:: 1 if first == "sin" else -1]
+        np.testing.assert_array_equal(split_pairs(table, layout), parts)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_leads_from_one_order_to_the_other(phases, name):
+    old, new = (waves(phases, *order) for order in CHANGES[name])
+    np.testing.assert_array_equal(old[:, changes_by_name(8)[name]], new)

@@ -1,12 +1,20 @@
-"""Sinusoids off the geometric grid: formulas, published values, and features on grids."""
+"""Sinusoids off the geometric grid: formulas, published values, grids, shifts and times."""
 
 import math
 
 import numpy as np
 import pytest
+import torch
 
+import pefourier
 from pefourier.encodings import build, load
+from pefourier.encodings.registry import BUILDERS
+from pefourier.errors import PefourierError
 from pefourier.questions.check_faithful import check_faithful
+from pefourier.questions.compare import compare
+from pefourier.questions.spectrum import spectrum
+from pefourier.train.injection import load_injection
+from pefourier.train.model import Dropout, stack_vectors
 
 GRID = (3, 5)
 ROWS, COLUMNS = np.indices(GRID).reshape(2, -1)
@@ -72,3 +80,198 @@ def test_nerfs_features_are_its_formula_whose_ends_coincide():
             build("fourier-features", d=40, grid=(16, 16), mapping="nerf", coordinates=coordinates)
         )
         assert (found.verdict == "collides") == collides
+
+
+AUDIO = "cape:shift=60,stretch=1.1,normalise=true,position_scale=0.03,frequency_scale=30"
+
+
+def test_scaled_sinusoids_of_x_transformers_are_halves_times_a_scale():
+    """As `explain ScaledSinusoidal` says."""
+    module = pytest.importorskip("x_transformers.x_transformers")
+    theirs = module.ScaledSinusoidalEmbedding(8)(torch.zeros(1, 40, 8)).detach().numpy()
+    assert theirs[3, [0, 1, 4]] == pytest.approx([0.04989346, 0.10448217, -0.3500152], abs=1e-7)
+    result = compare(load("sinusoidal:layout=halves", 40, 8), theirs)
+    assert (result.verdict, result.transform["scale"]) == ("equivalent", pytest.approx(8**-0.5))
+
+
+def drawn(spec, batch=400, tokens=12, d=8, keys=(5,), step=3, specs=None):
+    """Positions that the vectors of each window show, at the highest frequency's phase."""
+    injections = [load_injection(s, tokens, d, 2, 0) for s in specs or [spec] * len(keys)]
+    stack = stack_vectors(injections, torch.device("cpu"), torch.float64)["add"]
+    drop = Dropout([0.0] * len(keys), keys, torch.device("cpu")).begin(step)
+    return injections[0], stack.shifted(stack.table(None), batch, drop)
+
+
+def slow_positions(vectors, omega):
+    """Positions of vectors at the lowest frequency, which stays within half a rotation."""
+    return np.arctan2(vectors[..., -2], vectors[..., -1]) / omega
+
+
+@pytest.mark.parametrize("spec", [AUDIO, "cape", "cape:shift=2,stretch=1.5,local_shift=0"])
+def test_positions_of_cape_are_drawn_as_published(spec):
+    """Each window's positions are (p + g + l) z with the ranges that its code draws."""
+    injection, vectors = drawn(spec)
+    p, omega = injection.shifts.positions, injection.shifts.frequencies
+    low, _span, near, log_stretch, _whole = injection.shifts.ranges
+    found = slow_positions(vectors[0].numpy(), omega[-1])  # (B, T)
+    slopes = np.polyfit(p, found.T, 1)[0]
+    assert (np.abs(np.log(slopes)) <= log_stretch + near).all()
+    assert np.abs(np.log(slopes)).max() > 0.8 * log_stretch
+    middle = found.mean(axis=1) / np.exp(log_stretch), found.mean(axis=1) * np.exp(log_stretch)
+    shifts = found.mean(axis=1) - p.mean()
+    reach = abs(low) * np.exp(log_stretch) + p.mean() * (np.exp(log_stretch) - 1) + near
+    assert np.abs(shifts).max() <= reach
+    assert np.abs(shifts).max() > 0.8 * abs(low)
+    assert len(np.unique(shifts.round(9))) == len(shifts)
+    assert (np.diff(found, axis=1) > 0).all() == (near <= 1), middle
+    phases = found[..., None] * omega
+    wanted = np.stack([np.sin(phases), np.cos(phases)], axis=-1).reshape(*found.shape, -1)
+    np.testing.assert_allclose(vectors[0].numpy(), wanted, atol=1e-8 / omega[-1])
+
+
+def test_positions_of_shape_are_whole_shifts_of_a_window():
+    injection, vectors = drawn("shape:shift=7")
+    found = slow_positions(vectors[0].numpy(), injection.shifts.frequencies[-1])
+    first = found[:, 0].round(9)
+    assert set(first.tolist()) == set(range(7))
+    np.testing.assert_allclose(found - first[:, None], np.tile(np.arange(12), (400, 1)), atol=1e-6)
+
+
+def test_draws_depend_on_seed_and_step_and_not_on_the_stack():
+    _, alone = drawn("cape", keys=(5,))
+    _, beside = drawn("", keys=(4, 5), specs=["sinusoidal", "cape"])
+    torch.testing.assert_close(beside[1], alone[0], rtol=0, atol=0)
+    plain = torch.tensor(load("sinusoidal", 12, 8).table()).expand(400, 12, 8)
+    torch.testing.assert_close(beside[0], plain, rtol=0, atol=0)
+    assert torch.equal(drawn("cape")[1], alone)
+    for other in (drawn("cape", keys=(6,)), drawn("cape", step=4)):
+        assert not torch.equal(other[1], alone)
+
+
+def test_a_run_draws_in_training(run):
+    """Without ranges, a run of cape is one of sinusoidal, to the last bit."""
+    still = "cape:shift=0,local_shift=0,stretch=1"
+    specs = ["sinusoidal", still, "cape", "shape:shift=3"]
+    words = ["train", "--dataset", "order", "--seeds", "1", "--steps", "12", "--json"]
+    records = run(*words, *(word for spec in specs for word in ("-e", spec))).results
+    scores = {record["spec"]: record["f1"]["mean"] for record in records}
+    assert scores[still] == scores["sinusoidal"]
+    assert len({*scores.values()}) == 3
+    answer = run(*words, "-e", "sinusoidal", "-e", "cape@rms=0.5")
+    assert answer.status == 2
+    assert "cape@rms" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("spec", "d", "words"),
+    [
+        ("cape", 7, "d=8"),
+        ("shape", 7, "d=8"),
+        ("cape:shift=-1", 8, "must be at least 0, stretch at least 1"),
+        ("cape:local_shift=-1", 8, "must be at least 0, stretch at least 1"),
+        ("cape:stretch=0.5", 8, "must be at least 0, stretch at least 1"),
+        ("cape:position_scale=0", 8, "position_scale"),
+        ("shape:shift=0", 8, "shift"),
+    ],
+)
+def test_wrong_parameters_are_refused(spec, d, words):
+    with pytest.raises(PefourierError, match=words):
+        load(spec, 9, d)
+
+
+TIMED = [name for name in sorted(BUILDERS) if "times" in BUILDERS[name].parameters]
+DECLARED = [name for name in TIMED if BUILDERS[name].declared]
+IRREGULAR = np.array([0.0, 0.4, 1.7, 2.0, 3.1, 5.9, 6.0, 8.2])
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_regular_times_are_positions(name):
+    even = load(name, d=6, times=np.arange(9.0))
+    counted = load(name, length=9, d=6)
+    assert np.abs(even.table() - counted.table()).max() < 1e-15
+    for method in ("auto", "periodogram"):
+        one, other = (spectrum(enc, lattice=12, method=method).density for enc in (even, counted))
+        assert np.abs(one - other).max() < 1e-12
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_vectors_at_irregular_times_are_answered_by_their_table(name):
+    enc = load(name, length=80, d=6, times=IRREGULAR)
+    assert (enc.domain.kind, enc.params["length"], len(enc)) == ("time", 8, 8)
+    assert enc.params["times"] == tuple(IRREGULAR)
+    table = enc.table()
+    apart = np.linalg.norm(table[:, None] - table, axis=2) + 1e9 * np.eye(8)
+    assert pefourier.check(enc).min_distance == pytest.approx(apart.min(), abs=1e-12)
+    assert not enc.is_stationary  # lags are not multiples of the spacing
+    assert bool(enc.measure.squared_length) == (name in DECLARED)
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_declared_vectors_depend_on_differences_of_times_alone(name):
+    """Each inner product is the kernel at the difference of two times."""
+    table = pefourier.encode(name, d=6, times=IRREGULAR)
+    found = pefourier.relations(name, d=6, times=IRREGULAR)
+    apart = np.abs(np.subtract.outer(IRREGULAR, IRREGULAR))
+    kernel = np.interp(apart, found.lags, found.kernel)  # in steps of 1/16 of a wavelength
+    assert np.abs(table @ table.T / 3 - kernel).max() < 0.02
+    assert (found.toeplitz_residual, found.shift_residual) == (0, 0)
+    assert found.lags[-1] == pytest.approx(8.2)
+    rise = np.flatnonzero(np.diff(found.kernel) > 1e-12)[0] + 1
+    assert found.first_rise == found.lags[rise]
+    per = 1 if name == "sinusoidal" else 4  # wavelengths in the unit of the times
+    even = pefourier.relations(name, d=6, times=np.arange(9) / per + 7)
+    rows = pefourier.relations(name, length=9, d=6)
+    assert even.lags.tolist() == (np.arange(9) / per).tolist()
+    assert np.abs(even.kernel - rows.kernel).max() < 1e-9
+    assert even.first_rise == rows.first_rise / per
+
+
+def test_nothing_folds_at_irregular_times_and_even_ones_do():
+    """Irregular times have no aliasing; regular times with frequencies beyond pi a step do."""
+    enc = load("mtan-fixed", d=6, times=IRREGULAR)
+    waves = 2 * np.pi * 8.2 / (48 / 10.0 ** (2 * np.arange(3) / 6))
+    found = pefourier.spectrum("mtan-fixed", d=6, times=IRREGULAR, lattice=64, sigma=0)
+    at = np.flatnonzero(found.density)
+    assert found.density[at].tolist() == pytest.approx([1 / 3] * 3)
+    assert np.abs(at - enc.domain.spacing / waves[::-1] * 64).max() <= 0.5
+    assert (found.findings, found.unit) == ([], "units of time")
+    assert found.cutoff_wave == pytest.approx(waves[0])
+    even = pefourier.spectrum("mtan-fixed", d=6, times=np.arange(9) * 0.1 + 5)
+    assert "aliased-frequencies" in [f.code for f in even.findings]
+    assert even.omega[-1] <= np.pi
+    with pytest.raises(pefourier.PefourierError, match="lattice"):
+        pefourier.spectrum("mtan-fixed:scale=1e10", d=6, times=IRREGULAR)
+    with pytest.raises(pefourier.PefourierError, match="even steps"):
+        pefourier.reconstruct("mtan-fixed", d=6, times=IRREGULAR)
+
+
+def test_mtan_fixed_is_the_formula_of_its_authors():
+    t, slow = IRREGULAR / 8.2, math.exp(2 * -math.log(10.0) / 4)
+    waves = [wave(48 * t * share) for share in (1, slow) for wave in (np.sin, np.cos)]
+    table = load("mtan-fixed", d=4, times=IRREGULAR).table()
+    np.testing.assert_allclose(table, np.transpose(waves), atol=1e-12)
+
+
+@pytest.mark.parametrize("d", [4, 5])
+def test_sinusoidal_counts_times_in_the_unit_of_its_positions(d):
+    enc = load(f"sinusoidal:rho=100,offset=2,layout=halves,d={d}", times=IRREGULAR)
+    omega = 100.0 ** (-2 * np.arange((d + 1) // 2) / d)
+    phases = np.outer(IRREGULAR + 2, omega)
+    expected = np.hstack([np.sin(phases), np.cos(phases[:, : d // 2])])
+    assert np.abs(enc.table() - expected).max() < 1e-14
+    assert enc.measure.frequencies == pytest.approx(omega * 8.2 / 7)
+    np.testing.assert_allclose(
+        enc.measure.phases(enc.domain.x / enc.domain.spacing), phases, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "drawn", "unit"), [("time2vec", "normal", 1.0), ("mtan", "uniform", 8.2)]
+)
+def test_a_line_and_sines(name, drawn, unit):
+    table = load(name, d=5, times=IRREGULAR, seed=2).table()
+    stream = np.random.RandomState(2)
+    a, b = stream.normal(size=(2, 5)) if drawn == "normal" else stream.uniform(-1, 1, (2, 5))
+    expected = np.outer(IRREGULAR / unit, a) + b
+    expected[:, 1:] = np.sin(expected[:, 1:])
+    np.testing.assert_allclose(table, expected, rtol=0, atol=1e-14)

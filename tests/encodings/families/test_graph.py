@@ -1,4 +1,4 @@
-"""Vectors of nodes: golden numbers, closed forms, exact walks and the link to the DFT."""
+"""Vectors of nodes and trees: golden numbers, closed forms, exact walks, the link to the DFT."""
 
 import math
 from fractions import Fraction
@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pefourier.encodings import build
+from pefourier.encodings import build, load
 from pefourier.encodings.families.graph import by_first_nodes, graph_of
 from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.spectrum import spectrum
@@ -183,13 +183,6 @@ def test_what_graphs_have_no_answer_to_is_refused_in_a_line(run, folder, line):
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
 
 
-def test_a_pair_and_a_single_node():
-    pair = build("laplacian", d=2, edges=[0, 1])
-    np.testing.assert_allclose(pair.table(), np.sqrt([[0.5, 0], [0.5, 0]]) * [[1], [-1]])
-    np.testing.assert_array_equal(build("random-walk", length=1, d=3).table(), np.zeros((1, 3)))
-    assert math.isclose(pair.params["eigenvalues"][1], 2)
-
-
 @pytest.mark.parametrize(("d", "distinct"), [(16, 9), (64, 33), (128, 40)])
 def test_random_walks_on_a_path_are_equal_only_if_their_fractions_are(d, distinct):
     """Node 32 differs from nodes 33 … by 2^-64 at step 64, which float64 does not hold."""
@@ -202,3 +195,40 @@ def test_random_walks_on_a_path_are_equal_only_if_their_fractions_are(d, distinc
     enc = build("random-walk", length=80, d=d)
     assert check_faithful(enc).distinct == distinct
     np.testing.assert_allclose(enc.table(), np.transpose(steps), rtol=0, atol=1e-16)
+
+
+def test_tree_vectors_are_the_branches_to_the_root():
+    # root with children 1, 2; node 1 with 3, 4; node 4 with 5 (microsoft/icecaps, util/trees.py)
+    table = load("tree:parents=-1;0;0;1;1;4,p=0.5", d=6).table()
+    left, right, none = [1, 0], [0, 1], [0, 0]
+    paths = [
+        [none, none, none],
+        [left, none, none],
+        [right, none, none],
+        [left, left, none],
+        [right, left, none],
+        [left, right, left],
+    ]
+    weights = math.sqrt((1 - 0.25) * 6 / 2) * np.array([1, 0.5, 0.25])[:, None]
+    expected = [(np.array(path) * weights).ravel() for path in paths]
+    np.testing.assert_allclose(table, expected, atol=1e-15)
+
+
+def test_several_decays_stand_side_by_side():
+    table = load("tree:parents=-1;0;1,p=0.5;-0.6", d=9).table()  # two steps of 2 x 2, one left
+    first, second = math.sqrt(0.75 * 4.5), math.sqrt(0.64 * 4.5)
+    expected = [first, second, 0, 0, 0.5 * first, -0.6 * second, 0, 0, 0]
+    np.testing.assert_allclose(table[2], expected, atol=1e-15)
+
+
+def test_recurrent_states_are_those_of_torch():
+    torch = pytest.importorskip("torch")
+    d, bound = 3, 3**-0.5
+    stream = np.random.RandomState(1)
+    w, u = stream.uniform(-bound, bound, 3 * d), stream.uniform(-bound, bound, (3 * d, d))
+    b, c = stream.uniform(-bound, bound, (2, 3 * d))
+    unit = torch.nn.GRU(1, d, dtype=torch.float64)
+    for own, numbers in zip(unit.parameters(), (w[:, None], u, b, c), strict=True):
+        own.data = torch.from_numpy(numbers)
+    states = unit(torch.ones(6, 1, dtype=torch.float64))[0].detach().numpy()
+    np.testing.assert_allclose(load("recurrent", length=6, d=d, seed=1).table(), states, atol=1e-14)

@@ -8,10 +8,8 @@ from scipy.special import sph_harm_y
 
 from pefourier.encodings import build, load
 from pefourier.encodings.families.location import place_domain
-from pefourier.errors import PefourierError
 from pefourier.geometry.products import products_by_distance
 from pefourier.questions.relations import relate
-from pefourier.questions.spectrum import spectrum
 
 RADIUS = 6371.0088
 
@@ -226,11 +224,3 @@ def test_a_file_of_one_place_and_longitudes_up_to_360_are_read(run):
     assert (answer["length"], answer["closest_places"], answer["distance"]) == (1, [], None)
     west, east = (row("spherical-harmonics", 9, (lon, 10)) for lon in (-0.5, 359.5))
     np.testing.assert_allclose(west, east, atol=1e-13)
-
-
-def test_rows_outside_the_file_are_refused():
-    enc = load("sphere2vec", 5, 6)
-    with pytest.raises(PefourierError, match="outside"):
-        enc.vectors(np.array([5]))
-    with pytest.raises(PefourierError, match="even steps"):
-        spectrum(enc)
