@@ -50,6 +50,8 @@ if TYPE_CHECKING:  # imported when a function is called
     from pefourier.questions.spectrum import GridSpectrum, LineSpectrum
     from pefourier.questions.usage import Usage
 
+FilePath = str | os.PathLike[str]
+
 
 def spectrum(
     encoding: Source,
@@ -195,7 +197,7 @@ def relations(encoding: Source, **params: Any) -> Relations:
 
 
 def context(
-    spec: str | os.PathLike[str],
+    spec: FilePath,
     *,
     length: Count | None = None,
     trained: Count | None = None,
@@ -234,7 +236,7 @@ def positions(
     position_ids: Any,
     attention_mask: Any = None,
     cu_seqlens: Any = None,
-    config: str | os.PathLike[str] | None = None,
+    config: FilePath | None = None,
     rank: str | tuple[int, int] | None = None,
     *,
     shard: str | None = None,
@@ -284,13 +286,13 @@ def positions(
 
 
 def usage(
-    model: str | os.PathLike[str],
+    model: FilePath,
     *,
     length: Count | None = None,
     layers: Ints | None = None,
-    against: str | os.PathLike[str] | None = None,
-    stats: str | os.PathLike[str] | None = None,
-    base: str | os.PathLike[str] | None = None,
+    against: FilePath | None = None,
+    stats: FilePath | None = None,
+    base: FilePath | None = None,
 ) -> Usage:
     """Measure which rotary frequencies a model's weights use, as ``pefourier usage --all`` does.
 

@@ -78,17 +78,18 @@ def recompute_paper(folder: str) -> tuple[list[Claim], list[str]]:
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     pair = [build("sinusoidal", length=LENGTH), build("dft", length=LENGTH)]
-    figures: dict[str, tuple[Any, list[Answer]]] = {
-        "figure1": (partial(spectrum, axis="linear"), [Answer(e, spectrum_of(e)) for e in pair]),
-        "figure2": (reconstruct, [Answer(e, position_functions(e, POSITIONS)) for e in pair]),
-    }
-    written = [str(out / f"{name}.{suffix}") for name in figures for suffix in ("pdf", "png")]
-    for path in map(Path, written):  # pictures of the same numbers stay, whatever drew them
-        draw, answers = figures[path.stem]
+    figures = (
+        ("figure1", partial(spectrum, axis="linear"), [Answer(e, spectrum_of(e)) for e in pair]),
+        ("figure2", reconstruct, [Answer(e, position_functions(e, POSITIONS)) for e in pair]),
+    )
+    written = []
+    for name, draw, answers in figures:
         rows = [np.array([row[1:] for row in a.result.series()[1]], dtype=float) for a in answers]
         drawn = f"numbers {zlib.crc32((np.round([*map(np.ravel, rows)], 6) + 0.0).tobytes()):08x}"
-        if not path.exists() or drawn.encode() not in path.read_bytes():
-            plot.save(str(path), draw, answers, plot.Look(keywords=drawn))
+        for path in (out / f"{name}.pdf", out / f"{name}.png"):
+            written.append(str(path))
+            if not path.exists() or drawn.encode() not in path.read_bytes():  # of other numbers
+                plot.save(str(path), draw, answers, plot.Look(keywords=drawn))
     claims = all_claims(read_summaries(out if has_results(out) else results_folder()))
     page = claims_page(claims)
     answer = json.dumps(json.loads(as_json(page)), indent=1) + "\n"

@@ -24,7 +24,6 @@ from typing import Any
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.loader import source_of
-from pefourier.encodings.sources.huggingface import all_tensors
 from pefourier.errors import PefourierError, command_line
 from pefourier.geometry import Progress
 from pefourier.questions.check_faithful import check_faithful
@@ -263,8 +262,6 @@ class Inquiry:
             return None
         if not path.endswith(".gguf"):
             path = str(Path(path).parent)
-            if next(all_tensors(path), None) is None:
-                return None
         part = split_spec(enc.spec)[1]
         return use_of_model(f"{path}#{part}" if part else path, self.options.get("length"))
 

@@ -199,34 +199,20 @@ def listed_tables(
     Empty columns are left out. `chosen` has other columns by field: labels alone, or with fields.
     """
     label = answers[0].encoding.label if len(answers) == 1 else None
-    columns = [columns_of(a.result.listed, chosen) for a in answers]
-    for field, paths in dict.fromkeys(
-        (f, tuple(c.items())) for by in columns for f, c in by.items()
-    ):
-        rows = [["encoding", *(name for name, _ in paths)]]
-        for a, by_field in zip(answers, columns, strict=True):
-            is_same = tuple(by_field.get(field, {}).items()) == paths
-            for item in getattr(a.result, field) if is_same else ():
-                cells = (cell_of(value_at(item, path)) for _, path in paths)
-                rows.append([a.encoding.label, *map(number, cells)])
+    tables: dict[Any, list[list[str]]] = {}
+    for a in answers:
+        for field, labels in (chosen or a.result.listed).items():
+            of = labels if isinstance(labels, Mapping) else a.result.listed[field]
+            paths = [of[name] for name in labels]
+            rows = tables.setdefault((field, *paths), [["encoding", *labels]])
+            for item in getattr(a.result, field):
+                cells = (number(cell_of(value_at(item, path))) for path in paths)
+                rows.append([a.encoding.label, *cells])
+    for rows in tables.values():
         filled = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"–"}]
         if len(rows) > 1:
             table = list(map(list, zip(*filled, strict=True)))
             yield Table(table, has_encodings=False, label=label)
-
-
-def columns_of(
-    listed: Mapping[str, Mapping[str, str]], chosen: Mapping[str, Iterable[str]] | None
-) -> Mapping[str, Mapping[str, str]]:
-    """Return the columns of each table, or those that are chosen."""
-    return (
-        listed
-        if chosen is None
-        else {
-            field: labels if isinstance(labels, Mapping) else {k: listed[field][k] for k in labels}
-            for field, labels in chosen.items()
-        }
-    )
 
 
 def findings_text(answer: Answer, stated: Sequence[Finding] = ()) -> str:
