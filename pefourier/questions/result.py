@@ -10,16 +10,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pefourier.encodings.encoding import Encoding
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, shorten
 from pefourier.report import render
 from pefourier.types import Array, Fields, Floats
 from pefourier.writing.page import plain
-from pefourier.writing.text import Verdict
+from pefourier.writing.text import Verdict, in_html, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+SENTENCE = 180  # characters of a conclusion in one line
 HIDDEN = {"told": False}  # metadata of fields that no output shows
 
 
@@ -81,15 +82,26 @@ class Result:
 
         `width` is in inches; the default depends on the figure.
         """
-        return render.figure_of(self, width, title)
+        from pefourier.report.plot import Look, draw_styled
+
+        return draw_styled(self.draw, [render.answer_of(self)], Look(width, title=title))
 
     def __repr__(self) -> str:
-        """Return the kind of result, the SPECs and the start of the conclusion."""
-        return render.in_a_line(self)
+        """Return the kind of result, the SPECs, the verdict and its meaning.
+
+        >>> import pefourier
+        >>> pefourier.check("dft", length=4, d=4)  # doctest: +ELLIPSIS
+        <Faithfulness of dft: ISOMETRIC. All 4 positions have distinct vectors, and ... noise.>
+        """
+        of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in self.encodings)
+        sentence = ". ".join(self.conclusion.split(". ")[:2]).removesuffix(".") + "."
+        return f"<{self.kind()} of {of}: {shorten(sentence, SENTENCE)}>"
 
     def _repr_html_(self) -> str:
         """Return the output of the command as HTML for notebooks."""
-        return render.as_html(self)
+        answers = [render.answer_of(self)]
+        words = f"{render.conclusion_of(*answers)}\n{render.short_text_of(answers)}"
+        return "<pre>{}</pre>".format("\n".join(map(in_html, words.split("\n"))))
 
     def __getstate__(self) -> Fields:
         """Return the state to pickle, without the rules of encodings, which are closures."""

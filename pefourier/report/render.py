@@ -16,26 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 from pefourier.encodings.encoding import Encoding, Finding, by_axis, by_name
 from pefourier.encodings.grids import size_of
-from pefourier.errors import shorten
 from pefourier.types import Fields, Strings, Texts
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
     aligned,
     capital,
     fill,
-    in_html,
     is_for_document,
     number,
     paragraph,
-    printable,
 )
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 LEADING = ("error", "warning")  # severities of findings in a conclusion, worst first
 MOST_LEADING = 2
-SENTENCE = 180  # characters of a conclusion in one line
 COLUMNS_ACROSS = 4  # encodings side by side in a text table
 MOST_LINES = 12  # of measurements of an encoding, without --full
 MORE = "Pass --full for all measurements.\n"
@@ -319,31 +315,3 @@ def answer_of(result: Any) -> Answer:
 def any_grid(answers: Answers) -> bool:
     """Whether any answer has several axes."""
     return any(a.result.on_grid for a in answers)
-
-
-def figure_of(result: Any, width: float | None, title: str) -> Figure:
-    """Return the figure of a result, in the style of the command line."""
-    from pefourier.report import plot
-
-    look = plot.Look(width, title=title)
-    return plot.draw_styled(result.draw, [answer_of(result)], look)
-
-
-def in_a_line(result: Any) -> str:
-    """Return one line with the kind of result, its SPECs, the verdict and its meaning.
-
-    >>> import pefourier
-    >>> pefourier.check("dft", length=4, d=4)
-    <Faithfulness of dft: ISOMETRIC. All 4 positions have distinct vectors, and a \
-linear layer can read all positions back without amplifying noise.>
-    """
-    of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in result.encodings)
-    sentence = ". ".join(result.conclusion.split(". ")[:2]).removesuffix(".") + "."
-    return f"<{result.kind()} of {of}: {shorten(sentence, SENTENCE)}>"
-
-
-def as_html(result: Any) -> str:
-    """Return the output of the command as HTML, for notebooks."""
-    answer = answer_of(result)
-    words = f"{conclusion_of(answer)}\n{short_text_of([answer])}"
-    return "<pre>{}</pre>".format("\n".join(map(in_html, words.split("\n"))))
