@@ -11,19 +11,16 @@ from math import ceil, log, pi, sqrt
 from typing import Literal, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from pefourier.encodings.encoding import (
     BLOCK,
     FLOAT32_EPS,
     Encoding,
-    as_encoding,
     axis_encodings,
     half_plane,
     lattice_points,
     periodogram,
     row_blocks,
-    without_prefix,
 )
 from pefourier.errors import PefourierError, check_count, check_size, unknown
 from pefourier.geometry.torus import (
@@ -51,6 +48,15 @@ MOST = 0.95  # of the energy
 Method = Literal["auto", "declared", "periodogram"]
 
 
+@dataclass(frozen=True)
+class DecadeDensity:
+    """Energy density over the logarithm of frequency."""
+
+    omega: Floats  # (K,) radians per position, at equal steps of the logarithm
+    density: Floats  # (K,) share of energy per decade
+    at_zero: float  # share at frequency 0, which has no logarithm
+
+
 @dataclass(frozen=True, eq=False)
 class WeightedFrequencies:
     """Spectral measure of an encoding: declared, or from the periodogram of its table."""
@@ -60,7 +66,7 @@ class WeightedFrequencies:
     weights: Floats  # (m,) shares of the energy; NaN if all vectors are zero
     visible: Floats  # frequencies after aliasing
 
-    @cached_property
+    @property
     def declared(self) -> Floats | None:
         """The declared frequencies of a formula, or None."""
         return self.frequencies if self.method == "declared" else None
@@ -111,6 +117,48 @@ class WeightedFrequencies:
         weights = self.weights[order]
         excess = np.cumsum(weights) - np.minimum(self.sizes[order] / pi, 1.0)
         return float(np.maximum(excess, weights - excess).max())
+
+    @property
+    def waves(self) -> DecadeDensity:
+        """Each frequency above 0 on one axis with its share of the energy, without smoothing."""
+        moving = (self.visible > 0) & ~(self.weights <= NEGLIGIBLE)  # NaN stays
+        return DecadeDensity(self.visible[moving], self.weights[moving], self.at_zero)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether most energy above frequency 0 is in the first sixteenth of the frequency axis."""
+        waves = self.waves
+        moving = float(waves.density.sum())
+        slow = float(waves.density[waves.omega <= np.pi * FIRST].sum())
+        return moving > NEGLIGIBLE and slow > moving / 2
+
+    @property
+    def by_decade(self) -> DecadeDensity:
+        r"""Share of energy per decade of frequency.
+
+        .. math:: p(\log_{10}\omega) = \sum_{\omega_j > 0} w_j\,
+                  \mathcal{N}(\log_{10}\omega;\, \log_{10}\omega_j,\, 0.1^2)
+
+        Frequencies are smoothed as in Eq. 15. The integral is 1 minus the share at frequency 0. A
+        table of zeros gives NaN; a table with energy only at frequency 0 gives an empty density.
+
+        >>> from pefourier.encodings import load
+        >>> rope = weighted_frequencies(load("rope", d=256)).by_decade  # base 10 000: four decades
+        >>> float(rope.density[len(rope.density) // 2].round(3))
+        0.25
+        """
+        waves = self.waves
+        if not len(waves.omega):
+            return waves
+        logs = np.log10(waves.omega)
+        low, high = logs.min() - 3 * SMEAR, logs.max() + 3 * SMEAR
+        exponents = np.linspace(low, high, int(np.ceil((high - low) * POINTS)) + 1)
+        density = np.zeros(len(exponents))
+        for part in row_blocks(len(logs), BLOCK, len(exponents)):
+            offsets = (exponents - logs[part, None]) / SMEAR
+            density += waves.density[part] @ np.exp(-0.5 * offsets**2)
+        scale = SMEAR * np.sqrt(2 * np.pi)
+        return DecadeDensity(10.0**exponents, density / scale, waves.at_zero)
 
 
 def weighted_frequencies(enc: Encoding, method: Method = "auto") -> WeightedFrequencies:
@@ -250,11 +298,9 @@ def check_sigma(sigma: float | None, smallest: float) -> None:
 
 def at_nearest_points(steps: Floats, weights: Floats, points: int) -> Floats:
     """Add each weight to its nearest lattice point, split between two at equal distance."""
-    below = np.clip(np.ceil(steps - 0.5 - 1e-9).astype(int), 0, points - 1)
-    above = np.clip(np.floor(steps + 0.5 + 1e-9).astype(int), 0, points - 1)
-    share = np.concatenate([weights, weights]) / 2
-    nearest = np.concatenate([below, above])
-    return np.bincount(nearest, weights=share, minlength=points).astype(float, copy=False)
+    edges = np.array([np.ceil(steps - 0.5 - 1e-9), np.floor(steps + 0.5 + 1e-9)]).astype(int)
+    nearest = np.clip(edges, 0, points - 1).ravel()
+    return np.asarray(np.bincount(nearest, np.tile(weights / 2, 2), points), dtype=float)
 
 
 def smear(steps: Floats, weights: Floats, points: int, sigma: float) -> Floats:
@@ -390,72 +436,6 @@ def sampled_density(frequencies: Floats, weights: Floats, n: int) -> Floats:
         density[nearest] += weight * (np.sinc(n * rotations) / np.sinc(rotations)) ** 2
         density[inner] += energy / (sines * c + cosines * s)[inner] ** 2
     return density
-
-
-@dataclass(frozen=True)
-class DecadeDensity:
-    """Energy density over the logarithm of frequency."""
-
-    omega: Floats  # (K,) radians per position, at equal steps of the logarithm
-    density: Floats  # (K,) share of energy per decade
-    at_zero: float  # share at frequency 0, which has no logarithm
-
-
-def density_by_decade(encoding: Encoding | ArrayLike, method: Method = "auto") -> DecadeDensity:
-    r"""Share of energy per decade of frequency.
-
-    .. math:: p(\log_{10}\omega) = \sum_{\omega_j > 0} w_j\,
-              \mathcal{N}(\log_{10}\omega;\, \log_{10}\omega_j,\, 0.1^2)
-
-    Frequencies are smoothed as in Eq. 15. The integral is 1 minus the share at frequency 0. A table
-    of zeros gives NaN; a table with energy only at frequency 0 gives an empty density.
-
-    Examples
-    --------
-    >>> from pefourier.encodings import load
-    >>> rope = density_by_decade(load("rope", d=256))  # base 10 000: four decades
-    >>> float(rope.density[len(rope.density) // 2].round(3))
-    0.25
-    """
-    waves = single_waves(encoding, method)
-    if not len(waves.omega):
-        return waves
-    logs, heights = np.log10(waves.omega), waves.density
-    low, high = logs.min() - 3 * SMEAR, logs.max() + 3 * SMEAR
-    exponents = np.linspace(low, high, int(np.ceil((high - low) * POINTS)) + 1)
-    density = np.zeros(len(exponents))
-    for part in row_blocks(len(logs), BLOCK, len(exponents)):
-        offsets = (exponents - logs[part, None]) / SMEAR
-        density += heights[part] @ np.exp(-0.5 * offsets**2)
-    scale = SMEAR * np.sqrt(2 * np.pi)
-    return DecadeDensity(10.0**exponents, density / scale, waves.at_zero)
-
-
-def single_waves(encoding: Encoding | ArrayLike, method: Method = "auto") -> DecadeDensity:
-    """Return each frequency above 0 with its share of the energy, without smoothing.
-
-    >>> from pefourier.encodings import load
-    >>> single_waves(load("rope", d=4)).density.tolist()
-    [0.5, 0.5]
-    """
-    measure = weighted_frequencies(without_prefix(as_encoding(encoding)), method)
-    frequencies, weights = measure.visible, measure.weights
-    moving = (frequencies > 0) & ~(weights <= NEGLIGIBLE)  # NaN stays
-    at_zero = float(weights[frequencies == 0].sum())
-    return DecadeDensity(frequencies[moving], weights[moving], at_zero)
-
-
-def is_slow(encoding: Encoding | ArrayLike, method: Method = "auto") -> bool:
-    """Whether most energy above frequency 0 is in the first sixteenth of the frequency axis.
-
-    >>> from pefourier.encodings import load
-    >>> [is_slow(load(name, d=128)) for name in ("rope", "dft", "none")]
-    [True, False, False]
-    """
-    waves = single_waves(encoding, method)
-    moving = float(waves.density.sum())
-    slow = float(waves.density[waves.omega <= np.pi * FIRST].sum())
-    return moving > NEGLIGIBLE and slow > moving / 2
 
 
 class AxisShares(TypedDict):

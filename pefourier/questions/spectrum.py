@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from math import pi
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,20 +36,16 @@ from pefourier.questions.result import HIDDEN, Result
 from pefourier.questions.spectral_density import (
     MOST,
     NEGLIGIBLE,
-    DecadeDensity,
     DensitySummary,
     Method,
     SpectralEstimate,
     WeightedFrequencies,
     axis_shares,
-    density_by_decade,
     estimate_spectrum,
-    is_slow,
     share_of_mean_row,
-    single_waves,
     summarize_density,
 )
-from pefourier.types import Counts, Floats
+from pefourier.types import Counts, Fields, Floats
 from pefourier.writing.text import Verdict, percent
 
 MANY, SOME = 0.75, 0.05  # shares of the energy
@@ -190,9 +186,22 @@ class Spectrum(Result):
             return "zero codes"
         if self.in_mean_row >= MOST - NEGLIGIBLE:
             return "constant"
-        if isinstance(self, GridSpectrum):
-            return verdict_by_direction(self)
-        return verdict_by_energy(self.measure)
+        return self.place_of_energy
+
+    @property
+    def place_of_energy(self) -> str:
+        """Verdict: energy at one frequency, spread evenly, or at low or high frequencies."""
+        measure = self.measure
+        waves = measure.sizes[measure.weights > NEGLIGIBLE]
+        if waves.max() - waves.min() <= 1e-9 * waves.max():
+            return "one frequency"
+        if measure.unevenness <= EVEN:
+            return "even"
+        if measure.high <= 1 - MOST + NEGLIGIBLE and measure.cutoff95 > 0:
+            return "mostly slow"
+        if measure.high >= MANY - NEGLIGIBLE:
+            return "mostly fast"
+        return "slow and fast" if measure.low >= SOME - NEGLIGIBLE else "constant and fast"
 
     @cached_property
     def in_mean_row(self) -> float:
@@ -216,21 +225,6 @@ class Spectrum(Result):
         """Findings of the encoding, and notes on the spectrum."""
         zero = np.isnan(self.summary.lowest_bin_share)
         return [*self.encodings[0].findings, *(() if zero else notes_on_spectrum(self))]
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether most energy above frequency 0 is in the first sixteenth of the axis."""
-        return is_slow(self.encodings[0], cast("Method", self.method))
-
-    @property
-    def by_decade(self) -> DecadeDensity:
-        """The share of energy per decade of frequency."""
-        return density_by_decade(self.encodings[0], cast("Method", self.method))
-
-    @property
-    def waves(self) -> DecadeDensity:
-        """Each frequency above 0 with its share of the energy."""
-        return single_waves(self.encodings[0], cast("Method", self.method))
 
 
 @dataclass(frozen=True, repr=False)
@@ -294,6 +288,18 @@ class GridSpectrum(Spectrum):
     idle: list[float] | None  # for each axis, share with wavelengths above the side
     largest_step: float | None  # largest declared frequency, radians per point
 
+    @property
+    def place_of_energy(self) -> str:
+        """Verdict on the directions of frequencies."""
+        along = np.abs(self.measure.visible) > NEGLIGIBLE
+        if self.measure.share(along.sum(axis=1) > 1) <= NEGLIGIBLE:
+            axes = sum(self.measure.share(on_axis) > NEGLIGIBLE for on_axis in along.T)
+            return "along one axis" if axes == 1 else "along the axes"
+        a2, a4 = self.isotropy["A2"], self.isotropy["A4"]
+        if a4 >= ONE_SIDED:
+            return "one direction" if a2 >= ONE_SIDED else "two directions"
+        return "all directions" if max(a2, a4) <= ROUND else "uneven directions"
+
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
         """Names of the columns of CSV, and a row for each frequency of the lattice."""
         axes = axis_names(len(self.omega))
@@ -302,32 +308,6 @@ class GridSpectrum(Spectrum):
             [*k, *(line[i] for line, i in zip(self.omega, k, strict=True)), share]
             for k, share in np.ndenumerate(self.density)
         )
-
-
-def verdict_by_energy(measure: WeightedFrequencies) -> str:
-    """Verdict: energy at one frequency, spread evenly, or at low or high frequencies."""
-    waves = measure.sizes[measure.weights > NEGLIGIBLE]
-    if waves.max() - waves.min() <= 1e-9 * waves.max():
-        return "one frequency"
-    if measure.unevenness <= EVEN:
-        return "even"
-    if measure.high <= 1 - MOST + NEGLIGIBLE and measure.cutoff95 > 0:
-        return "mostly slow"
-    if measure.high >= MANY - NEGLIGIBLE:
-        return "mostly fast"
-    return "slow and fast" if measure.low >= SOME - NEGLIGIBLE else "constant and fast"
-
-
-def verdict_by_direction(r: GridSpectrum) -> str:
-    """Verdict on the directions of frequencies."""
-    along = np.abs(r.measure.visible) > NEGLIGIBLE
-    if r.measure.share(along.sum(axis=1) > 1) <= NEGLIGIBLE:
-        axes = sum(r.measure.share(on_axis) > NEGLIGIBLE for on_axis in along.T)
-        return "along one axis" if axes == 1 else "along the axes"
-    a2, a4 = r.isotropy["A2"], r.isotropy["A4"]
-    if a4 >= ONE_SIDED:
-        return "one direction" if a2 >= ONE_SIDED else "two directions"
-    return "all directions" if max(a2, a4) <= ROUND else "uneven directions"
 
 
 def notes_on_spectrum(r: Spectrum) -> Iterator[Finding]:
@@ -405,12 +385,11 @@ def spectrum(
     """
     enc = without_prefix(as_encoding(encoding))
     estimate = estimate_spectrum(enc, lattice, sigma, method)
-    kind: partial[LineSpectrum] | partial[GridSpectrum]
-    if len(estimate.sides) == 1:
-        kind = partial(LineSpectrum, lattice=estimate.sides[0], omega=estimate.omega[0])
-    else:
-        kind = on_grid(enc, estimate)
-    return kind(
+    is_line = len(estimate.sides) == 1
+    own = {"lattice": estimate.sides[0], "omega": estimate.omega[0]}
+    kind: Any = LineSpectrum if is_line else GridSpectrum
+    found: LineSpectrum | GridSpectrum = kind(
+        **(own if is_line else facts_on_grid(enc, estimate)),
         sigma=estimate.sigma,
         method=estimate.measure.method,
         density=estimate.smoothed,
@@ -419,19 +398,19 @@ def spectrum(
         estimate=estimate,
         encodings=(enc,),
     )
+    return found
 
 
-def on_grid(enc: Encoding, estimate: SpectralEstimate) -> partial[GridSpectrum]:
-    """Result type with the fields specific to a density over several axes filled in."""
+def facts_on_grid(enc: Encoding, estimate: SpectralEstimate) -> Fields:
+    """Fields that are specific to a density over several axes."""
     sides, density, declared = estimate.sides, estimate.smoothed, estimate.measure.declared
     rings, axes = directions_of(density, sides), range(len(sides))
-    return partial(
-        GridSpectrum,
-        lattice=sides,
-        omega=estimate.omega,
-        marginals=[density.sum(axis=tuple(b for b in axes if b != a)) for a in axes],
-        radial={"omega": rings.lengths, "density": rings.radial},
-        angular={"angle": rings.angles, "density": rings.angular},
+    return {
+        "lattice": sides,
+        "omega": estimate.omega,
+        "marginals": [density.sum(axis=tuple(b for b in axes if b != a)) for a in axes],
+        "radial": {"omega": rings.lengths, "density": rings.radial},
+        "angular": {"angle": rings.angles, "density": rings.angular},
         **axis_shares(enc, estimate.measure),
-        largest_step=None if declared is None else float(np.abs(declared).max()),
-    )
+        "largest_step": None if declared is None else float(np.abs(declared).max()),
+    }

@@ -424,7 +424,7 @@ TICKS = ([-np.pi, 0, np.pi], ["−π", "0", "π"])
 def by_decade(answers: Answers, axis: str) -> bool:
     """Whether to draw spectra over the logarithm of frequency, which grids do not support."""
     if axis == "auto":  # the first encoding decides, so that others can be added
-        return not any_grid(answers) and bool(answers[0].result.is_slow)
+        return not any_grid(answers) and bool(answers[0].result.measure.is_slow)
     if axis == "log" and any_grid(answers):
         names = ", ".join(a.encoding.label for a in answers if a.result.on_grid)
         raise PefourierError(
@@ -443,7 +443,7 @@ def spectrum_chart(answers: Answers, axis: str = "auto") -> str:
             title = f"{a.encoding.label}: share of energy; ω_y from -π at the top, ω_x from 0"
             parts.append(picture(title, np.fft.fftshift(density, axes=0)))
         else:
-            density = a.result.by_decade if decades else a.result
+            density = a.result.measure.by_decade if decades else a.result
             zero = share_at_zero(density.at_zero) if decades else ""
             curves.append((f"{a.encoding.label}{zero}", per_unit(a, density), density.density))
     of = "per factor ten of frequency (log)" if decades else "at each lattice frequency"
@@ -521,7 +521,8 @@ def spectrum_by_decade(answers: Answers, look: Look) -> Figure:
     axes.set_xscale("log")
     separate = all((a.result.sigma, a.result.method) == (0, "declared") for a in answers)
     for a in answers:
-        density = a.result.waves if separate else a.result.by_decade
+        measure = a.result.measure
+        density = measure.waves if separate else measure.by_decade
         label = entry(axes, a.encoding, share_at_zero(density.at_zero))
         style = "o" if separate else "-"
         axes.plot(per_unit(a, density), density.density, style, label=label)

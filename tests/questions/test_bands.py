@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from pefourier.encodings import load
-from pefourier.questions.spectral_density import SMEAR, density_by_decade, is_slow
+from pefourier.questions.spectral_density import SMEAR
+from pefourier.questions.spectrum import spectrum
 
 
 def integral(found):
@@ -13,13 +14,13 @@ def integral(found):
 
 @pytest.mark.parametrize("spec", ["rope", "dft", "learned", "rope:scaling=linear,factor=4", "xpos"])
 def test_all_energy_is_there(spec):
-    found = density_by_decade(load(spec, 64, 32))
+    found = spectrum(load(spec, 64, 32)).measure.by_decade
     assert integral(found) == pytest.approx(1, abs=4e-3)  # a Gaussian is cut at three widths
 
 
 @pytest.mark.parametrize(("rho", "plateau"), [(1e4, 1 / 4), (1e6, 1 / 6), (100.0, 1 / 2)])
 def test_a_rotation_has_the_same_share_in_every_decade_of_its_base(rho, plateau):
-    found = density_by_decade(load("rope", 16, 512, rho=rho))
+    found = spectrum(load("rope", 16, 512, rho=rho)).measure.by_decade
     inside = (found.omega > 2.5 / rho) & (found.omega < 0.4)
     np.testing.assert_allclose(found.density[inside], plateau, rtol=2e-2)
 
@@ -27,7 +28,7 @@ def test_a_rotation_has_the_same_share_in_every_decade_of_its_base(rho, plateau)
 def test_the_sum_is_the_one_written_out():
     enc = load("fourier-features", 8, 8)
     assert enc.measure.frequencies.max() > np.pi  # this frequency is aliased
-    found = density_by_decade(enc)
+    found = spectrum(enc).measure.by_decade
     at = np.log10(found.omega[17])
     folded = np.arccos(np.cos(enc.measure.frequencies))
     terms = np.exp(-0.5 * ((at - np.log10(folded)) / SMEAR) ** 2) / SMEAR / np.sqrt(2 * np.pi)
@@ -35,10 +36,10 @@ def test_the_sum_is_the_one_written_out():
 
 
 def test_frequency_zero_is_distinguished():
-    assert density_by_decade(load("dft", d=8)).at_zero == pytest.approx(1 / 8)
-    nothing_moves = density_by_decade(np.ones((9, 3)))
+    assert spectrum(load("dft", d=8)).measure.by_decade.at_zero == pytest.approx(1 / 8)
+    nothing_moves = spectrum(np.ones((9, 3))).measure.by_decade
     assert (len(nothing_moves.omega), nothing_moves.at_zero) == (0, pytest.approx(1))
-    assert np.isnan(density_by_decade(load("none", 8, 4)).density).all()
+    assert np.isnan(spectrum(load("none", 8, 4)).measure.by_decade.density).all()
 
 
 SLOW = {"rope": True, "sinusoidal": True, "ramp": True, "rope:d=16": True}
@@ -47,10 +48,10 @@ SLOW |= dict.fromkeys(["dft", "learned", "none", "onehot", "dft:d=8"], False)
 
 @pytest.mark.parametrize(("spec", "slow"), SLOW.items())
 def test_mostly_low_frequencies_are_recognised(spec, slow):
-    assert is_slow(load(spec, d=256)) == slow
-    assert not is_slow(np.ones((9, 3)))
+    assert spectrum(load(spec, d=256)).measure.is_slow == slow
+    assert not spectrum(np.ones((9, 3))).measure.is_slow
 
 
 def test_smoothing_is_symmetric():
-    found = density_by_decade(load("rope", d=2))  # one radian per position
+    found = spectrum(load("rope", d=2)).measure.by_decade  # one radian per position
     assert found.omega[0] * found.omega[-1] == pytest.approx(1)

@@ -18,7 +18,6 @@ from pefourier.questions.check_faithful import Faithfulness, check_faithful
 from pefourier.questions.compare import compare as compare_encodings
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import Relations, kernel, relate
-from pefourier.questions.spectral_density import density_by_decade
 from pefourier.questions.spectrum import spectrum as spectrum_of
 from pefourier.report import plot
 from pefourier.report.figures import (
@@ -107,7 +106,7 @@ def test_a_long_kernel_is_a_mean_in_a_band_of_all_its_values():
 def test_slow_waves_have_room_on_a_logarithmic_axis():
     enc = load("rope:rho=5e5", 4096, 128)
     axes, above = spectrum([Answer(enc, spectrum_of(enc))], plot.USUAL).axes
-    found = density_by_decade(enc)
+    found = spectrum_of(enc).measure.by_decade
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), found.omega)
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), found.density)
     waves = [2 * np.pi / omega for omega in axes.get_xlim()]
