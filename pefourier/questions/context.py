@@ -255,7 +255,7 @@ class Context(Result):
     def verdict(self) -> str:
         """The reach of positions, or the cost of another reading."""
         if not self.rotations:
-            return table_verdict(self)
+            return self.table_verdict
         if self.against is not None:
             return self.against.verdict
         if self.trained.length is None:
@@ -264,6 +264,24 @@ class Context(Result):
             return "within the stated length" if self.is_within else "unseen angles"
         windows = [window_within(run.window, self.length) for run in self.layers]
         return "no new angles" if None in windows else "beyond every window"
+
+    @property
+    def table_verdict(self) -> str:
+        """Verdict for positions without rotation: tables, biases, added sinusoids."""
+        enc = self.encoding
+        if {layer.kind for layer in self.layers} == {"none"}:
+            return "no positions"
+        if self.fades is not None:
+            return "keys fade"
+        if self.far is not None:
+            return "limited distance"
+        if self.held is not None:
+            return "too few rows" if self.lost > 0 else "fixed length"
+        if enc.measure is not None and len(enc.domain.sides) > 1:
+            return "a grid"
+        if any(f.code == "repeating-codes" for f in enc.findings):
+            return "codes repeat"
+        return "any length" if enc.measure is not None or enc.name in FORMULAS else "no rotation"
 
     @property
     def is_within(self) -> bool:
@@ -317,11 +335,24 @@ class Context(Result):
     @property
     def way_out(self) -> str:
         """Commands and options that help at unseen angles for this input."""
-        scalings = extension_command(self)
-        ways = [f"Compare scalings with `{scalings}`."] if scalings else []
+        ways = [f"Compare scalings with `{command}`."] if (command := self.extension) else []
         if self.trained.source != "given":
             ways.append(f"Pass --trained {self.length} if the model was trained at that length.")
         return " ".join(ways)
+
+    @property
+    def extension(self) -> str | None:
+        """Command that compares scalings; None if `design` does not accept the rotation."""
+        bases = [r.base for r in self.rotating if r.base and r.base > 1 and r.rotated >= 2]
+        is_given = self.trained.source == "given"
+        stands_for = self.trained.length if is_given else self.stands_for
+        if len(self.rotating) != 1 or not bases or self.length <= (stands_for or self.length):
+            return None
+        words: list[object] = ["pefourier", "design", "--extend-from", self.encoding.spec]
+        words += ["--length", stands_for] if is_given else []
+        is_named = source_of(self.encoding.spec) == "name"
+        words += ["--d", self.encoding.params["d"]] if is_named else []
+        return command_line(*words, "--to", self.length)
 
     @property
     def trained_text(self) -> str | None:
@@ -342,14 +373,14 @@ class Context(Result):
             "bound": lambda r: r.bound or "none below 2^20",
             "softmax_factor": lambda r: f"{number(r.softmax_factor)}{how}",
         }
-        names = [n for n in ROTATION_FACTS.values() if self.changes(n)]
+        names = [
+            name
+            for name in ROTATION_FACTS.values()
+            if name not in UNCHANGED
+            or any(getattr(r, name) != UNCHANGED[name] for r in self.rotations)
+        ]
         values = ([in_words.get(n, attrgetter(n))(r) for r in self.rotations] for n in names)
         return {n: by_rotation(self.rotations, row) for n, row in zip(names, values, strict=True)}
-
-    def changes(self, name: str) -> bool:
-        """Whether a fact of some rotation differs from its neutral value."""
-        usual = UNCHANGED.get(name)
-        return usual is None or any(getattr(r, name) != usual for r in self.rotations)
 
     @property
     def held_text(self) -> Any:
@@ -388,8 +419,18 @@ class Context(Result):
 
     @property
     def held(self) -> int | None:
-        """Number of positions with a row in a table; None if there is no table."""
-        return None if self.rotations else rows_held(self)
+        """Number of positions with a row in the largest table; None if there is no table."""
+        enc = self.encoding
+        if self.rotations or self.far is not None or self.slopes:
+            return None
+        if self.tables and not (enc.name == "learned" and len(self.tables) == 1):
+            return max(rows or self.length for rows in self.tables.values())
+        if enc.origin == "file" and enc.injection == "add" and self.length > len(enc):
+            return len(enc)
+        if enc.origin == "weights" or enc.name == "learned":
+            is_given = self.trained.source == "given" and "path" not in enc.params
+            return self.trained.length if is_given else len(enc)
+        return None
 
     @property
     def lost(self) -> int:
@@ -473,20 +514,6 @@ def pairs_in_words(counts: Sequence[tuple[Rotation, int]]) -> str:
         for r, count in counts
     ]
     return " and ".join(parts)
-
-
-def extension_command(c: Context) -> str | None:
-    """Command that compares scalings for a context; None if `design` does not accept it."""
-    if len(c.rotating) != 1 or c.rotating[0].base is None or c.rotating[0].rotated < 2:
-        return None
-    is_given = c.trained.source == "given"
-    stands_for = c.trained.length if is_given else c.stands_for
-    if c.rotating[0].base <= 1 or c.length <= (stands_for or c.length):
-        return None
-    words: list[object] = ["pefourier", "design", "--extend-from", c.encoding.spec]
-    words += ["--length", stands_for] if is_given else []
-    words += ["--d", c.encoding.params["d"]] if source_of(c.encoding.spec) == "name" else []
-    return command_line(*words, "--to", c.length)
 
 
 def by_rotation(rotations: Sequence[Rotation], values: list[Any]) -> Any:
@@ -630,39 +657,6 @@ def fades_of(enc: Encoding) -> Counts | None:
         return None
     decreases = -np.cumsum(np.log(enc.params["gates"]), axis=1)
     return tuple(int((np.arange(len(y)) - np.searchsorted(y, y - FADED)).max()) for y in decreases)
-
-
-def table_verdict(c: Context) -> str:
-    """Verdict for positions without rotation: tables, biases, added sinusoids."""
-    enc = c.encoding
-    if {layer.kind for layer in c.layers} == {"none"}:
-        return "no positions"
-    if c.fades is not None:
-        return "keys fade"
-    if c.far is not None:
-        return "limited distance"
-    if c.held is not None:
-        return "too few rows" if c.lost > 0 else "fixed length"
-    if enc.measure and len(enc.domain.sides) > 1:
-        return "a grid"
-    if any(f.code == "repeating-codes" for f in enc.findings):
-        return "codes repeat"
-    return "any length" if enc.measure or enc.name in FORMULAS else "no rotation"
-
-
-def rows_held(c: Context) -> int | None:
-    """Number of positions with a row in the largest table; None if there is no table."""
-    enc = c.encoding
-    if c.far is not None or c.slopes:
-        return None
-    if c.tables and not (enc.name == "learned" and len(c.tables) == 1):
-        return max(rows or c.length for rows in c.tables.values())
-    if enc.origin == "file" and enc.injection == "add" and c.length > len(enc):
-        return len(enc)
-    if enc.origin == "weights" or enc.name == "learned":
-        is_given = c.trained.source == "given" and "path" not in enc.params
-        return c.trained.length if is_given else len(enc)
-    return None
 
 
 def last_bucket(enc: Encoding) -> int | None:

@@ -35,7 +35,7 @@ from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.encodings.families.absolute import base_of
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import open_model, source_of, whole_numbers
-from pefourier.encodings.model_positions import ModelPositions, StatedLength, describe_positions
+from pefourier.encodings.model_positions import StatedLength, describe_positions
 from pefourier.encodings.sources.huggingface import trained_as_stated
 from pefourier.errors import PefourierError, check_count, shown
 from pefourier.geometry.precision import FORMATS, Format
@@ -325,7 +325,7 @@ class Extensions(Result):
         """Whether the unchanged rotation reaches angles never seen in training."""
         if not self.unchanged.unseen:
             return "no scaling needed"
-        if self.nearest.unseen:
+        if all(way.unseen for way in self.scaled):
             return "no scaling suffices"
         return "scaling needed" if self.scaling == "none" else "further scaling needed"
 
@@ -350,11 +350,6 @@ class Extensions(Result):
     def scaled(self) -> tuple[Extension, ...]:
         """The ways that change the rotation."""
         return self.candidates[1:]
-
-    @property
-    def nearest(self) -> Extension:
-        """The way with the fewest unseen angles; ties go to the largest cosines."""
-        return min(self.scaled, key=rank_of)
 
     @property
     def chosen(self) -> Extension:
@@ -445,13 +440,15 @@ def extend(
     length = length or 0
     spec = whole_layers(os.fspath(spec))
     model = describe_positions(spec, trained, trained, d=d)
-    source = as_rotation(load(spec, trained or model.stands_for, d))
-    check_longer(source, trained, length)
+    source = load(spec, trained or model.stands_for, d)
     rope = rope_of(source)
+    check_longer(source, trained, length)
     plain = rope.unscaled
     best = {name: exact_base(name, length, source.params["rotated"]) for name in criteria}
     original, window = length_before_scaling(source), model.widest_window()
-    met = plain if is_before_scaling(source, model) else Rope.of(source) or rope
+    stated = trained_as_stated(source.params)
+    is_before = model.trained.source == "assumed" and stated is not None  # as in `context`
+    met = plain if is_before else Rope.of(source) or rope
     known = Trained(met.frequencies(trained_length := model.trained_or_native), trained_length)
     factor = least_factor(plain.frequencies(length), known, length)
     lengths = {"factor": factor, "original": original}
@@ -460,11 +457,11 @@ def extend(
             scaling=scaling,
             **{k: v for k, v in lengths.items() if k in scaling_parameters(scaling)},
         )
-        for scaling in scalings_of(source)
+        for scaling in (WAYS if source.params["scaling"] != "proportional" else ("proportional",))
     }
     tried = dict.fromkeys([*filter(None, best.values()), *bases])
     unscaled = (("base", rope.with_(scaling="none", rho=rho)) for rho in tried)
-    rotations = [("unchanged", as_rotation(load(spec, length, d)))]
+    rotations = [("unchanged", load(spec, length, d))]
     rotations += ((way, scaled.build(length)) for way, scaled in (*ways.items(), *unscaled))
     form = FORMATS[dtype] if dtype else None
     candidates = [describe_extension(source, known, *pair, form, window) for pair in rotations]
@@ -476,7 +473,7 @@ def extend(
         length=length,
         d=source.params["d"],
         original=original,
-        by_factor=original != len(source) and not trained_as_stated(source.params),
+        by_factor=original != len(source) and not stated,
         window=window,
         trained_frequencies=known.frequencies,
         criteria=tuple(criteria),
@@ -500,18 +497,16 @@ def choose(
     angles, then the largest cosines. An engine needs options for a way, if it has any.
     """
     vendor = VENDORS.get(source.params.get("model_type", ""))
-    kept = [i for i, e in enumerate(candidates) if e.way == vendor and not e.unseen]
-    ranked = sorted(range(1, len(candidates)), key=lambda i: rank_of(candidates[i]))
-    ranked = list(dict.fromkeys([*kept, *ranked]))
+    rank = {
+        i: (e.way != vendor or e.unseen > 0, e.unseen, *(-(p or inf) for p in e.below.values()))
+        for i, e in enumerate(candidates)
+        if i
+    }
+    ranked = sorted(rank, key=rank.__getitem__)
     settings = {i: settings_for(source, rotations[i], engine) for i in ranked}
-    ready = (i for i in ranked if settings[i].flags)
-    choice = next(ready, ranked[0]) if engine == "llama.cpp" else ranked[0]
+    is_open = engine != "llama.cpp"
+    choice = next((i for i in ranked if is_open or settings[i].flags), ranked[0])
     return choice, settings[choice]
-
-
-def rank_of(extension: Extension) -> tuple[float, ...]:
-    """Sort key: the fewest unseen angles, then the largest cosines."""
-    return (extension.unseen, *(-(p or inf) for p in extension.below.values()))
 
 
 @dataclass(frozen=True)
@@ -520,16 +515,6 @@ class Trained:
 
     frequencies: Floats  # radians per position
     length: int
-
-
-def is_before_scaling(source: Encoding, model: ModelPositions) -> bool:
-    """Whether training used the rotation before its scaling, which `context` assumes as well."""
-    return model.trained.source == "assumed" and trained_as_stated(source.params) is not None
-
-
-def scalings_of(source: Encoding) -> Texts:
-    """Names of the scalings to try."""
-    return ("proportional",) if source.params["scaling"] == "proportional" else WAYS
 
 
 def least_factor(plain: Floats, known: Trained, length: int) -> float:
@@ -570,12 +555,6 @@ def whole_layers(spec: str) -> str:
     parts = list(dict.fromkeys(run.part for run in runs if run.part and run.window is None))
     several = len({run.part for run in runs}) > 1
     return model.of_layer(parts[0]).spec if several and len(parts) == 1 else spec
-
-
-def as_rotation(enc: Encoding) -> Encoding:
-    """Return a rotation of pairs with a base; raise an error for any other encoding."""
-    rope_of(enc)
-    return enc
 
 
 def check_longer(enc: Encoding, trained: int | None, length: int) -> None:

@@ -521,16 +521,11 @@ def compare_method(
 def neighbour_products(table: Floats, sides: Ints) -> Floats:
     """Inner products of each vector with itself and with the next along each axis.
 
-    The shape is (1 + axes, *sides), with 0 at the end of an axis.
+    The shape is (1 + axes, *sides); the last point of an axis is followed by the first.
     """
     grid = table.reshape(*sides, -1)
-    products = np.zeros((len(sides) + 1, *sides))
-    products[0] = np.einsum("...i,...i->...", grid, grid)
-    for axis in range(len(sides)):
-        along = np.moveaxis(grid, axis, 0)
-        pairs = np.einsum("...i,...i->...", along[:-1], along[1:])
-        np.moveaxis(products[axis + 1], axis, 0)[:-1] = pairs
-    return products
+    others = [grid, *(np.roll(grid, -1, axis) for axis in range(len(sides)))]
+    return np.array([np.einsum("...i,...i->...", grid, other) for other in others])
 
 
 def rms(products: Floats) -> float:

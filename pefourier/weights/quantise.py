@@ -43,7 +43,6 @@ OUTSIDE = np.array(  # probability that a Gaussian exceeds a number of deviation
 )
 NAMED = 0.9  # least share of the bootstrap draws that choose a reported pair
 DRAWS = 200
-MANY = 64  # largest number of heads in the search for pairs
 SMALL = 4  # at most one in SMALL pairs is spared
 HALF = 0.23  # target for squared errors; below 1/4 (half the error) since estimates are rough
 BOTH = False, True
@@ -167,10 +166,6 @@ class Keys:
     before: Array  # (heads, d): the cost of errors before rotation
     after: Array  # (heads, d): of errors after rotation
 
-    def take(self, heads: slice | Places) -> "Keys":
-        """Return some of the heads."""
-        return Keys(*(part[heads] for part in vars(self).values()))
-
     def drawn(self, rotation: Rotation) -> Iterator[tuple[slice, Array, Array]]:
         """Yield heads, and their keys (tokens, heads, d) before and after rotation."""
         rng, count = np.random.default_rng(0), len(self.moments)
@@ -195,8 +190,9 @@ def keys_of(shares: Sequence[LayerShares], rotation: Rotation) -> Keys:
         )
         grouped = (cost.reshape(len(k), -1, k.shape[1]).mean(axis=1) for cost in costs)
         parts.append((np.full(len(k), layer.layer), k, *grouped))
-    keys = Keys(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-    return keys.take(np.flatnonzero(keys.before.any(axis=1)))
+    layers, moments, *sides = (np.concatenate(part) for part in zip(*parts, strict=True))
+    used = sides[0].any(axis=1)
+    return Keys(layers[used], moments[used], *(cost[used] for cost in sides))
 
 
 def squared_errors(x: Array, bits: int, size: int | None, *, zero: bool) -> Array:
@@ -284,9 +280,8 @@ def spared_pairs(shares: Sequence[LayerShares], rotation: Rotation) -> Spared:
     """Return the pairs that bootstrap samples of heads agree on, and the effect of sparing them."""
     keys = keys_of(shares, rotation)
     limit = max(len(rotation.index) // SMALL, 1)
-    sample = keys.take(slice(None, None, -(-len(keys.after) // MANY)))
-    gains, errors = greedy_path(sample, rotation, limit)
-    heads = len(sample.after)
+    gains, errors = greedy_path(keys, rotation, limit)
+    heads = len(keys.after)
     weights = np.random.default_rng(0).multinomial(heads, np.full(heads, 1 / heads), DRAWS)
     count = np.zeros(len(rotation.index))
     for draw in weights:
