@@ -186,8 +186,12 @@ class Window(Named):
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[Window]:
         """Read the window of the observed mask."""
         visible = ~np.isneginf(observed.numbers[0])
-        if (visible == np.isneginf(expected.numbers[0])).any() and (window := mask_window(visible)):
-            yield cls(*window)
+        lags = observed.lags
+        seen = lags[visible]
+        is_other = (visible == np.isneginf(expected.numbers[0])).any()
+        if is_other and seen.size and seen.min() <= 0 <= seen.max():
+            if (visible == ((lags >= seen.min()) & (lags <= seen.max()))).all():
+                yield cls(-int(seen.min()), int(seen.max()))
 
     def apply(self, expected: Biases) -> Biases:
         """Hide keys outside the window, and show those inside with the bias of their lag."""
@@ -195,21 +199,6 @@ class Window(Named):
         of_lags = expected.with_lags(np.nan_to_num(expected.by_lag)).numbers
         numbers = np.where(np.isneginf(expected.numbers), of_lags, expected.numbers)
         return replace(expected, numbers=np.where(visible, numbers, -np.inf))
-
-
-def mask_window(visible: Bools) -> tuple[int, int] | None:
-    """Number of keys that a query sees before and after itself; None if there is no window.
-
-    >>> mask_window(np.tri(5, k=1, dtype=bool)), mask_window(np.eye(3) < 1)
-    ((4, 1), None)
-    """
-    n = len(visible)
-    lag = np.arange(n) - np.arange(n)[:, None]
-    if visible.shape != lag.shape or not visible.any():
-        return None
-    first, last = int(lag[visible].min()), int(lag[visible].max())
-    is_band = np.array_equal(visible, (lag >= first) & (lag <= last)) and first <= 0 <= last
-    return (-first, last) if is_band else None
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ from pefourier.causes.mistakes import (
     parameters_cause,
     settings_cause,
 )
-from pefourier.causes.pairs import PairDifference, PositionRun, frequencies_apart
-from pefourier.causes.rope import BY_LENGTH, is_rotation, known_mistakes
+from pefourier.causes.pairs import PairDifference, frequencies_apart
+from pefourier.causes.rope import BY_LENGTH, known_mistakes
 from pefourier.encodings.encoding import (
     Domain,
     Encoding,
@@ -58,9 +58,9 @@ from pefourier.encodings.loader import (
 )
 from pefourier.encodings.model_positions import temperature_of
 from pefourier.errors import PefourierError
-from pefourier.geometry.waves import LAYOUTS, Waves, copies_of
+from pefourier.geometry.waves import LAYOUTS, copies_of
 from pefourier.questions.biases import compare_biases
-from pefourier.questions.operators import OperatorComparison, head_size
+from pefourier.questions.operators import OperatorComparison, head_size, rotates
 from pefourier.questions.outcome import (
     MOST_ROWS,
     HeadDifference,
@@ -89,7 +89,7 @@ from pefourier.writing.text import Verdict, agreeing, first_few, joined_runs, nu
 LARGE = 2**20  # numbers in a table of cosines and sines, above which only pairs are compared
 ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
 AGREEING = ("the same", "permuted", "equivalent")
-SHOWN = 8  # runs listed in text
+SHOWN = 8  # runs of indices that a sentence lists
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -138,7 +138,7 @@ class Comparison(Outcome, Result):
             "second": "second",
             "ratio": "ratio",
         },
-        "first_positions": {
+        "positions": {
             "axis": "axis",
             "rows": "rows",
             "positions": "places",
@@ -153,11 +153,7 @@ class Comparison(Outcome, Result):
         },
         "layers": {"layers": "places", "differs": "what", "first": "first", "second": "second"},
     }
-    short = {
-        "shown": shown,
-        "first_positions": listed["first_positions"],
-        "layers": listed["layers"],
-    }
+    short = {"shown": shown}
 
     same: bool
     given_tolerance: float | None = None
@@ -208,14 +204,6 @@ class Comparison(Outcome, Result):
         return self.cause.below.get(".9") if self.cause else None
 
     @property
-    def first_positions(self) -> tuple[PositionRun, ...]:
-        """The first runs of rows on each axis."""
-        runs: dict[str | None, list[PositionRun]] = {}
-        for run in self.positions:
-            runs.setdefault(run.axis, []).append(run)
-        return tuple(run for of_axis in runs.values() for run in of_axis[:SHOWN])
-
-    @property
     def caution(self) -> str:
         """Advice before weights of one are used with the other."""
         if self.positions:
@@ -227,10 +215,7 @@ class Comparison(Outcome, Result):
         """The consequence of an equivalence for trained weights."""
         if "crop" in self.transform:
             return "Points that both grids have share their vectors."
-        rotates = any(
-            enc.injection == "rotate" or enc.operator is not None for enc in self.encodings
-        )
-        if rotates and self.transform.keys() == {"offset"}:
+        if any(map(rotates, self.encodings)) and self.transform.keys() == {"offset"}:
             return (
                 "No attention score changes if queries and keys share this offset, cached keys "
                 "included; scores change if only some have it."
@@ -283,7 +268,7 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
     if tolerance is not None and numbers.verdict == "the same":
         return conclude(numbers, encodings, tolerance)
     outcome = compare_rotations(numbers, encodings, pairs) or numbers
-    is_apart = is_long and pairs is not None and drift_apart(*pairs)
+    is_apart = is_long and pairs and all(map(explains_rows, pairs)) and frequencies_apart(*pairs)
     is_explained = outcome.positions or is_apart or (is_long and outcome.cause)
     is_sought = outcome.verdict == "different" and first.dim == second.dim and not is_explained
     if on_grids or is_sought:
@@ -294,9 +279,8 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
     if tolerance is not None and outcome.verdict == "the same":
         outcome = replace(outcome, verdict="different", unit="columns")
     if any(enc.origin != "formula" for enc in encodings):
-        rotations = [enc for enc in encodings if is_rotation(enc)]
-        by_length = (enc for enc in rotations if enc.params["scaling"] in BY_LENGTH)
-        outcome = outcome.with_findings(*map(length_note, by_length))
+        rotations = (enc for enc in encodings if enc.params.get("scaling") in BY_LENGTH)
+        outcome = outcome.with_findings(*map(length_note, rotations))
     return conclude(outcome, encodings, tolerance)
 
 
@@ -317,12 +301,6 @@ def compare_tables(outcome: Outcome, encodings: Two) -> Outcome:
     from pefourier.questions.alignment import align_tables
 
     return align_tables(outcome, encodings)
-
-
-def drift_apart(first: Waves, second: Waves) -> bool:
-    """Whether pairs rotate at different frequencies in all rows, so no alignment is needed."""
-    is_even = explains_rows(first) and explains_rows(second)
-    return is_even and len(first) == len(second) and frequencies_apart(first, second)
 
 
 def compare_models(outcome: Outcome, encodings: Two) -> Outcome:

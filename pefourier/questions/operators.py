@@ -19,7 +19,6 @@ import numpy as np
 
 from pefourier.causes.explain import Explanation, explain
 from pefourier.encodings.encoding import Encoding, distinct, rotated_columns, without_prefix
-from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import Complex, Form, Waves, follow_phases, position_offset
 from pefourier.types import Bools, Counts, Fields, Floats, Places
@@ -70,12 +69,7 @@ def head_size(enc: Encoding) -> int:
 
 
 def operator_at(enc: Encoding, positions: Places) -> Matrices:
-    """Return R(p) of queries and of keys at some positions, each (n, d, d).
-
-    Raises
-    ------
-    PefourierError
-        If the encoding is neither a rotation with a formula nor source code that rotates.
+    """Return R(p) of queries and of keys (n, d, d) of an encoding that `has_operator`.
 
     Examples
     --------
@@ -90,11 +84,6 @@ def operator_at(enc: Encoding, positions: Places) -> Matrices:
     positions = np.asarray(positions)
     if enc.operator is not None:
         return enc.operator(positions)
-    if not rotates_by_formula(enc):
-        raise PefourierError(
-            f"{shown(enc.spec)} is a table or is added to embeddings, so it has no R(p); pass a "
-            "rotation, a config, or source code that rotates queries and keys"
-        )
     queries, keys, pairs = rotating_pairs(enc, positions)
     d = head_size(enc)
     return rotation_matrices(queries, pairs, d), rotation_matrices(keys, pairs, d)
@@ -272,8 +261,7 @@ def sampled_positions(last: int, count: int) -> Places:
     powers = 2 ** np.arange(5, 40)
     far = np.concatenate([powers - 1, powers, [last - 1, last]])
     far = distinct(far[(far >= len(first)) & (far <= last)])
-    room = max(count - len(first), 2)
-    return np.concatenate([first, far[len(far) - min(room, len(far)) :]])
+    return np.concatenate([first, far[-max(count - len(first), 2) :]])
 
 
 def score_matrices(enc: Encoding, positions: Places, ahead: int = 0) -> Floats:

@@ -162,7 +162,7 @@ def compare_numbers(
     for part in row_blocks(n, NUMBERS_AT_ONCE, a.shape[1]):
         residual = np.abs(np.asarray(a[part], dtype=float) - b[part])
         rows = np.arange(part.start, part.stop)
-        limits = allowed(rows) if tolerance is None else np.full(residual.shape, tolerance)
+        limits = allowed(rows) if tolerance is None else np.array(tolerance)
         beyond, largest = residual > limits, max(largest, float(limits.max()))
         differs |= beyond.any(axis=0)
         places[0] = places[0] or first_place(beyond, part.start)
