@@ -1,15 +1,13 @@
 """A single mistake, planted in each of three configs, is found with its value."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from pefourier.causes.mistakes import Misreading, describe_changes
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
-from pefourier.geometry.waves import declared, fit
+from pefourier.geometry.waves import fit
 from pefourier.questions.compare import compare
 
 N, D = 600, 64
@@ -32,13 +30,6 @@ def test_one_column_out_of_step_hides_no_other(wave):
     table = wave(np.outer(np.arange(64), 100.0 ** (-np.arange(8) / 8)))
     table[40:, 3] = 0.0
     assert (fit(table, 2.0**-52).even == (np.arange(8) != 3)).all()
-
-
-def test_declared_frequencies_are_explained_by_equal_ones_alone():
-    pairs = declared(load("rope", N, D))
-    twice = replace(pairs, frequency=2 * pairs.frequency)
-    assert Misreading("step", {}, twice.frequency).residual(pairs, twice) <= 1
-    assert Misreading("step", {}, twice.frequency * (1 + 1e-5)).residual(pairs, twice) > 1
 
 
 def dump(omega, form="halves", factor=1.0):
@@ -170,13 +161,3 @@ def test_additive_sinusoids_are_compared_pair_by_pair(rho, divisor, code):
     found = compare(load("sinusoidal", N, D), from_table(table.astype(np.float32), eps=2.0**-23))
     assert (found.verdict, found.cause.misreadings) == ("different", (code,))
     assert len(found.pairs) == D // 2 - 1
-
-
-def test_five_numbers_of_a_setting_are_counted_and_four_are_named():
-    text = describe_changes({"factors": ([1.0, 2.0, 3.0, 4.5], [1.0] * 5)})
-    assert "4.5" in text
-    assert "5 numbers" in text
-    assert "query" not in describe_changes({"divisor": ("d/2-1", "d")})  # of sinusoids
-    gates = ((0.5, 0.25, 0.125),) * 2
-    text = describe_changes({"gates": (gates, gates[::-1])})
-    assert text == "the numbers of gates"

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 import pefourier
-from pefourier.causes.biases import name_of_slopes
 from pefourier.encodings import load
 from pefourier.encodings.encoding import as_encoding, from_bias
-from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
-from pefourier.errors import PefourierError
+from pefourier.encodings.families.relative import alibi_slopes
 from pefourier.questions.compare import compare
 
 N = 40
@@ -105,27 +103,6 @@ def test_keys_before_the_query_that_one_bias_hides_are_a_difference(mask):
     assert compare(from_bias(matrix), from_bias(future)).verdict == "the same"
 
 
-def test_no_order_scale_or_sign_makes_biases_the_same():
-    bias = matrix(alibi_slopes(4))
-    for other in (bias[::-1], 2 * bias, -bias, np.swapaxes(bias, 1, 2)):
-        found = compare(bias, other)
-        assert (found.verdict, found.same) == ("different", False)
-
-
-BUCKETS = [{"max_distance": 64}, {"buckets": 16}, {"causal": True}]
-
-
-@pytest.mark.parametrize("changes", BUCKETS)
-def test_the_buckets_of_t5_are_reported(changes):
-    numbers = np.random.default_rng(1).normal(size=(32, 3))
-    one, two = (np.moveaxis(numbers[t5_buckets(LAG, **more)], -1, 0) for more in ({}, changes))
-    assert compare(one, one.copy()).same
-    found = compare(one, two)
-    (cause,) = found.causes
-    assert (found.verdict, cause.code, found.explained) == ("different", "buckets", 1.0)
-    assert (cause.rule.groups(LAG) == t5_buckets(LAG, **changes)).all()
-
-
 @pytest.mark.parametrize("clips", [(8, 4), (20, 10), (16, 15), (1, 30)])
 def test_the_clip_of_shaw_is_reported(clips):
     values = np.random.default_rng(2).normal(size=(2 * 30 + 1, 3))
@@ -154,17 +131,3 @@ def test_a_config_and_files_of_biases(tmp_path, run):
     done = run("compare", config, tmp_path / "wrong.npy", "--json")
     (record,) = done.results
     assert (done.status, record["same"], len(record["heads"])) == (1, False, 6)
-
-
-def test_biases_of_more_than_the_lag_are_compared_and_requested_nothing_else():
-    enc = as_encoding(np.random.default_rng(0).normal(size=(3, 9, 9)))
-    assert compare(enc, enc).same
-    with pytest.raises(PefourierError, match="depend on more than"):
-        enc.table()
-
-
-def test_biases_are_rounded_as_their_type_is_and_slopes_may_have_the_other_sign():
-    bias = matrix(alibi_slopes(8)).astype(np.float16)
-    assert as_encoding(bias).eps == np.finfo(np.float16).eps
-    assert name_of_slopes(alibi_slopes(8)) == "of ALiBi"
-    assert name_of_slopes(-alibi_slopes(8)) is None

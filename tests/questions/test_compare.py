@@ -249,22 +249,3 @@ def test_random_pairs_of_encodings_are_never_the_same(rng):
         found = compare(load(str(one), n, d), load(str(two), n, d).table())
         assert not found.same, (one, two, n, d)
         assert found.verdict in ("different", "same geometry", "equivalent"), (one, two, n, d)
-
-
-@pytest.mark.parametrize(("change", "searched"), [("slower", 0), ("order", 1), ("direction", 1)])
-def test_an_order_is_searched_only_for_equal_frequencies(monkeypatch, change, searched):
-    """An order of columns is searched only if the frequencies agree up to order and sign."""
-    calls = []
-    monkeypatch.setattr(
-        "pefourier.questions.alignment.align_tables", lambda outcome, _: calls.append(1) or outcome
-    )
-    omega = 1e4 ** -(np.arange(64) / 64)
-    other = {
-        "slower": omega / np.where(np.arange(64) > 30, 3.7, 1),
-        "order": omega[np.random.default_rng(0).permutation(64)],
-        "direction": omega * np.where(np.arange(64) % 3, 1, -1),
-    }[change]
-    phases = np.outer(np.arange(2**13 + 1), other)
-    table = np.hstack([np.cos(phases), np.sin(phases)]).astype(np.float32)
-    assert compare(load("rope", len(table), 128), from_table(table)).verdict == "different"
-    assert len(calls) == searched

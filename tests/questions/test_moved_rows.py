@@ -41,16 +41,6 @@ def test_random_positions_are_recovered_exactly(spec, form, rng):
     assert not rows.uncertainty.any()
 
 
-def test_unexplained_rows_are_not_recovered(rng):
-    omega = 1e6 ** (-np.arange(64) / 64)
-    noise = np.exp(1j * rng.uniform(0, 2 * np.pi, (50, 64)))
-    assert not recover_positions(omega, noise, 2.0**-23, 0, 4096).explained.any()
-    slow, places = omega[40:], rng.integers(0, 4096, 50)
-    rows = recover_positions(slow, waves_of(places, slow, "bfloat16"), 2.0**-7, 0, 4096)
-    assert (rows.uncertainty > 1).all()
-    assert (np.abs(rows.positions - places) <= rows.uncertainty).all()
-
-
 S = np.arange(600)
 MISTAKES = [
     (rounded(S, FORMATS["bfloat16"]).astype(int), ("rounded",)),
@@ -84,15 +74,6 @@ def test_moved_rows_are_named_and_no_frequency_is(places, codes, form):
         assert warnings == ["explained", "rows-moved"]
         assert tuple(cause.code for cause in found.causes) == codes
         assert pair[("first", "second").index(found.expected)] is meant
-
-
-def test_two_dumps_report_the_rows_of_one_another():
-    omega = 1e4 ** (-np.arange(32) / 32)
-    found = compare(dump(S, omega), dump(S + 3 * (S > 50), omega))
-    assert [(run.rows, run.places) for run in found.positions] == [
-        ("0-50", "0-50"),
-        ("51-599", "54-602"),
-    ]
 
 
 def test_rows_that_no_position_explains_are_counted(rng):

@@ -131,12 +131,6 @@ def test_both_signs_rotated_back_are_reversed_and_one_is_another_operator(signs,
     assert not name or list(found.permutation) == [*range(8, 16), *range(8)]
 
 
-@pytest.mark.parametrize("spec", ["rope", "sinusoidal"])
-def test_a_shift_of_all_positions_is_named(spec):
-    found = pefourier.compare(spec, load(spec, N + 2, D).table()[2:])
-    assert (found.verdict, found.transform) == ("equivalent", {"offset": 2})
-
-
 class Clipped(torch.nn.Module):
     def forward(self, x, position_ids):
         angle = position_ids.clamp(max=700)[..., None] * torch.tensor(grid(x.shape[-1]))
