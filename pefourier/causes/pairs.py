@@ -12,7 +12,6 @@ confirm p_s to rounding. No position is tried that a lower frequency excludes. I
 several axes, each axis is read from its own pairs.
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -331,15 +330,13 @@ def recover_positions(
         places = np.rint(places)
         distance = apart(rows[index], np.exp(1j * np.multiply.outer(places, omega)))
         fits = np.all(distance <= 2 * wave_tolerance(places, omega, 1.0, eps), axis=1)
-        slack = slack[fits]
-        index, places = index[fits], places[fits].astype(np.int64)
-        nearest = np.lexsort((np.abs(places - index - part.start), index))
-        hits, first, count = np.unique(index[nearest], return_index=True, return_counts=True)
-        positions[part.start + hits] = places[nearest][first]
-        explained[part.start + hits] = True
-        spread = np.abs(places[nearest][first + count - 1] - places[nearest][first])
-        slack = slack[nearest][first]
-        uncertainty[part.start + hits] = np.maximum(spread, np.where(slack > 0.5, slack, 0.0))
+        order_of_rows = np.lexsort((np.abs(places - index - part.start), index))
+        chosen = order_of_rows[fits[order_of_rows]]  # of each row, the nearest first
+        index, places, slack = index[chosen], places[chosen], slack[chosen]
+        hits, first, count = np.unique(index, return_index=True, return_counts=True)
+        row, spread = part.start + hits, np.abs(places[first + count - 1] - places[first])
+        positions[row], explained[row] = places[first], True
+        uncertainty[row] = np.maximum(spread, np.where(slack[first] > 0.5, slack[first], 0.0))
     return RowPositions(positions, explained, uncertainty)
 
 
@@ -383,12 +380,12 @@ def runs_of(
     [('0-2', '0'), ('3-5', '1-3'), ('6-7', '9-10')]
     """
     steps = np.where(np.diff(rows) == 1, np.diff(positions).astype(float), np.nan)
-    changes = [*(np.flatnonzero(steps[1:] != steps[:-1]) + 1).tolist(), len(steps)]
     row, place, step = rows.tolist(), positions.tolist(), [*steps.tolist(), np.nan]
     runs, start = [], 0
     while start < len(row):
-        is_run = step[start] == step[start]  # not NaN
-        end = changes[bisect_right(changes, start)] if is_run else start
+        end = start
+        while step[end] == step[start]:  # NaN, which ends a run, equals nothing
+            end += 1
         end = start if end == start + 1 and step[start] not in (0, 1) else end
         runs.append(PositionRun(row[start], row[end], place[start], place[end], axis, reading))
         start = end + 1

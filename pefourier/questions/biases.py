@@ -96,21 +96,15 @@ def mask_as_bias(table: Array) -> Floats:
     >>> mask_as_bias(np.tri(4))[0]
     array([  0., -inf, -inf, -inf])
     """
-    diagonal, is_mask = table.diagonal(), ((table == 0) | (table == 1)).all()
-    if (
-        not is_mask
-        or np.ptp(diagonal)
-        or np.count_nonzero(table == diagonal[0]) in (len(table), table.size)
-    ):
-        return table
-    return np.where(table == diagonal[0], 0.0, -np.inf)
+    shown = table == table[0, 0]
+    is_mask = ((table == 0) | (table == 1)).all() and shown.diagonal().all()
+    is_mask &= shown.sum() not in (len(table), table.size)
+    return np.where(shown, 0.0, -np.inf) if is_mask else table
 
 
 def is_hidden(bias: Floats) -> bool:
     """Whether keys after the query are masked with very large negative numbers."""
-    n = bias.shape[1]
-    above = bias[:, ~np.tri(n, dtype=bool)]
-    return bool(above.size) and bool((above <= MASKED).all())
+    return bool((bias[:, ~np.tri(bias.shape[1], dtype=bool)] <= MASKED).all())
 
 
 def in_order_of_lags(profile: Floats, *, two_sided: bool) -> tuple[Floats, bool]:
@@ -157,7 +151,7 @@ def compare_biases(first: Encoding, second: Encoding) -> Outcome | None:
         for enc, rows in ((first, bias_a), (second, bias_b))
     )
     outcome = uncompared("heads", (length_a, length_b), (heads_a, heads_b))
-    if bias_a is None or bias_b is None or heads_a != heads_b:
+    if bias_a is None or bias_b is None or outcome.differing:
         return replace(outcome, differing=outcome.counted)
     return compare_heads(outcome, *(first_keys(rows, outcome.length) for rows in (bias_a, bias_b)))
 
@@ -220,9 +214,9 @@ def differing_heads(
     sides: Sequence[Biases], differs: Bools, residual: Floats
 ) -> tuple[HeadDifference, ...]:
     """List the heads that differ, with both slopes if these differ."""
-    heads, n = [], residual.shape[2]
+    heads, last = [], [relative_to_query(side)[:, -1] for side in sides]
     for i in np.flatnonzero(differs.any(axis=(1, 2))).tolist():
-        first, second = (slope_of(relative_to_query(x)[i, -1, :n]) for x in sides)
+        first, second = (slope_of(rows[i]) for rows in last)
         ratio = second / first if first and second is not None else None
         if ratio is not None and abs(ratio - 1) <= STRAIGHT:  # other keys differ
             first = second = ratio = None

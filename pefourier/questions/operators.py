@@ -410,21 +410,20 @@ def vectors_of(d: int) -> Floats:
 def probe(enc: Encoding, reference: Encoding) -> Waves | None:
     """Measure the pairs of rotating source code, in the order of a known rotation."""
     d, length = head_size(enc), len(enc)
-    query, _ = operator_at(enc, np.arange(min(length, FIRST)))
-    partner = partners(query[None])
+    far = 2 ** np.arange(40)
+    rows = np.append(0, far[far < length])
+    sample = sampled_positions(length - 1, max(ENTRIES // d**2, FIRST))
+    sampled_rows = np.union1d(rows, sample)
+    rotated, _ = operator_at(enc, sampled_rows)
+    partner = partners(rotated[None])
     first = np.flatnonzero(np.arange(d) < partner)
     second = partner[first]
     if rotates_by_formula(reference) and head_size(reference) == d:
         columns = rotated_columns(reference)
         if (partner[columns[0]] == columns[1]).all():
             first, second = columns
-    far = 2 ** np.arange(40)
-    rows = np.append(0, far[far < length])
-    if not len(first) or len(rows) < 2:
+    if not len(first) or length < 2:
         return None
-    sample = sampled_positions(length - 1, max(ENTRIES // d**2, FIRST))
-    sampled_rows = np.union1d(rows, sample)
-    rotated, _ = operator_at(enc, sampled_rows)
     numbers = rotated[:, first, first] + 1j * rotated[:, second, first]
     start, factor = np.angle(numbers[0]), float(np.abs(numbers[0]).max())
     again = rotated[:, second, second] - 1j * rotated[:, first, second]

@@ -186,12 +186,11 @@ def are_one_resize(outcome: Outcome, encodings: Two) -> bool:
 
     A difference that a scale explains to within one unit of the largest number counts as a scale.
     """
-    worst, is_apart = outcome.max_difference, outcome.verdict in ("different", "equivalent")
+    worst = outcome.max_difference
     are_stored = all(enc.origin != "formula" for enc in encodings)
-    if (
-        worst is None
-        or not (is_apart and are_stored)
-        or outcome.transform.keys() - {"rows", "scale"}
+    is_apart = outcome.verdict in ("different", "equivalent")
+    if worst is None or not (
+        is_apart and are_stored and outcome.transform.keys() <= {"rows", "scale"}
     ):
         return False
     size = largest_number(np.asarray(encodings[0].table(), dtype=float))
