@@ -177,7 +177,7 @@ def load(
         spec = canonical_spec(os.fspath(spec))
         if not has_defaults:
             check_parameters(spec, options)
-        enc = load_spec(spec, length, d, place, {**options, "min_length": min_length})
+        enc = load_spec(spec, length, d, place, min_length, options)
     else:
         enc = load_object(spec, length, d, place, options)
     return without_mean(enc) if demean else enc
@@ -239,43 +239,45 @@ def load_object(
 
 
 def load_spec(
-    spec: str, length: int | None, d: int | None, place: Place, options: Fields
+    spec: str, length: int | None, d: int | None, place: Place, min_length: int, options: Fields
 ) -> Encoding:
     """Load the encoding of a SPEC, on a grid if one is given."""
-    if not any(place):
-        return with_grid_note(load_rows(spec, length, d, options))
-    check_sides(spec, *place, length)
-    is_table = source_of(spec) == "table"  # the rows of a file are not truncated to fit the grid
-    rows = length if is_table else count_points(*place) or length
-    options = {**options, "grid": place[0], "prefix": place[1]}
-    return on_grid(load_rows(spec, rows, d, options), *place)
-
-
-def load_rows(spec: str, length: int | None, d: int | None, options: Fields) -> Encoding:
-    """Load the encoding of a SPEC, on a grid only if the encoding is built for it."""
-    shortest = options.get("min_length", 80) + options.get("prefix", 0)
-    match source_of(spec):
+    kind, shortest = source_of(spec), min_length + place[1]
+    placing = {"grid": place[0], "prefix": place[1]} if any(place) else {}
+    rows = length
+    if placing:
+        check_sides(spec, *place, length)
+        # the rows of a file are not truncated to fit the grid
+        rows = length if kind == "table" else count_points(*place) or length
+    match kind:
         case "name":
-            return build_by_name(spec, length, d or 256, max(80, shortest), options)
+            enc = build_by_name(spec, rows, d or 256, max(80, shortest), {**options, **placing})
         case "code":
             from pefourier.encodings.sources.user_code import read_code
 
-            how = {"min_length": shortest, "on_grid": bool(options.get("grid"))}
-            return read_code(spec, length, d, options.get("seed"), **how)
+            seed, on_rows = options.get("seed"), bool(place[0])
+            enc = read_code(spec, rows, d, seed, min_length=shortest, on_grid=on_rows)
         case "table":
-            return load_file(spec, length)
-    placing = {key: options[key] for key in ("grid", "prefix") if key in options}
-    return load_model(open_model(spec), length, d, **placing)
+            enc = load_file(spec, rows)
+        case _:
+            enc = load_model(open_model(spec), rows, d, **placing)
+    return on_grid(enc, *place) if placing else with_grid_note(enc)
 
 
 def load_model(
     file: "ModelFile | GgufFile", length: int | None = None, d: int | None = None, **placing: Any
 ) -> Encoding:
-    """Return the encoding of an open config or .gguf file, by default at its extended length."""
+    """Return the encoding of an open config or .gguf file, by default at its extended length.
+
+    If the config still allows only the original length, as in Qwen's settings for YaRN, the
+    extended length is the factor times the original length.
+    """
     enc = file.encoding(length, d, **(placing if file.model else {}))
-    standing = extended_length(enc) if length is None else len(enc)
-    if standing != len(enc):
-        return load_model(file, standing, d, **placing)
+    scaling, factor = enc.params.get("scaling"), enc.params.get("factor")
+    if length is None and factor and scaling in ("yarn", "longrope"):
+        standing = round(len(enc) * float(factor))
+        if len(enc) == enc.params["original"] != standing:
+            return load_model(file, standing, d, **placing)
     return replace(with_grid_note(enc), lattice=enc.params.get("length", len(enc)))
 
 
@@ -288,21 +290,6 @@ def open_model(spec: str) -> "ModelFile | GgufFile":
     from pefourier.encodings.sources.huggingface import open_config
 
     return open_config(spec)
-
-
-def extended_length(enc: Encoding) -> int:
-    """Return the number of positions of a model, extended by its scaling if necessary.
-
-    If the config still allows only the original length, as in Qwen's settings for YaRN, this is
-    the factor times the original length.
-
-    >>> extended_length(load("rope:scaling=yarn,factor=4,original=4096", 4096))
-    16384
-    """
-    unraised = enc.params.get("scaling") in ("yarn", "longrope") and enc.params["factor"]
-    if unraised and len(enc) == enc.params["original"]:
-        return round(len(enc) * float(enc.params["factor"]))
-    return len(enc)
 
 
 def source_of(source: Any) -> Literal["name", "code", "table", "config", "gguf"]:

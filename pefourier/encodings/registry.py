@@ -33,23 +33,22 @@ from pefourier.writing.files import read_toml
 from pefourier.writing.text import whole_number
 
 CONVENTIONS = Path(__file__).with_name("conventions.toml")
-FACTS = ("source", "note", "text", "kept")  # keys that are not parameters
 
 
 @cache  # the file does not change during a run
 def read_conventions() -> Mapping[str, dict[str, Fields]]:
     """Read the conventions of all encodings, with lists as tuples.
 
-    >>> read_conventions()["axial-rope"]["rope-vit"]["rho"]
+    >>> read_conventions()["axial-rope"]["rope-vit"]["params"]["rho"]
     100.0
     """
-    return {
-        encoding: {
-            name: {k: tuple(map(float, v)) if isinstance(v, list) else v for k, v in row.items()}
-            for name, row in rows.items()
+    conventions = read_toml(CONVENTIONS)
+    for row in (row for rows in conventions.values() for row in rows.values()):
+        row["params"] = {
+            key: tuple(map(float, value)) if isinstance(value, list) else value
+            for key, value in row["params"].items()
         }
-        for encoding, rows in read_toml(CONVENTIONS).items()
-    }
+    return conventions
 
 
 def list_conventions(encoding: str) -> list[Fields]:
@@ -58,14 +57,8 @@ def list_conventions(encoding: str) -> list[Fields]:
     >>> list_conventions("axial")[1]["params"]
     {'order': 'xy'}
     """
-    return [
-        {
-            "convention": name,
-            "params": {key: value for key, value in row.items() if key not in FACTS},
-            **{key: row[key] for key in FACTS if key in row},
-        }
-        for name, row in read_conventions().get(encoding, {}).items()
-    ]
+    rows = read_conventions().get(encoding, {})
+    return [{"convention": name, **row} for name, row in rows.items()]
 
 
 def specs_of_convention(name: str) -> list[str]:
@@ -103,8 +96,7 @@ def with_convention(encoding: str, parameters: Values) -> Fields:
     if name not in conventions:
         way_out = "".join(f"{spec} has it." for spec in specs_of_convention(name)[:1])
         raise unknown(f"convention of {encoding}", name, conventions, way_out)
-    row = {key: value for key, value in conventions[name].items() if key not in FACTS}
-    return row | dict(parameters)
+    return {**conventions[name]["params"], **parameters}
 
 
 REASONS = Path(__file__).with_name("refused.toml")

@@ -42,7 +42,6 @@ from pefourier.errors import PefourierError, check_above
 from pefourier.types import Array, Counts, Fields, Floats, Places
 
 AxesLayout = Literal["interleaved", "halves", "axis-halves", "mismatched"]
-CoordinateKind = Literal["index", "unit", "2pi", "centred", "closed", "signed", "diagonal"]
 Coordinates = Callable[[Domain, NDArray[Any]], NDArray[Any]]  # coordinates of points, (n, axes)
 Line = tuple[float, float]  # slope and value at index 0 of the coordinate of an axis
 LINES: dict[str, Callable[[float], Line]] = {  # as functions of the side
