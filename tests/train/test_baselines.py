@@ -32,17 +32,6 @@ def test_trees_stand_beside_the_encodings_on_the_same_parts(tmp_path, rng):
     assert numbers(again.runs) == numbers(found.runs)
 
 
-def test_series_of_any_length_are_stretched_equal(rng):
-    """A series and its every second row, with anything after its end, are stretched equally."""
-    slow = np.repeat(rng.normal(size=(4, 5, 3)), 2, axis=1)[:, :9]
-    slow[:, 1::2] = (slow[:, :-1:2] + slow[:, 2::2]) / 2  # linear between rows
-    quick = rng.normal(size=(4, 9, 3))
-    quick[:, :5] = slow[:, ::2]
-    both = baselines.stretched(np.concatenate([slow, quick]), np.repeat([9, 5], 4))
-    np.testing.assert_allclose(both[:4], slow, atol=1e-12)
-    np.testing.assert_allclose(both[4:], slow, atol=1e-12)
-
-
 @pytest.mark.long
 @pytest.mark.filterwarnings("default")  # warnings of aeon and its imports
 def test_minirocket_sees_where_things_are():

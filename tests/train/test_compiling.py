@@ -10,9 +10,8 @@ from training import CPU, SIZES, SMALL, epochs, injection
 from pefourier.errors import PefourierError
 from pefourier.train import program as compiling
 from pefourier.train.data.load import load_task
-from pefourier.train.model import OrderFree
 from pefourier.train.options import Options
-from pefourier.train.program import Compiler, Program, Replica, Resident, seconds_of_step
+from pefourier.train.program import Compiler, Program, Replica, Resident
 from pefourier.train.run import run_comparison
 
 COMPANY = ("dft", "learned", "rope", "xpos", "t5", "tupe", "shaw", "shaw:values=true", "none")
@@ -63,19 +62,6 @@ def test_training_goes_on_where_nothing_compiles(held, monkeypatch):
     with pytest.raises(PefourierError, match="there is no compiler") as caught:
         running.step()
     assert "\n" not in str(caught.value)
-
-
-def test_what_is_compiled_depends_on_the_device_and_on_how_long_training_takes():
-    gpu, seconds = torch.device("cuda"), compiling.TIMES * compiling.COMPILING
-    for choice, device, expected in (
-        *(("auto", gpu, (False, True)), ("auto", CPU, (False, False))),
-        *(("on", CPU, (True, True)), ("off", gpu, (False, False))),
-    ):
-        requested = Compiler(choice, print)
-        assert (requested.pays(device, seconds - 1), requested.pays(device, seconds)) == expected
-    one, two = (seconds_of_step(SIZES, 32, members) for members in (1, 2))
-    assert one < two < 2 * one
-    assert seconds_of_step(OrderFree(8, 2, 2), 32, 9) == compiling.STARTING
 
 
 @pytest.mark.parametrize(("choice", "compiled"), [("on", True), ("auto", False), ("off", False)])

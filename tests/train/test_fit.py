@@ -44,22 +44,6 @@ def program(task, members, dtype=torch.float64, schedule=None):
     return fit.Program(Resident(task, CPU, dtype), SIZES, members, schedule or epochs(1))
 
 
-@pytest.mark.parametrize("learn", [False, True])
-@pytest.mark.parametrize("name", ["dft", "xpos", "alibi", "tupe", "shaw", "none"])
-def test_a_member_in_a_stack_is_the_member_alone(task, name, learn):
-    company = [member(spec, seed) for spec in COMPANY for seed in (0, 3) if spec != name]
-    for dtype, rounding in ((torch.float64, 1e-6), (torch.float32, 1e-4)):
-        own = member(name, 3, learn=learn)
-        alone, together = (program(task, [*c, own], dtype) for c in ([], company))
-        for running in (alone, together):
-            running.train(3)
-        for key, value in alone.parameters.items():
-            if not key.startswith("codes"):
-                assert (value[-1] - together.parameters[key][-1]).abs().max() < rounding, key
-        logits = [running.evaluate("test")[-1] for running in (alone, together)]
-        np.testing.assert_allclose(*logits, atol=rounding)
-
-
 def test_seeds_and_folds_alone_decide_weights_and_batches(unequal):
     places = [(0, 0), (1, 0), (0, 1)]
     members = [member(s, seed, fold=fold) for s in COMPANY for seed, fold in places]
@@ -73,17 +57,6 @@ def test_seeds_and_folds_alone_decide_weights_and_batches(unequal):
     drawn = [draw_batches(unequal, seed, fold, 0, 5, 4) for seed, fold in (*places, (0, 0))]
     assert (drawn[0] == drawn[3]).all()
     assert (drawn[0] != drawn[1]).any()
-
-
-def test_batches_are_the_same_however_steps_are_cut(task):
-    """Each epoch is shuffled again, and an evaluation may fall inside an epoch."""
-    whole = draw_batches(task, 0, 0, 0, 2 * EPOCH, 4)
-    for first, count in ((0, 4), (4, 5), (9, 3)):
-        part = draw_batches(task, 0, 0, first, count, 4)
-        np.testing.assert_array_equal(part, whole[first : first + count])
-    one, other = (epoch.ravel() for epoch in np.split(whole, 2))
-    assert sorted(one) == sorted(other) == sorted(task.folds[0].train)
-    assert (one != other).any()
 
 
 def test_fixed_vectors_stay_learned_ones_move_and_shared_ones_stay_shared(task):
@@ -176,22 +149,6 @@ def test_looks_that_are_scored_later_give_the_same_numbers(held, tmp_path, monke
             assert one.step == other.step
             np.testing.assert_allclose(one.curve, other.curve, atol=1e-9)
             np.testing.assert_allclose(one.test, other.test, atol=1e-9)
-
-
-def test_members_leave_a_gpu_where_that_saves_more_than_a_capture(held, monkeypatch):
-    """Stacks shrink to a few sizes and keep finished members to fill a size."""
-    members = [member("dft", seed) for seed in range(13)]
-    training = fit.Training(held, SIZES, members, epochs(90, patience=20), Checkpoint(None))
-    patient = np.arange(13) % 3 == 0  # five members
-    monkeypatch.setattr(program_module, "RATE", 1e5)  # a slow GPU
-    assert training.choose_smaller(patient).tolist() == [0, 1, 3, 6, 9, 12]
-    assert training.choose_smaller(np.arange(13) < 9).tolist() == list(range(13))
-    training.compiler = program_module.Compiler("on", print)
-    monkeypatch.setattr(fit, "COMPILING", 1e9)
-    assert training.choose_smaller(patient).tolist() == list(range(13))
-    training.compiler = None
-    monkeypatch.setattr(program_module, "RATE", 1e15)
-    assert training.choose_smaller(patient).tolist() == list(range(13))
 
 
 def test_patience_ends_a_member_and_changes_no_other(held):

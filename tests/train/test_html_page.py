@@ -33,13 +33,6 @@ def folder(trained, tmp_path):
     return write
 
 
-def test_encodings_stand_in_the_order_in_which_they_were_requested(folder):
-    path = folder(lambda config, rows: (config, rows[::-1]))
-    config = json.loads((path / "config.json").read_text())
-    (data,) = read_train_folder(str(path)).summary.datasets
-    assert list(data.scores) == list(config["encoding"])
-
-
 def made_page(run, path, *specs):
     done = run("report", path, "--out", path.parent / "page.html", *specs)
     assert done.status == 0, done.err

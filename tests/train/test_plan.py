@@ -101,11 +101,3 @@ def test_what_may_be_too_few_is_stated_before_training(tmp_path, rng):
     notes.clear()
     plan_training(replace(options, find=planned.detectable), notes.append)
     assert not any("TOO FEW" in line for line in notes)
-
-
-def test_the_plan_is_reported_as_records(run):
-    task = ["train", "--plan", "--dataset", "order:count=40,length=4", "-e", "none", "-e", "dft"]
-    assert "5." in run(*task, "--seeds", 2, "--beside", "trees").out.partition("\n")[0]
-    (record,) = run(*task, "--seeds", 2, "--json", "--quiet").results
-    assert record["folds"] == [{"fold": 0, "train": [12, 12], "valid": [4, 4], "test": [4, 4]}]
-    assert record["encodings"] == ["none", "dft"]

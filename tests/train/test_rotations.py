@@ -130,18 +130,6 @@ def test_only_rotations_that_say_their_frequencies_are_trained():
         assert waves_of_rotation(replace(own, measure=measure), own.table()) == {}
 
 
-def test_stacks_with_frozen_and_learned_rotations_are_those_alone(held):
-    specs = ["rope", "mixed-rope", "axial-rope"]
-    every = [fit.Replica(s, rotation(s, learn=s != "rope"), 0, 0) for s in specs]
-    together = fit.fit(held, SIZES, every, epochs(3, 0.01, 1))
-    for member, one in zip(every, together, strict=True):
-        (alone,) = fit.fit(held, SIZES, [member], epochs(3, 0.01, 1))
-        np.testing.assert_allclose(one.test, alone.test, atol=1e-9)
-        np.testing.assert_allclose(one.frequencies, alone.frequencies, atol=1e-12)
-        if member.encoding == "rope":
-            np.testing.assert_array_equal(one.frequencies, member.injection.frequencies)
-
-
 def test_other_commands_report_trained_vectors(held, tmp_path):
     added, found = fit.fit(held, SIZES, members(["learned", "rope"]), epochs(3, 0.02))
     for outcome in (added, found):

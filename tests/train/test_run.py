@@ -116,7 +116,6 @@ def test_resuming_needs_no_other_option_and_refuses_another_by_name(tmp_path):
             run_comparison(Options(**{name: value}, out=out, resume=True))
 
 
-HUGE = {"dataset": ("order:count=20,length=100000",), "encoding": ("alibi",), "batch_size": 1}
 REFUSED = [
     *(({"seeds": 10**30}, "--seeds"), ({"batch_size": -1}, "--batch-size")),
     *(({"layers": 2**63 - 1}, "--layers"), ({"d": 10**4000 // 3}, "--d must")),
@@ -173,11 +172,3 @@ def test_vectors_too_large_and_a_full_disk_cost_neither_a_run_nor_the_answer(
     stated = run("train", *task, "-e", "dft", "--out", tmp_path / "two")
     assert (stated.status, "P / R / F1" in stated.out) == (2, True)
     assert stated.err.endswith("summary.json: No space left on device\n")
-
-
-def test_budget_and_patience_are_counted_in_steps_too(tmp_path):
-    given = {"encoding": ("none",), "seeds": 1, "epochs": None, "patience_steps": 7}
-    for batch, steps, every in ((8, 10, 10), (10**9, 30, 25)):  # 4 steps an epoch, or a single one
-        out = tmp_path / str(batch)
-        run_comparison(requested(**given, steps=steps, batch_size=batch, out=str(out)))
-        assert lines(out)[0]["budget"] == {"steps": steps, "patience": 7, "every": every}

@@ -63,17 +63,6 @@ def test_a_significant_pair_in_the_middle_splits_a_clique():
     assert statistics.cliques(ranks, p) == [["a", "b"], ["c", "d"]]
 
 
-def test_differences_are_adjusted_for_their_number(rng):
-    runs = {"a": rng.uniform(size=6) / 9, **dict.fromkeys("bc", 0.2 + rng.uniform(size=6) / 9)}
-    found = differences(runs, dict.fromkeys("bc", "a"), ONE_FOLD)
-    assert [found[name].p_holm for name in "bc"] == [2 * found[name].p for name in "bc"]
-    assert found["b"].p == pytest.approx(stats.ttest_rel(runs["b"], runs["a"]).pvalue)
-    alone = differences(
-        {"a": np.array([0.5]), "b": np.array([0.6])}, {"b": "a"}, Chance(np.zeros(1))
-    )
-    assert (alone["b"].units, np.isnan(alone["b"].p_holm)) == (1, True)  # too few for a test
-
-
 @pytest.mark.parametrize(("n", "share"), [(5, 0.92), (8, 0.94)])  # plain percentiles: 0.85, 0.89
 def test_intervals_hold_the_mean_as_often_as_they_say(rng, n, share):
     intervals = map(statistics.interval, rng.normal(size=(1000, n)))
@@ -227,18 +216,6 @@ def test_a_class_of_a_handful_of_windows_hides_differences():
     for rarest, needed in ((9, None), (10, statistics.LEAST_UNITS)):
         chance = Chance(np.zeros(8), windows=2000, rarest=rarest)
         assert differences(runs, {"b": "a"}, chance)["b"].needed == needed
-
-
-def test_much_more_is_tested_than_trained_and_a_difference_is_found():
-    """At ratio 15 the corrected variance of Nadeau and Bengio finds almost nothing."""
-    learner = simulation.LEARNERS["centroids of 30"]
-    noise = simulation.rates(learner, 10, 15, 0.0, 60)[1]
-    mean, found = simulation.rates(learner, 10, 15, 0.8, 60)
-    whole, _, chosen = found
-    assert noise[-1] <= 0.05
-    assert 0.07 < mean < 0.12
-    assert whole < 0.2
-    assert chosen > 0.95
 
 
 @pytest.mark.long

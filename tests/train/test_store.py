@@ -14,7 +14,6 @@ from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 from pefourier.train.store import Store
 
-CONFIG = {"dataset": ["order"], "encoding": ["dft"], "stack": 4}
 SCORES = dict.fromkeys(store.MEASURES, 0.5)
 
 

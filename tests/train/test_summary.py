@@ -1,9 +1,7 @@
 """Headline, tables, records and files have the same verdicts."""
 
-import gzip
 import json
 import re
-import shutil
 from itertools import product
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import numpy as np
 import pytest
 from training import SMALL, of_datasets, result
 
-from pefourier.pages.training import read_train_folder
 from pefourier.train import report, statistics
 from pefourier.train import run_artifacts as metrics
 from pefourier.train.options import Options
@@ -93,16 +90,6 @@ def test_too_few_says_how_many_seeds_it_takes():
     assert {d.over for d in found.datasets[0].differences.values()} == {"runs"}
 
 
-def test_the_best_is_named_with_those_that_are_not_distinguished_from_it():
-    for arms, step, best in (
-        ({**ARMS, "xpos": 0.699}, 40, {"dft", "xpos"}),
-        ({**ARMS, "order-free": 0.9}, 40, {"dft"}),  # another model is not an encoding
-        (ARMS, cut("dft"), {"sinusoidal", "t5"}),
-    ):
-        found = statistics.summarize_runs(of_folds(arms, step=step))
-        assert set(found.datasets[0].best) == best
-
-
 def test_a_scaled_encoding_is_compared_at_its_size():
     scores = {"sinusoidal": 0.5, "dft@rms=1": 0.6, "sinusoidal@rms=1": 0.1}
     rows = [result(e, v, seed=seed) for e, v in scores.items() for seed in range(2)]
@@ -127,17 +114,6 @@ def test_average_ranks_over_datasets_and_who_is_not_distinguished(tmp_path):
         assert (found.shows_ranks, found.out_of_reach == "") == (apart, apart)
         write_summary(Store(tmp_path), found)  # a figure only if it has something to show
         assert (tmp_path / "critical-difference.png").is_file() == apart
-
-
-def test_several_datasets_are_one_table_with_marks():
-    rows = [{**row, "dataset": d} for d in "ab" for row in of_folds(ARMS, step=cut("t5"))]
-    _, (head, *body) = report.answer_table(statistics.summarize_runs(rows))
-    assert head == ["F1", "a", "b", "rank"]
-    assert {row[0]: row[1][-1] + row[3] for row in body if row[0] != "sinusoidal"} == {
-        "dft": "▲1",
-        "rope": "▼4",
-        "t5": "†2",
-    }
 
 
 def test_runs_that_diverge_are_scored_and_counted():
@@ -194,15 +170,3 @@ def test_chance_is_what_naming_one_class_always_scores(rng, classes, positive):
 
 
 KEPT = [*Path(__file__).parents[2].glob("figures/**/results.jsonl.gz")]
-LONG_RESULTS = [
-    pytest.param(path, marks=pytest.mark.long if "bundled" in str(path) else ()) for path in KEPT
-]
-
-
-@pytest.mark.parametrize("path", LONG_RESULTS, ids=lambda path: path.parent.name)
-def test_summaries_of_kept_results_have_the_words_of_today(path, tmp_path):
-    """`make -C figures summaries` writes them, from results that are not trained again."""
-    shutil.copy(path.with_name("config.json"), tmp_path)
-    (tmp_path / "results.jsonl").write_bytes(gzip.decompress(path.read_bytes()))
-    found = report.as_markdown(read_train_folder(str(tmp_path)).summary)
-    assert found == path.with_name("summary.md").read_text(encoding="utf-8")

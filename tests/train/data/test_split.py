@@ -110,10 +110,3 @@ def test_folds_are_of_one_size():
     assert sorted(len(np.unique(groups[test])) for test in tests) == [1] * 5
     sizes = [len(t) for _, _, t in split.deal_within_classes(np.repeat([0, 1, 2], [6, 7, 8]))]
     assert sorted(sizes) == [4, 4, 4, 4, 5]
-
-
-def test_of_windows_at_another_place_those_stay_that_share_no_row_with_one_tested():
-    spans = [split.Span(100 * i, 100 * i + 100, ("c", i), 100 * i) for i in (0, 1)]
-    windows = np.column_stack([np.ones(81, int), 100 + np.arange(81)])
-    free = ~split.overlap_in_time(spans, windows, np.array([[0, 30]]), 20)
-    assert np.flatnonzero(free).tolist() == [*range(11), *range(50, 81)]
