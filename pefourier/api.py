@@ -38,16 +38,16 @@ from pefourier.writing.text import read_sides
 if TYPE_CHECKING:  # imported when a function is called
     from pefourier.encodings.encoding import Domain
     from pefourier.geometry import Progress
-    from pefourier.questions.check_faithful import GridFaithfulness, LineFaithfulness
+    from pefourier.questions.check_faithful import Faithfulness
     from pefourier.questions.compare import Comparison
     from pefourier.questions.context import Context
     from pefourier.questions.design import Design
     from pefourier.questions.positions import Positions
-    from pefourier.questions.reconstruct import GridReconstructions, LineReconstructions
+    from pefourier.questions.reconstruct import Reconstructions
     from pefourier.questions.relations import Relations
     from pefourier.questions.resize import Resizing
     from pefourier.questions.spectral_density import Method
-    from pefourier.questions.spectrum import GridSpectrum, LineSpectrum
+    from pefourier.questions.spectrum import Spectrum
     from pefourier.questions.usage import Usage
 
 FilePath = str | os.PathLike[str]
@@ -60,7 +60,7 @@ def spectrum(
     sigma: float | None = None,
     method: Method = "auto",
     **params: Any,
-) -> LineSpectrum | GridSpectrum:
+) -> Spectrum:
     """Compute the frequency density of an encoding (Eq. 15 of the paper) over a lattice.
 
     Parameters
@@ -99,7 +99,7 @@ def reconstruct(
     sigma: float | None = None,
     method: Method = "auto",
     **params: Any,
-) -> LineReconstructions | GridReconstructions:
+) -> Reconstructions:
     """Reconstruct position functions from the frequencies of an encoding and from its vectors.
 
     Parameters
@@ -128,7 +128,7 @@ def reconstruct(
 
 def check(
     encoding: Source, *, progress: Callable[[str], Progress] | None = None, **params: Any
-) -> LineFaithfulness | GridFaithfulness:
+) -> Faithfulness:
     """Check whether vectors are distinct and can be inverted, as ``pefourier check-faithful`` does.
 
     `progress` is called with the name of each phase and returns a function that is called with the

@@ -642,11 +642,8 @@ class CommandInGroups(TyperCommand):
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(ctx):
             if record := parameter.get_help_record(ctx):
-                heading = getattr(parameter, "rich_help_panel", None) or "Options"
-                if parameter.param_type_name == "argument":
-                    heading = "Arguments"
-                elif parameter.name == "help":
-                    heading = "Answers"
+                usual = f"{parameter.param_type_name}s".capitalize()
+                heading = getattr(parameter, "rich_help_panel", None) or usual
                 groups.setdefault(heading, []).append((fold(record[0], formatter.width), record[1]))
         for name in sorted(filter(groups.get, groups), key=HEADINGS.count):
             with formatter.section(name):

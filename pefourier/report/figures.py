@@ -134,9 +134,6 @@ def draw_map(axes: Axes, a: Answer, domain: PlaceDomain) -> None:
     image = axes.scatter(x, y, c=np.linalg.norm(table - table[pair[0]], axis=1), s=9)
     axes.plot(x[pair], y[pair], "r+", markersize=12)
     axes.set(xlabel="longitude" if domain.unit else "x", ylabel="latitude" if domain.unit else "y")
-    if domain.unit:
-        west = -180 if x.min() < 0 else 0
-        axes.set(xlim=(west, west + 360), xticks=range(west, west + 361, 90))
     axes.set_title(f"{a.encoding.label}: + closest pair")
     axes.figure.colorbar(image, ax=axes, label=f"distance to vector {pair[0]}")
 
@@ -503,10 +500,9 @@ def spectrum(answers: Answers, look: Look, axis: str = "auto") -> Figure:
     figure, (axes,) = make_panels(look, 3.2)
     for a in answers:
         x, y = per_unit(a, a.result), a.result.density
-        (line,) = axes.plot(x, y, label=entry(axes, a.encoding))
-        if a.result.sigma == 0 and (y > 0).mean() < SPARSE:  # single lines behind the curves
-            line.set(data=([], []), linestyle="-", linewidth=0.7)
-            axes.vlines(x[y > 0], 0, y[y > 0], color=line.get_color(), linewidth=0.7, zorder=1)
+        is_sparse = a.result.sigma == 0 and (y > 0).mean() < SPARSE  # single frequencies
+        style: Fields = {"marker": "o", "linestyle": "", "markevery": y > 0} if is_sparse else {}
+        axes.plot(x, y, label=entry(axes, a.encoding), **style)
     axes.set(xlabel=frequency_label(answers), ylabel="share of energy $g_k$")
     axes.set(xlim=(0, None), ylim=(0, None))
     if not any(a.encoding.domain.irregular for a in answers):

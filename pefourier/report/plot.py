@@ -183,8 +183,7 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
     check_pixels(kind, figure, look.dpi)
     with figure_style():
         arrange(figure)
-    figure.set_layout_engine(None)  # otherwise everything is drawn twice
-    with figure_style():
+        figure.set_layout_engine("none")  # otherwise everything is drawn twice
         figure.savefig(stream, format=kind, metadata=metadata, dpi=look.dpi)
     return stream.getvalue()
 

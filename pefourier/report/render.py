@@ -82,7 +82,7 @@ def cell_of(value: Any) -> Any:
 def text_of(answers: Answers) -> str:
     """Return the text of answers: rows with a column per encoding, tables, findings."""
     answers = list(map(with_all_names, answers))
-    tables = [*tables_of_rows(answers, shown_rows(answers)), *listed_tables(answers)]
+    tables = [*tables_of_rows(answers), *listed_tables(answers)]
     return "\n".join(map(table_text, tables)) + "".join(map(findings_text, answers))
 
 
@@ -93,15 +93,15 @@ def short_text_of(answers: Answers) -> str:
     by field, with the most important first. Rows that do not fit are left out.
     """
     answers = list(map(with_all_names, answers))
-    rows, kind = shown_rows(answers), type(answers[0].result)
-    short = kind.short or {"shown": rows, **kind.listed}
+    kind = type(answers[0].result)
     tables: list[Table] = []
-    for field, labels in short.items():
-        if field == "shown":
-            chosen = {label: rows[label] for label in labels if label in rows}
-            tables += tables_of_rows(answers, chosen)
-        else:
-            tables += listed_tables(answers, {field: labels})
+    for field, labels in kind.short.items():
+        is_rows = field == "shown"
+        tables += (
+            tables_of_rows(answers, labels) if is_rows else listed_tables(answers, {field: labels})
+        )
+    if not kind.short:
+        tables = [*tables_of_rows(answers), *listed_tables(answers)]
     parts, room, is_all = [], MOST_LINES * len(answers) - 1, not kind.short
     for table in tables:
         text, count = fitting_text(table, room)
@@ -150,13 +150,19 @@ def table_text(table: Table) -> str:
     return paragraph(said, "  ") * bool(said) + aligned(rows)
 
 
-def tables_of_rows(answers: Answers, rows: Mapping[str, Sequence[Any]]) -> Iterator[Table]:
-    """Yield tables with a column per encoding, a few side by side."""
+def tables_of_rows(answers: Answers, chosen: Iterable[str] = ()) -> Iterator[Table]:
+    """Yield tables of rows that some answer has, with a column per encoding, a few side by side.
+
+    `chosen` has the labels of rows, by default all.
+    """
     label = answers[0].encoding.label if len(answers) == 1 else None
+    labels = chosen or dict.fromkeys(label for a in answers for label in a.result.shown)
+    rows = [(name, [shown_value(name, a.result) for a in answers]) for name in labels]
+    rows = [(name, values) for name, values in rows if any(v not in (None, "") for v in values)]
     for start in range(0, len(answers) if rows else 0, COLUMNS_ACROSS):
         columns = slice(start, start + COLUMNS_ACROSS)
         head = ["", *(a.encoding.label for a in answers[columns])]
-        body = ([name, *map(number, values[columns])] for name, values in rows.items())
+        body = ([name, *map(number, values[columns])] for name, values in rows)
         yield Table([head, *body], has_encodings=True, label=label)
 
 
@@ -166,13 +172,6 @@ def with_all_names(answer: Answer) -> Answer:
         return answer
     names = " | ".join(enc.spec for enc in answer.result.encodings)
     return replace(answer, encoding=replace(answer.encoding, spec=names))
-
-
-def shown_rows(answers: Answers) -> dict[str, list[Any]]:
-    """Return the values of each row that some answer has."""
-    labels = dict.fromkeys(label for a in answers for label in a.result.shown)
-    rows = {label: [shown_value(label, a.result) for a in answers] for label in labels}
-    return {k: values for k, values in rows.items() if any(v not in (None, "") for v in values)}
 
 
 def shown_value(label: str, result: Any) -> Any:

@@ -195,18 +195,14 @@ def explain_page(words: Strings, command_terms: Sequence[Term] = ()) -> Page:
 def terms_of_words(words: Strings, command_terms: Sequence[Term]) -> list[Term]:
     """Find the terms of all words joined, as a term can have several words, or of each word."""
     together = " ".join(words)
-    single = list(dict.fromkeys(together.split()))
-    terms = [*terms_of_files(), *command_terms]
-    if len(single) == 1 or any(together in term.names for term in terms):
+    for read in (terms_of_files, read_terms):  # verdicts import all questions
+        terms = [*read(), *command_terms]
         with suppress(PefourierError):
             return find_terms(together, terms)
-    terms = [*read_terms(), *command_terms]
-    try:
-        return find_terms(together, terms)
-    except PefourierError:
-        names = {spelling(name) for term in terms for name in term.names}
-        if len(single) < 2 or names.isdisjoint(map(spelling, single)):
-            raise
+    single = list(dict.fromkeys(together.split()))
+    names = {spelling(name) for term in terms for name in term.names}
+    if names.isdisjoint(map(spelling, single)):
+        single = [together]
     return [term for word in single for term in find_terms(word, terms)]
 
 
