@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import product
-from math import prod
 from typing import Any, get_args
 
 import numpy as np
@@ -30,6 +29,7 @@ import numpy as np
 from pefourier.diagnosis.identify import frequencies, identification, identify, shortest
 from pefourier.diagnosis.wave_rules import SEARCHED, ladder_of
 from pefourier.encodings.encoding import (
+    WORDS,
     Encoding,
     Finding,
     Wave,
@@ -45,14 +45,12 @@ from pefourier.encodings.grids import size_of
 from pefourier.encodings.registry import build, fact_of_convention, read_conventions
 from pefourier.errors import PefourierError
 from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distances
-from pefourier.geometry.grid_readings import better_reading
 from pefourier.geometry.precision import FLOAT32_EPS
-from pefourier.geometry.products import toeplitz_residual_of_rows
+from pefourier.geometry.products import better_reading, toeplitz_residual_of_rows
 from pefourier.geometry.waves import LAYOUTS, Complex, Form, copies_of
-from pefourier.types import Counts, Fields, Floats, Indices, Ints, Places, Table, Texts
+from pefourier.types import Counts, Fields, Floats, Indices, Places, Table, Texts
 from pefourier.writing.text import agreeing
 
-WORDS = {"t": "frame", "y": "row", "x": "column"}
 CERTAIN = 4.0  # least ratio of the given residual to that of the right order
 SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
 NEARLY = 1e-3  # relative tolerance on steps of coordinates, as in float32
@@ -76,59 +74,44 @@ class GridFacts:
         return tuple(axis_letters(len(self.sides)))
 
     @cached_property
-    def places(self) -> Indices:
-        """Coordinates of the points, (n, axes)."""
-        return np.stack(np.unravel_index(np.arange(len(self.table)), self.sides), axis=-1)
-
-    @cached_property
     def columns(self) -> list[Places] | None:
         """Columns that change along each axis alone; None if some change along several axes."""
         return axis_columns(self.table.reshape(*self.sides, -1))
-
-    @cached_property
-    def residual(self) -> float:
-        """T of the rows in the given order."""
-        return self.residual_of(self.sides, np.arange(len(self.table)))
 
     @property
     def rounding(self) -> float:
         """Largest residual that rounding of the stored numbers may cause."""
         return max(1e-6, 8 * self.eps)
 
-    def residual_of(self, sides: Ints, points: Indices) -> float:
-        """Return T of the rows placed at the given points of a grid, without rows outside it."""
-        inside = (points >= 0) & (points < prod(sides))
-        return toeplitz_residual_of_rows(self.table[inside], tuple(sides), points[inside])
-
-    @property
-    def is_disordered(self) -> bool:
-        """Whether products depend on more than the displacement, and other orders can be tried."""
-        return self.residual > CERTAIN * self.rounding and self.table.size <= SEARCHED
-
 
 def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
     """Find rows that fit the grid in another order: columns first, 2 x 2 blocks, or shifted."""
-    if not facts.is_disordered:
+    table, given, index = facts.table, facts.sides, np.arange(len(facts.table))
+
+    def residual_of(sides: Counts, points: Indices) -> float:
+        """Return T of the rows placed at the given points of a grid, without rows outside it."""
+        inside = (points >= 0) & (points < len(index))
+        return toeplitz_residual_of_rows(table[inside], sides, points[inside])
+
+    if table.size > SEARCHED or (present := residual_of(given, index)) <= CERTAIN * facts.rounding:
         return
-    index, (*frames, height, width) = np.arange(len(facts.table)), facts.sides
+    *frames, height, width = given
     exchanged = (*frames, width, height)
-    shifts = {-k: index - k for k in SHIFTS if abs(k) < len(facts.table)}
     orders = [("grid-transposed", exchanged, index, 0)] if 1 not in (height, width) else []
     if width % 2 == height % 2 == 0:
-        orders.append(("row-order", facts.sides, rows_of_blocks(facts.sides), 0))
-    orders += [("prefix-shift", facts.sides, points, shift) for shift, points in shifts.items()]
-    residuals = [facts.residual_of(sides, points) for _, sides, points, _ in orders]
+        orders.append(("row-order", given, rows_of_blocks(given), 0))
+    orders += [("prefix-shift", given, index - k, -k) for k in SHIFTS if abs(k) < len(index)]
+    residuals = [residual_of(*order[1:3]) for order in orders]
     residual, (code, sides, _, shift) = min(zip(residuals, orders, strict=True), key=lambda x: x[0])
-    if residual <= max(facts.residual / CERTAIN, facts.rounding):
-        grid, given, present = size_of(sides), size_of(facts.sides), facts.residual
-        where = f"{shift:+d}"
-        yield finding(code, grid=grid, residual=residual, present=present, sides=given, shift=where)
+    if residual <= max(present / CERTAIN, facts.rounding):
+        sizes = {"grid": size_of(sides), "sides": size_of(given), "shift": f"{shift:+d}"}
+        yield finding(code, residual=residual, present=present, **sizes)
 
 
 def neighbours_of_another_grid(facts: GridFacts) -> Iterator[Finding]:
     """Find vectors whose neighbours are similar only on another grid or from another row on."""
-    readings = None if facts.columns is not None else better_reading(facts.table, facts.sides)
-    if readings is None or any(order_of_rows(facts)) or any(flat_vectors(facts)):
+    readings = None if facts.columns else better_reading(facts.table, facts.sides)
+    if not readings or any(order_of_rows(facts)) or any(flat_vectors(facts)):
         return
     better, given = readings
     grid, sides, row = size_of(better.grid), size_of(facts.sides), facts.prefix + better.start
@@ -139,7 +122,7 @@ def neighbours_of_another_grid(facts: GridFacts) -> Iterator[Finding]:
 
 def axes_without_effect(facts: GridFacts) -> Iterator[Finding]:
     """Find axes along which no vector changes, and halves that encode the same axis twice."""
-    if facts.columns is None:
+    if not facts.columns:
         return
     changing = np.sort(np.concatenate(facts.columns))
     halves = np.split(facts.table[:, changing[: len(changing) // 2 * 2]], 2, axis=1)
@@ -149,7 +132,7 @@ def axes_without_effect(facts: GridFacts) -> Iterator[Finding]:
         if effects[name] or side == 1:
             continue
         if len(effective) == 1 and halves[0].size and (halves[0] == halves[1]).all():
-            word = WORDS.get(effective[0], "point")
+            word = WORDS.get(effective[0], "points").removesuffix("s")
             yield finding("axis-duplicated", other=effective[0], name=name, word=word)
         else:
             yield finding("axis-missing", name=name, others="/".join(effective), side=side)
@@ -157,12 +140,12 @@ def axes_without_effect(facts: GridFacts) -> Iterator[Finding]:
 
 def formulas_of_axes(facts: GridFacts) -> Iterator[Finding]:
     """Find axes with one formula each whose steps or column layouts do not match."""
-    if facts.columns is None or not all(map(len, facts.columns)):
+    if not facts.columns or not all(map(len, facts.columns)):
         return
     lines = axis_lines(facts.table.reshape(*facts.sides, -1))
     tables = [line[:, columns] for line, columns in zip(lines, facts.columns, strict=True)]
-    formulas = [identify(np.asarray(table, dtype=float), facts.eps) for table in tables]
-    params = [{"step": 1.0, **formula["params"]} for formula in formulas if formula is not None]
+    formulas = [identify(table.astype(float), facts.eps) for table in tables]
+    params = [{"step": 1.0, **formula["params"]} for formula in formulas if formula]
     if len(params) < len(formulas):
         return
     orders = [f"{p.get('layout')}, {p.get('first', 'cos')} first" for p in params]
@@ -178,10 +161,10 @@ def formulas_of_axes(facts: GridFacts) -> Iterator[Finding]:
 def flat_vectors(facts: GridFacts) -> Iterator[Finding]:
     """Find encodings of the flat row index: inner products depend on the difference of indices."""
     n = len(facts.table)
-    if min(facts.sides) == 1 or facts.columns is not None or facts.table.size > SEARCHED:
+    if min(facts.sides) == 1 or facts.columns or facts.table.size > SEARCHED:
         return
     flat = toeplitz_residual_of_rows(facts.table, (n,), np.arange(n))
-    products = np.asarray(facts.table[: facts.sides[-1] + 1], dtype=float) @ facts.table[0]
+    products = facts.table[: facts.sides[-1] + 1].astype(float) @ facts.table[0]
     if flat > facts.rounding or np.abs(products[1:]).max() <= ORTHOGONAL * abs(products[0]):
         return
     yield finding("flat-index", side=facts.sides[-1])
@@ -208,9 +191,9 @@ def rows_that_repeat(facts: GridFacts) -> Iterator[Finding]:
     n, pair = len(facts.table), facts.closest.pair
     count = n - facts.closest.distinct
     explained = any(f for rule in (axes_without_effect, ends_that_meet) for f in rule(facts))
-    if pair is None or not count or explained:
+    if not pair or not count or explained:
         return
-    a, b = (tuple(facts.places[i].tolist()) for i in pair)
+    a, b = (tuple(map(int, np.unravel_index(i, facts.sides))) for i in pair)
     repeat = f"{count} of {n} points {agreeing(count, 'repeats', 'repeat')}"
     yield finding("points-repeat", repeat=repeat, a=a, b=b)
 
@@ -360,7 +343,7 @@ def largest_difference(facts: GridFacts, enc: Encoding, form: Form | None) -> fl
     If each column depends on one axis, comparing the rows along the axes is enough.
     """
     rows, largest = np.arange(len(facts.table)), 0.0
-    if facts.columns is not None and enc.params["rows"] == "raster":
+    if facts.columns and enc.params["rows"] == "raster":
         rows = np.concatenate(rows_of_axes(facts))
     rows = np.random.default_rng(0).permutation(rows)
     for part in np.split(rows, range(FIRST_ROWS, len(rows), AT_ONCE)):
@@ -370,7 +353,7 @@ def largest_difference(facts: GridFacts, enc: Encoding, form: Form | None) -> fl
         phases = enc.measure.phases(enc.domain.places(places)) if enc.is_stationary else 0.0
         if (size > facts.rounding + 8 * FLOAT32_EPS * np.abs(phases)).any():
             return None
-        largest = max(largest, float(size.max()))
+        largest = max(largest, size.max())
     return largest
 
 
@@ -399,8 +382,8 @@ def settings_read(facts: GridFacts, enc: Encoding, form: Form | None) -> list[Se
         if 0 < len(read) == len(use):
             exponent = -np.log(base[use]) / np.log(axes.rho)
             change, ratio = np.polyfit(exponent, np.log(read / omega[use]), 1)
-            rho = rho or shortest(axes.rho * float(np.exp(np.clip(-change, -30, 30))), ROUNDED)
-            slopes[letter] = float(np.exp(ratio))
+            rho = rho or shortest(axes.rho * np.exp(np.clip(-change, -30, 30)), ROUNDED)
+            slopes[letter] = np.exp(ratio)
     return coordinate_settings(facts, axes, slopes, rho) if slopes else []
 
 

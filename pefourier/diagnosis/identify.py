@@ -25,7 +25,14 @@ from typing import Any
 import numpy as np
 
 from pefourier.causes.rope import usual_scalings
-from pefourier.encodings.encoding import FLOAT64_EPS, Layout, orders, pair_columns, split_pairs
+from pefourier.encodings.encoding import (
+    FLOAT64_EPS,
+    Layout,
+    orders,
+    pair_columns,
+    split_pairs,
+    unit_of,
+)
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision
@@ -45,7 +52,7 @@ def propose_grid(omega: Floats, slack: Floats, d: int) -> tuple[str, Params] | N
     if len(omega) == len(k) and (np.abs(2 * np.pi * k / d - omega) <= slack).all():
         return "dft", {}
     params = geometric_grid(omega, slack, d) or scaled_grid(omega, slack, d)
-    return None if params is None else ("sinusoidal", params)
+    return ("sinusoidal", params) if params else None
 
 
 def geometric_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
@@ -54,14 +61,14 @@ def geometric_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
     if omega.min(initial=1.0) <= 0 or np.count_nonzero(omega > CERTAIN * slack) < 2:
         return None
     i, weight = np.arange(m), (omega / slack) ** 2
-    first = intercept(i, np.log(omega), weight)
+    first = np.polyfit(i, np.log(omega), 1, w=omega / slack)[1]
     if not abs(first) < 700:  # exp would overflow or underflow
         return None
     step = exp(first)
     step = 1.0 if abs(step - 1) <= 4 * slack[0] else short_step(step, slack[0] / max(step, 1.0))
     if m == 2 and step != 1.0:
         return None  # two frequencies always form a geometric grid
-    rate = float((weight * i) @ (log(step) - np.log(omega)) / ((weight * i) @ i))
+    rate = (weight * i) @ (log(step) - np.log(omega)) / ((weight * i) @ i)
     for share, params in product((1, 2), list(candidate_bases(rate, d))):  # then slack
         proposal = params | ({"step": step} if step != 1.0 else {})
         if (np.abs(frequencies(proposal, d)[:m] - omega) <= share * slack).all():
@@ -74,10 +81,7 @@ def candidate_bases(rate: float, d: int) -> Iterator[Params]:
     kinds: list[Params] = [{"divisor": name} for name in ("d", "d/2-1")]
     if d % 2:
         kinds = [kind | {"odd": odd} for kind in kinds for odd in ("sine", "d+1")]
-    halves = [exponent_divisor(kind, d) for kind in kinds]
-    kinds = [
-        k for k, half in zip(kinds, halves, strict=True) if half > 0 and abs(rate) * half < 700
-    ]
+    kinds = [k for k in kinds if 0 < (half := exponent_divisor(k, d)) and abs(rate) * half < 700]
     yield from ({"rho": 1e4} | kind for kind in kinds)  # with few columns, several grids fit
 
     def to(digits: int, kind: Params) -> Params:
@@ -164,12 +168,6 @@ def shortest(value: float, slack: float) -> float:
     return text.shortest(lambda x: abs(x - value) <= slack * abs(value), float(value))
 
 
-def whole_or_shortest(value: float, eps: float) -> int | float:
-    """Return the whole number within 0.01, or the shortest number within rounding."""
-    integer = round(value)
-    return integer if abs(value - integer) <= 0.01 else shortest(value, 8 * eps)
-
-
 def to_digits(value: float, digits: int) -> float:
     """Round a number to `digits` significant digits."""
     return float(f"{value:.{digits - 1}e}")
@@ -186,13 +184,6 @@ def chosen_digits(eps: float) -> int:
     [2, 5, 5]
     """
     return max(2, int(log10(CHANCE / max(eps, precision.FLOAT32_EPS))))
-
-
-def intercept(x: Array, y: Floats, weight: Floats) -> float:
-    """Return the intercept a of the weighted least-squares line y = a + b x."""
-    mean = weight @ x / weight.sum(), weight @ y / weight.sum()
-    away = x - mean[0]
-    return float(mean[1] - mean[0] * ((weight * away) @ y) / ((weight * away) @ away))
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +203,7 @@ def fit_single_waves(rows: Table, eps: float) -> SingleWaves | None:
     A cosine that hardly rotates is flat: a small rounding error shifts its frequency far.
     """
     waves = fit(rows, eps) if len(rows) > 3 else None
-    if waves is None or waves.repeats > 1 or waves.form is None:
+    if not waves or waves.repeats > 1 or waves.form is None:
         return None
     part = waves.form.part
     if part not in ("cos", "sin"):
@@ -227,9 +218,10 @@ def fit_single_waves(rows: Table, eps: float) -> SingleWaves | None:
 def drop_copies(rows: Floats) -> Floats:
     """Drop duplicate columns, if every column occurs twice."""
     layout = copies_of(rows)
-    return rows if layout is None else split_pairs(rows, layout)[0]
+    return split_pairs(rows, layout)[0] if layout else rows
 
 
+NEAR = 1e-7  # step of a difference quotient in the logarithm of the base
 UNUSUAL = 1e9  # larger bases result from mistakes in exponents, not from a choice
 
 
@@ -261,7 +253,7 @@ class Formula:
         for rows, vectors in precision.float_blocks(table):
             s = np.arange(rows.start, rows.stop)
             difference, explained = self.residual(s, vectors, eps)
-            largest = max(largest, float(difference.max(initial=0.0)))
+            largest = max(largest, difference.max(initial=0.0))
             stray.append(s[~explained])
             if len(stray[-1]) > len(s) / 2:
                 break
@@ -314,7 +306,7 @@ def reference_waves(encoding: str, params: Params, d: int) -> Floats:
         return waves
     if "part" in params:
         layout = params.get("layout")
-        omega = frequencies(params, 2 * d if layout is None else d)
+        omega = frequencies(params, d if layout else 2 * d)
         for place in pair_columns(layout, d // 2) if layout else (slice(d),):
             waves[1, place] = omega
         waves[2] = np.pi / 2 * (params["part"] == "cos")
@@ -327,22 +319,19 @@ def reference_waves(encoding: str, params: Params, d: int) -> Floats:
 def refine_base(encoding: str, params: Params, rows: Floats, start: int) -> Params:
     r"""Refine the base by least squares, unless it has few digits and counts as chosen.
 
-    This is one Gauss-Newton step in :math:`\ln\rho`, in which :math:`\omega` has the derivative
-    :math:`\omega \ln(\omega / \mathrm{step}) / \ln\rho`. Errors within a column are correlated.
+    This is one Gauss-Newton step in :math:`\ln\rho`. Errors within a column are correlated.
     """
-    rho, step = params.get("rho", 1.0), params.get("step", 1.0)
+    rho = params.get("rho", 1.0)
     chosen = rho < UNUSUAL and to_digits(rho, chosen_digits(precision.FLOAT32_EPS)) == rho
     if chosen or "scaling" in params:
         return params
-    amplitude, omega, phase = table_waves(encoding, params, rows.shape[1])
-    turns = np.log(np.where(omega > 0, omega, step) / step) / log(rho)
-    offset = params.get("offset", 0) * (-1 if params.get("backwards") else 1)
-    angles = np.multiply.outer(start + np.arange(len(rows)) + offset, omega)
-    unit = -np.frexp(np.abs(rows).max())[1]  # scales squares to at most 1
-    height, vectors = np.ldexp(amplitude, unit), np.ldexp(rows, unit)
-    slope = height * np.cos(angles + phase) * angles * turns
-    products = (slope * (vectors - height * np.sin(angles + phase))).sum(axis=0)
-    size = (slope**2).sum()
+    s, unit = start + np.arange(len(rows)), unit_of(rows)
+    lower, same, higher = (
+        unit * rebuild(encoding, params | {"rho": rho * exp(step)}, rows.shape[1]).vectors(s)
+        for step in (-NEAR, 0.0, NEAR)
+    )
+    slope = (higher - lower) / (2 * NEAR)
+    products, size = (slope * (unit * rows - same)).sum(axis=0), (slope**2).sum()
     change = products.sum() / size if size else 0.0
     error = 3 * np.linalg.norm(products - change * (slope**2).sum(axis=0)) / max(size, 1e-300)
     if abs(change) <= error + FLOAT64_EPS:
@@ -388,13 +377,13 @@ def identify(table: Table, eps: float = FLOAT64_EPS) -> Fields | None:
     half = drop_twins(table)
     if half is not None:
         identified = identify(half, eps)
-        if identified is not None:
+        if identified:
             identified["params"]["times"] = 2
         return identified
-    for level in resolutions(eps):
+    for level in dict.fromkeys((eps, max(eps, precision.FLOAT32_EPS))):
         for propose in (propose_still, propose_onehot, propose_waves):
             formula = propose(table, level)
-            if formula is not None:
+            if formula:
                 difference, stray = formula.compare(table, level)
                 if not len(stray):
                     return identification(formula.encoding, formula.params, difference)
@@ -406,24 +395,19 @@ def identification(encoding: str, params: Params, difference: float) -> Fields:
     return {"encoding": encoding, "params": params, "max_difference": float(difference)}
 
 
-def resolutions(eps: float) -> list[float]:
-    """Return the resolutions to try: that of the stored numbers, then float32 if coarser."""
-    return [eps] if eps >= precision.FLOAT32_EPS else [eps, precision.FLOAT32_EPS]
-
-
 def drop_twins(table: Table) -> Table | None:
     """Drop duplicate columns of a rotation's table cat(cos, cos, sin, sin); None otherwise."""
-    n, d = table.shape
-    if d % 4 or d < 8 or n < 4:
+    if table.shape[1] % 4 or min(2 * len(table), table.shape[1]) < 8:
         return None
-    cosines, cosines_again, sines, sines_again = np.split(table, 4, axis=1)
-    twins = np.array_equal(cosines, cosines_again) and np.array_equal(sines, sines_again)
-    return np.hstack([cosines, sines]) if twins and (cosines != sines).any() else None
+    cosines, sines = np.split(table, 2, axis=1)
+    if not copies_of(cosines) == copies_of(sines) == "halves" or (cosines == sines).all():
+        return None
+    return np.hstack([np.split(half, 2, axis=1)[0] for half in (cosines, sines)])
 
 
 def propose_still(table: Table, _: float) -> Formula | None:
     """Propose none for zero rows, or constant for equal rows, which encode no position."""
-    vector = np.asarray(table[0], dtype=float)
+    vector = table[0].astype(float)
     if len(table) < 2 or not (table[0] == table[-1]).all():
         return None
     name = "constant" if vector.any() else "none"
@@ -450,7 +434,7 @@ def propose_waves(table: Table, eps: float, usable: Bools | None = None) -> Form
     n, d = table.shape
     live = np.concatenate([vectors.any(axis=1) for _, vectors in precision.float_blocks(table)])
     start, stop = longest_run(live if usable is None else live & usable)
-    rows = np.asarray(table[start : min(stop, start + SAMPLE)], dtype=float)
+    rows = table[start : min(stop, start + SAMPLE)].astype(float)
     if len(rows) < 4 or (~live).sum() > n // 4:
         return None
     used = d - int(d % 2 and not rows[:, -1].any())
@@ -459,12 +443,12 @@ def propose_waves(table: Table, eps: float, usable: Bools | None = None) -> Form
         proposal = fit_pairs(rows[:, :used], pairs, eps, start)
     else:
         proposal = fit_one_wave(np.asarray(table[: start + len(rows)]), eps) if start < 2 else None
-    if proposal is None:
+    if not proposal:
         return None
     encoding, params = usual_name(*proposal)
     params |= {"odd": "zero"} if used < d else {}
     params = refine_base(encoding, params, rows, start)
-    formula = rebuild(encoding, params, d, float(np.abs(rows).max()))
+    formula = rebuild(encoding, params, d, np.abs(rows).max())
     zero = np.flatnonzero(~live)
     padding = zero[~formula.residual(zero, np.zeros((len(zero), d)), eps)[1]].tolist()
     return replace(formula, params=params | {"zero_rows": padding}) if padding else formula
@@ -502,7 +486,7 @@ def fit_pairs(rows: Floats, pairs: Waves, eps: float, start: int) -> tuple[str, 
         pairs = pairs.of_pairs(order)
         slack = slack[order]
     grid, aligned = propose_grid(pairs.frequency, slack, d), align(pairs, slack, n, eps)
-    if grid is None or aligned is None or not abs(aligned[2]) < 2**53:
+    if not grid or not aligned or not abs(aligned[2]) < 2**53:
         return None
     encoding, shape = grid
     pairs, (cosines, sines), offset = aligned
@@ -511,7 +495,9 @@ def fit_pairs(rows: Floats, pairs: Waves, eps: float, start: int) -> tuple[str, 
     if columns is None or cosines.min() < 0 or sines.min() != sines.max():
         return None
     unit = np.sqrt(2 / d) if encoding == "dft" else 1.0
-    offset = whole_or_shortest(offset - start, eps) * (-1 if backwards else 1)
+    offset -= start
+    whole = abs(offset - round(offset)) <= 0.01
+    offset = (round(offset) if whole else shortest(offset, 8 * eps)) * (-1 if backwards else 1)
     params = shape | columns | {"offset": offset % d if encoding == "dft" else offset}
     params["scale"] = usual_scale(float(pairs.amplitude.mean()) / unit, d, eps)
     in_order = {key: params[key] for key in NAMES if key in params}
@@ -542,11 +528,11 @@ def usual_scale(scale: float, d: int, eps: float) -> float:
 def fit_one_wave(rows: Table, eps: float) -> tuple[str, Params] | None:
     """Return parameters of a rotation's cosines alone or sines alone, each column once or twice."""
     waves = fit_single_waves(rows, eps)
-    if waves is None:
+    if not waves:
         return None
     fitted = waves.omega, waves.slack, 2 * len(waves.slack)
     grid = geometric_grid(*fitted) or scaled_grid(*fitted)
-    if grid is None:
+    if not grid:
         return None
     times: Params = {"layout": waves.copies} if waves.copies else {"times": 1}
     size = usual_scale(waves.factor, rows.shape[1], 2 * eps)

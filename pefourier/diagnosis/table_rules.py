@@ -4,33 +4,53 @@ A rule is a function that yields findings about `TableFacts`. `RULES` lists all 
 encodings/findings.toml holds the text and severity of each finding. Rules examine tables from files
 and from user code: the rows (repeated, zero, of unusual length), the frequencies of the columns
 (`wave_rules`), and the formula that all or most rows follow (`identify`).
+
+Identify a table and find its mistakes, with the rules for lines or for grids.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from pefourier.causes.rows import explain_rows
+from pefourier.diagnosis.grid_rules import (
+    GRID_RULES,
+    GridFacts,
+    identify_on_grid,
+    remarks_on_formula,
+    unusual_coordinates,
+)
 from pefourier.diagnosis.identify import SHORT, Formula, Params, identify, propose_waves
 from pefourier.diagnosis.wave_rules import (
     SAMPLE,
     SEARCHED,
     TableFacts,
+    aliased_frequencies,
     alternating_rows,
     coarse_frequencies,
     dead_columns,
     divided_positions,
+    irregular_frequencies,
+    is_constant,
     mismatched_pairs,
     rounded_phases,
     stored_wider,
     unusual_conventions,
     useless_frequencies,
 )
-from pefourier.encodings.encoding import Finding, finding, largest_number
-from pefourier.geometry.closest import row_period
-from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.encodings.encoding import (
+    SEVERITIES,
+    Encoding,
+    Finding,
+    finding,
+    largest_number,
+    without_prefix,
+)
+from pefourier.geometry.closest import ClosestPair, row_period
+from pefourier.geometry.precision import FORMATS, rounded, stored_resolution
 from pefourier.geometry.waves import numbers_look_random, recurrence
-from pefourier.types import Bools, Indices, Places, Table
+from pefourier.types import Bools, Fields, Indices, Places, Table
 from pefourier.writing.text import agreeing, first_few, joined_runs
 
 TILES = 8  # parts of a table that are tried separately, since others may have wrong rows
@@ -39,7 +59,7 @@ SHORT_EPS = 2.0**-10  # resolution of float16; bfloat16's is coarser
 
 def constant_vectors(table: Table) -> Finding:
     """Return the finding for one vector at all positions, which may be zero or that of angle 0."""
-    vector = np.asarray(table[0], dtype=float)
+    vector = table[0].astype(float)
     if not vector.any():
         return finding("zero-codes")
     sizes = np.sort(vector / vector.max() if vector.max() > 0 else vector)
@@ -50,8 +70,8 @@ def constant_vectors(table: Table) -> Finding:
 
 def counted_rows(facts: TableFacts) -> Iterator[Finding]:
     """Find a first column that counts the rows from 0 or 1, next to much smaller numbers."""
-    (n, d), count = facts.table.shape, np.asarray(facts.table[:, 0], dtype=float)
-    if min(n / 4, d) < 2 or count[0] not in (0, 1) or facts.identified is not None:
+    (n, d), count = facts.table.shape, facts.table[:, 0].astype(float)
+    if min(n / 4, d) < 2 or count[0] not in (0, 1) or facts.identified:
         return
     is_count = (count - count[0] == np.arange(n)).all()
     if is_count and largest_number(facts.table[:, 1:]) < n / 4:
@@ -65,20 +85,20 @@ def repeating_vectors(facts: TableFacts) -> Iterator[Finding]:
     if len(again) == 0:
         return
     start, period = int(first[-1]), facts.period
-    design = facts.identified is not None or facts.is_calendar
+    design = facts.identified or facts.is_calendar
     if n - start > 2 and (first[start:] == start).all() and len(again) == n - 1 - start:
         yield finding("clipped-index", start=start, n=n)
-    elif period == n - 1 and facts.identified is None and facts.is_calendar:
+    elif period == n - 1 and not facts.identified and facts.is_calendar:
         yield finding("ends-coincide", name="the table")
-    elif period is not None and facts.lag_zero is None and (len(again) > 1 or design):
+    elif period is not None and not facts.lag_zero and (len(again) > 1 or design):
         distinct = len(np.unique(first[facts.inner]))
         variant = "design" if design else "table"
         yield finding("repeating-codes", variant, period=period, distinct=distinct)
-    elif facts.lag_zero is not None:
+    elif facts.lag_zero:
         yield finding("rows-of-lags", middle=facts.lag_zero, last=n - 1 - facts.lag_zero)
-    elif facts.divisor is not None:
+    elif facts.divisor:
         leaders = np.flatnonzero(first == np.arange(n))[:SAMPLE]
-        waves = facts.are_waves(np.asarray(facts.table[leaders], dtype=float))
+        waves = facts.are_waves(facts.table[leaders].astype(float))
         values = {"divisor": facts.divisor, "distinct": facts.closest.distinct}
         yield finding("positions-divided", "waves" if waves else "steps", **values)
     else:
@@ -95,7 +115,7 @@ def duplicate_rows(facts: TableFacts, again: Indices) -> Finding:
     rows = first_few([f"{j} = {first[j]}" for j in again[:5]])
     repeat = agreeing(len(again), "repeats", "repeat")
     values = {"again": len(again), "n": len(positions), "rows": rows, "repeat": repeat}
-    if facts.mirror is not None:
+    if facts.mirror:
         return finding("duplicate-rows", "mirror", middle=facts.mirror, **values)
     for name in SHORT:
         exact, cast = 1 << FORMATS[name].digits, rounded(positions, FORMATS[name])
@@ -113,7 +133,7 @@ def follow_waves(facts: TableFacts, rows: Indices) -> bool:
     if d == 0 or len(facts.sample) < 8 or not facts.are_waves(facts.sample):
         return False
     inner = rows[(rows > 0) & (rows < len(facts.table) - 1)]
-    before, here, after = (np.asarray(facts.table[inner + k, :d], dtype=float) for k in (-1, 0, 1))
+    before, here, after = (facts.table[inner + k, :d].astype(float) for k in (-1, 0, 1))
     distance = np.abs(before + after - 2 * recurrence(facts.sample, 1)[0] * here)
     close = distance <= 8 * facts.eps * np.abs(facts.sample).max()
     return bool(close.all())
@@ -130,10 +150,10 @@ def zero_rows(facts: TableFacts) -> Iterator[Finding]:
     """Find zero rows that are not part of a formula: padding, or rows that were never used."""
     n = len(facts.table)
     zero = np.array(facts.params.get("zero_rows", np.flatnonzero(facts.norms == 0)), dtype=int)
-    explained = facts.identified is not None and "zero_rows" not in facts.params
+    explained = facts.identified and "zero_rows" not in facts.params
     if facts.is_calendar:  # binary columns may all be 0
         zero = zero[(zero < facts.inner.start) | (zero >= facts.inner.stop)]
-    strange = facts.lag_zero is not None or any(alternating_rows(facts))
+    strange = facts.lag_zero or any(alternating_rows(facts))
     if len(zero) == 0 or explained or strange:
         return
     if len(zero) > 1 and zero[0] == n - len(zero):
@@ -147,7 +167,7 @@ def zero_rows(facts: TableFacts) -> Iterator[Finding]:
 
 def ordinary_zeros(facts: TableFacts, zero: Indices) -> Bools:
     """Return which zero rows are ordinary: sines at 0, binary columns, or next to short rows."""
-    if facts.identified is not None:
+    if facts.identified:
         return np.zeros(len(zero), dtype=bool)
     live = np.flatnonzero(facts.norms)
     if follow_waves(facts, np.clip(zero, 1, len(facts.table) - 2)):
@@ -164,14 +184,14 @@ def ordinary_zeros(facts: TableFacts, zero: Indices) -> Bools:
 
 def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
     """Find a formula that most but not all rows follow, or that no row follows closely."""
-    if facts.identified is not None or any(useless_frequencies(facts)):
+    if facts.identified or any(useless_frequencies(facts)):
         return
     if row_period(facts.first[:-1]) is not None:  # positions restart, possibly several times
         return
     n = len(facts.table)
     for rows in runs_of_rows(facts):
         formula = propose_waves(facts.table, facts.level, rows)
-        if formula is None:
+        if not formula:
             continue
         worst, stray = formula.compare(facts.table, facts.level)
         if len(stray) == 0:  # within rounding, but not confirmed by `identify`
@@ -207,7 +227,7 @@ def places_of_rows(facts: TableFacts, formula: Formula, stray: Indices) -> Place
         return None
     places, tried = np.arange(n), np.arange(-int(offset), 2 * n)
     for _ in range(TILES):
-        vectors = np.asarray(facts.table[stray], dtype=float)
+        vectors = facts.table[stray].astype(float)
         fitting = tried[formula.residual(tried, vectors[:1], facts.level)[1]]
         if not fitting.size:
             return None
@@ -235,7 +255,7 @@ def transposed(facts: TableFacts) -> list[Finding]:
     if facts.table.size > SEARCHED:
         return []
     identified = identify(facts.table.T, facts.eps)
-    if identified is None or identified["encoding"] not in ("sinusoidal", "rope", "dft"):
+    if not identified or identified["encoding"] not in ("sinusoidal", "rope", "dft"):
         return []
     d, n = facts.table.shape
     formula = formula_name(identified["encoding"], identified["params"])
@@ -263,7 +283,7 @@ def near_vectors(facts: TableFacts) -> Iterator[Finding]:
     Vectors that are distinct in bfloat16 are not reported, however close.
     """
     d = facts.table.shape[1]
-    if facts.identified is not None or facts.closest.pair is None:
+    if facts.identified or not facts.closest.pair:
         return
     rms, (i, j) = np.sqrt((facts.norms**2).mean()), facts.closest.pair
     if 0 < facts.closest.distance <= max(1e-6, 4 * facts.eps) * rms:
@@ -277,7 +297,7 @@ def near_vectors(facts: TableFacts) -> Iterator[Finding]:
 
 def random_vectors(facts: TableFacts) -> Iterator[Finding]:
     """Find random numbers: no order of positions and no dominant frequency."""
-    if facts.identified is None and facts.closest.distinct == len(facts.table):
+    if not facts.identified and facts.closest.distinct == len(facts.table):
         if numbers_look_random(facts.table):
             yield finding("random-codes")
 
@@ -312,3 +332,76 @@ RULES = (
     near_vectors,
     random_vectors,
 )
+
+
+NO_ROTATION = ("lost-minus", "not-a-rotation", "queries-keys-differ")
+UNTRAINED = ("untrained", "random-codes")  # explain all other findings
+
+
+def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[Fields | None, list[Finding]]:
+    """Identify a table (see `identify`) and return all findings about it, worst first.
+
+    Only tables are identified: an encoding built by name has a known formula. A finding of
+    untrained numbers comes before all others.
+
+    Parameters
+    ----------
+    enc : Encoding
+        The encoding, including rows before a grid; findings made while loading it are kept.
+    closest, rank
+        Results of `geometry.closest.closest_pair` and `decompose` without these rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pefourier.encodings.encoding import from_table
+    >>> from pefourier.geometry.closest import closest_pair
+    >>> enc = from_table(np.ones((5, 4)))
+    >>> diagnose(enc, closest_pair(enc), 1)[1][0].code
+    'constant-codes'
+    """
+    identified, findings, behind = None, list[Finding](), enc.domain.prefix
+    enc = without_prefix(enc)
+    on_grid = len(enc.domain.sides) > 1
+    if enc.domain.kind == "position" and (enc.injection == "add" or enc.origin == "formula"):
+        if enc.origin == "formula":
+            findings = [*remarks_on_formula(enc), *unusual_coordinates(enc)]
+            if enc.name == "rope" and "inv_freq" in enc.params:
+                findings += irregular_frequencies(enc.params["inv_freq"])
+        else:
+            identified, findings = diagnose_table(enc, closest, rank, behind)
+            if behind and not on_grid:
+                counted = f"; row 0 is the first after --prefix {behind}"
+                findings = [replace(entry, message=entry.message + counted) for entry in findings]
+        if not identified or on_grid:  # no frequency of an identified line is aliased
+            findings += aliased_frequencies(enc)
+    codes = {entry.code for entry in enc.findings} if on_grid else ()
+    findings = [*enc.findings, *(entry for entry in findings if entry.code not in codes)]
+    return identified, sorted(
+        findings,
+        key=lambda entry: -1 if entry.code in UNTRAINED else SEVERITIES.index(entry.severity),
+    )
+
+
+def diagnose_table(
+    enc: Encoding, closest: ClosestPair, rank: int, behind: int
+) -> tuple[Fields | None, list[Finding]]:
+    """Identify a table and return the findings about it, by the rules for lines or for grids."""
+    table, sides, grid = enc.table(), enc.domain.sides, None
+    if any(entry.severity == "error" and entry.code in NO_ROTATION for entry in enc.findings):
+        return None, []  # the operator on queries and keys is wrong, whatever the table
+    eps, _ = stored_resolution(table[:SAMPLE], enc.eps)
+    if len(sides) > 1:
+        grid = GridFacts(table, sides, eps, closest, paired=enc.paired, prefix=behind)
+    identified, findings = identify_on_grid(grid) if grid else (identify(table, eps), [])
+    if is_constant(table):
+        return identified, [constant_vectors(table)]
+    facts = TableFacts(table, eps, identified, closest, rank, stored=enc.eps)
+    if grid:
+        findings += [entry for rule in GRID_RULES for entry in rule(grid)]
+    rules = (random_vectors, near_vectors)[: 1 + (grid.columns is None)] if grid else RULES
+    findings += [entry for rule in rules for entry in rule(facts)]
+    if enc.operator is not None and not identified and facts.pairs:
+        order = np.argsort(facts.pairs.columns.min(axis=0))
+        findings += irregular_frequencies(facts.pairs.frequency[order])
+    return identified, findings

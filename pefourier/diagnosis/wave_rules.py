@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, product
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from pefourier.diagnosis.identify import (
     frequencies,
     frequency_slack,
     geometric_grid,
-    resolutions,
     shortest,
     to_digits,
 )
@@ -34,16 +32,15 @@ from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
-    Layout,
     axis_encodings,
     finding,
-    pair_columns,
+    split_pairs,
     without_prefix,
 )
 from pefourier.geometry.closest import ClosestPair, between_zeros, row_period
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, float_blocks, phase_rounding, rounded
 from pefourier.geometry.singular_values import Factors
-from pefourier.geometry.waves import Waves, fit_columns, recurrence, unfold
+from pefourier.geometry.waves import LAYOUTS, Waves, fit_columns, recurrence, unfold
 from pefourier.types import Fields, Floats, Indices, Table
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import agreeing, first_few
@@ -86,10 +83,10 @@ def ladder_of(table: Table, eps: float) -> Floats:
     Frequencies rise or fall in the order of columns. Those above pi per row are unfolded, starting
     from the lowest frequencies.
     """
-    rows = np.asarray(table[:ROWS], dtype=float)
+    rows = table[:ROWS].astype(float)
     if len(rows) < 8 or rows.shape[1] < 4:
         return np.zeros(0)
-    level = resolutions(eps)[-1]
+    level = max(eps, FLOAT32_EPS)
     pairs = fit_columns(rows, level)
     if pairs is None:
         columns, noise = drop_copies(rows), NOISE
@@ -97,7 +94,7 @@ def ladder_of(table: Table, eps: float) -> Floats:
     else:
         order = np.argsort(pairs.columns.min(axis=0))
         columns, omega, noise = rows[:, pairs.columns[1, order]], pairs.frequency[order], np.inf
-    left, m = recurrence_residuals(columns), len(omega)
+    left, m = recurrence(columns, 1)[2], len(omega)
     for step in (1, -1) if m > KNOWN else ():
         folded, unlike = omega[::step], left[::step]
         if (unlike[: KNOWN + 1] >= WAVES + 4 * eps).any():
@@ -117,15 +114,6 @@ def ladder_of(table: Table, eps: float) -> Floats:
                 if (unlike < WAVES + 4 * eps + np.minimum(phases, noise)).all():
                     return exact[::step]
     return np.zeros(0)
-
-
-def recurrence_residuals(columns: Floats) -> Floats:
-    """Return the relative residual of `recurrence` of each column."""
-    cosine, _ = recurrence(columns, 1)
-    apart = columns[2:] + columns[:-2] - 2 * cosine * columns[1:-1]
-    norms = np.linalg.norm(columns, axis=0)
-    residuals: Floats = np.linalg.norm(apart, axis=0) / np.where(norms > 0, norms, 1.0)
-    return residuals
 
 
 def irregular_frequencies(omega: Floats) -> Iterator[Finding]:
@@ -190,7 +178,7 @@ class TableFacts:
     @property
     def level(self) -> float:
         """Resolution of the numbers, at best that of float32."""
-        return resolutions(self.eps)[-1]
+        return max(self.eps, FLOAT32_EPS)
 
     @cached_property
     def norms(self) -> Floats:
@@ -232,10 +220,10 @@ class TableFacts:
         n, first, sizes = len(self.table), self.first, self.runs
         if n < 5 or not (first != np.arange(n)).any():
             return None
-        if self.mirror is not None:
+        if self.mirror:
             middle = self.mirror
             far = self.table[middle:] if n > 2 * middle else self.table[middle::-1]
-            steps = np.diff(np.asarray(far, dtype=float), axis=0)
+            steps = np.diff(far.astype(float), axis=0)
             return middle if ((steps <= 0).all(axis=0) | (steps >= 0).all(axis=0)).all() else None
         if len(sizes) < 3:
             return None
@@ -266,7 +254,7 @@ class TableFacts:
     @cached_property
     def is_calendar(self) -> bool:
         """Whether rows repeat with a period and each column is a sinusoid or binary."""
-        if self.period is None:
+        if not self.period:
             return False
         rows = np.asarray(self.table[self.inner][:SAMPLE], dtype=float)
         return self.are_waves(rows[:, ~np.isin(rows, (0.0, 1.0)).all(axis=0)], CYCLIC)
@@ -287,14 +275,14 @@ class TableFacts:
     @cached_property
     def sample(self) -> Floats:
         """The first rows, without trailing columns of zeros."""
-        rows = np.asarray(self.table[:SAMPLE], dtype=float)
+        rows = self.table[:SAMPLE].astype(float)
         used = np.flatnonzero(rows.any(axis=0))
         return rows[:, : used[-1] + 1] if len(used) else rows[:, :0]
 
     @cached_property
     def single_waves(self) -> SingleWaves | None:
         """Cosines alone or sines alone, each column once or twice; otherwise None."""
-        if min(self.sample.shape) < 4 or self.pairs is not None:
+        if min(self.sample.shape) < 4 or self.pairs:
             return None
         return fit_single_waves(self.sample, self.level) if self.are_waves(self.sample) else None
 
@@ -309,15 +297,13 @@ class TableFacts:
 
 
 def row_norms(vectors: Floats) -> Floats:
-    """Return the length of each row, without underflow to zero.
+    """Return the length of each row; if squares underflow, its largest number.
 
-    >>> row_norms(np.array([[3e-200, 4e-200], [0.0, 0.0]]))
-    array([5.e-200, 0.e+000])
+    >>> row_norms(np.array([[3e-200, 0.0], [0.0, 0.0]]))
+    array([3.e-200, 0.e+000])
     """
     norms: Floats = np.linalg.norm(vectors, axis=1)
-    tiny = np.flatnonzero((norms < 1e-150) & vectors.any(axis=1))  # squares underflow
-    top = np.abs(vectors[tiny]).max(axis=1, initial=0.0)
-    norms[tiny] = top * np.linalg.norm(vectors[tiny] / top[:, None], axis=1)
+    np.maximum(norms, np.abs(vectors).max(axis=1), out=norms)
     return norms
 
 
@@ -328,13 +314,9 @@ def is_constant(table: Table) -> bool:
     >>> is_constant(np.ones((9, 4)) + noise), is_constant(np.ones((9, 4)) + 1e3 * noise)
     (True, False)
     """
-    start = np.asarray(table[0], dtype=float)
-    reach = CONSTANT * row_norms(start[None])
-    blocks = (vectors for _, vectors in float_blocks(table))
-    last = np.asarray(table[-1:], dtype=float)  # enough for most tables
-    return len(table) > 1 and all(
-        (row_norms(x - start) <= reach).all() for x in chain([last], blocks)
-    )
+    start = table[0].astype(float)
+    reach, blocks = CONSTANT * row_norms(start[None]), float_blocks(table)
+    return len(table) > 1 and all((row_norms(rows - start) <= reach).all() for _, rows in blocks)
 
 
 BASES = Path(__file__).with_name("bases.toml")
@@ -350,7 +332,7 @@ def alternating_rows(facts: TableFacts) -> Iterator[Finding]:
     mostly_distinct = facts.closest.distinct > 0.75 * len(facts.table)
     if facts.pairs or len(facts.sample) < 8 or facts.identified or not mostly_distinct:
         return
-    (_, next_row), (_, row_after) = recurrence(facts.sample, 1), recurrence(facts.sample, 2)
+    next_row, row_after = (recurrence(facts.sample, lag)[1] for lag in (1, 2))
     if next_row > 0.05 and row_after < SHARE + 4 * facts.eps:
         yield finding("alternating-rows")
 
@@ -361,8 +343,7 @@ def mismatched_pairs(facts: TableFacts) -> Iterator[Finding]:
     n, d = rows.shape
     if d < 4 or d % 2 or n < 8 or not rows[1:-1].any(axis=0).all():
         return
-    start = np.abs(rows[0]) > 0.5 * np.abs(rows).max()
-    cosine, residual = recurrence(rows, 1)
+    cosine, residual, _ = recurrence(rows, 1)
     if residual >= SHARE + 4 * facts.eps:
         return
     angles = np.arccos(cosine)
@@ -370,27 +351,24 @@ def mismatched_pairs(facts: TableFacts) -> Iterator[Finding]:
     noise += max(residual - 4 * facts.eps, 0)  # of decay: xpos
     noise *= np.abs(rows).max() / np.sqrt((rows**2).mean(axis=0))  # not at pi
     error = noise / np.maximum(np.sin(angles), np.sqrt(noise))  # the cosine is flat at 0 and pi
-    for layout in get_args(Layout):
-        places = pair_columns(layout, d // 2)
-        kinds = {tuple(set(start[place])) for place in places}  # only sines start at 0
-        omega, slack = (np.stack([x[place] for place in places], axis=1) for x in (angles, error))
-        fast = omega.min(axis=1) > 3 / n
-        with_differences = np.abs(omega[:, 0] - omega[:, 1]) > 1e-3 * omega[:, 0] + slack.max(
-            axis=1
-        )
-        with_differences &= fast
-        if kinds == {(True,), (False,)} and (with_differences.sum() > min(fast.sum() / 2, 2)):
-            k = int(np.argmax(with_differences))
-            columns = tuple(np.arange(d)[place][k] for place in places)
-            base = (omega[k, 1] / omega[k, 0]) ** -d
+    is_cosine = np.abs(rows[0]) > 0.5 * np.abs(rows).max()  # only sines start at 0
+    facts_of_columns = np.array([angles, error, is_cosine, np.arange(d)])
+    for layout in LAYOUTS:
+        (a, error_a, first, i), (b, error_b, second, j) = split_pairs(facts_of_columns, layout)
+        fast = np.minimum(a, b) > 3 / n
+        differs = fast & (np.abs(a - b) > 1e-3 * a + np.maximum(error_a, error_b))
+        are_kinds = not np.ptp(first) and (first + second == 1).all()
+        if are_kinds and differs.sum() > min(fast.sum() / 2, 2):
+            k = int(np.argmax(differs))
+            base, columns = (b[k] / a[k]) ** -d, (int(i[k]), int(j[k]))
             roots = {"base": base, "root": np.sqrt(base)}
-            yield finding("mismatched-pairs", turns=omega[k], d=d, columns=columns, **roots)
+            yield finding("mismatched-pairs", turns=(a[k], b[k]), d=d, columns=columns, **roots)
             return
 
 
 def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
     """Find pairs that hardly rotate, and tables whose pairs share one frequency."""
-    if facts.pairs is None:
+    if not facts.pairs:
         return
     omega = facts.pairs.frequency
     moving = omega[omega > 0]
@@ -408,7 +386,7 @@ def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
 
 def divided_positions(facts: TableFacts) -> Iterator[Finding]:
     """Find positions divided by the frequencies, or multiplied so that frequencies exceed pi."""
-    if facts.identified is not None:
+    if facts.identified:
         return
     omega = ladder_of(facts.table, facts.eps)
     if not len(omega):
@@ -503,10 +481,10 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
     pair, of a frequency too low to show.
     """
     rows = facts.sample
-    if facts.identified is not None or len(rows) < 4 or rows.shape[1] < 4:
+    if facts.identified or len(rows) < 4 or rows.shape[1] < 4:
         return
     unrotated, slack = np.ptp(rows, axis=0) == 0, 1e-3 + 4 * facts.eps
-    if facts.pairs is not None:
+    if facts.pairs:
         height = facts.pairs.amplitude
         rotating = np.abs(height - np.median(height)) <= 10 * slack * height
         unrotated[facts.pairs.columns[:, rotating]] = False
@@ -525,15 +503,15 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
 
 def coarse_frequencies(facts: TableFacts) -> list[Finding]:
     """Find geometric frequencies that were rounded to 16 bits before multiplying positions."""
-    if facts.pairs is not None:
+    if facts.pairs:
         omega = np.sort(facts.pairs.frequency)[::-1]
         slack = frequency_slack(omega, facts.level, len(facts.sample))
-    elif facts.single_waves is not None:
+    elif facts.single_waves:
         omega, slack = facts.single_waves.omega, facts.single_waves.slack
     else:
         return []
     grid = coarse_grid(omega, slack)
-    if grid is None:
+    if not grid:
         return []
     form, rho, exact = grid
     below = positions_below(exact, rounded(exact, FORMATS[form]))
@@ -549,7 +527,7 @@ def coarse_grid(omega: Floats, slack: Floats) -> tuple[str, float, Floats] | Non
     m, i = len(omega), np.arange(len(omega))
     if m < 4 or omega.min() <= 0:
         return None
-    rate = float(-(i @ np.log(omega)) / (i @ i))
+    rate = -(i @ np.log(omega)) / (i @ i)
     last = 2.0 ** (np.floor(np.log2(omega)) + 1)  # power of two above each frequency
     for params, name in product(candidate_bases(rate, 2 * m), SHORT):
         exact = frequencies(params, 2 * m)

@@ -4,9 +4,9 @@ Long computations use two threads, since numpy releases the interpreter lock whi
 """
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial, wraps
+from functools import wraps
+from itertools import islice
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -55,17 +55,7 @@ def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iter
     if is_cramped():
         yield from map(function, items)
         return
-
-    def start(item: Item) -> Callable[[], Result]:
-        try:
-            return pool.submit(function, item).result
-        except RuntimeError:  # the system refuses another thread
-            return partial(function, item)
-
+    ahead = iter(items)
     with ThreadPoolExecutor(THREADS) as pool:
-        ahead: deque[Callable[[], Result]] = deque()
-        for item in items:
-            ahead.append(start(item))
-            if len(ahead) > THREADS:
-                yield ahead.popleft()()
-        yield from (result() for result in ahead)
+        while pair := [*islice(ahead, THREADS)]:
+            yield from pool.map(function, pair)

@@ -104,7 +104,7 @@ class BestPair:
 
     def less(self, i: Indices, subtrahend: Array) -> Floats:
         """Subtract a vector, or other rows, from rows and scale them; rounded once."""
-        return (np.asarray(self.table[i], dtype=float) - subtrahend) * self.scale
+        return (self.table[i].astype(float) - subtrahend) * self.scale
 
     def distance(self) -> float:
         """Return the distance of the pair, even if its square underflows."""
@@ -124,10 +124,10 @@ class BestPair:
         for block in row_blocks(len(i), NUMBERS_AT_ONCE, d):
             difference = self.less(i[block], self.table[j[block]].astype(float))
             squared = np.append(np.einsum("ij,ij->i", difference, difference), self.squared)
-            self.smallest = min(self.smallest, float(squared.min()))
+            self.smallest = min(self.smallest, squared.min())
             places = np.append(n * i[block] + j[block], self.place)
             first = np.where(squared <= self.limit, places, n * n).argmin()
-            self.squared, self.place = float(squared[first]), int(places[first])
+            self.squared, self.place = squared[first], int(places[first])
 
 
 def sample_rows(index: Indices) -> Indices:
@@ -157,8 +157,8 @@ def rounding_bound(block: Block) -> Floats:
     this sum, and underflow by a few of the smallest numbers.
     """
     k, form = block.rows.shape[1], np.finfo(block.rows.dtype)
-    bound: Floats = 1.01 * (2 * k + 16) * float(form.eps) / 2 * block.squares
-    bound += 4 * k * float(form.tiny)
+    bound: Floats = 1.01 * (2 * k + 16) * form.eps / 2 * block.squares
+    bound += 4 * k * form.tiny
     return bound
 
 
@@ -233,7 +233,7 @@ def search_tree(best: BestPair) -> None:
     from scipy.spatial import KDTree
 
     index = np.arange(len(best.table))
-    places = np.asarray(best.table, dtype=float) * best.scale
+    places = best.table.astype(float) * best.scale
     tree = KDTree(places)
     for sample in (sample_rows(index), index):  # a sample tightens the bound first
         reach = np.sqrt(best.limit) * (1 + TIE)
@@ -284,11 +284,11 @@ def first_equal(table: Table, eps: float, *, in_order: bool = True) -> Indices:
     leaders = np.flatnonzero(leading)
     if n < 3 or len(leaders) == 1:
         return first
-    sample = np.asarray(table[:SAMPLE], dtype=float)
+    sample = table[:SAMPLE].astype(float)
     eps, step = stored_resolution(sample, eps)
     if nearly_constant(table, eps):
         return np.zeros(n, dtype=first.dtype)
-    size = float(spread(sample).max())
+    size = spread(sample).max()
     tolerance = 4 * eps * size + step
     inner = between_zeros(table)
     if in_order and row_period(first[inner] - inner.start) is None:
@@ -364,7 +364,7 @@ def spread(rows: Floats) -> Floats:
 
 def nearly_constant(table: Table, eps: float) -> bool:
     """Whether each column is constant up to rounding."""
-    start = np.asarray(table[0], dtype=float)
+    start = table[0].astype(float)
     blocks = float_blocks(table)
     return all((np.abs(rows - start) <= 2 * eps * np.abs(start)).all() for _, rows in blocks)
 
@@ -375,8 +375,8 @@ def first_of_period(table: Table, eps: float, tolerance: float, size: float) -> 
     Phases may have been computed in float64 and cast, or in the format of the table. A period that
     arises by chance (`CHANCE`), as among many rows of two coarse columns, does not count.
     """
-    n, sample = len(table), np.asarray(table[:SAMPLE], dtype=float)
-    omega, far = angular_steps(sample), spread(sample)
+    n, sample = len(table), table[:SAMPLE].astype(float)
+    omega, far = np.arccos(recurrence(sample, 1)[0]), spread(sample)
     for of_phases in dict.fromkeys((FLOAT64_EPS, eps)):
         slack = Slack(tolerance, size, omega, of_phases)
         like_first = (s for _, agree in slack.agreeing(table, 2, 1) for s in agree.tolist())
@@ -386,38 +386,11 @@ def first_of_period(table: Table, eps: float, tolerance: float, size: float) -> 
             by_chance = period * np.exp(np.log(np.maximum(share, 1e-300)).sum() / 2)
             again = slack.agreeing(table, period, period)
             if by_chance < CHANCE and all(len(agree) == count for count, agree in again):
-                first = groups_within(table[:period], float(allowed.max()))
+                first = groups_within(table[:period], allowed.max())
                 first = np.resize(first, n)
                 if stand_apart(table, first):
                     return first
     return None
-
-
-def angular_steps(rows: Floats) -> Floats:
-    r"""Return the angular frequency of each column, radians per row, shape (d,).
-
-    A single column cannot show more than :math:`\pi` per row, because of aliasing. If frequencies
-    double from column to column, as NeRF's :math:`\sin 2^k\pi x`, they are doubled from the lowest:
-    :math:`\cos^2 2\theta = (2\cos^2\theta - 1)^2` and
-    :math:`\sin^2 2\theta = 1 - (1 - 2\sin^2\theta)^2`.
-
-    >>> x = np.linspace(-1, 1, 9)[:, None] * np.pi * 2.0 ** np.arange(5)
-    >>> (angular_steps(np.hstack([np.sin(x), np.cos(x)])) / np.pi).round(6)
-    array([0.25, 0.5 , 1.  , 2.  , 4.  , 0.25, 0.5 , 1.  , 2.  , 4.  ])
-    """
-    omega, square = np.arccos(recurrence(rows, 1)[0]), np.minimum(rows**2, 2.0)  # <= 1 if sine
-    twice = (2 * square - 1) ** 2
-    for stride in range(1, min(STRIDES, rows.shape[1] - 1) + 1):
-        doubled, later = twice[:, :-stride], square[:, stride:]
-        distance = np.minimum(*(np.abs(q - later).max(axis=0) for q in (doubled, 1 - doubled)))
-        depth = np.zeros(rows.shape[1])
-        for j in np.flatnonzero(distance < DOUBLED):
-            depth[stride + j] = depth[j] + 1
-        if np.count_nonzero(depth) >= len(depth) - 2 * stride:
-            root = np.arange(len(depth)) - (depth * stride).astype(int)
-            omega = omega[root] * 2.0**depth
-            break
-    return omega
 
 
 @dataclass(frozen=True, eq=False)
@@ -450,7 +423,7 @@ def difference(
     table: Table, rows: Indices, subtrahends: Indices, columns: slice = slice(None)
 ) -> Floats:
     """Subtract rows from others, in float64."""
-    return np.asarray(table[rows, columns], dtype=float) - table[subtrahends, columns]
+    return table[rows, columns].astype(float) - table[subtrahends, columns]
 
 
 def groups_within(table: Table, tolerance: float) -> Indices:
@@ -478,21 +451,19 @@ def groups_within(table: Table, tolerance: float) -> Indices:
             return index
     first = index.copy()
     first[candidates] = least_of_runs(candidates, np.diff(label, prepend=0) != 0)
-    again = np.flatnonzero(first != index)
-    for part in row_blocks(len(again), NUMBERS_AT_ONCE, d):
-        if np.abs(difference(table, again[part], first[again[part]])).max() > tolerance:
-            return index
-    return first if stand_apart(table, first) else index
+    return first if stand_apart(table, first, tolerance) else index
 
 
-def stand_apart(table: Table, first: Indices) -> bool:
-    """Whether rows of different groups are much further apart than rows of one group."""
+def stand_apart(table: Table, first: Indices, tolerance: float = np.inf) -> bool:
+    """Whether groups are much further apart than their rows, whose numbers agree to a tolerance."""
     is_first = first == np.arange(len(first))
     leaders, again = np.flatnonzero(is_first), np.flatnonzero(~is_first)
     widest = 0.0
     for part in row_blocks(len(again), NUMBERS_AT_ONCE, table.shape[1]):
         differences = difference(table, again[part], first[again[part]])
-        widest = max(widest, float(np.linalg.norm(differences, axis=1).max()))
+        if np.abs(differences).max() > tolerance:
+            return False
+        widest = max(widest, np.linalg.norm(differences, axis=1).max())
     if len(leaders) < 2:
         return False
     closest, _ = closest_rows(table[leaders], lambda *_: None)
@@ -565,12 +536,19 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
     if enc.is_stationary:
         lags = np.arange(1, min(n - 1, enc.measure.period or n - 1) + 1)
         likely = lags_of_large_sums(enc.measure, lags)
-        tied, distance = closest_lags(by_weight(enc.measure), likely, 2, report)
+        order = np.lexsort((-enc.measure.frequencies, -enc.measure.weights))  # by weight
+        parts = {key: getattr(enc.measure, key)[order] for key in ("frequencies", "weights")}
+        tied, distance = closest_lags(replace(enc.measure, **parts), likely, 2, report)
         lag = int(tied[0])
         return ClosestPair(distance, (0, lag), n if distance else lag)
     table, in_order = enc.table(), enc.domain.kind == "position"
     sides = sides if prod(sides) == n else (n,)  # a class token is not on the grid
-    return search_rows(table, report, first_on_grid(table, enc.eps, sides, in_order=in_order))
+    first = first_on_grid(table, enc.eps, sides, in_order=in_order)
+    repeats = np.flatnonzero(first != np.arange(n))
+    if not len(repeats):
+        return ClosestPair(*closest_rows(table, report), n)
+    i = first[repeats].min()
+    return ClosestPair(0.0, (int(i), int(repeats[first[repeats] == i][0])), n - len(repeats), first)
 
 
 def lags_of_large_sums(measure: Measure, lags: Indices) -> Indices:
@@ -583,25 +561,19 @@ def lags_of_large_sums(measure: Measure, lags: Indices) -> Indices:
     >>> lags_of_large_sums(rope, np.arange(1, 100))
     array([63])
     """
-    if measure.period is not None and measure.period <= LONGEST:
+    if measure.period and measure.period <= LONGEST:
         apart = 1 - kernel_of_period(measure)[lags % measure.period]
         least, last = apart.min(), lags[-1]
         if least * TIE > 4 * CLOSE:  # otherwise rounding may hide a tie
             last = lags[(apart <= least * (1 + TIE / 2)).argmax()]
         near: Indices = lags[(apart <= least * (1 + 2 * TIE) + CLOSE) & (lags <= last)]
         return near
-    if measure.period is not None or np.ptp(measure.weights):
+    if measure.period or np.ptp(measure.weights):
         return lags
     sums = np.concatenate([s for _, s in lag_sums(measure.frequencies, len(lags) + 1)])[1:]
     rounding = 16 * FLOAT64_EPS * len(lags) * np.abs(measure.frequencies).max() + 4 * TIE
     likely: Indices = lags[sums >= sums.max() - rounding * len(measure)]
     return likely
-
-
-def by_weight(measure: Measure) -> Measure:
-    """Sort frequencies by descending weight."""
-    order = np.lexsort((-measure.frequencies, -measure.weights))
-    return replace(measure, frequencies=measure.frequencies[order], weights=measure.weights[order])
 
 
 def closest_lags(
@@ -641,7 +613,7 @@ def largest_zero(measure: Measure, lags: Indices) -> Floats:
     The phase errs by less than 2 eps omega lag, and the vectors, to first order, by the amplitude
     times this error. No error exceeds twice the amplitude.
     """
-    if measure.period is not None:
+    if measure.period:
         return np.zeros(len(lags))
     m = len(measure)
     omega = np.minimum(np.abs(measure.frequencies), 1 / FLOAT64_EPS).reshape(m, -1)
@@ -687,15 +659,3 @@ def distinct_on_grid(zeros: Indices, sides: Counts) -> int:
     for lag in zeros:
         again[tuple(slice(max(k, 0), n + min(k, 0)) for k, n in zip(lag, sides, strict=True))] = 1
     return prod(sides) - int(again.sum())
-
-
-def search_rows(table: Table, report: Progress, first: Indices) -> ClosestPair:
-    """Return the closest two rows of a table, given the first equal row of each row."""
-    n = len(table)
-    repeats = np.flatnonzero(first != np.arange(n))
-    if len(repeats):
-        i = first[repeats].min()
-        j = repeats[first[repeats] == i][0]
-        return ClosestPair(0.0, (int(i), int(j)), n - len(repeats), first)
-    distance, pair = closest_rows(table, report)
-    return ClosestPair(distance, pair, n)

@@ -185,7 +185,7 @@ def resize_lattice(
     >>> resize_lattice(np.arange(4.0)[:, None], (2, 2), (1, 2), "bilinear").ravel()
     array([1., 2.])
     """
-    values = np.asarray(table, dtype=float).reshape(*old, -1)
+    values = table.astype(float).reshape(*old, -1)
     if starts := first_of_crop(method, old, new, first):
         cut = tuple(slice(start, start + m) for start, m in zip(starts, new, strict=True))
         return values[cut].reshape(-1, values.shape[-1])

@@ -36,7 +36,7 @@ NUMBERS_AT_ONCE = 2**20  # of a table, per block of rows read in float64
 def float_blocks(table: Table) -> Iterator[tuple[slice, Floats]]:
     """Yield the rows of a table in float64, in blocks."""
     for rows in row_blocks(len(table), NUMBERS_AT_ONCE, table.shape[1]):
-        yield rows, np.asarray(table[rows], dtype=float)
+        yield rows, table[rows].astype(float)
 
 
 def first_duplicate(table: Table) -> Indices:
@@ -155,7 +155,7 @@ def has_format(numbers: Table, form: Format) -> bool:
     >>> has_format(-0.25 * lags, FORMATS["bfloat16"])
     False
     """
-    parts = (numbers[rows] for rows in row_blocks(len(numbers), CACHED, numbers[:1].size or 1))
+    parts = np.array_split(numbers, numbers.size // CACHED + 1)
     if any((rounded(part, form) != part).any() for part in parts):
         return False
     last = np.frexp(np.abs(numbers).max(axis=0, initial=0.0))[1] - form.digits
@@ -174,25 +174,25 @@ def stored_resolution(numbers: Table, eps: float) -> tuple[float, float]:
     >>> stored_resolution(np.array([0.1, 0.25, 0.333]), 2.0**-52)[1]
     0.001
     """
-    rows, unit = row_blocks(len(numbers), CACHED, max(1, numbers[:1].size)), unit_of(numbers)
+    parts, unit = np.array_split(numbers, numbers.size // CACHED + 1), unit_of(numbers)
 
-    def scaled(part: slice, power: int) -> Floats:
-        return np.ldexp(unit * np.asarray(numbers[part], dtype=float), power)
+    def scaled(part: Table, power: int) -> Floats:
+        return np.ldexp(unit * part.astype(float), power)
 
     for form in (FORMATS[name] for name in ("bfloat16", "float16", "float32")):
         resolution = 2.0 ** (1 - form.digits)
         if resolution <= eps:  # eps is coarser already
             break
-        is_finer = any((x != np.rint(x)).any() for x in (scaled(p, form.digits) for p in rows))
-        parts = (scaled(part, NEAR_TOP) for part in rows)
-        fits = is_finer and all((rounded(x, form) == x).all() for x in parts)
-        if fits and has_format(scaled(slice(None), NEAR_TOP), form):
+        is_finer = any((x != np.rint(x)).any() for x in (scaled(p, form.digits) for p in parts))
+        near_top = (scaled(part, NEAR_TOP) for part in parts)
+        fits = is_finer and all((rounded(x, form) == x).all() for x in near_top)
+        if fits and has_format(scaled(numbers, NEAR_TOP), form):
             eps = resolution
             break
     places = (
         k
         for k in range(MOST_PLACES)
-        if all((np.round(x, k) == x).all() for x in (np.asarray(numbers[p], float) for p in rows))
+        if all((np.round(x, k) == x).all() for x in (p.astype(float) for p in parts))
     )
     decimals = next(places, 0)
     return eps, 10.0**-decimals if decimals else 0.0
@@ -366,10 +366,7 @@ def pairs_of(columns: slice) -> slice:
 
 def cosines_and_sines(phases: Floats) -> Floats:
     """Return the cosine and sine of each phase in neighbouring columns."""
-    waves = np.empty((len(phases), 2 * phases.shape[1]))
-    np.cos(phases, out=waves[:, ::2])
-    np.sin(phases, out=waves[:, 1::2])
-    return waves
+    return np.stack([np.cos(phases), np.sin(phases)], axis=-1).reshape(len(phases), -1)
 
 
 def count_distinct_phases(x: Floats, frequencies: Floats, form: Format) -> tuple[int, int]:

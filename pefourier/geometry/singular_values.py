@@ -116,7 +116,7 @@ def long_svd(
         result = np.zeros((m, m))
         for done, part in enumerate(map_ahead(lambda b: gram(rows(b), balance), blocks), 1):
             result += part
-            if progress is not None:
+            if progress:
                 progress(done, len(blocks))
         return result
 
@@ -127,7 +127,7 @@ def long_svd(
     if eigenvalues[0] > SHARP**2 * largest:
         return np.sqrt(eigenvalues[::-1]), vectors[:, ::-1]
     found = few_small(rows, blocks, eigenvalues, vectors)
-    if found is not None:
+    if found:
         return found
     lengths = np.sqrt(np.maximum(eigenvalues, 1e-15 * largest))  # rounding may give smaller values
     squares, rotation = np.linalg.eigh(total(vectors / lengths))
@@ -190,7 +190,7 @@ def even_odd_svd(measure: Measure, n: int, progress: Progress | None) -> tuple[P
 
 def has_closed_products(measure: Measure) -> bool:
     """Whether inner products of columns have a formula and are few enough to decompose."""
-    is_few = measure.period is None and len(measure) <= MOST_WAVES
+    is_few = not measure.period and len(measure) <= MOST_WAVES
     return is_few and bool(np.abs(measure.frequencies).max() <= SLOW)
 
 
@@ -275,7 +275,7 @@ def min_leverage(parts: Sequence[Part], n: int, tolerance: float) -> float | Non
     omega, amplitudes, start = measure.frequencies, measure.amplitudes[:, None], (n + 1) % 2 / 2
     balanced, small = [], []
     for part in parts:
-        largest = float(part.sigma[0])
+        largest = part.sigma[0]
         rank, sharp = (int((part.sigma > x).sum()) for x in (tolerance, SHARP * largest))
         sharp = min(sharp, rank)
         if part.right is None or rank - sharp > SKETCHED or half * len(omega) ** 2 <= FEW_PRODUCTS:
@@ -297,7 +297,7 @@ def min_leverage(parts: Sequence[Part], n: int, tolerance: float) -> float | Non
             squares = np.hstack([(part.vectors(r, columns) ** 2).sum(axis=1) for r in rows])
             squares[n % 2 * (b.start == 0) :] /= 2  # shared by two mirror positions
             shares += squares
-        least = min(least, float(shares.min()))
+        least = min(least, shares.min())
     return least
 
 
@@ -359,10 +359,17 @@ class Factors:
         """Squared Frobenius norm over squared spectral norm; NaN for a table of zeros."""
         return float((self.sigma**2).sum() / self.sigma[0] ** 2) if self.sigma[0] else np.nan
 
-    def left(self, rows: slice) -> list[Floats]:
-        """Return the left singular vectors of each part at some of its rows, up to the rank."""
-        ranks = [int((part.sigma > self.tolerance).sum()) for part in self.parts]
-        return [part.vectors(rows, slice(k)) for part, k in zip(self.parts, ranks, strict=True)]
+    def left(self, rows: slice) -> Floats:
+        """Return left singular vectors up to the rank at rows of the parts.
+
+        Two parts begin at the middle position, and mirror positions share a row of each.
+        """
+        share = np.full((rows.stop - rows.start, 1), len(self.parts) ** -0.5)
+        if self.n % 2 and rows.start == 0:
+            share[0] = 1.0  # the middle position is its own mirror image
+        ranks = (int((part.sigma > self.tolerance).sum()) for part in self.parts)
+        parts = zip(self.parts, ranks, strict=True)
+        return share * np.hstack([part.vectors(rows, slice(rank)) for part, rank in parts])
 
     def row_blocks(self) -> list[slice]:
         """Split the rows of a part into blocks."""
@@ -377,22 +384,13 @@ class Factors:
         if s is None:
             least = min_leverage(self.parts, self.n, self.tolerance)
             if least is None:
-                least = min(float(self.leverage(r).min()) for r in self.row_blocks())
+                least = min(self.leverage(r).min() for r in self.row_blocks())
             return max(0.0, 1 - least)
         return max(self.row_error(rows, s) for rows in self.row_blocks())
 
     def leverage(self, rows: slice) -> Floats:
-        """Return the diagonal of E E+ at rows of the parts (two parts: from the middle out)."""
-        leverage = self.share(rows) ** 2
-        leverage *= np.sum([(u**2).sum(axis=1) for u in self.left(rows)], axis=0)
-        return leverage
-
-    def share(self, rows: slice) -> Floats:
-        """Return the weight of a part's row in a table row: 1/sqrt 2 for two mirror positions."""
-        share = np.full(rows.stop - rows.start, 1.0 if len(self.parts) == 1 else np.sqrt(0.5))
-        if self.n % 2 and rows.start == 0:
-            share[0] = 1.0  # the middle position is its own mirror image
-        return share
+        """Return the diagonal of E E+ at rows of the parts."""
+        return np.asarray((self.left(rows) ** 2).sum(axis=1))
 
     def separable_error(self, sides: Ints) -> float:
         """Return the largest error of recovering a sum of one function per axis.
@@ -404,30 +402,24 @@ class Factors:
             return 1.0
         if self.is_separable or len(sides) == 1:  # with one axis, every function is separable
             return 0.0
-        products: list[Floats] = []
-        for rows in row_blocks(self.n, AT_ONCE, separable_rank(sides) + self.d):
-            basis = separable_basis(sides, rows)
-            parts = [basis.T @ vectors for vectors in self.left(rows)]
-            products = [a + b for a, b in zip(products, parts, strict=True)] if products else parts
-        cosines = np.linalg.svd(np.hstack(products), compute_uv=False)
+        blocks = row_blocks(self.n, AT_ONCE, separable_rank(sides) + self.d)
+        parts = (separable_basis(sides, rows).T @ self.left(rows) for rows in blocks)
+        cosines = np.linalg.svd(sum(parts, np.zeros(())), compute_uv=False)
         sine = float(np.sqrt(max(0.0, 1 - cosines[-1] ** 2)))
         return sine if sine > UNSEEN else 0.0
 
     def row_error(self, rows: slice, s: int) -> float:
         """Return the largest |E E+ - I| between position s and some rows of the parts."""
-        row = s if len(self.parts) == 1 else abs(2 * s - (self.n - 1)) // 2
-        single = slice(row, row + 1)
-        share = self.share(rows) * self.share(single)
-        inner = [
-            share * (u @ v[0]) for u, v in zip(self.left(rows), self.left(single), strict=True)
-        ]
+        is_whole = len(self.parts) == 1
+        row = s if is_whole else abs(2 * s - (self.n - 1)) // 2
+        products = self.left(rows) * self.left(slice(row, row + 1))
         is_row = np.arange(rows.start, rows.stop) == row
-        if len(inner) == 1:
-            return float(np.abs(inner[0] - is_row).max())
+        error = float(np.abs(products.sum(axis=1) - is_row).max())
+        if is_whole:
+            return error
+        products[:, int((self.parts[0].sigma > self.tolerance).sum()) :] *= -1  # mirror positions
         mirror = is_row & (2 * s == self.n - 1)
-        even, odd = inner
-        ends = (np.abs(even + odd - is_row).max(), np.abs(even - odd - mirror).max())
-        return float(max(ends))
+        return max(error, float(np.abs(products.sum(axis=1) - mirror).max()))
 
 
 @keep_last
@@ -495,15 +487,13 @@ def factor_on_axes(tables: Sequence[Floats]) -> tuple[Part, ...]:
 
 
 def zero_sums(n: int) -> Floats:
-    """Return an orthonormal basis (n, n - 1) of the functions on n points with sum 0 (Helmert).
+    """Return an orthonormal basis (n, n - 1) of the functions on n points with sum 0 (DCT-II).
 
     >>> zero_sums(2).round(4).tolist()
     [[0.7071], [-0.7071]]
     """
-    k = np.arange(1, n)
-    basis = (np.arange(n)[:, None] < k).astype(float)
-    basis[k, k - 1] = -k
-    basis /= np.sqrt(k * (k + 1.0))
+    basis: Floats = np.cos(np.pi / n * np.outer(np.arange(n) + 0.5, np.arange(1, n)))
+    basis *= np.sqrt(2 / n)
     return basis
 
 

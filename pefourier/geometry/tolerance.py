@@ -56,13 +56,15 @@ def stored_tolerance(
 
 
 def half_of_least(eps: float) -> float:
-    """Return half of the smallest number of a 16-bit format with this resolution; 0 if finer.
+    """Return half of the smallest number of a format with this resolution; 0 for another.
 
     >>> half_of_least(2.0**-10) * 2**25
     1.0
     """
-    coarse = (form for form in FORMATS.values() if form.digits < FORMATS["float32"].digits)
-    return next((2.0 ** (f.lowest - f.digits) for f in coarse if 2.0 ** (1 - f.digits) == eps), 0.0)
+    halves = {
+        2.0 ** (1 - form.digits): 2.0 ** (form.lowest - form.digits) for form in FORMATS.values()
+    }
+    return halves.get(eps, 0.0)
 
 
 def has_float32_phases(table: Table) -> bool:
@@ -77,9 +79,9 @@ def has_float32_phases(table: Table) -> bool:
     >>> has_float32_phases(np.sin(phases)), has_float32_phases(np.cos(phases * (1 + 1e-9)))
     (True, False)
     """
-    top = float(np.abs(table[0]).max()) or 1.0
+    top = np.abs(table[0]).max() or 1.0
     if (table[:READ] != table[0]).any(axis=0).all():
-        table = np.asarray(table[:READ], dtype=float)
+        table = table[:READ].astype(float)
     moved = (table != table[0]).argmax(axis=0)
     step = table[moved, np.arange(table.shape[1])].astype(float) / top
     sines = (table[0] == 0) & (moved > 0) & (np.abs(step) < STEEP)
@@ -103,7 +105,7 @@ def rounding_tolerance(table: Table, enc: Encoding, eps: float, phases_eps: floa
     if enc.measure:
         omega += np.abs(enc.measure.frequencies).max()
     steps, lines = steps_and_lines(table, enc)
-    samples = (np.asarray(line[:READ], dtype=float) for line in lines)
+    samples = (line[:READ].astype(float) for line in lines)
     fits = (fit_columns(line, max(eps, FLOAT32_EPS)) for line in samples)
     rotating = [pairs for pairs in fits if pairs is not None]
     if rotating and len(rotating) == len(lines):

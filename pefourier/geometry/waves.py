@@ -44,7 +44,6 @@ from pefourier.types import (
     Array,
     Bools,
     Counts,
-    Fields,
     Floats,
     Indices,
     Ints,
@@ -75,9 +74,9 @@ class Form:
 
     def numbers(self, table: Array) -> Complex:
         """Return cosines and sines (n, m) of the rows of a table (n, d); NaN for missing ones."""
-        table = np.asarray(table, dtype=float)
+        table = table.astype(float)
         parts = [*split_pairs(table, self.layout)] if self.part == "both" else [table]
-        if self.copies is not None:
+        if self.copies:
             parts = [split_pairs(part, self.copies)[0] for part in parts]
         waves = np.full(parts[0].shape, np.nan + 1j * np.nan)
         if self.part == "both":
@@ -203,17 +202,17 @@ def fit(table: Array, eps: float, sides: Ints = ()) -> Waves | None:
     ([[1.0, 0.0], [0.1, 0.0]], [[0, 1], [2, 3]])
     """
     if len(sides) > 1:
-        return fit_grid(np.asarray(table, dtype=float), tuple(sides), max(eps, FLOAT32_EPS))
+        return fit_grid(table.astype(float), tuple(sides), max(eps, FLOAT32_EPS))
     if len(table) < 3 or not np.any(table[:SAMPLE]):
         return None
     repeats = count_repeats(table)
     steps = table[::repeats]
     if len(steps) < 3:
         return None
-    stored = max(eps, FLOAT32_EPS, stored_resolution(np.asarray(table[:SAMPLE], float), eps)[0])
-    for form in table_forms(np.asarray(steps[:SAMPLE], float), stored):
+    stored = max(eps, FLOAT32_EPS, stored_resolution(table[:SAMPLE].astype(float), eps)[0])
+    for form in table_forms(steps[:SAMPLE].astype(float), stored):
         waves = fit_line(steps, form, stored)
-        if waves is not None:
+        if waves:
             numbers = numbers_of(table, form)
             return replace(waves, repeats=repeats, length=len(table), numbers=numbers)
     return None
@@ -269,7 +268,7 @@ def copies_of(rows: Array) -> Layout | None:
 def fit_line(steps: Floats, form: Form, eps: float) -> Waves | None:
     """Fit the frequencies of a table in a given form; None if the rows contradict the form."""
     n = len(steps)
-    rows = distinct(np.concatenate([[0, 1], 2 ** np.arange(1, 40), [n - 1]]))
+    rows = distinct(np.array([0, *(2 ** np.arange(40)), n - 1]))
     rows = rows[rows < n]
     waves = form.numbers(steps[rows])
     factor, start = 1.0, np.zeros(waves.shape[1])
@@ -277,13 +276,13 @@ def fit_line(steps: Floats, form: Form, eps: float) -> Waves | None:
         omega = (waves.real[-1] - waves.real[0]) / rows[-1]
     elif form.part == "both":
         sizes = np.abs(waves)
-        factor = float(np.median(sizes[0]))
+        factor = np.median(sizes[0])
         if not factor or (np.ptp(sizes) > 8 * max(eps, NEAR) * factor):
             return None
         start = np.angle(waves[0])
         omega = follow_phases(rows, np.angle(waves / waves[0]))
     elif form.part == "cos":
-        factor = float(waves.real[0, 0])
+        factor = waves.real[0, 0]
         phases = np.arccos(np.clip(waves.real / factor, -1, 1))
         omega = np.abs(follow_phases(rows, phases, -phases))
     else:
@@ -305,9 +304,17 @@ def fit_line(steps: Floats, form: Form, eps: float) -> Waves | None:
     if form.part != "both" and (np.median(residual) if is_scaled else residual.min()) > 1:
         return None
     offset = position_offset(start, omega, eps)
-    facts: Fields = {"form": form, "residual": residual}
-    amplitude = np.full(len(omega), factor)
-    return Waves(omega, start, amplitude, numbers_of(steps, form), n, eps, offset, **facts)
+    return Waves(
+        omega,
+        start,
+        np.full(len(omega), factor),
+        numbers_of(steps, form),
+        n,
+        eps,
+        offset,
+        form,
+        residual=residual,
+    )
 
 
 def sine_factor(sines: Floats, eps: float) -> float:
@@ -320,7 +327,7 @@ def sine_factor(sines: Floats, eps: float) -> float:
     """
     k = int(np.abs(sines[1]).argmax())
     cosine = np.clip(sines[2, k] / (2 * sines[1, k] or 1.0), -1, 1)
-    factor = float(abs(sines[1, k]) / (np.sqrt(1 - cosine**2) or 1.0))
+    factor = abs(sines[1, k]) / (np.sqrt(1 - cosine**2) or 1.0)
     return 1.0 if abs(factor - 1) < max(NEAR / 10, 4 * eps) else factor
 
 
@@ -337,32 +344,30 @@ def refine_frequencies(
         return omega, factor
     for _ in range(4 if form.part == "sin" and factor != 1 else 2):
         expected = evaluate(np.multiply.outer(positions, omega) + start, factor, form)
-        slopes, residual = 1j * positions[:, None] * expected, waves - expected
-        products = squares = 0.0
-        for slope, error in ((slopes.real, residual.real), (slopes.imag, residual.imag)):
-            products = products + np.nansum(slope * error, axis=0)  # NaN: not in the table
-            squares = squares + (slope**2 * ~np.isnan(error)).sum(axis=0)
-        step = products / np.maximum(squares, 1e-300)
+        slope, error = (
+            np.vstack([z.real, z.imag])
+            for z in (1j * positions[:, None] * expected, waves - expected)
+        )
+        squares = (slope**2 * ~np.isnan(error)).sum(axis=0)  # NaN: not in the table
+        step = np.nansum(slope * error, axis=0) / np.maximum(squares, 1e-300)
         omega = omega + np.where(np.abs(step) * positions[-1] < 1, step, 0.0)
         if form.part == "sin" and factor != 1:
             sines = np.sin(np.multiply.outer(positions, omega))
-            factor = float(np.vdot(sines, waves.imag) / np.vdot(sines, sines))
+            factor = np.vdot(sines, waves.imag) / np.vdot(sines, sines)
     return omega, factor
 
 
-def follow_phases(rows: Places, phases: Floats, mirrored: Floats | None = None) -> Floats:
+def follow_phases(rows: Places, *ways: Floats) -> Floats:
     """Return frequencies (m,) of phases (rows, m); row numbers start 0, 1 and at most double.
 
     A cosine alone also allows the opposite phase, and a sine alone pi minus the phase. From row 2
     on, the nearer of the two is used.
     """
-    omega: Floats = phases[1] / rows[1]
+    omega: Floats = ways[0][1] / rows[1]
     for k in range(2, len(rows)):
-        steps = [np.angle(np.exp(1j * (phases[k] - rows[k] * omega)))]
-        if mirrored is not None:
-            steps.append(np.angle(np.exp(1j * (mirrored[k] - rows[k] * omega))))
-        is_nearer = np.abs(steps[0]) <= np.abs(steps[-1])
-        omega = omega + np.where(is_nearer, steps[0], steps[-1]) / rows[k]
+        steps = wrapped(np.array([phases[k] for phases in ways]) - rows[k] * omega, 2 * np.pi)
+        nearest = np.abs(steps).argmin(axis=0)
+        omega = omega + steps[nearest, np.arange(len(omega))] / rows[k]
     return omega
 
 
@@ -376,9 +381,8 @@ def position_offset(start: Floats, omega: Floats, eps: float) -> float:
     if not moved.any():
         return 0.0
     slow = np.where(moved & (omega != 0), np.abs(omega), np.inf).argmin()
-    offset = float(start[slow] / omega[slow]) if omega[slow] else np.nan
-    steps = float(np.rint(offset)) if np.isfinite(offset) else np.nan
-    residual = np.angle(np.exp(1j * (start - omega * steps)))
+    steps = float(np.rint(start[slow] / (omega[slow] or np.nan)))
+    residual = wrapped(start - omega * steps, 2 * np.pi)
     return steps if (np.abs(residual) < 1e-2).all() else np.nan
 
 
@@ -390,9 +394,9 @@ def wave_tolerance(positions: Array, omega: Floats, factor: float, eps: float) -
 
 def apart(first: Complex, second: Complex) -> Floats:
     """Return the larger difference (n, m) of cosines and sines, ignoring missing parts."""
-    real, imag = np.abs(first.real - second.real), np.abs(first.imag - second.imag)
-    largest: Floats = np.fmax(np.nan_to_num(real), np.nan_to_num(imag))
-    return largest
+    difference = first - second
+    largest: Floats = np.fmax(np.abs(difference.real), np.abs(difference.imag))
+    return np.nan_to_num(largest)
 
 
 def fit_grid(table: Floats, sides: Counts, eps: float) -> Waves | None:
@@ -401,7 +405,7 @@ def fit_grid(table: Floats, sides: Counts, eps: float) -> Waves | None:
     if (columns := next(pairs, None)) is None:
         return None
     waves: Complex = table[:, columns[0]] + 1j * table[:, columns[1]]
-    factor = float(np.abs(waves[0]).mean())
+    factor = np.abs(waves[0]).mean()
     if np.ptp(np.abs(waves[0])) > NEAR * factor:
         return None
     if copies := copies_of(waves):
@@ -603,7 +607,7 @@ def common_offset(omega: Floats, phase: Floats, quarters: int) -> tuple[float, I
     offset, weight = 0.0, 0.0
     k = np.zeros(len(omega), dtype=int)
     for i in np.argsort(omega, kind="stable"):
-        residual = float(wrapped(phase[i] - omega[i] * offset, quarters * np.pi / 2))
+        residual = wrapped(phase[i] - omega[i] * offset, quarters * np.pi / 2)
         k[i] = round((phase[i] - omega[i] * offset - residual) / (np.pi / 2)) % 4
         weight += omega[i] ** 2
         offset += residual * omega[i] / weight if weight else 0.0
@@ -615,17 +619,20 @@ def wrapped(angle: Floats, period: float) -> Floats:
     return angle - period * np.rint(angle / period)
 
 
-def recurrence(rows: Floats, lag: int) -> tuple[Floats, float]:
-    r"""Return the cosine of each column's rotation over `lag` rows, and the residual of the fit.
+def recurrence(rows: Floats, lag: int) -> tuple[Floats, float, Floats]:
+    r"""Return the cosine of each column's rotation over `lag` rows, and residuals of the fit.
 
-    Every sampled sinusoid has :math:`x_{t+l} + x_{t-l} = 2 \cos(\omega l)\, x_t`.
+    Residuals are relative to the norm, of all columns and of each. Every sampled sinusoid has
+    :math:`x_{t+l} + x_{t-l} = 2 \cos(\omega l)\, x_t`.
     """
     rows = rows * unit_of(rows)
     middle, around = rows[lag:-lag], rows[2 * lag :] + rows[: -2 * lag]
     energy = (middle**2).sum(axis=0)
     cosine = (middle * around).sum(axis=0) / np.where(energy > 0, 2 * energy, 1.0)
-    residual = np.linalg.norm(around - 2 * cosine * middle) / (np.linalg.norm(rows) or 1.0)
-    return np.clip(cosine, -1, 1), float(residual)
+    left, norms = around - 2 * cosine * middle, np.linalg.norm(rows, axis=0)
+    residual = np.linalg.norm(left) / (np.linalg.norm(norms) or 1.0)
+    each = np.linalg.norm(left, axis=0) / np.where(norms > 0, norms, 1.0)
+    return np.clip(cosine, -1, 1), float(residual), each
 
 
 FEWEST = (16, 8)  # rows and columns that a test needs
@@ -676,4 +683,4 @@ def look_random(rows: Floats) -> bool:
 def numbers_look_random(table: Table) -> bool:
     """Whether the rows at both ends of a table look random, without an order of positions."""
     ends = (table[:ENDS], table[-ENDS:])
-    return all(look_random(np.asarray(rows, dtype=float)) for rows in ends)
+    return all(look_random(rows.astype(float)) for rows in ends)

@@ -11,13 +11,14 @@ columns. The weakest relation is a rotation, which preserves all inner products.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
 from pefourier.causes.pairs import frequencies_apart
 from pefourier.causes.rows import explain_rows
-from pefourier.encodings.encoding import changes_by_name, row_blocks
-from pefourier.geometry.precision import NUMBERS_AT_ONCE, first_duplicate
+from pefourier.encodings.encoding import changes_by_name
+from pefourier.geometry.precision import first_duplicate, float_blocks
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
 from pefourier.geometry.waves import fit
 from pefourier.questions.operators import has_operator, rotates
@@ -48,11 +49,13 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     x = slice(outcome.length)
     a, b = (enc.table(enc.domain.x[x]) for enc in encodings)
     allowed, eps = stored_tolerance(a, b, first, second)
-    transform, difference = find_transformation(a, b, allowed, eps)
-    if transform == {}:  # rounding explains every number, a given tolerance does not
-        return outcome
-    if transform is None:
+    ways = (way(a, b, allowed, eps) for way in (find_columns, find_affine_columns, find_rotation))
+    found = next(filter(None, ways), None) if a.any() and b.any() else None
+    if not found:
         return outcome if outcome.cause else match_rows(outcome, encodings)
+    transform, difference = found
+    if not transform:  # rounding explains every number, a given tolerance does not
+        return outcome
     if {"rotation", "scales", "offset_row"} & transform.keys():
         waves = fit(a, first.eps), fit(b, second.eps)
         if waves[0] and waves[1] and frequencies_apart(waves[0], waves[1]):
@@ -85,7 +88,7 @@ def match_rows(outcome: Outcome, encodings: Two) -> Outcome:
     if a.shape[1] != b.shape[1] or not is_matched(a):
         return outcome
     allowed, _ = stored_tolerance(a, b, whole, part)
-    rows, fits = nearest_rows(np.asarray(a, dtype=float), np.asarray(b, dtype=float), allowed)
+    rows, fits = nearest_rows(a.astype(float), b.astype(float), allowed)
     index = np.arange(len(b))
     moved = fits & (rows != index)
     if fits.mean() <= 0.5 or not moved.any():
@@ -136,36 +139,20 @@ def nearest_rows(a: Floats, b: Floats, allowed: Allowed) -> tuple[Places, Bools]
     return rows, fits
 
 
-def find_transformation(
-    a: Table, b: Table, allowed: Allowed, eps: float
-) -> tuple[Fields | None, float]:
-    """Return the transformation from a to b, or None, and the largest remaining difference."""
-    if not a.any() or not b.any():
-        return None, 0.0
-    ways = (way(a, b, allowed, eps) for way in (find_columns, find_affine_columns, find_rotation))
-    return next((found for found in ways if found[0] is not None), (None, 0.0))
+Found = tuple[Fields, float] | None  # a transformation, and the largest remaining difference
 
 
-def blocks_of(table: Table, count: int | None = None) -> list[slice]:
-    """Slices that divide the rows of a table, or the first `count` rows, into blocks."""
-    return row_blocks(len(table) if count is None else count, NUMBERS_AT_ONCE, table.shape[1])
-
-
-def read(table: Table, rows: slice) -> Floats:
-    """Return some rows in float64."""
-    return np.asarray(table[rows], dtype=float)
-
-
-def find_columns(x: Table, y: Table, allowed: Allowed, eps: float) -> tuple[Fields | None, float]:
+def find_columns(x: Table, y: Table, allowed: Allowed, eps: float) -> Found:
     """Find the order of columns, signs and scale that lead from x to y, and the residual.
 
     The scale is reported with six digits if rounding to `eps` explains the rest.
     """
     scale = norm_of(y) / (norm_of(x) or np.inf)
     if scale == 0:
-        return None, 0.0
+        return None
     short = 1.0 if abs(scale - 1) <= eps else float(f"{scale:.6g}")
-    scale = short if abs(scale - short) <= max(eps, SUMS_EPS) * scale else float(scale)
+    if abs(scale - short) <= max(eps, SUMS_EPS) * scale:
+        scale = short
 
     def limits(rows: Indices) -> Floats:
         return allowed(rows) * scale
@@ -174,25 +161,23 @@ def find_columns(x: Table, y: Table, allowed: Allowed, eps: float) -> tuple[Fiel
         residual = largest_left(x, y, limits, columns, signs * scale)
         if residual is not None:
             return describe_transformation(columns, signs, scale), residual
-    return None, 0.0
+    return None
 
 
 def norm_of(table: Table) -> float:
     """Frobenius norm of a table, accurate to a few eps."""
-    return float(np.sqrt(sum((read(table, rows) ** 2).sum() for rows in blocks_of(table))))
+    return float(np.sqrt(sum((rows**2).sum() for _, rows in float_blocks(table))))
 
 
-def find_affine_columns(
-    a: Table, b: Table, allowed: Allowed, eps: float
-) -> tuple[Fields | None, float]:
+def find_affine_columns(a: Table, b: Table, allowed: Allowed, eps: float) -> Found:
     """Match columns up to a separate sign, scale and added constant for each column.
 
     Centred columns of unit length match up to order and sign. The chosen order maximizes the total
     correlation.
     """
     if len(a) < FEWEST or not is_matched(a):  # with few rows, any two columns match
-        return None, 0.0
-    a, b, own = read(a, slice(None)), read(b, slice(None)), allowed(np.arange(len(a)))
+        return None
+    (a, b), own = np.asarray([a, b], dtype=float), allowed(np.arange(len(a)))
     parts = [x - x.mean(axis=0) for x in (a, b)]
     sizes = [np.sqrt((x**2).sum(axis=0)) for x in parts]
     rounding = [16 * eps * np.abs(x).max(axis=0) * np.sqrt(len(x)) for x in (a, b)]
@@ -200,7 +185,7 @@ def find_affine_columns(
     units = [x / np.where(c, np.inf, n) for x, c, n in zip(parts, constant, sizes, strict=True)]
     correlation = units[0].T @ units[1]
     if (np.abs(correlation).max(axis=0)[sizes[1] > FEW * rounding[1]] < CORRELATED).any():
-        return None, 0.0
+        return None
     columns = nearest_columns(units[0], units[1], correlation)
     varying = ~constant[0][columns] & ~constant[1]
     ordered, every = a[:, columns], np.arange(len(columns))
@@ -216,9 +201,9 @@ def find_affine_columns(
     limits = own[:, columns] * np.maximum(1.0, np.abs(scales)) + eps * (np.abs(b) + np.abs(added))
     residual = np.abs(left - added)
     if (residual > limits).any():
-        return None, 0.0
+        return None
     change = describe_affine(columns, np.sign(scales), np.abs(scales), added, limits.max(axis=0))
-    return change or None, float(residual.max())
+    return (change, float(residual.max())) if change else None
 
 
 def describe_affine(
@@ -266,8 +251,9 @@ def largest_left(
 ) -> float | None:
     """Largest difference of y from the scaled columns of x; None if one exceeds its limit."""
     worst, index = 0.0, np.arange(len(x))
-    for rows in (slice(FEW), *blocks_of(x)):  # a few rows exclude most candidates
-        residual = np.abs(read(x, rows)[:, columns] * factors - y[rows])
+    few = x[:FEW]  # exclude most candidates
+    for rows, numbers in chain(float_blocks(few), float_blocks(x)):
+        residual = np.abs(numbers[:, columns] * factors - y[rows])
         if not (residual <= allowed(index[rows])[:, columns]).all():
             return None
         worst = max(worst, float(residual.max()))
@@ -297,12 +283,12 @@ def column_maps(
             yield order, np.ones(d)
     for count in sorted({min(FEW, n), min(512, n), n}):
         weights = np.random.default_rng(count).standard_normal(count)
-        sums = (sum(weights[k] @ read(x, k) for k in blocks_of(x, count)) for x in (a, b))
+        sums = (sum(weights[k] @ rows for k, rows in float_blocks(x[:count])) for x in (a, b))
         p, q = (np.asarray(x)[unmatched] for x in sums)
         columns[unmatched[np.argsort(np.abs(q))]] = unmatched[np.argsort(np.abs(p))]
         products = sum(
-            np.einsum("ij,ij->j", read(a, rows)[:, columns[unmatched]], b[rows][:, unmatched])
-            for rows in blocks_of(a, count)
+            np.einsum("ij,ij->j", numbers[:, columns[unmatched]], b[rows][:, unmatched])
+            for rows, numbers in float_blocks(a[:count])
         )
         signs[unmatched] = np.where(products < 0, -1.0, 1.0)
         yield columns.copy(), signs.copy()
@@ -311,8 +297,8 @@ def column_maps(
 def fitting_columns(a: Table, b: Table, allowed: Allowed, factor: float) -> Bools:
     """Whether each column of b equals the same column of a times a factor."""
     fits, index = np.ones(a.shape[1], bool), np.arange(len(a))
-    for rows in blocks_of(a):
-        fits &= (np.abs(factor * read(a, rows) - b[rows]) <= allowed(index[rows])).all(axis=0)
+    for rows, numbers in float_blocks(a):
+        fits &= (np.abs(factor * numbers - b[rows]) <= allowed(index[rows])).all(axis=0)
         if not fits.any():
             break
     return fits
@@ -333,7 +319,7 @@ def describe_transformation(columns: Places, signs: Floats, scale: float) -> Fie
     return change
 
 
-def find_rotation(a: Table, b: Table, allowed: Allowed, eps: float) -> tuple[Fields | None, float]:
+def find_rotation(a: Table, b: Table, allowed: Allowed, eps: float) -> Found:
     """Find the best rotation (Schönemann, 1966) and a scale; return the largest difference.
 
     A rotation preserves all inner products. It must explain most of the difference, and give every
@@ -342,18 +328,18 @@ def find_rotation(a: Table, b: Table, allowed: Allowed, eps: float) -> tuple[Fie
     """
     norms = norm_of(a), norm_of(b)
     scale, index, worst = norms[1] / norms[0], np.arange(len(a)), 0.0
-    products = sum(read(a, rows).T @ read(b, rows) for rows in blocks_of(a))
-    unrotated = 1 - float(np.trace(products)) / (norms[0] * norms[1])  # without a rotation
+    products = sum(numbers.T @ b[rows].astype(float) for rows, numbers in float_blocks(a))
+    unrotated = 1 - np.trace(products) / (norms[0] * norms[1])  # without a rotation
     left, sums, right = np.linalg.svd(products)
-    signed = 1 - float(sums.sum()) / (norms[0] * norms[1])  # squares left by the best rotation
+    signed = 1 - sums.sum() / (norms[0] * norms[1])  # squares left by the best rotation
     if signed > EXPLAINED**2 * unrotated - SQUARES_EPS:
-        return None, 0.0
-    rotation, sharpest = scale * left @ right, ROTATED * float(np.sqrt(scale * sums[0]))
-    for rows in blocks_of(a):
-        residual = np.abs(read(a, rows) @ rotation - b[rows])
-        limits = allowed(index[rows]) @ np.abs(rotation) + eps * np.abs(read(b, rows))
+        return None
+    rotation, sharpest = scale * left @ right, ROTATED * np.sqrt(scale * sums[0])
+    for rows, numbers in float_blocks(a):
+        residual = np.abs(numbers @ rotation - b[rows])
+        limits = allowed(index[rows]) @ np.abs(rotation) + eps * np.abs(b[rows])
         if (residual > SUMMED * limits + sharpest).any():
-            return None, 0.0
+            return None
         worst = max(worst, float(residual.max()))
     short = float(f"{scale:.6g}")
     change = {"rotation": True} | ({"scale": short} if abs(short - 1) > eps else {})

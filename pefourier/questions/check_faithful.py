@@ -18,7 +18,7 @@ are those of the keys of one query, the query with the most keys that share a ve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -38,7 +38,7 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.families.location import PlaceDomain
 from pefourier.questions.result import Result
-from pefourier.types import Counts, Fields, Ints, Values
+from pefourier.types import Counts, Fields, Values
 from pefourier.writing.text import Verdict, join, number
 
 if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
@@ -185,7 +185,7 @@ class Faithfulness(Result):
     @property
     def amplification(self) -> str:
         """The condition number with enough digits to distinguish it from 1."""
-        words = (number(self.condition_number, digits) for digits in range(3, 18))
+        words = [number(self.condition_number, digits) for digits in range(3, 18)]
         return next((word for word in words if word != "1"), "1")
 
     @property
@@ -321,7 +321,7 @@ def check_faithful(
     >>> check_faithful(load("dft", length=80, d=64)).closest_pair
     (0, 64)
     """
-    from pefourier.diagnosis.diagnose import diagnose
+    from pefourier.diagnosis.table_rules import diagnose
     from pefourier.diagnosis.wave_rules import without_rounding
     from pefourier.geometry.closest import closest_pair
     from pefourier.geometry.precision import check_formats, precision
@@ -344,12 +344,16 @@ def check_faithful(
     sides = enc.domain.sides if with_prefix.domain.grid else ()
     separable_error = factors.separable_error(sides) if sides else 1.0
     rung = verdict(closest, factors, separable_error)
-    rung = "constant" if is_noise_alone(enc, findings) else verdict_of_lags(enc, closest, rung)
+    rung = verdict_of_lags(enc, closest, rung)
+    if any(f.code == "constant-codes" for f in findings) and (enc.table() != enc.table()[0]).any():
+        rung = "constant"  # rows differ only by rounding
     kind = of_line_or_grid(with_prefix, closest, separable_error)
     losses = precision(inner, closest.distinct, closest.first, closest.distance)
     if query is not None:
         kind = partial(kind, query=query)
-    noted += remarks(query, losses["bfloat16"].distinct_phase or 0, closest, sides)
+        noted.append(finding("bias-of-pairs", query=query))
+    if sides and 0 < (computed := losses["bfloat16"].distinct_phase or 0) < closest.distinct:
+        noted.append(finding("bfloat16-positions", distinct=computed, points=prod(sides)))
     distance, pair, gap = describe_closest(with_prefix, closest, factors)
     return kind(
         length=factors.n,
@@ -373,21 +377,11 @@ def check_faithful(
     )
 
 
-def remarks(
-    query: int | None, computed: int, closest: ClosestPair, sides: Ints
-) -> Iterator[Finding]:
-    """Yield notes on a bias that depends on the query, and on points that bfloat16 merges."""
-    if query is not None:
-        yield finding("bias-of-pairs", query=query)
-    if sides and 0 < computed < closest.distinct:
-        yield finding("bfloat16-positions", distinct=computed, points=prod(sides))
-
-
 def describe_closest(
     enc: Encoding, closest: ClosestPair, factors: Factors
 ) -> tuple[float | None, tuple[float, float] | None, float | None]:
     """Distance of the two closest vectors, their positions, and the distance over the RMS norm."""
-    if closest.pair is None:
+    if not closest.pair:
         return None, None, None
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
     first, second = (enc.domain.x[enc.domain.prefix + i].item() for i in closest.pair)
@@ -409,15 +403,17 @@ def of_line_or_grid(
     from pefourier.questions.spectral_density import axis_shares, weighted_frequencies
 
     domain, inner = enc.domain, without_prefix(enc)
-    rows = None if closest.pair is None else np.array(closest.pair) + domain.prefix
-    ends = None if rows is None else domain.coordinates(rows)
+    displacement = None
+    if closest.pair:
+        first, second = domain.coordinates(np.array(closest.pair) + domain.prefix)
+        displacement = tuple((second - first).tolist())
     front = enc.vectors(domain.x[: domain.prefix]) if domain.prefix else np.zeros((0, 1))
     return partial(
         GridFaithfulness,
         grid=domain.sides,
         prefix=domain.prefix,
         prefix_zeros=int((~front.any(axis=1)).sum()),
-        displacement=None if ends is None else tuple((ends[1] - ends[0]).tolist()),
+        displacement=displacement,
         axial=is_separable(enc),
         separable_error=separable_error,
         **axis_shares(inner, weighted_frequencies(inner)),
@@ -473,14 +469,6 @@ def distinct_up_to(enc: Encoding, closest: ClosestPair) -> int | None:
     starts = np.diff(group, prepend=-1) > 0
     seconds = np.flatnonzero(~starts & np.append(True, starts[:-1]))
     return int(x[seconds].min())
-
-
-def is_noise_alone(enc: Encoding, findings: list[Finding]) -> bool:
-    """Whether rows differ only by rounding: the output does not depend on position."""
-    if all(entry.code != "constant-codes" for entry in findings):
-        return False
-    table = enc.table()
-    return bool((table != table[0]).any())
 
 
 def formula_in_words(identified: Values) -> str:

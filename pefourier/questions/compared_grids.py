@@ -78,7 +78,7 @@ def changed_bases(speeds: Floats, pairs: int) -> Iterator[tuple[float, float]]:
     """
     (omega, _), logs, power = speeds, np.log(speeds), 1.0
     if np.ptp(logs[0]) > SAME:
-        power = float(np.polyfit(logs[0], logs[1], 1, w=speeds.min(axis=0))[0])
+        power = np.polyfit(logs[0], logs[1], 1, w=speeds.min(axis=0))[0]
     if abs(power - 1) <= SAME or not STEEP < abs(power) < 1 / STEEP:
         yield 1.0, 1.0
         return
@@ -103,7 +103,7 @@ def fit_change(first: Waves, second: Waves) -> Changes | None:
     speeds = np.abs(omegas).max(axis=2)
     main = both[axes[1, both] == np.bincount(axes[1, both]).argmax()]
     for base, rho in changed_bases(speeds[:, main], len(both)):
-        power = float(np.log(rho) / np.log(base)) if base != 1 else 1.0
+        power = np.log(rho) / np.log(base) if base != 1 else 1.0
         omega, start = np.zeros_like(omegas[0]), first.phase.copy()
         lines = np.tile([[[1.0], [0.0]]], (len(first.sides), 1, 2))  # per axis: scales, offsets
         for k in set(axes[1, both].tolist()):
@@ -133,7 +133,7 @@ def fit_line(
     if power != 1 and abs(np.log(goal[0]) - power * np.log(unit)) < SAME:
         unit = 1.0  # the exponent of the first pair is not 0
     logs = np.log(goal) - power * np.log(omega / unit)
-    scale = float(np.exp(np.average(logs, weights=goal**2)))
+    scale = np.exp(np.average(logs, weights=goal**2))
     size = np.rint(scale * second.sides[axis]) / second.sides[axis]
     near = ((unit, SAME), (size, ROUNDED))
     scale = next((x for x, slack in near if abs(scale - x) < slack * scale), scale)
@@ -205,7 +205,7 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
 def waves_of(enc: Encoding, table: Floats) -> Waves | None:
     """Fit the pairs of a table, of absolute value 1, with declared frequencies if it has any."""
     waves = fit(table, enc.eps, enc.domain.sides) if table.size <= LARGEST else None
-    if waves is None:
+    if not waves:
         return None
     unit = waves.numbers(ALL) / waves.factor
     waves = replace(waves, numbers=lambda rows: unit[rows])

@@ -246,21 +246,12 @@ def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | No
     return shift_along(enc, 0, k) if enc.domain.has_lags else None
 
 
-def fit_shift(before: Floats, after: Floats) -> float | None:
-    """Relative residual of the best T from vectors (n, d) to their targets; None if any T fits.
-
-    Both are rescaled first, because LAPACK rounds very small and very large numbers differently.
-    """
-    before, after = before * unit_of(before), after * unit_of(after)
-    shift, _, rank, _ = np.linalg.lstsq(before, after)
-    size = np.linalg.norm(after)
-    if rank == len(before):
-        return None
-    return float(np.linalg.norm(before @ shift - after) / size) if size else 0.0
-
-
 def shift_along(enc: Encoding, axis: int, k: int = 1) -> float | None:
-    """Residual of a shift by k points along one axis of a grid, fitted to a corner."""
+    """Relative residual of the best shift by k points along an axis, fitted to a corner of a grid.
+
+    None if any shift fits. Vectors and targets are rescaled first, because LAPACK rounds very small
+    and very large numbers differently.
+    """
     sides = enc.domain.sides
     if enc.is_stationary and k < sides[axis]:
         return 0.0
@@ -272,7 +263,13 @@ def shift_along(enc: Encoding, axis: int, k: int = 1) -> float | None:
     starts = places[places[:, axis] < len(corner[axis]) - k]
     ends = [starts, starts + k * (np.arange(len(sides)) == axis)]
     rows = [enc.domain.x[np.ravel_multi_index(tuple(end.T), sides)] for end in ends]
-    return fit_shift(*(np.asarray(enc.table(x), dtype=float) for x in rows))
+    tables = (enc.table(x) for x in rows)
+    before, after = (table * unit_of(table) for table in tables)
+    shift, _, rank, _ = np.linalg.lstsq(before, after)
+    size = np.linalg.norm(after)
+    if rank == len(before):
+        return None
+    return float(np.linalg.norm(before @ shift - after) / size) if size else 0.0
 
 
 @keep_last
@@ -337,7 +334,7 @@ def lag_axis(enc: Encoding) -> tuple[int, int]:
     """
     if enc.domain.has_lags or not enc.measure:
         return len(enc), 1
-    fastest = float(np.abs(enc.measure.frequencies).max())
+    fastest = np.abs(enc.measure.frequencies).max()
     finer = max(1, int(np.ceil(fastest * LAGS_A_WAVE / (2 * np.pi))))
     return min((len(enc) - 1) * finer + 1, MOST_LAGS), finer
 

@@ -48,9 +48,9 @@ from pefourier.encodings.loader import source_of
 from pefourier.encodings.sources.huggingface import type_row
 from pefourier.errors import NUMBERS, PefourierError, check_count, check_size, shown, unknown
 from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.grid_readings import better_reading
 from pefourier.geometry.interpolation import METHODS, first_of_crop, resize_lattice, why_not
 from pefourier.geometry.precision import NUMBERS_AT_ONCE
+from pefourier.geometry.products import better_reading
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
 from pefourier.types import Array, Counts, Fields, Floats, Ints

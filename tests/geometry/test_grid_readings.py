@@ -10,7 +10,7 @@ import pytest
 from grids import smooth_table, table_on
 
 from pefourier.encodings.grids import size_of
-from pefourier.geometry.grid_readings import better_reading
+from pefourier.geometry.products import better_reading
 from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.resize import resize_table
 

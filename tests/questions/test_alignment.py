@@ -7,7 +7,7 @@ import pytest
 
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
-from pefourier.questions import alignment
+from pefourier.geometry import precision
 from pefourier.questions.compare import compare
 
 N, D = 70, 8
@@ -37,8 +37,8 @@ def test_blocks_of_rows_answer_as_the_whole_table(name, spec, rng, monkeypatch):
     first = np.asarray(load(spec, N, D).table()) * (50 if spec == "learned" else 1)
     tables = from_table(first), from_table(CHANGES[name](first, rng))
     whole = compare(*tables)
-    monkeypatch.setattr(alignment, "NUMBERS_AT_ONCE", BLOCK)
-    assert len(alignment.blocks_of(first)) == 8
+    monkeypatch.setattr(precision, "NUMBERS_AT_ONCE", BLOCK)
+    assert len([*precision.float_blocks(first)]) == 8
     parts = compare(*tables)
     assert parts.transform.keys() == whole.transform.keys()
     for key, value in whole.transform.items():
@@ -47,36 +47,3 @@ def test_blocks_of_rows_answer_as_the_whole_table(name, spec, rng, monkeypatch):
     assert parts.max_difference == pytest.approx(whole.max_difference, abs=1e-12)
     facts = {"transform": {}, "max_difference": 0.0}
     assert replace(parts, **facts).to_dict() == replace(whole, **facts).to_dict()
-
-
-def allowed(rows):
-    return np.full((len(rows), D), 1e-9)
-
-
-def permuted(x):
-    """Columns in no named order, so their sums with random weights match them."""
-    return x[:, np.random.default_rng(1).permutation(D)] * np.array([1.0, -1.0] * (D // 2))
-
-
-PARTS = {  # what is computed of a table x and of y, which differs from it in one number at its end
-    "norm": lambda x, _: alignment.norm_of(x),
-    "residual": lambda x, y: alignment.largest_left(
-        x, y, lambda rows: np.full((len(rows), D), 9.0), np.arange(D), np.ones(D)
-    ),
-    "columns": lambda x, y: alignment.fitting_columns(x, y, allowed, 1.0),
-    "maps": lambda x, _: [np.stack(m) for m in alignment.column_maps(x, permuted(x), allowed, 1.0)],
-    "rotation": lambda x, _: alignment.find_rotation(x, permuted(x), allowed, 2.0**-52)[0],
-}
-
-
-@pytest.mark.parametrize("name", PARTS)
-def test_every_block_counts(name, rng, monkeypatch):
-    x = rng.normal(size=(N, D))
-    y = x + np.where(np.arange(N * D) == N * D - 1, 0.5, 0.0).reshape(N, D)
-    whole = PARTS[name](x, y)
-    monkeypatch.setattr(alignment, "NUMBERS_AT_ONCE", BLOCK)
-    parts = PARTS[name](x, y)
-    if isinstance(whole, dict | None):
-        assert parts == whole
-    else:
-        np.testing.assert_allclose(parts, whole, rtol=1e-9, atol=1e-12)

@@ -240,6 +240,9 @@ def follows(answer, truth, **changes):
     return fits(table[live], position[live], omega, params.get("scale", 1.0), 1e-4)
 
 
+STEP = r"multiplied by ([\d.e+-]+)"
+
+
 def names(key, pattern):
     """Return a predicate: the message has the parameter's value, and the formula holds with it."""
 
@@ -249,6 +252,14 @@ def names(key, pattern):
         return follows(answer, truth)
 
     return holds
+
+
+def multiplied(finding, answer, truth):
+    """Return whether positions are multiplied by the number, as named or by the drawn waves."""
+    if answer.identified:
+        return names("step", STEP)(finding, answer, truth)
+    (value,), omega = numbers_in(STEP, finding), truth[0].params["drawn"]
+    return abs(value / omega[0] - 1) < 1e-5 and np.ptp(np.diff(np.log(omega))) < 1e-9
 
 
 def shift_holds(finding, answer, truth):
@@ -294,7 +305,7 @@ def runs_of(finding, answer, truth):
 
 def rows_in(finding):
     """Return the row numbers of a message, with runs expanded."""
-    text = re.search(r"rows? ((?:\d+(?: … \d+)?(?:, )?)+)", finding.message)[1]
+    text = re.search(r"(?:rows?|positions) ((?:\d+(?: … \d+)?(?:, )?)+)", finding.message)[1]
     runs = [part.split(" … ") for part in text.strip(", ").split(", ")]
     return np.concatenate([np.arange(int(run[0]), int(run[-1]) + 1) for run in runs])
 
@@ -305,11 +316,11 @@ def rows_are_zero(finding, answer, truth):
 
 
 def others_follow(finding, answer, truth):
-    """The other rows follow the named formula, and the listed rows deviate by at most as stated."""
+    """The other rows follow the named formula, or all rows at the listed positions."""
     rows, table = rows_in(finding), truth[1]
-    text = re.search(r"follow \w+ \(([^)]*)\)", finding.message)[1]
+    before, text = re.search(r"(.*?) \w+ \(([^)]*)\)", finding.message).groups()
     params = dict(part.split("=") for part in text.split(", "))
-    if "…" in finding.message.split("follow")[0] and ", …" in finding.message:
+    if ", …" in before:
         return True  # not all rows are listed
     n, d = table.shape
     divisor = {"d": d / 2, "d/2-1": d // 2 - 1}.get(params.get("divisor", "d"))
@@ -319,6 +330,8 @@ def others_follow(finding, answer, truth):
     sign = -1 if "backwards" in params else 1
     position = sign * np.arange(n) + float(params.get("offset", 0))
     kept = np.setdiff1d(np.arange(n), rows)
+    if "the rows are positions" in before:
+        kept, position = np.arange(n), rows
     assert ("this row differs" in finding.message) <= (len(rows) == 1)
     return divisor is None or fits(
         table[kept], position[kept], omega, float(params.get("scale", 1)), 1e-4
@@ -453,7 +466,7 @@ FINDINGS = {
     "negative-positions": rotated_back,
     "base": names("rho", r"base is ([\d.e+]+),"),
     "scale": names("scale", r"multiplied by ([\d.e+-]+)"),
-    "step": names("step", r"multiplied by ([\d.e+-]+)"),
+    "step": multiplied,
     "divisor": lambda finding, answer, truth: follows(answer, truth),
     "cosines-first": lambda finding, answer, truth: follows(answer, truth),
     "clipped-index": clip_holds,
