@@ -588,10 +588,11 @@ def write_report(
 
     check_suffix(out, (".html", ".htm"))
     typed = {k: value for k, value in vars(options).items() if k not in ("specs", "paths")}
+    typed |= {"lattice": lattice, "sigma": sigma}
     folders = [spec for spec in options.specs or () if (Path(spec) / RESULTS).exists()]
     if folders:
         check_count_of_specs(options, 1, "report takes one folder of pefourier train, or SPECs")
-        if any(value is not None for value in (*typed.values(), lattice, sigma)):
+        if any(value is not None for value in typed.values()):
             raise PefourierError("a folder of pefourier train takes no options of encodings")
         from pefourier.pages.training import folder_document, folder_page, read_train_folder
 
@@ -602,7 +603,7 @@ def write_report(
     from pefourier.encodings.loader import load
     from pefourier.pages.document import Inquiry, encodings_document, report_page
 
-    inquiry = Inquiry(typed, lattice, sigma)
+    inquiry = Inquiry(typed)
 
     def study(source: Any) -> Any:
         enc = load(source, **options.sizes)

@@ -14,7 +14,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -192,6 +192,7 @@ def document(title: str, lead: Any, sections: Sequence[Chapter]) -> str:
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(slots)
 
 
+SMOOTHING = ("lattice", "sigma")
 SMOOTHED = ("spectrum", "reconstruct", "report")  # commands with --lattice and --sigma
 OPTIONS = {"context": ("d", "length"), "usage": ("length",)}  # of commands with fewer options
 HEADINGS = {
@@ -225,21 +226,20 @@ class Study:
 class Inquiry:
     """Options of a page, with which its encodings were loaded."""
 
-    options: Values = field(default_factory=dict)  # of all commands, as typed
-    lattice: int | None = None
-    sigma: float | None = None
+    options: Values  # as typed
 
     def study(self, enc: Encoding, progress: Callable[[str], Progress] | None = None) -> Study:
         """Run all commands that apply; a grid found by check-faithful is used by all."""
         faithful, has_lags = check_faithful(enc, progress), enc.by_lag
+        smoothing = self.options["lattice"], self.options["sigma"]
         (enc,) = faithful.encodings
         results: Fields = {"check-faithful": faithful}
         if has_lags and enc.domain.kind != "place":
-            results["spectrum"] = spectrum(enc, self.lattice, self.sigma)
+            results["spectrum"] = spectrum(enc, *smoothing)
         if has_lags:
             results["relations"] = relate(enc)
         if has_lags and not enc.domain.irregular and enc.domain.kind not in ("place", "graph"):
-            results["reconstruct"] = position_functions(enc, None, self.lattice, self.sigma)
+            results["reconstruct"] = position_functions(enc, None, *smoothing)
         for question, ask in (("context", self.context), ("usage", self.usage)):
             with suppress(PefourierError):  # the command itself reports the reason
                 results[question] = ask(enc)
@@ -249,10 +249,9 @@ class Inquiry:
         """Context length of a rotation; None with a base, which `context` does not accept."""
         typed = {key for key, value in self.options.items() if value is not None}
         is_rotation = enc.injection == "rotate" and len(enc.domain.sides) == 1
-        if not is_rotation or not typed <= set(OPTIONS["context"]):
+        if not is_rotation or typed - {*OPTIONS["context"], *SMOOTHING}:
             return None
-        sizes = {name: self.options.get(name) for name in OPTIONS["context"]}
-        _, context = describe_context(enc.spec, **sizes)
+        _, context = describe_context(enc.spec, self.options["length"], d=self.options["d"])
         return context if context.rotations else None
 
     def usage(self, enc: Encoding) -> Any:
@@ -263,19 +262,16 @@ class Inquiry:
         if not path.endswith(".gguf"):
             path = str(Path(path).parent)
         part = split_spec(enc.spec)[1]
-        return use_of_model(f"{path}#{part}" if part else path, self.options.get("length"))
+        return use_of_model(f"{path}#{part}" if part else path, self.options["length"])
 
     def line(self, question: str, specs: Iterable[str]) -> str:
         """Return the command line of a section."""
         takes = OPTIONS.get(question, self.options)
-        options = {k: v for k, v in self.options.items() if k in takes}
-        if question in SMOOTHED:
-            options |= {"lattice": self.lattice, "sigma": self.sigma}
+        others = () if question in SMOOTHED else SMOOTHING
         words = ["pefourier", question, *specs]
-        for name, value in options.items():
-            if value is not None:
-                typed = "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
-                words += [f"--{name}", typed]
+        for name, value in self.options.items():
+            if value is not None and name in takes and name not in others:
+                words += [f"--{name}", size_of(value) if isinstance(value, tuple) else str(value)]
         return command_line(*words, *["--full"] * (question in HEADINGS))
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Curves = dict[str, tuple[np.ndarray, np.ndarray]]  # lags and inner products, by axis
 MOST_ROWS = 400  # in a picture
 UNITS = {"time": "unit of the times", "place": "km; on a plane, unit of x and y"}  # of lags
 
@@ -169,7 +168,7 @@ def draw_kernels(axes: Axes, answers: Answers) -> None:
     """Draw inner products by lag (on grids, along each axis); many lags on a logarithmic axis."""
     steps = [1.0]
     for i, a in enumerate(answers):
-        curves: Curves | None = a.result.kernel_lines
+        curves = a.result.kernel_lines  # lags and inner products, by axis
         if curves is None:
             axes.plot([], [], label=entry(axes, a.encoding, ": no inner products by lag"))
             continue
@@ -357,13 +356,10 @@ def usage(answers: Answers, look: Look) -> Figure:
     count = len(result.rotations)
     by_rotation = [[s for s in result.shares if s.rotation == i] for i in range(count)]
     height = 1.9 + 0.09 * min(max(map(len, by_rotation)), 40)
-    lower, wide = bool(result.quantisation), plot.WIDTH * max(1.0, 0.7 * count)
-    figure, panels = make_panels(look, height + 1.6 * lower, 1 + lower, count, width=wide)
-    for column, rotation, layers in zip(panels.T, result.rotations, by_rotation, strict=True):
-        draw_layers(column[0], result, rotation, layers)
-        if lower:
-            draw_rounding(column[1], result, rotation)
-            column[1].set(xscale="log", xlim=column[0].get_xlim())
+    wide = plot.WIDTH * max(1.0, 0.7 * count)
+    figure, panels = make_panels(look, height, 1, count, width=wide)
+    for axes, rotation, layers in zip(panels[0], result.rotations, by_rotation, strict=True):
+        draw_layers(axes, result, rotation, layers)
     figure.supxlabel("wavelength (positions)")
     return figure
 
@@ -395,22 +391,6 @@ def draw_layers(axes: Axes, result: Any, rotation: Any, layers: Sequence[Any]) -
     names = brief(result.encodings[0].spec, 60), literal(rotation.name)
     name = ", ".join(filter(None, names))
     axes.set_title(f"{name}: {len(rotation.pairs)} pairs", pad=ABOVE)
-
-
-STEPS = ("token", "channel", "group of 32")
-
-
-def draw_rounding(axes: Axes, result: Any, rotation: Any) -> None:
-    """Draw the error of scores per pair for keys that are cached in int4 after rotation."""
-    waves = [pair.wavelength for pair in rotation.pairs]
-    for error in result.quantisation:
-        is_own = error.rotation == rotation.part and error.bits == 4 and not error.zero_point
-        if is_own and error.granularity in STEPS:
-            label = f"int4, one step per {error.granularity}: {error.after:.2g}"
-            axes.plot(waves, error.by_pair, ".-", label=label)
-    axes.set_ylabel("error of scores")
-    axes.set_ylim(0, 1.6 * axes.get_ylim()[1])  # room for the legend
-    axes.legend(fontsize=6, loc="upper left", frameon=False)
 
 
 LITTLE = 0.0005  # negligible share of the energy

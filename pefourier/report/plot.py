@@ -183,7 +183,8 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
     check_pixels(kind, figure, look.dpi)
     with figure_style():
         arrange(figure)
-        figure.set_layout_engine("none")  # otherwise everything is drawn twice
+    figure.set_layout_engine(None)  # otherwise everything is drawn twice
+    with figure_style():
         figure.savefig(stream, format=kind, metadata=metadata, dpi=look.dpi)
     return stream.getvalue()
 
@@ -214,8 +215,8 @@ def fit_words(figure: Figure) -> None:
         fit_lines(axes.xaxis.label, SLACK * box.width)
         fit_lines(axes.yaxis.label, SLACK * box.height)
         titles = (x for x in axes.get_children() if isinstance(x, Text) and x not in axes.texts)
-        for title, room in zip(titles, (min(box.x1, right), right, box.x1), strict=True):
-            fit_lines(title, room)
+        for title in titles:
+            fit_lines(title, right)
         space_ticks(axes, box.width / figure.dpi)
     if any(axes.images for axes in figure.axes):  # their fixed aspect changes sizes
         arrange(figure)
@@ -250,8 +251,7 @@ def space_ticks(axes: Axes, wide: float) -> None:
     """Use integer ticks on axes of integers, and no more horizontal ticks than fit."""
     from matplotlib.ticker import AutoLocator, MaxNLocator, SymmetricalLogLocator
 
-    ends = [form(end) for end in axes.get_xlim() for form in ("{:.0f}".format, "{:.2g}".format)]
-    letters = max(map(len, ends))
+    letters = max(4, *(len(f"{end:.0f}") for end in axes.get_xlim()))
     tick_count = max(2 + (letters < 5), min(int(wide / LETTER / (letters + 2)), 9))
     counts: tuple[Any, ...] = (tick_count, "auto")
     for axis, direction, count in zip((axes.xaxis, axes.yaxis), "xy", counts, strict=True):
