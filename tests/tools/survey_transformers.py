@@ -284,10 +284,10 @@ def types_of_layers(config: Any) -> dict[str, Any]:
     row: dict[str, Any] = {}
     kinds = vars(config).get("layer_types")
     if isinstance(kinds, list) and len(set(kinds)) > 1:
-        laid = runs(kinds)
-        row["layer_types"] = (
-            laid if laid.count(",") < 5 else "irregular: " + ", ".join(sorted(set(kinds)))
-        )
+        laid = period_of(kinds)
+        regular = len([*groupby(laid)]) < 6
+        row["layer_types"] = laid if regular else sorted(set(kinds))
+        row |= {} if regular else {"irregular": True}
     rotated = getattr(config, "no_rope_layers", None)
     if isinstance(rotated, list) and 0 in rotated:
         row["unrotated"] = [i for i, turns in enumerate(rotated) if not turns]
@@ -297,12 +297,13 @@ def types_of_layers(config: Any) -> dict[str, Any]:
     return row
 
 
-def runs(kinds: list[str]) -> str:
-    """Return consecutive types of layers with counts: ``sliding 5, full 1`` for each period."""
-    period = next(
-        p for p in range(1, len(kinds) + 1) if all(a == kinds[i % p] for i, a in enumerate(kinds))
+def period_of(kinds: list[str]) -> list[str]:
+    """Return the shortest list of types that is repeated."""
+    return next(
+        kinds[:p]
+        for p in range(1, len(kinds) + 1)
+        if all(a == kinds[i % p] for i, a in enumerate(kinds))
     )
-    return ", ".join(f"{kind} {len([*group])}" for kind, group in groupby(kinds[:period]))
 
 
 def rotary_row(kind: str, config: Any, module: type) -> dict[str, Any]:

@@ -8,12 +8,14 @@ only from here.
 
 from pefourier.encodings.sources.huggingface.config import (
     PAIRED,
+    LayerRun,
     ModelConfig,
+    lint_layers,
     model_types,
+    read_temperature,
     type_row,
     version,
 )
-from pefourier.encodings.sources.huggingface.layers import LayerRun, lint_layers, read_temperature
 from pefourier.encodings.sources.huggingface.model import ModelFile, open_config
 from pefourier.encodings.sources.huggingface.rope import (
     INDEXER,

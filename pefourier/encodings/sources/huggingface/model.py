@@ -17,26 +17,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from pefourier.encodings.encoding import Encoding, Finding, axes_of_sections, exchanged, finding
+from pefourier.encodings.encoding import Encoding, Finding, axes_of_sections, finding
 from pefourier.encodings.registry import REASONS
-from pefourier.encodings.sources.huggingface import weights
 from pefourier.encodings.sources.huggingface.config import (
     LONGEST,
     NESTED,
     PAIRED,
     WIDTH,
+    LayerRun,
     ModelConfig,
     Pairing,
     as_timm,
     choose_part,
-    type_row,
-    version,
-)
-from pefourier.encodings.sources.huggingface.grid import read_axes, read_displacements
-from pefourier.encodings.sources.huggingface.layers import (
-    LayerRun,
     known_temperature,
     layer_schedule,
+    type_row,
+    version,
 )
 from pefourier.encodings.sources.huggingface.rope import (
     EVIDENCE,
@@ -49,9 +45,18 @@ from pefourier.encodings.sources.huggingface.rope import (
     sections_of,
     trained_as_stated,
 )
-from pefourier.encodings.sources.huggingface.weights import read_lags
-from pefourier.encodings.sources.json_object import HEADS, Section, TrackedKeys, read_object
-from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
+from pefourier.encodings.sources.huggingface.weights import (
+    declared_table,
+    has_no_table,
+    read_axes,
+    read_biases,
+    read_displacements,
+    read_lags,
+    read_positions,
+    read_sinusoid,
+)
+from pefourier.encodings.sources.json_object import Section, TrackedKeys, read_object
+from pefourier.errors import PefourierError, UnknownPositions, shown
 from pefourier.types import Counts, Places, Texts, Values
 from pefourier.writing.files import inside, is_folder, read_toml, split_spec
 
@@ -141,7 +146,7 @@ class ModelFile:
         own = select_part(self.spec, self.model.file, self.section.values)  # no key is read yet
         model = replace(own.model, length=length, d=d, grid=grid, prefix=prefix)
         ways = (read_lags, read_displacements, read_axes, read_biases, read_sinusoid)
-        for reader in (*ways, read_rotation, read_none, weights.read_positions):
+        for reader in (*ways, read_rotation, read_none, read_positions):
             enc = reader(model)
             if enc is not None:
                 named, inner = split_spec(self.spec)[1], model.key
@@ -157,7 +162,7 @@ class ModelFile:
         Its vectors are unknown. None for other models.
         """
         own = select_part(self.spec, self.model.file, self.section.values)
-        enc = weights.declared_table(own.model)
+        enc = declared_table(own.model)
         enc = enc and replace(enc, spec=self.spec, file=self)
         return enc and note_unread(enc, own.model, own.section)
 
@@ -191,7 +196,7 @@ def no_answer(model: ModelConfig) -> PefourierError:
     if not model.row:
         return UnknownPositions(f"{who} is unknown and sets no rotation; name an encoding")
     kinds = model.row["kind"].split()
-    if weights.has_no_table(model):
+    if has_no_table(model):
         kinds = ["none"]
     reason = model.row.get("reason") or read_toml(REASONS)["kinds"][kinds[0]]
     return UnknownPositions(f"{who} is not supported: {reason}")
@@ -214,31 +219,6 @@ def source_notes(config: Section) -> tuple[Finding, ...]:
     return tuple(finding("remote-code", key=key, **details) for key in keys[:1])
 
 
-def read_biases(model: ModelConfig) -> Encoding | None:
-    """Read ALiBi or T5's buckets, one column per head."""
-    row = model.row
-    heads = model.own("heads", HEADS)
-    attention = model.section(row["inside"]) if "inside" in row else model
-    switched = row.get("otherwise", row.get("kind")) == "alibi" or not row
-    usual = row.get("kind") == "alibi"
-    alibi = attention.get("alibi", usual) if switched or usual else False
-    if not isinstance(alibi, bool):
-        raise attention.wrong("alibi", alibi, "true or false")
-    if switched and alibi:
-        steepest = attention.number("alibi_bias_max")
-        if steepest not in (None, 8.0):
-            raise attention.wrong("alibi_bias_max", steepest, "8, the slopes of ALiBi")
-    elif row.get("kind") != "t5":
-        return None
-    elif trained := weights.read_buckets(model):
-        return trained
-    check_part(model)
-    count = model.dimension(model.sized(heads), "number of heads")
-    if switched and alibi:
-        return model.build("alibi", count, causal=True)
-    return model.build("t5", count, finding("untrained", "t5"), **weights.bucket_keys(model))
-
-
 def read_none(model: ModelConfig) -> Encoding | None:
     """Return an encoding without positions if a config switches off its model type's rotation."""
     row, embedding_type = model.row, model.untracked.get("position_embedding_type")
@@ -247,28 +227,6 @@ def read_none(model: ModelConfig) -> Encoding | None:
         return None
     width = model.sized(model.own("width", WIDTH)) or model.d
     return model.build("none", model.dimension(width, "width"))
-
-
-def check_part(model: ModelConfig) -> None:
-    """Refuse a part after # other than encoder and decoder."""
-    if model.part not in ("", "encoder", "decoder"):
-        raise unknown(f"part of {shown(model.file)}", model.part, ("encoder", "decoder"))
-
-
-def read_sinusoid(model: ModelConfig) -> Encoding | None:
-    """Read sinusoids that the model's source code computes."""
-    row = model.row
-    if not model.computes or (model.part and model.part == row.get("learned_part")):
-        return None
-    check_part(model)
-    d = model.width
-    offset = weights.first_row(model)
-    enc = model.build(
-        "sinusoidal", d, *weights.offset_notes(model.kind, offset), **row["table"], offset=offset
-    )
-    if not row.get("cosines_first"):
-        return weights.read_stored_sinusoid(model, enc)
-    return replace(enc, vectors=lambda x: exchanged(enc.vectors(x), row["table"]["layout"]))
 
 
 OF_POSITIONS = re.compile(

@@ -40,12 +40,10 @@ from pefourier.encodings.sources.huggingface.config import (
     Rotary,
     family_of,
     first_names,
-    rotary,
-    type_row,
-)
-from pefourier.encodings.sources.huggingface.layers import (
     layers_without_positions,
+    rotary,
     rotates_by_type,
+    type_row,
 )
 from pefourier.encodings.sources.json_object import HEADS, LAYERS, Section
 from pefourier.errors import PefourierError, is_number, shown, unknown
@@ -577,7 +575,7 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
         findings.append(finding("model-type-unknown", variant, like=shown(model.kind), **details))
     number = model.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # by default
     unrotated = sorted(layers_without_positions(model, number))
-    kinds = dict.fromkeys(part.split()[0] for part in row.get("layer_types", "").split(",") if part)
+    kinds = dict.fromkeys(row.get("layer_types", ()))
     switch_values = [kind for kind in kinds if rotates_by_type(model, kind)]
     partial = {
         "still": first_few(list(map(str, unrotated))),
