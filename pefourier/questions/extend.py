@@ -92,7 +92,7 @@ def settings_for(source: Encoding, enc: Encoding, engine: Engine | None) -> Sett
     engine = engine or ("llama.cpp" if is_gguf else "transformers")
     config: Values = {}
     if source.file and not is_gguf:
-        config = source.file.section.values
+        config = source.file.outer.values
     is_whole = not (config and source.file.model.part) and source.params["scaling"] not in IN_FILE
     if engine == "llama.cpp" and is_whole and (options := options_of_llama_cpp(rope)):
         return Settings(engine, None, None, " ".join([f"-c {length}", *options]))

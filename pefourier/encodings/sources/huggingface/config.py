@@ -350,7 +350,7 @@ class ModelConfig(Section):
         return self.count(*keys, *HEADS) or usual
 
     @cached_property
-    def layers(self) -> int:
+    def layer_count(self) -> int:
         """Return the number of layers of all kinds; 0 if not set."""
         single = self.count(*SINGLE, minimum=0) or 0
         return single + (self.count(*LAYERS) or 0)
@@ -541,7 +541,7 @@ def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> lis
     does not rotate. If neither config nor model type sets types of layers, all layers are equal. If
     the part names a type of layer, only layers of that type are listed.
     """
-    number = model.layers
+    number = model.layer_count
     rotary, sections = rotations is not None, rotations or ()
     by_type, called = rotary and "" not in sections, model.row.get("rotation_of", {})
     kinds, laid = layer_types(model, number)
@@ -752,7 +752,7 @@ def known_temperature(model: ModelConfig) -> Temperature | None:
 
 def inverted(model: ModelConfig) -> Iterator[Finding]:
     """Report a majority of layers without positions in a model type that has few."""
-    switches, number = model.get("no_rope_layers"), model.layers
+    switches, number = model.get("no_rope_layers"), model.layer_count
     step = model.row.get("unrotated", ())
     if not isinstance(switches, list) or not number or len(step) < 2:
         return

@@ -61,8 +61,8 @@ from pefourier.types import Counts, Places, Texts, Values
 from pefourier.writing.files import inside, is_folder, read_toml, split_spec
 
 
-@dataclass(frozen=True)
-class ModelFile:
+@dataclass(frozen=True, kw_only=True)
+class ModelFile(ModelConfig):
     """The positions that a config sets, or an inner config that a SPEC names.
 
     `pefourier.encodings.sources.gguf_file.GgufFile` has the same interface.
@@ -70,27 +70,24 @@ class ModelFile:
     """
 
     spec: str
-    model: ModelConfig  # its part is the selected type of layer
-    section: Section  # the whole file
+    outer: Section  # the whole file
 
     @property
-    def kind(self) -> str:
-        """Return the model_type."""
-        return self.model.kind
+    def model(self) -> ModelConfig:
+        """Return the config; its part is the selected type of layer."""
+        return self
 
     @property
     def layers(self) -> list[LayerRun]:
         """Return runs of layers with equal positions."""
-        return layer_schedule(
-            self.model, layer_sections(self.model) if rotates(self.model) else None
-        )
+        return layer_schedule(self, layer_sections(self) if rotates(self) else None)
 
     @property
     def rotations(self) -> list[str]:
         """Return the types of layers with different rotations, in order; empty for one rotation."""
-        if self.model.part or not rotates(self.model):
+        if self.part or not rotates(self):
             return []
-        sections = layer_sections(self.model)
+        sections = layer_sections(self)
         unlike = {str((section.values, turns)) for section, turns in sections.values()}
         if len(unlike) < 2:
             return []
@@ -100,13 +97,13 @@ class ModelFile:
     def of_layer(self, layer: str) -> "ModelFile":
         """Return the file with another type of layer selected; "" selects all layers."""
         path, part = split_spec(self.spec)
-        inner = part.removesuffix(self.model.part).removesuffix(".")
+        inner = part.removesuffix(self.part).removesuffix(".")
         spec = "#".join(filter(None, (path, ".".join(filter(None, (inner, layer))))))
-        return select_part(spec, self.model.file, self.section.values)
+        return select_part(spec, self.file, self.outer.values)
 
     def axis_of_pairs(self, pairs: int) -> Places | None:
         """Return the axis (t, y or x) that rotates each pair; None if there is one position."""
-        sections = sections_of(self.model)
+        sections = sections_of(self)
         return None if sections is None else axes_of_sections(*sections, pairs)
 
     @property
@@ -115,14 +112,13 @@ class ModelFile:
 
         halves: rows i and i + r/2 of the r rotated rows; neighbours: rows 2i and 2i + 1.
         """
-        turns = self.model.row and rotates(self.model)
-        return PAIRED.get(layout_of(self.model)) if turns else None
+        turns = self.row and rotates(self)
+        return PAIRED.get(layout_of(self)) if turns else None
 
     @property
     def unrotated(self) -> int:
         """Return the number of unrotated dimensions that DeepSeek's heads keep separately."""
-        count = self.model.count
-        return (count("qk_rope_head_dim") and count("qk_nope_head_dim")) or 0
+        return (self.count("qk_rope_head_dim") and self.count("qk_nope_head_dim")) or 0
 
     def encoding(
         self,
@@ -143,15 +139,14 @@ class ModelFile:
         grid, prefix
             Sides of the grid of a vision model, and rows before it, instead of the config's.
         """
-        own = select_part(self.spec, self.model.file, self.section.values)  # no key is read yet
-        model = replace(own.model, length=length, d=d, grid=grid, prefix=prefix)
+        own = select_part(self.spec, self.file, self.outer.values)  # no key is read yet
+        model = replace(own, length=length, d=d, grid=grid, prefix=prefix)
         ways = (read_lags, read_displacements, read_axes, read_biases, read_sinusoid)
         for reader in (*ways, read_rotation, read_none, read_positions):
             enc = reader(model)
             if enc is not None:
-                named, inner = split_spec(self.spec)[1], model.key
-                notes = () if named else tower_notes(self.spec, self.section, inner)
-                enc = note_unread(with_trained(enc, model), model, own.section)
+                notes = () if split_spec(self.spec)[1] else tower_notes(self)
+                enc = note_unread(with_trained(enc, model), model)
                 notes = (*enc.findings, *notes, *source_notes(model))
                 return replace(enc, spec=self.spec, file=self, findings=notes)
         raise no_answer(model)
@@ -161,10 +156,9 @@ class ModelFile:
 
         Its vectors are unknown. None for other models.
         """
-        own = select_part(self.spec, self.model.file, self.section.values)
-        enc = declared_table(own.model)
-        enc = enc and replace(enc, spec=self.spec, file=self)
-        return enc and note_unread(enc, own.model, own.section)
+        own = select_part(self.spec, self.file, self.outer.values)
+        enc = declared_table(own)
+        return enc and note_unread(replace(enc, spec=self.spec, file=self), own)
 
 
 def open_config(spec: str) -> ModelFile:
@@ -180,11 +174,12 @@ def open_config(spec: str) -> ModelFile:
 
 def select_part(spec: str, file: str, values: Values) -> ModelFile:
     """Select the part of a config that a SPEC names; the result records which keys are read."""
-    section = Section(shown(file), TrackedKeys(values))
-    config, kind, part = choose_part(section, split_spec(spec)[1])
+    outer = Section(shown(file), TrackedKeys(values))
+    config, kind, part = choose_part(outer, split_spec(spec)[1])
     row = type_row(kind) or {}
-    model = ModelConfig(**vars(config), file=file, part=part, kind=kind, row=row)
-    return ModelFile(spec, model, section)
+    return ModelFile(
+        **vars(config), file=file, part=part, kind=kind, row=row, spec=spec, outer=outer
+    )
 
 
 NO_POSITIONS = ("nope", "none", "no_position")  # values of position_embedding_type
@@ -195,19 +190,18 @@ def no_answer(model: ModelConfig) -> PefourierError:
     who = f"{shown(model.file)} (model_type {shown(model.kind)})"
     if not model.row:
         return UnknownPositions(f"{who} is unknown and sets no rotation; name an encoding")
-    kinds = model.row["kind"].split()
-    if has_no_table(model):
-        kinds = ["none"]
-    reason = model.row.get("reason") or read_toml(REASONS)["kinds"][kinds[0]]
+    kind = "none" if has_no_table(model) else model.row["kind"].split()[0]
+    reason = model.row.get("reason") or read_toml(REASONS)["kinds"][kind]
     return UnknownPositions(f"{who} is not supported: {reason}")
 
 
-def tower_notes(spec: str, section: Section, own: str) -> list[Finding]:
+def tower_notes(file: ModelFile) -> list[Finding]:
     """Return a finding that lists the inner configs of models with positions on image grids."""
-    inside = [k for k, value in section.values.items() if isinstance(value, dict) and k != own]
-    kinds = {key: choose_part(section, key)[1] for key in inside if key.endswith("_config")}
     towers = [
-        shown(f"{spec}#{key}") for key, kind in kinds.items() if "axial" in (type_row(kind) or ())
+        shown(f"{file.spec}#{key}")
+        for key, value in file.outer.values.items()
+        if isinstance(value, dict) and key != file.key and key.endswith("_config")
+        if "axial" in (type_row(choose_part(file.outer, key)[1]) or ())
     ]
     return [finding("vision-tower", asked=" or ".join(towers))] if towers else []
 
@@ -270,33 +264,26 @@ def with_trained(enc: Encoding, model: ModelConfig) -> Encoding:
     return replace(enc, params=params, findings=(*enc.findings, note))
 
 
-def find_unread(model: ModelConfig, outer: Section, enc: Encoding) -> Texts:
-    """Return the keys about positions, in a config and around it, that no reader has used."""
+def find_unread(model: ModelFile, enc: Encoding) -> Texts:
+    """Return the keys about positions, in a config and around it, that no reader has used.
+
+    Keys around the config of a tower are about the text model.
+    """
     with suppress(PefourierError):  # reported by the commands that need these keys
         read_the_rest(model)
-    unrotated, unread_keys = enc.name == "none", set(enc.params.get("unread", ()))
-    foreign = (type_row(str(outer.untracked.values.get("model_type"))) or {}).get("beside", ())
-    for section in sections_about(model, outer):
+    whole = type_row(str(model.outer.untracked.get("model_type"))) or {}
+    is_tower = model.key and model.key not in (*NESTED, whole.get("text"))
+    unread_keys = {*enc.params.get("unread", ())} | sections_not_read(model)
+    for section in (model,) if is_tower else (model, model.outer):
         values = section.untracked.values
-        unread = sorted(getattr(section.values, "unread", ()))
-        if section is not model:  # keys of other parts of the model
-            unread = [key for key in unread if key not in foreign]
+        foreign = () if section is model else whole.get("beside", ())  # of other parts of the model
+        unread = sorted(getattr(section.values, "unread", set()).difference(foreign))
         misspelt = {key for key in unread[:SEEN] if near_key(key, values)}
         for key in unread:
             if (key in misspelt or is_about(key, values)) and not states_known(key, values, enc):
                 # without positions, the keys of a rotation are switched off
-                unread_keys |= set() if unrotated and key in EVIDENCE else {key}
-    return tuple(sorted(unread_keys | sections_not_read(model))[:SEEN])
-
-
-def sections_about(model: ModelConfig, outer: Section) -> tuple[Section, ...]:
-    """Return the sections about a model's positions.
-
-    Keys around the config of a tower are about the text model.
-    """
-    row = type_row(str(outer.untracked.values.get("model_type"))) or {}
-    is_tower = model.key and model.key not in (*NESTED, row.get("text"))
-    return (model,) if is_tower else (model, outer)
+                unread_keys |= set() if enc.name == "none" and key in EVIDENCE else {key}
+    return tuple(sorted(unread_keys)[:SEEN])
 
 
 def sections_not_read(model: ModelConfig) -> set[str]:
@@ -362,20 +349,19 @@ def is_about(key: str, values: Values) -> bool:
     return not (key in SWITCHED_OFF and values.get("use_sliding_window") is False)
 
 
-def note_unread(enc: Encoding, model: ModelConfig, outer: Section) -> Encoding:
+def note_unread(enc: Encoding, model: ModelFile) -> Encoding:
     """Add the unread keys of a config to an encoding, with findings about the first keys.
 
     Keys that already have a finding get no second one.
     """
-    unread, findings = find_unread(model, outer, enc), []
+    unread, findings = find_unread(model, enc), list(enc.findings)
     messages = " ".join(note.message for note in enc.findings if note.code == "unread-key")
     within = enc.params.get("unread", ())
     for key in [key for key in unread if key not in messages and key not in within][:NAMED]:
-        section = model if key in model.untracked.values else outer
-        values = section.untracked.values
-        similar = "".join(near_key(key, values))
-        details = {"key": shown(key), "value": shown(values.get(key, "…")), "near": similar}
+        section = (model if key in model.values else model.outer).untracked
+        similar = "".join(near_key(key, section.values))
+        details = {"key": shown(key), "value": shown(section.get(key, "…")), "near": similar}
         variant = "misspelt" if similar else "plain"
         findings.append(finding("unread-key", variant, config=section.label, **details))
     params = {**enc.params, "unread": unread} if unread else enc.params
-    return replace(enc, params=params, findings=(*enc.findings, *findings))
+    return replace(enc, params=params, findings=tuple(findings))
