@@ -194,17 +194,8 @@ def model_types() -> dict[str, ModelRow]:
     rows: dict[str, ModelRow] = json.loads(here.with_name("models.json").read_bytes())
     for by_hand in json.loads(here.with_name("models_by_hand.json").read_bytes()):
         for kind in by_hand["types"].split():
-            rows[kind] = merge(rows.get(kind, {}), by_hand)
+            rows[kind] = {**rows.get(kind, {}), **by_hand}
     return rows
-
-
-def merge(row: ModelRow, by_hand: ModelRow) -> ModelRow:
-    """Merge a row with the facts added by hand, also for its types of layers."""
-    layers = {
-        name: layer | by_hand.get("layers", {}).get(name, {})
-        for name, layer in row.get("layers", {}).items()
-    }
-    return {**row, **by_hand, **({"layers": layers} if layers else {})}
 
 
 def type_row(kind: str) -> ModelRow | None:
@@ -236,9 +227,7 @@ BY_KEYS = {  # keys that all model types read in the same way
 @cache
 def kinds_by_class() -> dict[str, str]:
     """Return model types by the stem of their class names, in lower case."""
-    rows = model_types().items()
-    models = {kind: row for kind, row in rows if kind not in ("transformers", "params.json")}
-    return {re.sub("[-_.]", "", kind): kind for kind in sorted(models, reverse=True)}
+    return {re.sub("[-_]", "", kind): kind for kind in sorted(model_types(), reverse=True)}
 
 
 def family_of(row: ModelRow, base: float, layer: str = "") -> Values:
