@@ -369,8 +369,16 @@ def open_gguf(spec: str) -> GgufFile:
             firsts[key.removeprefix(start)] = (
                 value[0] if isinstance(value, list) and value else value
             )
-    own = {"path": path, "kind": kind, "part": part, "spec": spec}
-    return GgufFile(shown(path), firsts, metadata=metadata, factors=factors, **own)
+    return GgufFile(
+        shown(path),
+        firsts,
+        metadata=metadata,
+        factors=factors,
+        path=path,
+        kind=kind,
+        part=part,
+        spec=spec,
+    )
 
 
 def head_sizes(file: GgufFile, d: int | None) -> tuple[int, int]:
@@ -402,8 +410,9 @@ def notes_on_file(file: GgufFile, unread: Strings) -> Iterator[Finding]:
     elif unrotated and file.get("attention.sliding_window"):
         yield finding("gguf-unsaid", "still", who=who, layers="layers that see all")
     for key in unread[:5]:
-        slots = {"key": shown(key), "value": shown(file.values[key])}
-        yield finding("unread-key", "plain", config=file.label, **slots)
+        yield finding(
+            "unread-key", "plain", config=file.label, key=shown(key), value=shown(file.values[key])
+        )
 
 
 def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:

@@ -623,9 +623,15 @@ def read_code(
     params |= {"rotated": width} if table.operator and width < d else {}
     params |= {} if seed is None else {"seed": seed}
     from_array = from_bias if is_bias(table.vectors.shape) else from_table
-    facts = {"eps": table.eps, "findings": table.findings, "params": params}
     untrained = "untrained" in {f.code for f in table.findings}
-    enc = from_array(table.vectors, spec, **facts, untrained=untrained)
+    enc = from_array(
+        table.vectors,
+        spec,
+        eps=table.eps,
+        findings=table.findings,
+        params=params,
+        untrained=untrained,
+    )
     enc = replace(enc, spec=spec if in_shell else "")
     operator = table.operator
     if operator is None:

@@ -747,8 +747,14 @@ def inverted(model: ModelConfig) -> Iterator[Finding]:
         return
     unrotated, usual = sum(not rotates for rotates in switches), number // (step[1] - step[0])
     if unrotated > max(number / 2, usual):
-        details = {"config": model.label, "kind": shown(model.kind)}
-        yield finding("layers-inverted", unrotated=unrotated, number=number, usual=usual, **details)
+        yield finding(
+            "layers-inverted",
+            unrotated=unrotated,
+            number=number,
+            usual=usual,
+            config=model.label,
+            kind=shown(model.kind),
+        )
 
 
 def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:

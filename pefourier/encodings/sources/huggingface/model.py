@@ -209,8 +209,9 @@ def tower_notes(file: ModelFile) -> list[Finding]:
 def source_notes(config: Section) -> tuple[Finding, ...]:
     """Return a finding if a config names remote code."""
     keys = [key for key in ("auto_map", "trust_remote_code") if config.get(key)]
-    details = {"config": config.label, "version": version()}
-    return tuple(finding("remote-code", key=key, **details) for key in keys[:1])
+    return tuple(
+        finding("remote-code", key=key, config=config.label, version=version()) for key in keys[:1]
+    )
 
 
 def read_none(model: ModelConfig) -> Encoding | None:
@@ -360,8 +361,16 @@ def note_unread(enc: Encoding, model: ModelFile) -> Encoding:
     for key in [key for key in unread if key not in messages and key not in within][:NAMED]:
         section = (model if key in model.values else model.outer).untracked
         similar = "".join(near_key(key, section.values))
-        details = {"key": shown(key), "value": shown(section.get(key, "…")), "near": similar}
         variant = "misspelt" if similar else "plain"
-        findings.append(finding("unread-key", variant, config=section.label, **details))
+        findings.append(
+            finding(
+                "unread-key",
+                variant,
+                config=section.label,
+                key=shown(key),
+                value=shown(section.get(key, "…")),
+                near=similar,
+            )
+        )
     params = {**enc.params, "unread": unread} if unread else enc.params
     return replace(enc, params=params, findings=tuple(findings))

@@ -233,8 +233,9 @@ def lost_family(row: ModelRow, params: Values, longest: int, layer: str = "") ->
 def family_lost(label: str, longest: int, family: Values) -> Finding:
     """Return the finding that a file lacks the scaling of published models with its base."""
     words = ", ".join(f"{key}={value}" for key, value in family["scaling"].items())
-    slots = {"config": label, "longest": longest, "known": family, "words": words}
-    return finding("rope-scaling-lost", "family", **slots)
+    return finding(
+        "rope-scaling-lost", "family", config=label, longest=longest, known=family, words=words
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -424,8 +425,16 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     findings += [*warn_of_keys(section, unused, allowed), *layer_notes(model)]
     findings += [finding("rope-clipped", config=model.label)] if clipped else []
     rho = type_keys.base if theta is None else theta
-    settings = {"rho": rho, "partial": partial, "layout": layout_of(model), "scaling": scaling}
-    enc = model.build("rope", d, *findings, **settings, **scaled)
+    enc = model.build(
+        "rope",
+        d,
+        *findings,
+        rho=rho,
+        partial=partial,
+        layout=layout_of(model),
+        scaling=scaling,
+        **scaled,
+    )
     # backwards: by -p at position p; trailing: the last rows of a head
     facts: Fields = {k: True for k in ("backwards", "trailing") if model.row.get(k)}
     facts |= {"unread": tuple(unused)} if unused else {}
@@ -470,8 +479,14 @@ def rotation_of_indexer(model: ModelConfig) -> Encoding | None:
     inherited |= {key: enc.params[key] for key in scaling_parameters(enc.params["scaling"])}
     rotated, width = enc.params["rotated"], model.count("index_head_dim") or 0
     width = max(width, rotated)
-    head = {"d": width, "partial": rotated_share(rotated, width), "layout": model.row["indexer"]}
-    built = build("rope", spec=enc.spec, **inherited, **head)
+    built = build(
+        "rope",
+        spec=enc.spec,
+        **inherited,
+        d=width,
+        partial=rotated_share(rotated, width),
+        layout=model.row["indexer"],
+    )
     carried = {key: value for key, value in enc.params.items() if key not in built.params}
     return replace(built, params={**carried, **built.params, "softmax_factor": 1.0})
 
@@ -551,8 +566,16 @@ def find_share(
         if partial not in (None, 1.0) and not type_keys.fixed:
             key, inside = section.first(*SHARE)
             key = model.first(*keys)[0] if inside is None else key
-            details = {"key": key, "value": partial, "config": model.label}
-            findings = [finding("unread-key", "share", kind=shown(model.kind), **details)]
+            findings = [
+                finding(
+                    "unread-key",
+                    "share",
+                    kind=shown(model.kind),
+                    key=key,
+                    value=partial,
+                    config=model.label,
+                )
+            ]
         return 1.0, findings
     is_listed = section.key in model.row.get("layers", ())
     if partial is None and scaling == "none" and is_listed and model.row.get("given_whole"):
@@ -570,9 +593,16 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     row, findings = model.row, []
     written = model.untracked.get("model_type")
     if not row or (isinstance(written, str) and type_row(written) is None):
-        details = {"kind": shown(written or "none"), "config": model.label}
         variant = "like" if row else "halves"
-        findings.append(finding("model-type-unknown", variant, like=shown(model.kind), **details))
+        findings.append(
+            finding(
+                "model-type-unknown",
+                variant,
+                like=shown(model.kind),
+                kind=shown(written or "none"),
+                config=model.label,
+            )
+        )
     number = model.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # by default
     unrotated = sorted(layers_without_positions(model, number))
     kinds = dict.fromkeys(row.get("layer_types", ()))
@@ -703,5 +733,8 @@ def reconcile(
     inner, outer = section.number(*inside), config.number(*above) if above else None
     if inner is None or outer is None or inner == outer:
         return (outer if inner is None else inner), []
-    slots = {"key": inside[0], "section": section.label}
-    return inner, [finding("rope-contradiction", **slots, inner=inner, outer=outer)]
+    return inner, [
+        finding(
+            "rope-contradiction", key=inside[0], section=section.label, inner=inner, outer=outer
+        )
+    ]

@@ -198,11 +198,17 @@ def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
     findings = (*offset_notes(model.kind, offset), *unlike_config(model, name, path, shape))
     model.dimension(shape[1], f"tensor {name}")
     vectors = rows_up_to(stored.vectors[offset:], model.length, f"{name} of {shown(path)}")
-    params = {"length": len(vectors), "d": vectors.shape[1], "path": path, "array": name}
-    params |= {"offset": offset, "rows": shape[0], "model_type": model.kind}
-    facts = {"eps": stored.eps, "findings": findings, "origin": "weights"}
-    enc = from_table(vectors, "learned", params=params, **facts)
-    return replace(enc, domain=lattice(stored.sides)) if stored.sides else enc
+    enc = from_table(vectors, "learned", eps=stored.eps, findings=findings, origin="weights")
+    params = {
+        "length": len(vectors),
+        "d": vectors.shape[1],
+        "path": path,
+        "array": name,
+        "offset": offset,
+        "rows": shape[0],
+        "model_type": model.kind,
+    }
+    return replace(enc, params=params, domain=lattice(stored.sides) if stored.sides else enc.domain)
 
 
 def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tuple[Finding, ...]:
@@ -210,19 +216,20 @@ def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tup
     is_on_axes = "axial" in model.row
     if not is_on_axes and (not name.endswith(".weight") or IMAGES.search(name)):
         return ()
-    keys: list[str] = ["max_target_positions"] if "decoder" in name.split(".") else []
-    keys += [model.row.get("length", LONGEST)[0], *LONGEST]
+    keys = (model.row.get("length", LONGEST)[0], *LONGEST)
+    if "decoder" in name.split("."):
+        keys = ("max_target_positions", *keys)
     first = model.row.get("first", 0)
-    positions = None if is_on_axes else model.count(*keys)
-    if first == "padding":  # its rows are included; such sinusoids grow on demand
-        rows = None if "table" in model.row else positions
-    else:
-        rows = positions and positions + first
+    rows = None if is_on_axes else model.count(*keys)
+    if first != "padding":  # its rows are included
+        rows = rows and rows + first
+    elif "table" in model.row:  # such sinusoids grow on demand
+        rows = None
     width_keys = (*EMBEDDED, *model.own("width", WIDTH)[0])
     widths = [width for key in width_keys if (width := model.count(key))]
-    columns = shape[1] if shape[1] in widths else widths[-1] if widths else None
-    if rows == shape[1] and shape[0] in widths:
-        columns = shape[0]
+    columns = shape[rows != shape[1] or shape[0] not in widths]
+    if columns not in widths:
+        columns = widths[-1] if widths else None
     return shape_findings(model, name, path, shape, (rows, columns))
 
 
@@ -233,9 +240,18 @@ def shape_findings(
     if all(size in (None, stored) for stored, size in zip(shape, expected, strict=True)):
         return ()
     sizes = ", ".join("any" if size is None else str(size) for size in expected)
-    details = {"name": shown(name), "path": shown(path), "shape": shape, "expected": f"({sizes})"}
     variant = "transposed" if shape == expected[::-1] else "shape"
-    return (finding("weights-config", variant, config=model.label, **details),)
+    return (
+        finding(
+            "weights-config",
+            variant,
+            config=model.label,
+            name=shown(name),
+            path=shown(path),
+            shape=shape,
+            expected=f"({sizes})",
+        ),
+    )
 
 
 def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
@@ -251,8 +267,13 @@ def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
         stored = load_tensor(replace(model, length=None), name, path)
         if not is_formula(stored, enc):
             stored = load_tensor(model, name, path)
-            details = {"name": shown(name), "path": shown(path), "kind": shown(model.kind)}
-            doubt = finding("weights-config", "sinusoids", **details)
+            doubt = finding(
+                "weights-config",
+                "sinusoids",
+                name=shown(name),
+                path=shown(path),
+                kind=shown(model.kind),
+            )
             return replace(stored, findings=(*stored.findings, doubt))
         doubts = [note for note in stored.findings if note.code == "weights-config"]
         enc = replace(enc, findings=(*enc.findings, *doubts))
@@ -304,20 +325,20 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     heads = model.sized(model.own("heads", HEADS))
     doubts = shape_findings(model, name, path, bias.shape, (settings["buckets"], heads))
     if is_first:
-        slots = {"name": shown(name), "last": shown([*layers][-1])}
-        doubts = (*doubts, finding("biases-by-layer", "plain", **slots, count=len(layers)))
+        last = shown([*layers][-1])
+        note = finding("biases-by-layer", "plain", name=shown(name), last=last, count=len(layers))
+        doubts = (*doubts, note)
     d = model.dimension(bias.shape[1], f"tensor {name}")
     domain = lags_between(length, causal=settings["causal"])
-    enc = Encoding("t5", domain, d, vectors, injection="bias")
+    enc = Encoding("t5", domain, d, vectors, injection="bias", eps=eps, origin="weights")
     params = {"length": length, "d": d, **settings, "path": path, "array": name}
     params["model_type"] = model.kind
-    return replace(enc, params=params, eps=eps, findings=(*silent, *doubts), origin="weights")
+    return replace(enc, params=params, findings=(*silent, *doubts))
 
 
 def has_no_table(model: ModelConfig) -> bool:
     """Return whether a model lacks its type's table, and has only relative distances at most."""
-    usual = model.row.get("usual", {}).get("position_biased_input", True)
-    return "relative" in model.row and not model.get("position_biased_input", usual)
+    return "relative" in model.row and not setting(model, "position_biased_input")
 
 
 def declared_table(model: ModelConfig) -> Encoding | None:
@@ -326,21 +347,20 @@ def declared_table(model: ModelConfig) -> Encoding | None:
     None if weights or formulas define the vectors.
     """
     row, longest = model.row, model.longest() or 0
-    embedding_type = model.get("position_embedding_type", "absolute")
-    is_learned = row.get("kind", "").split()[:1] == ["learned"] and "axial" not in row
-    is_table = is_learned and embedding_type == "absolute" and not has_no_table(model)
-    elsewhere = model.computes or model.part or not longest or sibling_tensors(model, TENSOR)
-    if not is_table or elsewhere:
+    is_learned = row.get("kind", "").startswith("learned") and "axial" not in row
+    is_other = model.get("position_embedding_type", "absolute") != "absolute"
+    is_elsewhere = model.computes or model.part or not longest or sibling_tensors(model, TENSOR)
+    if not is_learned or is_other or has_no_table(model) or is_elsewhere:
         return None
     first = first_row(model)  # rows before position 0
-    among = row.get("first") == "padding"
-    length, rows = (max(longest - first, 1), longest) if among else (longest, longest + first)
+    length, rows = longest, longest + first
+    if row.get("first") == "padding":  # among the rows of the config
+        length, rows = max(longest - first, 1), longest
     params = {"length": length, "rows": rows, "offset": first, "path": model.file}
     params["model_type"] = model.kind
     return replace(build("learned", length=length, d=1), params=params)
 
 
-Vectors = tuple[Floats, float]  # a table and its resolution
 VECTORS = re.compile(r"(^|\.)rel_embeddings\.weight$")
 INSTEAD = {"rotary": "early", "relative_key": "relative", None: "mixer"}  # reasons for a refusal
 # keys without effect on relative sinusoids
@@ -358,45 +378,35 @@ def read_lags(model: ModelConfig) -> Encoding | None:
 
 def read_relative_sinusoids(model: ModelConfig, row: Fields) -> Encoding:
     """Read the sines and cosines of lags that a model's source code computes."""
-    if model.part not in (row.get("part", ""), "encoder", "decoder"):
-        raise unknown(f"part of {shown(model.file)}", model.part, ("encoder", "decoder"))
+    if "part" not in row:
+        check_part(model)
     for key in IDLE:
         model.get(key)  # mark as read
     if "type" in row:
-        check_position_type(model, row["type"])
+        kind = model.get("position_embeddings_type", row["type"])
+        if kind not in ("relative", *INSTEAD):
+            rule = "relative, rotary, relative_key or null"
+            raise model.wrong("position_embeddings_type", kind, rule)
+        if kind != "relative":
+            reason = f"{kind}: {read_toml(REASONS)['kinds'][INSTEAD[kind]]}"
+            raise UnknownPositions(f"{shown(model.file)} has position_embeddings_type {reason}")
     rules = {
         "bi_data": "false; otherwise half of each batch has the vectors of opposite lags",
         row.get("none_after", ""): "0; later keys have other vectors",
     }
-    for key in filter(model.values.get, rules):
-        raise model.wrong(key, model.values[key], rules[key])
-    if "chunk" in row:
-        check_chunk(model, *row["chunk"])
+    for key in filter(model.get, rules):
+        raise model.wrong(key, model.get(key), rules[key])
+    if "chunk" in row:  # blocks whose first row is the vector of the first visible key
+        (queries, usual), (before, usual_past) = row["chunk"]
+        size, past = model.count(queries) or usual, model.count(before) or usual_past
+        if size not in (past - 1, past):
+            raise model.wrong(queries, size, f"{past - 1} or {past}, as {before} is {past}")
     direction = model.get("attn_type", "bi")
     if direction not in ("bi", "uni"):
         raise model.wrong("attn_type", direction, "bi or uni")
     clamp = max(model.count("clamp_len", minimum=-1) or 0, 0)
-    return model.build(
-        "xl", model.width, **{"causal": direction == "uni", "clamp": clamp, **row["fixed"]}
-    )
-
-
-def check_position_type(model: ModelConfig, usual: str) -> None:
-    """Refuse a position_embeddings_type without relative sinusoids, with the reason."""
-    kind = model.get("position_embeddings_type", usual)
-    if kind not in ("relative", *INSTEAD):
-        rule = "relative, rotary, relative_key or null"
-        raise model.wrong("position_embeddings_type", kind, rule)
-    if kind != "relative":
-        reason = read_toml(REASONS)["kinds"][INSTEAD[kind]]
-        raise UnknownPositions(f"{shown(model.file)} has position_embeddings_type {kind}: {reason}")
-
-
-def check_chunk(model: ModelConfig, queries: list[Any], before: list[Any]) -> None:
-    """Refuse blocks in which the first row is not the vector of the first visible key."""
-    size, past = (model.sized(((key,), usual)) or 0 for key, usual in (queries, before))
-    if size not in (past - 1, past):
-        raise model.wrong(queries[0], size, f"{past - 1} or {past}, as {before[0]} is {past}")
+    settings = {"causal": direction == "uni", "clamp": clamp, **row["fixed"]}
+    return model.build("xl", model.width, **settings)
 
 
 def setting(model: ModelConfig, key: str) -> Any:
@@ -414,7 +424,12 @@ def distance_terms(model: ModelConfig) -> Texts:
 
 
 def read_distances(model: ModelConfig) -> Encoding:
-    """Read DeBERTa's vectors of distances from the weights, or their values before training."""
+    """Read DeBERTa's vectors of distances from the weights, or their values before training.
+
+    The vectors are normalized if the model normalizes them.
+    """
+    from pefourier.encodings.sources.tables import read_numbers, read_table
+
     terms = distance_terms(model)
     if "c2p" not in terms:
         raise model.wrong("pos_att_type", "|".join(terms), "c2p|p2c or c2p")
@@ -429,19 +444,9 @@ def read_distances(model: ModelConfig) -> Encoding:
     tensor = only_one(sibling_tensors(model, VECTORS), model, "distances")
     if tensor is None:
         return model.build("deberta", d, finding("untrained", "lags"), *notes, **settings)
-    vectors, eps = stored_vectors(model, *tensor, (2 * (buckets or longest), d))
-    length, silent = model.positions()
-    enc = of_distances(length, vectors, buckets, longest, p2c="p2c" in terms)
-    params = {"length": length, "d": d, **settings, "array": tensor[0], "path": tensor[1]}
-    params["model_type"] = model.kind
-    return replace(enc, params=params, eps=eps, findings=(*notes, *silent), origin="weights")
-
-
-def stored_vectors(model: ModelConfig, name: str, path: str, shape: Shape) -> Vectors:
-    """Read the table of distances, normalized if the model normalizes it."""
-    from pefourier.encodings.sources.tables import read_numbers, read_table
-
+    name, path = tensor
     table, eps = read_table(path, name)
+    shape = 2 * (buckets or longest), d
     if table.shape != shape:
         raise PefourierError(f"{name} of {shown(path)} must have shape {shape}; got {table.shape}")
     vectors = np.asarray(table, dtype=float)
@@ -453,32 +458,34 @@ def stored_vectors(model: ModelConfig, name: str, path: str, shape: Shape) -> Ve
         vectors = vectors - vectors.mean(axis=1, keepdims=True)
         floor = model.number("layer_norm_eps") or 1e-7
         vectors = vectors / np.sqrt(vectors.var(axis=1, keepdims=True) + floor) * gain + shift
-    return vectors, eps
+    length, silent = model.positions()
+    enc = of_distances(length, vectors, buckets, longest, p2c="p2c" in terms)
+    params = {"length": length, "d": d, **settings, "array": name, "path": path}
+    params["model_type"] = model.kind
+    return replace(enc, params=params, eps=eps, findings=(*notes, *silent), origin="weights")
 
 
 def read_biases(model: ModelConfig) -> Encoding | None:
     """Read ALiBi or T5's buckets, one column per head."""
     row = model.row
-    heads = model.own("heads", HEADS)
-    attention = model.section(row["inside"]) if "inside" in row else model
-    switched = row.get("otherwise", row.get("kind")) == "alibi" or not row
-    usual = row.get("kind") == "alibi"
-    alibi = attention.get("alibi", usual) if switched or usual else False
+    kind, attention = row.get("kind"), model.section(row["inside"]) if "inside" in row else model
+    is_switched = not row or "alibi" in (kind, row.get("otherwise"))
+    alibi = attention.get("alibi", kind == "alibi") if is_switched else False
     if not isinstance(alibi, bool):
         raise attention.wrong("alibi", alibi, "true or false")
-    if switched and alibi:
-        steepest = attention.number("alibi_bias_max")
-        if steepest not in (None, 8.0):
+    if alibi:
+        if attention.number("alibi_bias_max") not in (None, 8.0):
+            steepest = attention.get("alibi_bias_max")
             raise attention.wrong("alibi_bias_max", steepest, "8, the slopes of ALiBi")
-    elif row.get("kind") != "t5":
+    elif kind != "t5":
         return None
     elif trained := read_buckets(model):
         return trained
     check_part(model)
-    count = model.dimension(model.sized(heads), "number of heads")
-    if switched and alibi:
-        return model.build("alibi", count, causal=True)
-    return model.build("t5", count, finding("untrained", "t5"), **bucket_keys(model))
+    heads = model.dimension(model.sized(model.own("heads", HEADS)), "number of heads")
+    if alibi:
+        return model.build("alibi", heads, causal=True)
+    return model.build("t5", heads, finding("untrained", "t5"), **bucket_keys(model))
 
 
 def check_part(model: ModelConfig) -> None:
@@ -556,8 +563,14 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
         return enc if len(enc) != count_points(sides) else on_grid(enc, sides, 0)
     if "merged" in block:
         noted["merged"] = side = value_of(model, block["merged"])
-        slots = {"key": block["merged"][0], "side": side, "config": model.label}
-        findings = (*findings, *([finding("tokens-in-blocks", **slots)] if side > 1 else []))
+        findings = (
+            *findings,
+            *(
+                [finding("tokens-in-blocks", key=block["merged"][0], side=side, config=model.label)]
+                if side > 1
+                else []
+            ),
+        )
     if "rescaled" in block:
         key, usual = block["rescaled"]
         noted["rescaled"] = model.number(key) if key in model.values else usual
@@ -687,8 +700,19 @@ def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     is_set = "sides" in block or model.grid
     sides, findings = sides_of(model, block) if is_set else (usual_grid(len(enc))[0], ())
     if others := [] if model.part else sorted(sibling_tensors(model, DISPLACED)):
-        slots = {"name": shown(name), "count": len(others), "last": shown(others[-1])}
-        enc = replace(enc, findings=(finding("biases-by-layer", "beside", **slots), *enc.findings))
+        enc = replace(
+            enc,
+            findings=(
+                finding(
+                    "biases-by-layer",
+                    "beside",
+                    name=shown(name),
+                    count=len(others),
+                    last=shown(others[-1]),
+                ),
+                *enc.findings,
+            ),
+        )
     if is_set and "patched" not in block.get("when", ()) and not (model.grid or model.prefix):
         shape, rows = (len(enc), enc.dim), count_points(sides) + prefix_of(model, block)
         doubts = shape_findings(model, name, path, shape, (rows, None))
@@ -723,8 +747,19 @@ def read_displacements(model: ModelConfig) -> Encoding | None:
             "with biases; put model.safetensors there"
         )
     names = sorted(sorted(tensors), key=lambda name: [*map(int, re.findall(r"\d+", name))])
-    slots = {"name": shown(names[0]), "last": shown(names[-1]), "count": len(names)}
-    notes = [finding("biases-by-layer", "windows", **slots)] if len(names) > 1 else []
+    notes = (
+        [
+            finding(
+                "biases-by-layer",
+                "windows",
+                name=shown(names[0]),
+                last=shown(names[-1]),
+                count=len(names),
+            )
+        ]
+        if len(names) > 1
+        else []
+    )
     enc = read_stored(model, block, names[0], tensors[names[0]])
     return replace(enc, findings=(*notes, *enc.findings), origin="weights")
 
