@@ -521,12 +521,11 @@ def read_axes(model: ModelConfig) -> Encoding | None:
     if block is None:
         return None
     if "table_beside" in model.row and model.part and grid_tensors(model):
-        return read_grid(model, {"encoding": "learned"})
+        block = {"encoding": "learned"}
     is_learned = block["encoding"] == "learned"
-    if is_learned or block.get("stored"):
-        enc = read_grid(model, block)
-        if enc is not None or is_learned:
-            return enc  # without weights, another reader reports where the table is
+    enc = read_grid(model, block) if is_learned or block.get("stored") else None
+    if enc is not None or is_learned:
+        return enc  # without weights, another reader reports where the table is
     if model.part:
         raise PefourierError(f"{shown(model.file)} has no part {shown(model.part)}; leave out #")
     return formula(model, block)
@@ -535,11 +534,10 @@ def read_axes(model: ModelConfig) -> Encoding | None:
 def block_of(model: ModelConfig) -> Block | None:
     """Return the first block of the model's row that matches its config."""
     entry = model.row.get("axial", [])
-    blocks: list[Block] = entry if isinstance(entry, list) else [entry]
-    for block in blocks:
+    for block in entry if isinstance(entry, list) else [entry]:
         key, expected, usual = block.get("when", ("", None, None))
         if not key or model.get(key, usual) == expected:
-            return block
+            return dict(block)
     return None
 
 
@@ -558,38 +556,34 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
         findings = (*findings, finding("grid-convention", note=block["note"]))
     d, noted = dimension_of(model, block), dict[str, Any]()
     if block["encoding"] == "sinusoidal":
-        parameters |= {"length": model.length or count_points(sides)}
+        parameters["length"] = model.length or count_points(sides)
         enc = model.named(findings, "sinusoidal", d=d, **parameters)
         return enc if len(enc) != count_points(sides) else on_grid(enc, sides, 0)
     if "merged" in block:
         noted["merged"] = side = value_of(model, block["merged"])
-        findings = (
-            *findings,
-            *(
-                [finding("tokens-in-blocks", key=block["merged"][0], side=side, config=model.label)]
-                if side > 1
-                else []
-            ),
-        )
+        if side > 1:
+            key = block["merged"][0]
+            merged = finding("tokens-in-blocks", key=key, side=side, config=model.label)
+            findings = (*findings, merged)
     if "rescaled" in block:
         key, usual = block["rescaled"]
         noted["rescaled"] = model.number(key) if key in model.values else usual
     if "table_beside" in model.row:
+        noted["table_beside"] = grid = (isqrt(value_of(model, model.row["table_beside"])),) * 2
         key = model.row["table_beside"][0]
-        noted["table_beside"] = (isqrt(value_of(model, model.row["table_beside"])),) * 2
-        beside = finding("table-beside", key=key, grid=size_of(noted["table_beside"]))
-        findings = (*findings, beside)
+        findings = (*findings, finding("table-beside", key=key, grid=size_of(grid)))
     enc = model.named(findings, block["encoding"], d=d, grid=sides, **parameters)
     return replace(enc, params={**enc.params, **noted})
 
 
 def dimension_of(model: ModelConfig, block: Block) -> int:
     """Return the size of a head, or the width of the model if vectors are added to embeddings."""
-    sizes = {key: value_of(model, spec) for key, spec in block["d"].items() if key != "times"}
-    head, width, heads = (sizes.get(key, 0) for key in ("head", "width", "heads"))
+    head, width, heads = (
+        value_of(model, block["d"].get(key, ("", 0))) for key in ("head", "width", "heads")
+    )
     if not head and heads and width % heads:
         raise PefourierError(f"{model.label}: {heads} heads do not divide its width {width}")
-    d = head or (width // heads if heads else width)
+    d = head or width // (heads or 1)
     d *= heads if block["d"].get("times") else 1
     return model.dimension(d or None, "size of a head or width")
 
@@ -650,9 +644,8 @@ def side_of(model: ModelConfig, axis: Values, place: int) -> int:
 
 def prefix_of(model: ModelConfig, block: Block) -> int:
     """Return the number of rows before the grid."""
-    registers = block.get("registers")
-    rows = model.count(registers, minimum=0) or 0 if registers else 0
-    return model.prefix or int(block.get("prefix", 0)) + rows
+    registers = model.count(block["registers"], minimum=0) if "registers" in block else 0
+    return model.prefix or int(block.get("prefix", 0)) + (registers or 0)
 
 
 def values_read(model: ModelConfig, block: Block) -> Fields:
@@ -698,21 +691,10 @@ def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     # the number of rows before the grid follows from the total
     enc = load_tensor(replace(model, length=None), name, path)
     is_set = "sides" in block or model.grid
-    sides, findings = sides_of(model, block) if is_set else (usual_grid(len(enc))[0], ())
+    sides, notes = sides_of(model, block) if is_set else (usual_grid(len(enc))[0], ())
     if others := [] if model.part else sorted(sibling_tensors(model, DISPLACED)):
-        enc = replace(
-            enc,
-            findings=(
-                finding(
-                    "biases-by-layer",
-                    "beside",
-                    name=shown(name),
-                    count=len(others),
-                    last=shown(others[-1]),
-                ),
-                *enc.findings,
-            ),
-        )
+        facts = {"name": shown(name), "count": len(others), "last": shown(others[-1])}
+        enc = replace(enc, findings=(finding("biases-by-layer", "beside", **facts), *enc.findings))
     if is_set and "patched" not in block.get("when", ()) and not (model.grid or model.prefix):
         shape, rows = (len(enc), enc.dim), count_points(sides) + prefix_of(model, block)
         doubts = shape_findings(model, name, path, shape, (rows, None))
@@ -722,7 +704,7 @@ def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     prefix = model.prefix or max(len(enc) - count_points(sides), 0)
     check_fit(f"{name} of {shown(path)}", len(enc), sides, prefix)
     params = {**enc.params, "grid": sides, "prefix": prefix}
-    findings = (*enc.findings, *findings)
+    findings = (*enc.findings, *notes)
     return replace(enc, domain=lattice(sides, prefix), params=params, findings=findings)
 
 
@@ -747,21 +729,11 @@ def read_displacements(model: ModelConfig) -> Encoding | None:
             "with biases; put model.safetensors there"
         )
     names = sorted(sorted(tensors), key=lambda name: [*map(int, re.findall(r"\d+", name))])
-    notes = (
-        [
-            finding(
-                "biases-by-layer",
-                "windows",
-                name=shown(names[0]),
-                last=shown(names[-1]),
-                count=len(names),
-            )
-        ]
-        if len(names) > 1
-        else []
-    )
     enc = read_stored(model, block, names[0], tensors[names[0]])
-    return replace(enc, findings=(*notes, *enc.findings), origin="weights")
+    if len(names) > 1:
+        facts = {"name": shown(names[0]), "last": shown(names[-1]), "count": len(names)}
+        enc = replace(enc, findings=(finding("biases-by-layer", "windows", **facts), *enc.findings))
+    return replace(enc, origin="weights")
 
 
 def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -> Encoding:
@@ -778,18 +750,22 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
     is_of_lags = "rel_pos_" in name
     fits = window_of_rows(rows, window, axes=1 if is_of_lags else 2)
     if not fits or stored.vectors.ndim > 2 or (model.grid and fits != tuple(model.grid)):
+        size = f" of {size_of(window)}" if window else ""
         raise PefourierError(
-            f"{name} of {shown(path)}: {rows} rows do not fit the displacements of a window"
-            f"{' of ' + size_of(window) if window else ''}"
+            f"{name} of {shown(path)}: {rows} rows do not fit the displacements of a window{size}"
         )
     model.dimension(heads, f"tensor {name}")
     others = rows - len(lags_on(fits))  # of a class token
     expected = len(lags_on(window)) + others if window else None
-    doubts = shape_findings(model, name, path, (rows, heads), (expected, None))
-    params = {"path": path, "array": name, "grid": fits, "d": heads, "model_type": model.kind}
-    facts: Fields = {"params": params, "eps": stored.eps, "findings": doubts}
-    facts["injection"] = "key" if is_of_lags else "bias"
-    return biases_within(fits, stored.vectors, "lags" if is_of_lags else "biases", **facts)
+    return biases_within(
+        fits,
+        stored.vectors,
+        "lags" if is_of_lags else "biases",
+        params={"path": path, "array": name, "grid": fits, "d": heads, "model_type": model.kind},
+        eps=stored.eps,
+        findings=shape_findings(model, name, path, (rows, heads), (expected, None)),
+        injection="key" if is_of_lags else "bias",
+    )
 
 
 def window_of_rows(rows: int, window: Sides, axes: int) -> Sides:
