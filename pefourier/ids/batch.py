@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.sources.json_object import parse_digits
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, check_size, shown
 from pefourier.types import Array, Counts, Texts, Values
@@ -157,7 +156,7 @@ def read_json_lists(path: str) -> dict[str, Array]:
     if len(text) > LONGEST_JSON:
         raise PefourierError(f"{label(path)} is longer than {LONGEST_JSON} bytes; use .npy")
     try:
-        content = json.loads(text, parse_int=parse_digits)
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise PefourierError(f"{label(path)} is not readable JSON; write it again") from error
     lists = content if isinstance(content, dict) else {"": content}

@@ -4,7 +4,6 @@ An error names the key, the file, the rule and the value. A key that is null cou
 """
 
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +15,6 @@ from pefourier.types import Fields
 from pefourier.writing.files import missing, os_errors, status_of
 
 LARGEST_CONFIG = 2**26  # bytes
-LONGEST_NUMBER = 4000  # digits
 MOST_LAYERS = 2**14
 SINGLE = ("num_single_layers",)  # layers of a second kind after LAYERS (FLUX, HunyuanVideo)
 LAYERS = tuple("num_hidden_layers n_layer n_layers num_layers encoder_layers depth".split())
@@ -121,7 +119,7 @@ def read_object(file: str) -> Fields:
     """Read the JSON object in a file; refuse repeated keys.
 
     NaN and Infinity, which transformers writes into some configs, are accepted here and refused
-    when their key is read. A number with thousands of digits becomes infinity.
+    when their key is read.
     """
     status = status_of(file)
     if status is None:
@@ -131,7 +129,7 @@ def read_object(file: str) -> Fields:
     with os_errors("read", file), Path(file).open("rb") as stream:
         data = stream.read(LARGEST_CONFIG)
     try:
-        value = json.loads(data, parse_int=parse_digits, object_pairs_hook=single_pairs)
+        value = json.loads(data, object_pairs_hook=single_pairs)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8; too deep
         reason = shown(str(error).partition("\n")[0], limit=200)[1:-1]
         fault = f"{shown(file)} is not readable JSON"
@@ -139,11 +137,6 @@ def read_object(file: str) -> Fields:
     if not isinstance(value, dict):
         raise UnknownPositions(f"{shown(file)} is not a model config, which is a JSON object {{…}}")
     return value
-
-
-def parse_digits(digits: str) -> int | float:
-    """Convert digits to an integer; infinity if there are too many digits."""
-    return int(digits) if len(digits) < LONGEST_NUMBER else math.inf
 
 
 def single_pairs(pairs: list[tuple[str, Any]]) -> Fields:
