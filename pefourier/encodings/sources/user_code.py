@@ -61,6 +61,10 @@ SEQUENCE_FIRST = re.compile(
 BATCH_FIRST = re.compile(r"\b((?i:batch)\w*|bs\w*|[BN]), *((?i:seq|len|time)\w*|[STLN])\b")
 
 
+class Unfit(PefourierError):
+    """The error for code that fits no convention."""
+
+
 @dataclass(frozen=True)
 class CodeRequest:
     """A request for a table from user code; errors name the code by its SPEC."""
@@ -70,6 +74,11 @@ class CodeRequest:
     d: int
     on_grid: bool = False  # whether only sequences of this length are valid
     seed: int | None = None
+
+    def unfit(self, why: str) -> Unfit:
+        """Return the error for code that fits no convention, with the conventions that exist."""
+        kinds = "(length, d), a module of zeros (batch, length, d), or a rotation of (q, k)"
+        return Unfit(f"{shown(self.spec)} {why}; write a function of {kinds}")
 
 
 @dataclass(frozen=True)
@@ -88,12 +97,8 @@ def is_needed(p: inspect.Parameter) -> bool:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters of a function; length and d if it has no signature, as in C."""
-    try:
-        return list(inspect.signature(function).parameters.values())
-    except ValueError:
-        kind = inspect.Parameter.POSITIONAL_ONLY
-        return [inspect.Parameter(name, kind) for name in ("length", "d")]
+    """Return the parameters of a function."""
+    return [*inspect.signature(function).parameters.values()]
 
 
 def needed_names(function: Callable[..., Any]) -> list[str]:
@@ -132,7 +137,7 @@ def call_with_sizes(
     free = [] if is_class else [k for k in ("length", "d") if k not in roles_of([*values])]
     misfits = [name for name in unnamed if name in ROLE] or unnamed[len(free) :]
     if misfits:
-        raise unfit(request, f"needs {', '.join(unnamed)}, expected length and d")
+        raise request.unfit(f"needs {', '.join(unnamed)}, expected length and d")
     values |= {name: sizes[role] for name, role in zip(unnamed, free, strict=False)}
     in_order = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in values]
     with sandboxed(request.seed if seed is None else seed):  # restores what a call changes
@@ -162,16 +167,6 @@ def first_axis(code: Any) -> str:
     return "batch" if any(first == 1 < n for first, n, _ in shapes) else "sequence"
 
 
-class Unfit(PefourierError):
-    """The error for code that fits no convention."""
-
-
-def unfit(request: CodeRequest, why: str) -> Unfit:
-    """Return the error for code that fits no convention, with the conventions that exist."""
-    kinds = "(length, d), a module of zeros (batch, length, d), or a rotation of (q, k)"
-    return Unfit(f"{shown(request.spec)} {why}; write a function of {kinds}")
-
-
 def wrappers(request: CodeRequest, code: Any) -> Iterator[tuple[str, Fields]]:
     """Yield wrappers that may make user code fit: lines of Python, and the names that they need.
 
@@ -194,8 +189,9 @@ def wrappers(request: CodeRequest, code: Any) -> Iterator[tuple[str, Fields]]:
         ]
         for function in functions
     ]
-    known = all(ROLE.get(key) for call in calls for key in call)
-    for parameters, body in bodies(name, ".eval()" * is_module, calls) if known else ():
+    if not all(ROLE.get(key) for call in calls for key in call):
+        return
+    for parameters, body in bodies(name, ".eval()" * is_module, calls):
         imports = ["import torch"] * ("torch." in body)
         imports += [f"from {module} import {root}"] * bool(module)
         lines = f"{'; '.join(imports)}\ndef {function}({parameters}):\n    return {body}"
@@ -307,19 +303,14 @@ SPREAD = 2**23  # numbers up to which probes cover the whole length
 Images = tuple[Array, Array, float]  # of queries and of keys, with their resolution
 
 
-@dataclass(frozen=True)
-class VectorMap:
+@dataclass(frozen=True, kw_only=True)
+class VectorMap(CodeRequest):
     """User code that maps vectors by their positions."""
 
-    request: CodeRequest
     code: Any  # a function or a module
     names: list[str]  # required parameters
-    torch: Any  # the module; None for code that takes arrays
+    torch: Any = None  # the module; None for code that takes arrays
     example: Any = None  # a tensor with the expected type and device
-
-    def unfit(self, why: str) -> Unfit:
-        """Return the error for code that is not a rotation."""
-        return unfit(self.request, why)
 
     @property
     def is_rotation(self) -> bool:
@@ -342,8 +333,8 @@ class VectorMap:
         if roles_of(self.names) & PLACES:
             return self.apply(x, positions, slice(None))
         batch, _, d = x.shape
-        whole, reached = self.request.length, int(positions.max()) + 1
-        counts = [whole] if self.request.on_grid else [reached]
+        whole, reached = self.length, int(positions.max()) + 1
+        counts = [whole] if self.on_grid else [reached]
         counts += [whole] if reached < whole <= LARGEST // (batch * d) else []
         for count in counts:
             parts = []
@@ -399,14 +390,12 @@ def vectors_of_rotation(code: VectorMap) -> CodeTable:
     The vectors are the paired columns in the image of a vector with 1 at the first of each pair. If
     nothing rotates, they are the image of ones, which is equal at all positions.
     """
-    d, length = code.request.d, code.request.length
+    d, length = code.d, code.length
     probed = min(PROBED, length, LARGEST // d**2)
     if probed < 2:
         raise code.unfit("rotates vectors, which shows only with two or more positions")
     sample = np.arange(probed)
-    if (
-        code.request.on_grid or d**2 * length <= SPREAD
-    ):  # pairs of another axis may move only farther on
+    if code.on_grid or d**2 * length <= SPREAD:  # pairs of another axis may move only farther on
         sample = np.union1d(sample, np.linspace(0, length - 1, PROBED).astype(int))
     units = np.broadcast_to(np.eye(d)[:, None], (d, len(sample), d))
     (*images, eps), (*again, _) = (code.images(units, sample) for _ in range(2))
@@ -442,7 +431,7 @@ def noise_of(code: VectorMap, positions: Array, eps: float) -> float:
 
     A factor of 2 is exact in every type of numbers, and a factor of 3 shows the type.
     """
-    x = np.random.default_rng(0).standard_normal((1, 1, code.request.d))
+    x = np.random.default_rng(0).standard_normal((1, 1, code.d))
     images = [code.images(k * np.repeat(x, len(positions), 1), positions)[:2] for k in (1, 2, 3)]
     doubled, tripled = (
         max(float(np.abs(y / k - y0).max()) for y, y0 in zip(images[k - 1], images[0], strict=True))
@@ -470,8 +459,8 @@ def findings_on(code: VectorMap, rotations: list[PairRotation]) -> list[Finding]
 
 def compare_keys(code: VectorMap, kinds: list[str], operator: Operator) -> list[Finding]:
     """Return findings if queries and keys rotate differently: scores may depend on the position."""
-    far = np.geomspace(1, min(code.request.length, FARTHEST) - 1, PROBED)
-    query, key = operator(np.unique([*range(min(PROBED, code.request.length)), *far.astype(int)]))
+    far = np.geomspace(1, min(code.length, FARTHEST) - 1, PROBED)
+    query, key = operator(np.unique([*range(min(PROBED, code.length)), *far.astype(int)]))
     norms = np.sum(query**2, axis=1)
     if kinds == ["rotation"] * 2 and np.abs(norms - norms[0]).max() > NEARLY * norms.max():
         raise code.unfit("changes norms with the position, which a rotation preserves")
@@ -560,7 +549,7 @@ def probe(
     code: VectorMap, rotations: list[PairRotation], positions: Array, eps: float
 ) -> tuple[Array, Array]:
     """Return R(p) of queries and of keys at some positions, each (n, d, d)."""
-    d = code.request.d
+    d = code.d
     random = np.random.default_rng(0).standard_normal(d)
     ends = [
         np.isin(np.arange(d), t.seconds) == second for t in rotations for second in (False, True)
@@ -620,8 +609,10 @@ def read_code(
             table = tabulate_or_wrap(request, code)
     width = table.vectors.shape[1]
     params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
-    params |= {"rotated": width} if table.operator and width < d else {}
-    params |= {} if seed is None else {"seed": seed}
+    if table.operator and width < d:
+        params["rotated"] = width
+    if seed is not None:
+        params["seed"] = seed
     from_array = from_bias if is_bias(table.vectors.shape) else from_table
     untrained = "untrained" in {f.code for f in table.findings}
     enc = from_array(
@@ -685,7 +676,7 @@ def tabulate_or_wrap(request: CodeRequest, code: Any) -> CodeTable:
         table = tabulate(request, code)
         if table.operator is None or varies(table):
             return table
-        refusal = unfit(request, "does not change with the position")
+        refusal = request.unfit("does not change with the position")
     except Unfit as error:
         table, refusal = None, error
     for text, names in wrappers(request, code):
@@ -719,7 +710,7 @@ def tabulate(request: CodeRequest, code: Any) -> CodeTable:
     module = torch.nn.Module if torch else ()
     if isinstance(code, module):
         return table_of_module(request, torch, code)
-    arrays = VectorMap(request, code, needed_names(code), None)
+    arrays = VectorMap(**vars(request), code=code, names=needed_names(code))
     if arrays.is_rotation and not inspect.isclass(code):
         if torch is None:
             return vectors_of_rotation(arrays)
@@ -750,7 +741,7 @@ def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:
     names = needed_names(module.forward)
     floats = [x for x in (*module.parameters(), *module.buffers()) if x.is_floating_point()]
     example = next(iter(floats), torch.zeros(()))
-    code = VectorMap(request, module, names, torch, example)
+    code = VectorMap(**vars(request), code=module, names=names, torch=torch, example=example)
     is_adding = len(names) == 1 and ROLE.get(names[0], "vectors") in ("vectors", "d")
     if is_adding:
         table = on_zeros(code)
@@ -764,12 +755,12 @@ def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:
         return table
     if code.is_rotation:
         return vectors_of_rotation(code)
-    raise unfit(request, f"takes {', '.join(names) or 'no input'}")
+    raise request.unfit(f"takes {', '.join(names) or 'no input'}")
 
 
 def check_blind_to_order(code: VectorMap) -> None:
     """Refuse a module, such as attention, with equal rows for zeros but not for random inputs."""
-    shape = (2, code.request.length, code.request.d)
+    shape = (2, code.length, code.d)
     x = code.torch.randn(shape).to(code.example)
     with code.torch.no_grad():
         rolled, moved = (numbers(y)[0] for y in (code.code(x).roll(1, 1), code.code(x.roll(1, 1))))
@@ -791,7 +782,7 @@ def on_zeros(code: VectorMap) -> CodeTable:
 
     If the output varies only along the batch axis, the module is called with (n, batch, d).
     """
-    length, d = code.request.length, code.request.d
+    length, d = code.length, code.d
     batch = 3 if length == 2 else 2
     table, axes = call_twice(code, (batch, length, d))
     axis = 0 if axes == {0} else 1
@@ -801,7 +792,7 @@ def on_zeros(code: VectorMap) -> CodeTable:
     notes += [finding("batch-axis", "differ")] if len(axes) == 2 else []
     rows = np.moveaxis(table.vectors, 1 - axis, 0)[0]
     along = replace(table, vectors=rows, findings=(*notes, *table.findings))
-    return in_two_axes(code.request, along)
+    return in_two_axes(code, along)
 
 
 def call_twice(code: VectorMap, shape: Counts) -> tuple[CodeTable, set[int]]:
@@ -835,5 +826,5 @@ def in_two_axes(request: CodeRequest, table: CodeTable) -> CodeTable:
         return replace(table, vectors=vectors)
     if vectors.ndim != 2 or len(vectors) != length:
         shapes = f"{table.vectors.shape}, expected ({length}, {request.d})"
-        raise unfit(request, f"returned an array of shape {shapes}")
+        raise request.unfit(f"returned an array of shape {shapes}")
     return replace(table, vectors=vectors)
