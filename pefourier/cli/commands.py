@@ -214,7 +214,7 @@ def write_permutation(path: str, operator: "OperatorComparison | None") -> None:
         )
     import numpy as np
 
-    from pefourier.encodings.sources.formats import write_npy
+    from pefourier.encodings.sources.tables import write_npy
     from pefourier.writing.files import suffix_of, write_text, write_whole
 
     order = list(operator.permutation)

@@ -457,7 +457,7 @@ def resize(
     pefourier resize pos.npy --from 14x14 --to 24x24
     pefourier resize model.pt#wpe.weight --to 2048
     """
-    from pefourier.encodings.sources.formats import WRITERS
+    from pefourier.encodings.sources.tables import WRITERS
     from pefourier.writing.files import check_suffix
 
     if out is not None:
@@ -518,7 +518,7 @@ class Storage:
 
     def check(self) -> None:
         """Raise before any computation if the file cannot be written."""
-        from pefourier.encodings.sources.formats import WRITERS
+        from pefourier.encodings.sources.tables import WRITERS
         from pefourier.writing.files import check_suffix
 
         if not (self.out or self.golden):

@@ -74,7 +74,7 @@ def unknown_spec(spec: str, name: str, path: str) -> PefourierError:
         return unknown_encoding(name, f"{' or '.join(presets)} has it.")
     if os.path.lexists(name) and ":" in spec:
         return PefourierError(f"{shown(name)} is a file and has no parameters; leave them out")
-    from pefourier.encodings.sources.formats import READERS
+    from pefourier.encodings.sources.tables import READERS
 
     formats = ", ".join(sorted(READERS))
     if os.path.lexists(name):
@@ -312,7 +312,7 @@ def source_of(source: Any) -> Literal["name", "code", "table", "config", "gguf"]
     path, _ = split_spec(spec)
     if path.endswith(".json"):  # never a table, so the table readers are not imported
         return "config"
-    from pefourier.encodings.sources.formats import READERS
+    from pefourier.encodings.sources.tables import READERS
 
     if spec == "-" or suffix_of(path) in READERS:
         return "table"

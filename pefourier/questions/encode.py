@@ -30,8 +30,7 @@ from pefourier.encodings.encoding import (
     columns_of_blocks,
     rotated_columns,
 )
-from pefourier.encodings.sources.formats import RowBlocks
-from pefourier.encodings.sources.tables import rows_of_vectors, write_table
+from pefourier.encodings.sources.tables import RowBlocks, rows_of_vectors, write_table
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.questions.result import Result

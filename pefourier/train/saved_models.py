@@ -38,8 +38,7 @@ from typing import get_type_hints
 import numpy as np
 import torch
 
-from pefourier.encodings.sources.formats import write_tensors
-from pefourier.encodings.sources.tables import open_arrays
+from pefourier.encodings.sources.tables import open_arrays, write_tensors
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import Task, check_lengths, check_times

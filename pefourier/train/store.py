@@ -356,7 +356,7 @@ class Checkpoint:
     def save_at_times(self, state: Callable[[], Mapping[str, Array]]) -> None:
         """Save the state of training, if the last save is long enough ago."""
         if self.path is not None and self.is_due:
-            from pefourier.encodings.sources.formats import write_tensors
+            from pefourier.encodings.sources.tables import write_tensors
 
             tensors = {name: np.ascontiguousarray(value) for name, value in state().items()}
             self.path.parent.mkdir(exist_ok=True)

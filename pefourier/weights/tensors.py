@@ -23,11 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.encodings.sources.formats import DECODERS, KINDS, RawArray, bfloat16
 from pefourier.encodings.sources.gguf_file import BLOCKS, NUMPY, read_header
 from pefourier.encodings.sources.huggingface import all_tensors
 from pefourier.encodings.sources.json_object import Section, read_object
-from pefourier.encodings.sources.tables import open_arrays
+from pefourier.encodings.sources.tables import DECODERS, KINDS, RawArray, bfloat16, open_arrays
 from pefourier.errors import PefourierError, shown
 from pefourier.types import Array, Counts
 from pefourier.writing.files import inside, is_folder, missing, os_errors, status_of, suffix_among

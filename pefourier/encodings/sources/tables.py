@@ -6,38 +6,40 @@ A table is an array (n, d) of real numbers. Axes of length 1 before the last axi
 axes of an image's rows and columns, (1, rows, columns, d) or (1, d, rows, columns), become its
 grid. Floats keep their stored type, since the resolution of the vectors is a finding. Types that
 numpy lacks become float32, integers float64. Large .npy and .safetensors files are mapped.
-Files are written whole or not at all. `pefourier.encodings.sources.formats` defines the formats and
-the limits of loading.
+Files are written whole or not at all.
+
+A reader of a format maps a seekable stream to `Stored` arrays by name. A `Stored` has the
+properties that the file declares, checked against the size of the file, and loads the array on
+demand. Headers are not trusted for allocations, and only tensors are unpickled. Damaged files raise
+ValueError.
 """
 
 import io
+import json
 import math
+import mmap
+import os
+import pickle
 import re
 import stat
+import struct
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from tokenize import TokenError
+from typing import IO, Any, BinaryIO, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from pefourier.encodings.encoding import Encoding, in_rows, is_bias, row_blocks
-from pefourier.encodings.sources.formats import (
-    DAMAGED,
-    EPS,
-    MEMORY,
-    NPY_MAGIC,
-    READERS,
-    WHOLE,
-    WRITERS,
-    RowBlocks,
-    Stored,
-)
+from pefourier.encodings.sources.json_object import single_pairs
 from pefourier.errors import (
     NUMBERS,
     PefourierError,
@@ -46,6 +48,7 @@ from pefourier.errors import (
     image_sides,
     reshaping,
     shown,
+    table_axes,
     unknown,
 )
 from pefourier.types import Array, Counts, Ints
@@ -62,6 +65,517 @@ from pefourier.writing.files import (
     suffix_of,
     write_whole,
 )
+
+MEMORY = 2**33  # largest array in memory that is not mapped, in bytes
+SUSPECT = 2**28  # arrays above this size, in bytes, may take RATIO times their bytes in the file
+RATIO = 100
+MOST_AXES = 32
+EPS = {  # distance from 1 to the next number of a stored type; other types become float64
+    "float64": 2**-52,
+    "float32": 2**-23,
+    "float16": 2**-10,
+    "bfloat16": 2**-7,
+    "float8_e4m3fn": 2**-3,
+    "float8_e5m2": 2**-2,
+}
+WHOLE = {"bool"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+KINDS = {*EPS, *WHOLE, np.dtype(np.longdouble).name}
+TEXT = re.compile(r"(str|bytes)[1-9][0-9]*")  # fixed-width text
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An array as a file declares it; `load` reads the data."""
+
+    shape: Counts
+    kind: str  # name of the type of its numbers
+    width: int  # bytes of a number in memory
+    file_bytes: int  # bytes of the array in the file
+    copied: Callable[[], Array]  # reads the array; called by `load` after its checks
+    mapped: Callable[[], Array] | None = None  # maps the array if numpy has its layout
+
+    @property
+    def axes(self) -> Counts:
+        """Return the shape without single axes before or between positions and dimensions."""
+        return table_axes(self.shape)
+
+    @property
+    def is_table(self) -> bool:
+        """Return whether the array has two axes, neither empty, of real numbers."""
+        return self.kind in KINDS and len(self.axes) == 2 and 0 not in self.axes
+
+    @property
+    def may_be_pairs(self) -> bool:
+        """Return whether the last axis has size 2 and may hold cosines and sines."""
+        return self.kind in KINDS and len(self.axes) == 3 and self.axes[2] == 2 and all(self.axes)
+
+    def load(
+        self,
+        file: str,
+        name: str,
+        dtype: str | None = None,
+        *,
+        text: bool = False,
+        mapping: bool = False,
+        limit: int = MEMORY,
+    ) -> Array:
+        """Check and load the array, converted to `dtype` if given.
+
+        Errors name the array by `file` and `name`. `text` also allows fixed-width text. `mapping`
+        maps a large array that needs no conversion. `limit` is the largest size in memory, in
+        bytes.
+        """
+        if self.kind not in KINDS and not (text and TEXT.fullmatch(self.kind)):
+            expected = "numbers or fixed-width text" if text else "real numbers"
+            raise PefourierError(
+                f"{file} holds {self.label(name)} of {shown(self.kind)[1:-1]}; expected {expected}"
+            )
+        if mapping and self.mapped and dtype in (None, self.kind) and self.need() > SUSPECT:
+            return self.mapped()
+        way_out = "; use a .npy file of float32, which has no limit" if mapping else ""
+        check_memory(file, [self], dtype, limit, way_out)
+        with np.errstate(all="ignore"):  # a long double may become infinite, and is refused later
+            array = self.copied()
+            if array.dtype.kind == "U":
+                check_text(array)
+            return array.astype(dtype, copy=False) if dtype else array
+
+    def need(self, dtype: str | None = None) -> int:
+        """Return the bytes of the array in memory, in its own type or as `dtype`."""
+        return math.prod(self.shape) * (np.dtype(dtype).itemsize if dtype else self.width)
+
+    def label(self, name: str) -> str:
+        """Return a name and the shape."""
+        return f"{shown(name) if name else 'an array'} {self.shape}"
+
+
+def check_memory(
+    file: str,
+    arrays: Iterable[Stored],
+    dtype: str | None = None,
+    limit: int = MEMORY,
+    way_out: str = "",
+) -> None:
+    """Refuse arrays that are too large to be read together, by the header of their file.
+
+    Readers call this before they load an array: with all arrays that are in memory at a time, and
+    with the type in which they work. No data are read. An archive of a few kB may declare
+    gigabytes, so arrays above 256 MiB may take at most 100 times their bytes in the file.
+
+    Parameters
+    ----------
+    file : str
+        The file in errors, such as `ArrayFile.label`.
+    arrays : iterable of Stored
+        The arrays, such as the values of `ArrayFile.arrays`.
+    dtype : str, optional
+        The type of the numbers in memory. Default: the type of each array.
+    limit : int
+        Bytes in memory.
+    way_out : str
+        What to do instead, the end of the message.
+
+    Raises
+    ------
+    PefourierError
+        If the arrays take more than `limit` bytes, or too many for their file.
+
+    Examples
+    --------
+    >>> ids = Stored((2**28,), "int8", 1, 300_000, np.empty)
+    >>> check_memory("'ids.npz'", [ids], limit=2**29)
+    >>> check_memory("'ids.npz'", [ids], "int64", limit=2**29)
+    Traceback (most recent call last):
+    pefourier.errors.PefourierError: 'ids.npz' has 300000 bytes for arrays that take 2147483648; \
+the limits are 536870912 and, above 268435456, 100 times the bytes in the file
+    """
+    arrays = list(arrays)
+    need, has = sum(x.need(dtype) for x in arrays), sum(x.file_bytes for x in arrays)
+    if need > limit or need > max(SUSPECT, RATIO * has):
+        raise PefourierError(
+            f"{file} has {has} bytes for arrays that take {need}; the limits are {limit} and, "
+            f"above {SUSPECT}, {RATIO} times the bytes in the file{way_out}"
+        )
+
+
+@dataclass(frozen=True)
+class RawArray(Stored):
+    """An array that a file stores in raster order."""
+
+    start: int = field(kw_only=True)  # offset of the data in the file, in bytes
+    bits: np.dtype[Any] = field(kw_only=True)  # type of the stored bits
+
+
+def check_shape(shape: Sequence[object], width: int, room: float) -> None:
+    """Refuse an invalid shape, and a shape that needs more than `room` bytes."""
+    sizes = [axis for axis in shape if type(axis) is int and 0 <= axis < 2**63]
+    if len(sizes) != len(shape) or len(sizes) > MOST_AXES:
+        raise ValueError("its shape is not a valid array shape")
+    need = math.prod(sizes) * width
+    if need > room:
+        raise ValueError(f"its shape {tuple(sizes)} needs {need} bytes; it has {max(0, room)}")
+
+
+def check_text(array: Array) -> None:
+    """Refuse numbers that are not Unicode characters, which fail in Python later."""
+    codes = np.ascontiguousarray(array).reshape(-1).view(array.dtype.byteorder + "u4")
+    if (codes > 0x10FFFF).any() or ((codes >= 0xD800) & (codes < 0xE000)).any():
+        raise ValueError("it holds text that is not Unicode")
+
+
+def bfloat16(bits: Array) -> Array:
+    """Convert bfloat16 bits, the upper halves of float32, to float32.
+
+    >>> bfloat16(np.array([0x3F80, 0xC040], dtype=np.uint16))
+    array([ 1., -3.], dtype=float32)
+    """
+    wide = bits.astype(np.uint32)
+    wide <<= 16  # in place, which is faster than a shift with a cast
+    return wide.view(np.float32)
+
+
+def float8_e5m2(bits: Array) -> Array:
+    """Convert float8_e5m2 bits, the upper halves of float16, to float32."""
+    return (bits.astype(np.uint16) << 8).view(np.float16).astype(np.float32)
+
+
+def float8_e4m3fn(bits: Array) -> Array:
+    """Convert bits (sign, 4 of exponent with bias 7, 3 of fraction) to float32; all ones is NaN."""
+    moved = bits.view(np.int8).astype(np.int16) << 7  # the sign is in both upper bits
+    numbers = (moved & ~0x4000).view(np.float16).astype(np.float32)  # with bias 15
+    return np.where(bits & 0x7F == 0x7F, np.float32(np.nan), numbers * np.float32(2**8))
+
+
+DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": float8_e4m3fn}
+
+
+LONGEST_NPY = 1000  # characters of a .npy header: numpy takes seconds for long ones of Python 2
+OF_POSITIONS = {"pos", "position", "positions", "index"}  # names of a first column
+LONGEST_LINE = 2**26  # characters of a line in a .csv file, enough for MOST_COLUMNS
+MOST_COLUMNS = 2**21
+LONGEST_HEADER = 100_000_000  # bytes of a .safetensors file, as in the library
+LARGEST_LEGACY = 2**31  # bytes of a legacy .pt file, which is read as a whole
+NPY: Any = np.lib.format  # has no type annotations
+read_npy_array: Callable[[Any], Array] = partial(
+    NPY.read_array, allow_pickle=False, max_header_size=LONGEST_NPY
+)
+NPY_MAGIC, ZIP_MAGIC, PICKLE_MAGIC = b"\x93NUMPY", b"PK\x03\x04", b"\x80"
+DAMAGED = (  # exceptions of parsers on damaged files, found by fuzzing; readers raise ValueError
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError),
+    *(OSError, RuntimeError, SyntaxError, TypeError, ValueError, TokenError),
+    *(zipfile.BadZipFile, zlib.error, struct.error, pickle.UnpicklingError),
+)
+SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
+    **{
+        f"{kind[0].upper()}{8 * size}": (f"{kind}{8 * size}", f"<{kind[0]}{size}")
+        for kind in ("float", "int", "uint")
+        for size in (1, 2, 4, 8)
+    },
+    "BF16": ("bfloat16", "<u2"),
+    "F8_E4M3": ("float8_e4m3fn", "u1"),
+    "F8_E5M2": ("float8_e5m2", "u1"),
+    "BOOL": ("bool", "u1"),
+}
+
+
+def read_npy(stream: BinaryIO) -> dict[str, Stored]:
+    """Return the array of a .npy file."""
+    size = stream.seek(0, os.SEEK_END)
+
+    def copied() -> Array:
+        stream.seek(0)
+        return read_npy_array(stream)
+
+    stream.seek(0)
+    return {"": npy_array(stream, size, size, copied, stream)}
+
+
+def npy_array(
+    head: IO[bytes],
+    size: int,
+    file_bytes: int,
+    copied: Callable[[], Array],
+    stream: IO[bytes] | None = None,
+) -> Stored:
+    """Describe the .npy array that starts with `head` and has `size` bytes with its header."""
+    head = io.BytesIO(head.read(2 * LONGEST_NPY))
+    try:
+        major, minor = NPY.read_magic(head)
+        read_header = getattr(NPY, f"read_array_header_{major}_{minor}")
+        shape, fortran, dtype = read_header(head, max_header_size=LONGEST_NPY)
+    except DAMAGED as error:
+        raise ValueError("its header does not describe an array") from error
+    axes = table_axes(shape)
+    is_complex = dtype.kind == "c" and len(axes) == 2 and not fortran
+    if is_complex:  # each number is a pair of floats
+        shape, dtype = (*axes, 2), np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
+    is_plain = dtype.name in KINDS or TEXT.fullmatch(dtype.name)
+    room = size - head.tell() if is_plain else math.inf  # other types are pickled
+    check_shape(shape, dtype.itemsize, room)
+    mapped = map_of(stream, dtype, head.tell(), shape, "F" if fortran else "C")
+    pairs = (lambda: copied().view(dtype).reshape(shape)) if is_complex else copied
+    return Stored(shape, dtype.name, dtype.itemsize, file_bytes, pairs, mapped)
+
+
+def map_of(
+    stream: IO[bytes] | None, dtype: np.dtype[Any], *place: Any
+) -> Callable[[], Array] | None:
+    """Return a function that maps an array of a file; None if numpy cannot map it."""
+    is_file = stream is not None and not isinstance(stream, io.BytesIO)
+    return partial(np.memmap, stream, dtype, "r", *place) if is_file and dtype.isnative else None
+
+
+def read_npz(stream: BinaryIO) -> dict[str, Stored]:
+    """Return the arrays of a .npz file by name."""
+    if stream.read(2) != ZIP_MAGIC[:2]:
+        raise ValueError("it is not an archive of arrays as numpy.savez writes it")
+    size = stream.seek(0, os.SEEK_END)
+    archive, members = zipfile.ZipFile(stream), {}
+    for info in archive.infolist():
+        name = info.filename.removesuffix(".npy")
+        if name in members:
+            raise ValueError(f"it holds two arrays with the name {shown(name)}")
+        if name != info.filename:
+            members[name] = npz_member(archive, info, size)
+    return members
+
+
+def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> Stored:
+    """Return one .npy file within a .npz file of `size` bytes."""
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("its compression is not supported; write it with numpy")
+
+    def copied() -> Array:
+        with archive.open(info) as member:
+            return read_npy_array(member)
+
+    with archive.open(info) as member:  # an archive may declare more bytes than it has
+        return npy_array(member, info.file_size, min(info.compress_size, size), copied)
+
+
+def read_csv(stream: BinaryIO) -> dict[str, Stored]:
+    """Read numbers separated by commas; # starts a comment, the first line may be a header."""
+    text = io.TextIOWrapper(stream, "utf-8-sig")
+    try:
+        rows = csv_rows(text)
+        first = list(islice(rows, 2))
+        header = csv_header([[cell.strip() for cell in row.split(",")] for row in first])
+        lines = chain(first[bool(header) :], rows)
+        table = np.loadtxt(lines, delimiter=",", comments=None, ndmin=2)
+    finally:
+        text.detach()
+    if not table.size:
+        raise ValueError("it has no line of numbers separated by commas")
+    if header and header[0].lower() in OF_POSITIONS and table.shape[1] > 1:
+        raise ValueError(f"its column {shown(header[0])} holds positions; leave it out")
+    return {"": Stored(table.shape, "float64", 8, table.nbytes, lambda: table)}
+
+
+def csv_rows(text: io.TextIOWrapper) -> Iterator[str]:
+    """Yield the lines with content besides comments; refuse lines that are too long."""
+    for line, content in enumerate(iter(partial(text.readline, LONGEST_LINE + 1), ""), 1):
+        if len(content) > LONGEST_LINE or content.count(",") >= MOST_COLUMNS:
+            raise ValueError(
+                f"line {line} has more than {LONGEST_LINE} characters or {MOST_COLUMNS} columns"
+            )
+        if row := content.partition("#")[0].strip():
+            yield row
+
+
+def csv_header(rows: list[list[str]]) -> list[str]:
+    """Return the first of two rows if it is a header: names, or column indices over fractions."""
+    first, second = (*rows, [], [])[:2]
+    counted = len(first) > 1 and first == [str(column) for column in range(len(first))]
+    above_fractions = counted and any("." in cell for cell in second)
+    is_named = any(first) and not any(reads_as_number(cell) for cell in first)
+    return first if above_fractions or is_named else []
+
+
+def reads_as_number(cell: str) -> bool:
+    """Return whether numpy reads a cell of a .csv file as a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return cell.isascii() and "_" not in cell
+
+
+def read_torch(stream: BinaryIO) -> dict[str, Stored]:
+    """Return the tensors of a torch.save file by dotted names; refuse other Python objects."""
+    magic = stream.read(4)
+    zipped = magic == ZIP_MAGIC
+    if not zipped and magic[:1] != PICKLE_MAGIC:
+        raise ValueError("it is neither an archive nor a pickle as torch.save writes it")
+    import torch
+
+    if zipped and any(info.compress_type for info in zipfile.ZipFile(stream).infolist()):
+        raise ValueError("it holds compressed parts, which torch.save never writes")
+    size = stream.seek(0, os.SEEK_END)
+    mapped = zipped and size > SUSPECT
+    stream.seek(0)
+    source: Any = stream.name if mapped else stream
+    if not zipped:
+        if size > LARGEST_LEGACY:
+            raise ValueError(f"it has {size} bytes in the format of torch before 1.6")
+        # read from a map: given a file, torch would also look for archives in it
+        source = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    try:
+        tree = torch.load(source, "cpu", weights_only=True, mmap=mapped)
+    except DAMAGED as error:
+        raise ValueError("it is damaged, or holds objects other than tensors") from error
+    return {name: torch_array(tensor, size) for name, tensor in tensors(tree, torch.Tensor)}
+
+
+def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield the tensors in nested mappings, each mapping once: pickles may contain cycles."""
+    stack, visited = [("", tree)], set()
+    while stack:
+        name, value = stack.pop()
+        if isinstance(value, kind):
+            yield name, value
+        elif isinstance(value, Mapping) and id(value) not in visited and len(name) < 1000:
+            visited.add(id(value))
+            children = [(k, item) for k, item in value.items() if isinstance(k, str | int)]
+            stack += [(f"{name}.{k}" if name else str(k), item) for k, item in reversed(children)]
+
+
+def torch_array(tensor: Any, size: int) -> Stored:
+    """Describe a tensor of a file of `size` bytes, which torch may have mapped."""
+    import torch
+
+    if tensor.is_complex() and len(axes := table_axes(tensor.shape)) == 2:
+        tensor = torch.view_as_real(tensor.resolve_conj().reshape(axes))
+    kind = str(tensor.dtype).removeprefix("torch.")
+    if tensor.is_nested or str(tensor.layout) != "torch.strided" or tensor.device.type != "cpu":
+        return Stored((), "a tensor without plain numbers", 0, 0, tensor.numpy)
+
+    def copied() -> Array:
+        return np.array((tensor.float() if kind in DECODERS else tensor).numpy(force=True))
+
+    width = 4 if kind in DECODERS else tensor.element_size()
+    file_bytes = min(size, tensor.untyped_storage().nbytes())
+    return Stored(tuple(tensor.shape), kind, width, file_bytes, copied)
+
+
+def read_safetensors(stream: BinaryIO) -> dict[str, Stored]:
+    """Return the tensors of a .safetensors file: length of the header, JSON header, data.
+
+    Tensors of unsupported types are refused when they are loaded.
+    """
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(0)
+    length = int.from_bytes(stream.read(8), "little")
+    start = 8 + length
+    if size < start:
+        raise ValueError(f"it declares a header of {length} bytes but has {max(0, size - 8)}")
+    if length > LONGEST_HEADER:
+        raise ValueError(f"it has a header of {length} bytes; the limit is {LONGEST_HEADER}")
+    try:
+        first = stream.read(1)  # a sparse file declares a long header of zeros
+        text = (first + stream.read(length - 1 if first == b"{" else 0)).decode()
+        header = json.loads(text, object_pairs_hook=single_pairs)
+        header.pop("__metadata__", None)
+        "".join(header).encode()  # refuses halves of surrogate pairs
+        return {name: safetensor(stream, entry, start, size) for name, entry in header.items()}
+    except (TypeError, LookupError, AttributeError, RecursionError, json.JSONDecodeError) as error:
+        raise ValueError("its header does not describe arrays") from error
+
+
+def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
+    """Describe a tensor from its header entry; the data of the file start at byte `start`."""
+    shape, type_name, offsets = entry["shape"], entry["dtype"], entry["data_offsets"]
+    if len(offsets) != 2:
+        raise ValueError(f"data_offsets of an array has {len(offsets)} numbers; expected 2")
+    begin, end = offsets
+    kind, raw = SAFETENSORS.get(type_name, (f"type {type_name}", "u1"))
+    is_known, dtype, decode = type_name in SAFETENSORS, np.dtype(raw), DECODERS.get(kind)
+    check_shape([begin, end], 0, 0)
+    check_shape(shape, dtype.itemsize, end - begin if is_known else math.inf)
+    need = math.prod(shape) * dtype.itemsize
+    if start + end > size or begin > end or (is_known and need != end - begin):
+        raise ValueError(f"its offsets {begin} to {end} do not fit the shape {tuple(shape)}")
+    first = start + begin
+
+    def copied() -> Array:
+        stream.seek(first)
+        data = np.empty(need, np.uint8)
+        if cast("io.BufferedIOBase", stream).readinto(data.data) < need:
+            raise ValueError("it is cut off within an array")
+        bits = data.view(dtype).reshape(shape)
+        return decode(bits) if decode else bits
+
+    mapped = None if decode else map_of(stream, dtype, first, tuple(shape))
+    sizes = 4 if decode else dtype.itemsize, end - begin
+    return RawArray(tuple(shape), kind, *sizes, copied, mapped, start=first, bits=dtype)
+
+
+READERS: dict[str, Callable[[BinaryIO], dict[str, Stored]]] = {
+    ".npy": read_npy,
+    ".npz": read_npz,
+    **dict.fromkeys((".csv", ".txt"), read_csv),
+    **dict.fromkeys((".bin", ".ckpt", ".pt", ".pth"), read_torch),
+    ".safetensors": read_safetensors,
+}
+
+
+class RowBlocks(NamedTuple):
+    """An array that is computed in blocks of rows while it is written."""
+
+    shape: Counts
+    dtype: np.dtype[Any]
+    blocks: Iterator[Array]
+    kind: str = ""  # name in .safetensors, for types that numpy lacks
+
+
+Rows = Array | RowBlocks
+
+
+def write_npy(stream: IO[bytes], table: Rows, _name: str = "") -> None:
+    """Write a .npy file, unlike numpy.save also to a pipe; a full disk raises a clear error."""
+    header = {"descr": table.dtype.str, "fortran_order": False, "shape": table.shape}
+    NPY.write_array_header_1_0(stream, header)
+    for block in getattr(table, "blocks", [table]):
+        stream.write(block.data)
+
+
+def write_csv(stream: BinaryIO, table: Rows, _name: str = "") -> None:
+    """Write numbers with 17 digits, which read back exactly."""
+    for block in getattr(table, "blocks", [table]):
+        np.savetxt(stream, block.reshape(len(block), -1), fmt="%.17g", delimiter=",")
+
+
+def write_npz(stream: BinaryIO, table: Rows, name: str) -> None:
+    """Write a .npz file; unlike numpy.savez also with the array name "file"."""
+    with zipfile.ZipFile(stream, "w") as archive:
+        with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+            write_npy(member, table)
+
+
+def write_tensors(stream: BinaryIO, tensors: Mapping[str, Rows]) -> None:
+    """Write tensors by name as .safetensors: length of the header, JSON header, data."""
+    entries, end = {}, 0
+    for name, value in tensors.items():
+        span = [end, end + math.prod(value.shape) * value.dtype.itemsize]
+        kind = getattr(value, "kind", "") or WRITTEN[value.dtype.name]
+        entries[name] = {"dtype": kind, "shape": list(value.shape), "data_offsets": span}
+        end = span[1]
+    header = json.dumps(entries).encode()
+    header += b" " * (-len(header) % 8)  # align the data
+    stream.write(len(header).to_bytes(8, "little") + header)
+    for value in tensors.values():
+        for block in getattr(value, "blocks", [value]):
+            stream.write(np.ascontiguousarray(block).data)
+
+
+WRITTEN = {kind: name for name, (kind, _) in SAFETENSORS.items()}
+Writer = Callable[[BinaryIO, Rows, str], None]  # with a table's name
+WRITERS: dict[str, Writer] = {
+    ".npy": write_npy,
+    ".npz": write_npz,
+    ".csv": write_csv,
+    ".safetensors": lambda stream, table, name: write_tensors(stream, {name: table}),
+}
+
 
 AT_ONCE = 2**18  # numbers in a block; larger blocks are slow because of page faults
 MOST_IDS = 2**22  # size of an array up to which it is tested for position ids
@@ -273,35 +787,25 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
     return key
 
 
-def counts_tokens(array: Array) -> bool:
-    """Return whether integers are position ids: one row, or rows that mostly step by 1.
-
-    >>> counts_tokens(np.arange(8)), counts_tokens(np.eye(8, dtype=int))
-    (True, False)
-    >>> counts_tokens(np.arange(12).reshape(3, 4))  # a single run over all rows is a table
-    False
-    """
-    if array.shape[-1] < FEWEST_TOKENS or array.ndim == 1:
-        return array.ndim == 1
-    steps, whole = (np.diff(x.astype(np.int64)) == 1 for x in (array, array.ravel()))
-    is_one_run = array.size > array.shape[-1] and bool(whole.all())
-    return bool(steps.mean() >= MOSTLY) and not is_one_run
-
-
 def refuse_ids(arrays: Mapping[str, Stored], key: str | None, file: str) -> None:
-    """Refuse position ids, which are not vectors, by their name or as the only array."""
+    """Refuse position ids, which are not vectors, by their name or as the only array.
+
+    Position ids are integers in one row, or in rows that mostly step by 1. A single run over all
+    rows is a table.
+    """
     names = [name for name in arrays if name.rpartition(".")[2] == "position_ids"]
-    names = names or (list(arrays) if len(arrays) == 1 else [])
-    if key is not None:
-        names = [key] if key in arrays else []
-    for name in names:
+    names = names or [*arrays] * (len(arrays) == 1)
+    for name in names if key is None else {key} & arrays.keys():
         stored = arrays[name]
-        is_small = stored.kind in WHOLE - {"bool"} and 0 < math.prod(stored.shape) <= MOST_IDS
-        if is_small and counts_tokens(np.atleast_1d(stored.load(file, name))):
-            raise PefourierError(
-                f"{file} holds position ids of shape {stored.shape}, not vectors; check them with "
-                "pefourier positions"
-            )
+        if stored.kind in WHOLE - {"bool"} and 0 < math.prod(stored.shape) <= MOST_IDS:
+            ids = np.atleast_1d(stored.load(file, name)).astype(np.int64)
+            steps, n = np.diff(ids) == 1, ids.shape[-1]
+            is_run = ids.size > n and (np.diff(ids.ravel()) == 1).all()
+            if ids.ndim == 1 or (n >= FEWEST_TOKENS and steps.mean() >= MOSTLY and not is_run):
+                raise PefourierError(
+                    f"{file} holds position ids of shape {stored.shape}, not vectors; check them "
+                    "with pefourier positions"
+                )
 
 
 def no_table(stored: Stored, name: str, file: str) -> PefourierError:

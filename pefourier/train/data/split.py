@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import EVEN
-from pefourier.encodings.sources.formats import reads_as_number
+from pefourier.encodings.sources.tables import reads_as_number
 from pefourier.errors import PefourierError, check_count, shown
 from pefourier.train.options import Missing, Options, Split
 from pefourier.types import Array, Counts, Ints, Strings, Texts

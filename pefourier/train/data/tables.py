@@ -41,8 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.sources.formats import reads_as_number
-from pefourier.encodings.sources.tables import check_regular, parse_or_refuse
+from pefourier.encodings.sources.tables import check_regular, parse_or_refuse, reads_as_number
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import split
 from pefourier.train.data.split import Task

@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 from stored import HEADER, TABLE, npy_bytes, npz_file, put, refused, safetensors_bytes
 
-from pefourier.encodings.sources import formats
+from pefourier.encodings.sources import tables
 from pefourier.encodings.sources.tables import read_table, write_table
 from pefourier.errors import PefourierError
 
@@ -25,7 +25,7 @@ EPS = {dtype: torch.finfo(dtype).eps for dtype in FLOATS}
 EPS |= dict.fromkeys((torch.int8, torch.int64, torch.bool), 2**-52)
 
 
-@pytest.mark.parametrize("suffix", formats.WRITERS)
+@pytest.mark.parametrize("suffix", tables.WRITERS)
 def test_what_is_written_reads_back_exactly(suffix):
     extreme = np.array([[np.pi, -0.0, 5e-324], [1.7976931348623157e308, 1 / 3, 1e23]])
     write_table("x" + suffix, extreme.astype(">f8", order="F"))
@@ -35,7 +35,7 @@ def test_what_is_written_reads_back_exactly(suffix):
 
 
 def test_other_libraries_read_what_is_written():
-    for suffix in formats.WRITERS:
+    for suffix in tables.WRITERS:
         write_table("x" + suffix, TABLE)
     with np.load("x.npz") as archive:
         np.testing.assert_array_equal(archive["codes"], TABLE)
@@ -74,7 +74,7 @@ def test_every_bit_pattern_means_what_torch_says(dtype):
     bits = np.arange(2 ** (8 * dtype.itemsize), dtype=f"u{dtype.itemsize}")
     name = str(dtype).removeprefix("torch.")
     expected = torch.from_numpy(bits).view(dtype).float().numpy()
-    np.testing.assert_array_equal(formats.DECODERS[name](bits), expected)
+    np.testing.assert_array_equal(tables.DECODERS[name](bits), expected)
 
 
 @pytest.mark.parametrize("dtype", ["<f8", ">f8", "<f4", ">f4", "<f2", "<i2", ">u8", "?", "g"])
@@ -239,7 +239,7 @@ def test_damaged_archives():
         assert "is not a readable" in refused(path)
 
 
-@pytest.mark.parametrize("suffix", formats.WRITERS)
+@pytest.mark.parametrize("suffix", tables.WRITERS)
 def test_a_full_disk(suffix):
     Path("x" + suffix).symlink_to("/dev/full")
     with pytest.raises(PefourierError, match="No space left on device"):

@@ -20,7 +20,6 @@ from safetensors.numpy import save_file
 from stored import HEADER, TABLE, npy_bytes, put, refused
 
 from pefourier.encodings import encoding, load
-from pefourier.encodings.sources import formats, tables
 from pefourier.encodings.sources.tables import open_arrays, read_numbers, read_table, write_table
 from pefourier.errors import PefourierError
 

@@ -474,8 +474,7 @@ def read_biases(model: ModelConfig) -> Encoding | None:
     if not isinstance(alibi, bool):
         raise attention.wrong("alibi", alibi, "true or false")
     if alibi:
-        if attention.number("alibi_bias_max") not in (None, 8.0):
-            steepest = attention.get("alibi_bias_max")
+        if (steepest := attention.number("alibi_bias_max")) not in (None, 8.0):
             raise attention.wrong("alibi_bias_max", steepest, "8, the slopes of ALiBi")
     elif kind != "t5":
         return None
