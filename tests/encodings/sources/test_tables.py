@@ -20,6 +20,7 @@ from safetensors.numpy import save_file
 from stored import HEADER, TABLE, npy_bytes, put, refused
 
 from pefourier.encodings import encoding, load
+from pefourier.encodings.sources import tables
 from pefourier.encodings.sources.tables import open_arrays, read_numbers, read_table, write_table
 from pefourier.errors import PefourierError
 
@@ -291,7 +292,7 @@ SHORTER = "became shorter while it was read; write it again$"
 
 @pytest.fixture
 def everything_is_large(monkeypatch):
-    monkeypatch.setattr(formats, "SUSPECT", 0)
+    monkeypatch.setattr(tables, "SUSPECT", 0)
 
 
 @pytest.mark.usefixtures("everything_is_large")
