@@ -55,6 +55,7 @@ MOST_AXES = 8
 ALIGNMENT = 32  # default, in bytes
 NUMPY = {"F32": "<f4", "F16": "<f2", "F64": "<f8"}  # types that numpy has
 KNOWN = read_toml(Path(__file__).with_name("gguf_types.toml"))
+DECIDED = read_toml(Path(__file__).with_name("gguf_architectures.toml"))  # by llama.cpp
 BLOCKS = {name: (count, size) for name, (_, count, size) in KNOWN.items()}  # numbers, and bytes
 TYPES = {number: name for name, (number, _, _) in KNOWN.items()}
 
@@ -218,12 +219,12 @@ class GgufFile(Section):
         """
         if self.is_listed("sections", "told") and all((*self.sections, 0, 0)[:2]):
             return "axes"
-        pairings = decided()["pairing"]
+        pairings = DECIDED["pairing"]
         return next((name for name in pairings if self.is_listed("pairing", name)), None)
 
     def is_listed(self, table: str, key: str) -> bool:
         """Return whether a table of llama.cpp's decisions lists the file's architecture."""
-        return self.kind in decided()[table][key].split()
+        return self.kind in DECIDED[table][key].split()
 
     @property
     def stated(self) -> tuple[str, int] | None:
@@ -266,7 +267,7 @@ class GgufFile(Section):
         sliding = sliding_layers(self, count) if window else [False] * count
         if not sliding:
             return [LayerRun((), "rotary", "", None)]
-        unrotated = decided()["unrotated"].get(self.kind)
+        unrotated = DECIDED["unrotated"].get(self.kind)
         split = any(sliding) and (
             self.base(local=True) != self.base(local=False)
             or any(
@@ -324,11 +325,15 @@ class GgufFile(Section):
             )
         except PefourierError as error:
             raise PefourierError(f"{self.label}: {error}") from error
-        params: Fields = {**enc.params, "path": self.path, **softmax_factor_in(self, enc.params)}
+        params: Fields = {**enc.params, "path": self.path}
+        times = log_multiplier(self)
+        if times is not None and params["scaling"] == "yarn" and self.kind != "mistral3":
+            # the factor of the logits in DeepSeek's layers: (0.1 m ln s + 1)^2
+            params["softmax_factor"] = logits_gain(times, params["factor"], self.label)
         axis = self.axis_of_pairs(rotated // 2)
         if axis is not None:
             params["mrope_section"] = describe_axes(axis)
-        read = {*decided()["keys"]["read"].split(), *decided()["reads"]}
+        read = {*DECIDED["keys"]["read"].split(), *DECIDED["reads"]}
         unread = [key for key in self.values if key.startswith(OF_POSITIONS) and key not in read]
         if unread:
             params["unread"] = tuple(unread)
@@ -398,7 +403,7 @@ def head_sizes(file: GgufFile, d: int | None) -> tuple[int, int]:
 def notes_on_file(file: GgufFile, unread: Strings) -> Iterator[Finding]:
     """Yield findings about settings that the file leaves to llama.cpp, and about unread keys."""
     who = f"{file.label} (architecture {shown(file.kind)})"
-    unrotated = decided()["unrotated"].get(file.kind)
+    unrotated = DECIDED["unrotated"].get(file.kind)
     if file.pairing is None:
         yield finding("gguf-unsaid", "pairs", who=who)
     if file.get("rope.freq_base") is None:
@@ -420,7 +425,7 @@ def sliding_layers(file: GgufFile, count: int) -> list[bool] | None:
     pattern = file.metadata.get(f"{file.kind}.attention.sliding_window_pattern")
     if isinstance(pattern, list):
         return [bool(x) for x in pattern[:count]] if len(pattern) >= count else None
-    interval = pattern or decided()["full"].get(file.kind)
+    interval = pattern or DECIDED["full"].get(file.kind)
     if not isinstance(interval, int) or isinstance(interval, bool) or not interval:
         return None
     full = 0 if interval < 0 else abs(interval) - 1
@@ -485,16 +490,3 @@ def log_multiplier(file: GgufFile) -> float | None:
     """Return the multiplier that configs call mscale_all_dim; None if llama.cpp ignores it."""
     multiplier = file.optional("rope.scaling.yarn_log_multiplier")
     return multiplier if multiplier is None or file.kind == "mistral3" else 10 * multiplier
-
-
-def softmax_factor_in(file: GgufFile, params: Values) -> dict[str, float]:
-    """Return the factor of the logits in DeepSeek's layers: (0.1 m ln s + 1)^2."""
-    times = log_multiplier(file)
-    if times is None or params["scaling"] != "yarn" or file.kind == "mistral3":
-        return {}
-    return {"softmax_factor": logits_gain(times, params["factor"], file.label)}
-
-
-def decided() -> Fields:
-    """Return llama.cpp's decisions by architecture."""
-    return read_toml(Path(__file__).with_name("gguf_architectures.toml"))

@@ -240,11 +240,11 @@ HARMLESS = {*LONGEST} | set(
 MISSPELT = 0.85  # similarity from which a key counts as a misspelling of another
 SWITCHED_OFF = {"sliding_window", "max_window_layers"}  # ignored if use_sliding_window is false
 SCHEDULED = {  # keys that are read if a row has the field
-    "slides": ("max_window_layers", "sliding_window"),
-    "window": ("sliding_window",),
-    "windows": ("sliding_window",),
-    "unrotated": ("no_rope_layer_interval",),
-    "axial": ("window_size", "use_relative_position_bias", "use_shared_relative_position_bias"),
+    "slides": "max_window_layers sliding_window",
+    "window": "sliding_window",
+    "windows": "sliding_window",
+    "unrotated": "no_rope_layer_interval",
+    "axial": "window_size use_relative_position_bias use_shared_relative_position_bias",
 }
 USUAL_WAYS = ("rope", "rotary", "absolute")  # kinds of positions that model types imply
 STATING = (  # keys that repeat a parameter of the encoding
@@ -256,10 +256,10 @@ STATING = (  # keys that repeat a parameter of the encoding
 
 def with_trained(enc: Encoding, model: ModelConfig) -> Encoding:
     """Add the trained length that a config states under another name, such as train_seq_len."""
-    if model.trained_key is None or trained_as_stated(enc.params) or enc.domain.grid:
-        return enc
     key = model.trained_key
-    trained = int(model.get(key) or 0)
+    if key is None or trained_as_stated(enc.params) or enc.domain.grid:
+        return enc
+    trained = model.count(key)
     note = finding("trained-key", key=key, config=model.label, n=trained)
     params = {**enc.params, "trained": trained}
     return replace(enc, params=params, findings=(*enc.findings, note))
@@ -308,7 +308,7 @@ def read_the_rest(model: ModelConfig) -> None:
     This also marks the keys of windows as read if no layer has a window: they have no effect.
     """
     for name in SCHEDULED.keys() & model.row.keys():
-        for key in SCHEDULED[name]:
+        for key in SCHEDULED[name].split():
             model.get(key)
     sections = layer_sections(model) if rotates(model) else None
     for _, turns in (sections or {}).values():

@@ -178,18 +178,18 @@ def known_scaling(name: str) -> str | None:
 
 def warn_of_keys(section: Section, unused: list[str], allowed: set[str]) -> list[Finding]:
     """Return warnings for the first keys that the type of scaling does not use."""
-    findings = []
+    findings, label = [], section.label
     kind = section.first("rope_type", "type")[1] or "default"
     if kind not in TYPES and (scaling := known_scaling(kind)):
-        details = {"kind": shown(kind), "section": section.label, "known": scaling}
-        findings.append(finding("rope-vendor-type", **details))
+        note = finding("rope-vendor-type", kind=shown(kind), section=label, known=scaling)
+        findings.append(note)
     for key in unused[:NAMED]:
         similar = get_close_matches(key[:80], sorted(allowed), n=1)
-        way_out = f"did you mean {similar[0]}?" if similar else "leave it out"
+        way = f"did you mean {similar[0]}?" if similar else "leave it out"
         if key == ORIGINAL:
-            way_out = "leave it out, unless it is the trained length, which it then sets"
-        details = {"key": shown(key), "section": section.label, "type": kind, "way": way_out}
-        findings.append(finding("unread-key", "scaling", **details))
+            way = "leave it out, unless it is the trained length, which it then sets"
+        note = finding("unread-key", "scaling", key=shown(key), section=label, type=kind, way=way)
+        findings.append(note)
     return findings
 
 
@@ -437,7 +437,8 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     )
     # backwards: by -p at position p; trailing: the last rows of a head
     facts: Fields = {k: True for k in ("backwards", "trailing") if model.row.get(k)}
-    facts |= {"unread": tuple(unused)} if unused else {}
+    if unused:
+        facts["unread"] = tuple(unused)
     factor = scaled.get("factor") or 1.0
     if model.row.get("softmax") and factor > 1 and (mscale := section.number("mscale_all_dim")):
         facts["softmax_factor"] = logits_gain(mscale, factor, section.label)
@@ -452,7 +453,7 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
             findings = [finding("rope-by-length", "steps", n=stated, length=len(enc))]
             enc = replace(enc, findings=(*enc.findings, *findings))
     if stated and scaled.get("original") != stated:  # dynamic and linear ignore it
-        facts |= {"trained": stated}
+        facts["trained"] = stated
     enc = replace(enc, params={**enc.params, **facts})
     case = ConfigCase(model.untracked, layer, section, type_keys, enc)
     mistakes = (*lint_keys(case), *lint_lengths(case), *lint_sizes(case))
@@ -475,8 +476,8 @@ def rotation_of_indexer(model: ModelConfig) -> Encoding | None:
     enc = read_rotation(replace(model, part="", d=None))
     if enc is None:
         return None
-    inherited = {key: enc.params[key] for key in ("rho", "scaling", "length")}
-    inherited |= {key: enc.params[key] for key in scaling_parameters(enc.params["scaling"])}
+    names = ("rho", "scaling", "length", *scaling_parameters(enc.params["scaling"]))
+    inherited = {key: enc.params[key] for key in names}
     rotated, width = enc.params["rotated"], model.count("index_head_dim") or 0
     width = max(width, rotated)
     built = build(
@@ -487,8 +488,7 @@ def rotation_of_indexer(model: ModelConfig) -> Encoding | None:
         partial=rotated_share(rotated, width),
         layout=model.row["indexer"],
     )
-    carried = {key: value for key, value in enc.params.items() if key not in built.params}
-    return replace(built, params={**carried, **built.params, "softmax_factor": 1.0})
+    return replace(built, params={**enc.params, **built.params, "softmax_factor": 1.0})
 
 
 def rotates(model: ModelConfig) -> bool:
@@ -607,13 +607,9 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     unrotated = sorted(layers_without_positions(model, number))
     kinds = dict.fromkeys(row.get("layer_types", ()))
     switch_values = [kind for kind in kinds if rotates_by_type(model, kind)]
-    partial = {
-        "still": first_few(list(map(str, unrotated))),
-        "types": first_names(switch_values)
-        if "turning" in row and len(switch_values) < len(kinds)
-        else "",
-        "heads": row.get("heads_turned"),
-    }
+    partial = {"still": first_few([*map(str, unrotated)]), "heads": row.get("heads_turned")}
+    if "turning" in row and len(switch_values) < len(kinds):
+        partial["types"] = first_names(switch_values)
     findings += [
         finding("rope-some-layers", key, names=names) for key, names in partial.items() if names
     ]
