@@ -166,7 +166,7 @@ def test_learned_positions_come_from_the_weights(values, tensor, offset, config,
     assert enc.params["offset"] == offset
     assert [f.code for f in enc.findings] == ["position-offset"] * bool(offset)
     assert len(load(config(values), length=3)) == 3
-    with pytest.raises(PefourierError, match=f"has {10 - offset} positions, fewer than length="):
+    with pytest.raises(PefourierError, match=f"has {10 - offset} positions, fewer than length"):
         load(config(values), length=11)
     with pytest.raises(PefourierError, match=r"of 4 \(tensor .*\), which contradicts --d 5"):
         load(config(values), d=5)
