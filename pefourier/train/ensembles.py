@@ -398,15 +398,15 @@ def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Experiment:
 
 def choose_device(device: str) -> torch.device:
     """Choose the device; auto is the GPU of this process if it has one."""
+    count = torch.cuda.device_count()
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = "cuda" if count else "cpu"
     if device == "cuda":
-        local = int(os.environ.get("LOCAL_RANK", "0")) % max(1, torch.cuda.device_count())
-        device = f"cuda:{local}"
-    if device not in ("cpu", "cpu:0", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))):
+        device = f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % max(1, count)}"
+    if device not in ("cpu", "cpu:0", *(f"cuda:{i}" for i in range(count))):
         raise PefourierError(
-            f"--device must be auto, cpu, cuda or cuda:0, below {torch.cuda.device_count()} CUDA "
-            f"devices of this machine, got {shown(device)}"
+            f"--device must be auto, cpu, cuda or cuda:0, below {count} CUDA devices of this "
+            f"machine, got {shown(device)}"
         )
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
@@ -428,7 +428,6 @@ def describe_data(resolved: Sequence[ResolvedTask], resamples: int | None) -> Fi
             for spec, injection in entry.injections.items()
             if source_of(spec) != "name"
         },
-        "dropped": {task.name: [asdict(drop) for drop in task.dropped] for task in tasks},
     }
 
 

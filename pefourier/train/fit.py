@@ -297,7 +297,7 @@ def is_better(scores: Array, before: Array) -> Array:
 
 
 @torch.no_grad()
-def trained_vectors(program: Program) -> list[tuple[Array, Array | None]]:
+def trained_vectors(program: Program) -> list[tuple[Array, Array]]:
     """Return the vectors of all places of each member, and its frequencies or lines."""
     injections = [m.injection for m in program.members]
     if isinstance(program.model, OrderFree):
@@ -310,7 +310,7 @@ def trained_vectors(program: Program) -> list[tuple[Array, Array | None]]:
         vectors, rates = injection.table(), injection.frequencies
         if injection.act in tables:
             vectors = tables[injection.act][i, :, : vectors.shape[1]].double().numpy()
-        if injection.learn and rates is not None:
+        if injection.learn and rates.size:
             moved = p[f"codes.{injection.act}"].detach()[i, : len(rates)].cpu().double().numpy()
             rates = np.where(rates != 0, moved, rates)
         pairs.append((vectors, rates))

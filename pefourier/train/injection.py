@@ -49,6 +49,11 @@ class Shifts(NamedTuple):
     ranges: Array  # (5,) least shift, range, range for a position, ln stretch, if whole steps
 
 
+def no_waves() -> Array:
+    """Places or frequencies of injections that have none."""
+    return np.zeros((0, 0))
+
+
 @dataclass(frozen=True, eq=False)
 class Injection:
     """Injection of one member: distinct vectors and the vector of each place."""
@@ -60,8 +65,8 @@ class Injection:
     params: Values = field(default_factory=dict)  # of the encoding, with defaults
     # of rotations, if known: positions (U, axes), and radians per step (axes, k / 2); of mtan and
     # time2vec at measured times: times and ones (U, 2), and slopes and shifts (2, k)
-    places: Array | None = None
-    frequencies: Array | None = None
+    places: Array = field(default_factory=no_waves)
+    frequencies: Array = field(default_factory=no_waves)
     shifts: Shifts | None = None  # of CAPE and SHAPE
 
     @property

@@ -118,13 +118,10 @@ def vectors_of_act(
     members = [m if m.act == act else nothing for m in injections]
     vectors = start = as_tensor([m.vectors for m in members], device, dtype)
     learn, places = [np.full((1, m.vectors.shape[1]), m.learn) for m in members], None
-    if any(m.places is not None for m in members):
-        none = np.zeros((0, 0))  # of a rotation without known frequencies
-        rates = [none if m.frequencies is None else m.frequencies for m in members]
-        learn = [m.learn & (rate != 0) for m, rate in zip(members, rates, strict=True)]
-        start = as_tensor(rates, device, dtype)
-        of_members = [none if m.places is None else m.places for m in members]
-        places = as_tensor(of_members, device, dtype)
+    if any(m.places.size for m in members):
+        learn = [m.learn & (m.frequencies != 0) for m in members]
+        start = as_tensor([m.frequencies for m in members], device, dtype)
+        places = as_tensor([m.places for m in members], device, dtype)
     shifts = [m.shifts or STILL for m in members] if any(m.shifts for m in members) else []
     return StackVectors(
         vectors=vectors,

@@ -26,7 +26,7 @@ from torch.optim.adam import adam
 
 from pefourier.errors import PefourierError
 from pefourier.train.data.split import Fold, Task, machine_memory
-from pefourier.train.injection import Injection
+from pefourier.train.injection import Injection, no_waves
 from pefourier.train.model import (
     Classifier,
     Dropout,
@@ -230,7 +230,9 @@ class Outcome:
     step: int  # 0 if training diverged at once: the initial weights
     seconds: float  # of its stack, divided by its members
     vectors: Array = field(default_factory=no_rows)  # trained vectors of all places
-    frequencies: Array | None = None  # of a rotation, if known, or slopes and shifts
+    frequencies: Array = field(
+        default_factory=no_waves
+    )  # of a rotation, if known, or slopes and shifts
     parameters: dict[str, Array] = field(default_factory=dict)  # all but trained vectors
     curve: Array = field(default_factory=no_rows)  # (looks, 3): loss; validation score, loss
 

@@ -49,6 +49,7 @@ from pefourier.train.injection import (
     Injection,
     count_places,
     load_injection,
+    no_waves,
     scale_to_rms,
 )
 from pefourier.train.model import Classifier, OrderFree, Transformer, stack_vectors
@@ -138,7 +139,7 @@ class TrainedClassifier:
             return apply_classifier(self.model, self.parameters, self.injection, scaled, lengths)
         tokens = check_times("x", times, x.shape[:2], lengths)[:, :: self.model.step]
         tokens = (tokens[:, : self.model.tokens] - tokens[:, :1]) * self.rate
-        lines = None if self.injection is None else self.injection.frequencies
+        lines = no_waves() if self.injection is None else self.injection.frequencies
         logits = []
         for start in range(0, len(x), AT_A_TIME):
             part = slice(start, start + AT_A_TIME)
@@ -152,12 +153,10 @@ class TrainedClassifier:
         return decide(self.logits(x, lengths, times), self.threshold)
 
 
-def inject_at(
-    spec: str, model: Transformer, seed: int, lines: Array | None, times: Array
-) -> Injection:
+def inject_at(spec: str, model: Transformer, seed: int, lines: Array, times: Array) -> Injection:
     """Return the injection of a SPEC at times (n, tokens), with slopes and shifts as trained."""
     injection = load_injection(spec, model.tokens, model.d, model.heads, seed, times=times)
-    if lines is None or injection.frequencies is None:
+    if not lines.size or lines.shape != injection.frequencies.shape:
         return injection
     return injection.rotated(lines - injection.frequencies)
 
@@ -194,7 +193,7 @@ def save_classifier(path: str, classifier: TrainedClassifier) -> None:
     tensors = {f"model.{name}": value for name, value in classifier.parameters.items()}
     if injection is not None:
         tensors["codes"] = injection.table().astype(np.float32)
-        if injection.frequencies is not None:
+        if injection.frequencies.size:
             rates = injection.frequencies.astype(np.float32)
             tensors |= {"frequencies": rates[::-1]} if classifier.rate is None else {"lines": rates}
     tensors |= {"mean": classifier.mean, "scale": classifier.scale}
@@ -234,7 +233,7 @@ def from_arrays(arrays: Mapping[str, Array]) -> TrainedClassifier:
         act, vectors = settings["act"], arrays["codes"].astype(float)
         if act not in ACTS or vectors.ndim != 2 or len(vectors) != count_places(act, model.tokens):
             raise ValueError("its vectors do not match its tokens")
-        lines, index = arrays.get("lines"), np.arange(len(vectors))
+        lines, index = arrays.get("lines", no_waves()), np.arange(len(vectors))
         injection = Injection(act, vectors, index, learn=False, frequencies=lines)
     own: Fields = {name: settings[name] for name in SETTINGS if name in settings}
     for name, value in own.items():  # earlier versions had fewer
@@ -303,7 +302,7 @@ def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
         )
     if not injection.learn:
         return longer
-    if injection.frequencies is not None and outcome.frequencies is not None:
+    if injection.frequencies.size:
         begun = injection if injection.act == "rotate" else longer
         return longer.rotated(outcome.frequencies - begun.frequencies)
     place = dict(zip(injection.index.tolist(), range(len(injection.index)), strict=True))
@@ -350,16 +349,12 @@ def cut_series(task: Task, model: TrainedClassifier) -> tuple[Array, Array, Arra
     """Return the series (n,), the first row and the number of rows of each window."""
     length, name = model.model.length, task.name
     rows = np.full(len(task.starts), task.length) if task.lengths is None else task.lengths
-    if task.rows.shape[1] != model.model.channels:
+    names, count = tuple(task.remarks.get("channels", ())), task.rows.shape[1]
+    others = names and model.channels and names != model.channels
+    if count != model.model.channels or others:
         raise PefourierError(
-            f"{name} has {task.rows.shape[1]} channels, the models {model.model.channels}; use "
-            f"--channels {','.join(model.channels) or 'A,B'}"
-        )
-    names = tuple(task.remarks.get("channels", ()))
-    if names and model.channels and names != model.channels:
-        raise PefourierError(
-            f"{name} has the channels {join(names)}, the models {join(model.channels)}; use "
-            f"--channels {','.join(model.channels)}"
+            f"{name} has {count} channels ({', '.join(names)}), the models {model.model.channels} "
+            f"({', '.join(model.channels)}); use --channels {','.join(model.channels) or 'A,B'}"
         )
     if not model.is_cut and rows.max() > length:
         raise PefourierError(

@@ -43,7 +43,7 @@ LONGEST = 2**24  # characters of a configuration, or of a line of results
 # Options that do not change numbers; the folder of data may move, its windows are checked
 NOT_NUMBERS = frozenset(("data", "out", "plot", "resume", "save_models", "predict"))
 NOT_NUMBERS |= {"beside"}  # methods are listed with the encodings
-NOT_COMPARED = ("device", "versions", "stack", "codes")  # of a configuration
+NOT_COMPARED = ("device", "versions", "stack", "codes", "dropped")  # of a configuration
 GONE = {"weight_decay": 0.0, "pool": "mean"}  # options of earlier versions, now fixed
 KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table
 FACTS: Fields = dict.fromkeys(KNOWN, dict[str, list[float]])  # of a configuration
