@@ -10,14 +10,14 @@ Numbers are (n,), or (axes, n) for ids on several axes. `at`, `first` and `secon
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.causes.explain import Explanation, Kind, Named, explain
-from pefourier.types import Bools
+from pefourier.types import Bools, frozen, frozen_arrays
 
 Numbers = NDArray[np.int64]
 HIDDEN = {"told": False}
@@ -79,7 +79,7 @@ def changes(shift: Numbers) -> list[int]:
     return list(dict.fromkeys(at[:PLACES] + at[-PLACES:]))
 
 
-@dataclass(frozen=True)
+@frozen
 class Change(Named):
     """Base class of causes of rows: the finding that reports it, and what takes it back."""
 
@@ -91,7 +91,7 @@ class Change(Named):
         return expected
 
 
-@dataclass(frozen=True)
+@frozen
 class Reversed(Change):
     """The numbers stand in the opposite order.
 
@@ -114,7 +114,7 @@ class Reversed(Change):
         return expected[..., ::-1]
 
 
-@dataclass(frozen=True)
+@frozen
 class Step(Change):
     """Numbers advance by a constant from the first one.
 
@@ -144,7 +144,7 @@ class Step(Change):
         return np.full_like(expected, expected[0]) + self.by * np.arange(len(expected))
 
 
-@dataclass(frozen=True)
+@frozen
 class Shifted(Change):
     """All numbers are larger by a constant.
 
@@ -171,7 +171,7 @@ class Shifted(Change):
         return expected + self.by
 
 
-@dataclass(frozen=True)
+@frozen
 class Restarted(Change):
     """From an index on the numbers begin again.
 
@@ -205,7 +205,7 @@ class Restarted(Change):
         return np.concatenate([expected[: self.at], again])
 
 
-@dataclass(frozen=True)
+@frozen
 class Clamped(Change):
     """Numbers above a largest one are replaced by it; there are at least two.
 
@@ -235,7 +235,7 @@ class Clamped(Change):
         return np.asarray(np.minimum(expected, self.to))
 
 
-@dataclass(frozen=True)
+@frozen
 class Repeated(Change):
     """Some numbers equal the one before them, and the others follow on."""
 
@@ -258,7 +258,7 @@ class Repeated(Change):
         return np.asarray(expected[index - np.clip(index - self.at + 1, 0, self.count)])
 
 
-@dataclass(frozen=True)
+@frozen
 class Gap(Change):
     """From an index on numbers are larger by a constant, on all axes."""
 
@@ -281,7 +281,7 @@ class Gap(Change):
         return expected + self.sign * self.by * (np.arange(expected.shape[-1]) >= self.at)
 
 
-@dataclass(frozen=True)
+@frozen
 class Backwards(Gap):
     """From an index on numbers are smaller by a constant."""
 
@@ -291,7 +291,7 @@ class Backwards(Gap):
     sign = -1
 
 
-@dataclass(frozen=True)
+@frozen
 class Wrong(Change):
     """A single number is another, larger one."""
 
@@ -321,7 +321,7 @@ class WrongBackwards(Wrong):
     finding = "ids-backwards"
 
 
-@dataclass(frozen=True)
+@frozen
 class Exchanged(Change):
     """Two blocks of equal length are exchanged.
 
@@ -358,7 +358,7 @@ class Exchanged(Change):
         return numbers
 
 
-@dataclass(frozen=True)
+@frozen
 class Beyond(Change):
     """Numbers reach a limit; this changes none of them."""
 
@@ -370,7 +370,7 @@ class Beyond(Change):
     undo = "use shorter sequences or a scaling"
 
 
-@dataclass(frozen=True)
+@frozen
 class PaddingCounted(Shifted):
     """Padding before or within a document is counted."""
 
@@ -401,7 +401,7 @@ class TableOffset(Shifted):
     says = "positions shifted by {c.by:+}, the offset of the model's table"
 
 
-@dataclass(frozen=True)
+@frozen
 class Recounted:
     """Numbers that the input gives if it is read in another way."""
 
@@ -415,7 +415,7 @@ class Recounted:
         return self.numbers
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Given:
     """Causes that facts beside the numbers suggest, as a kind."""
 

@@ -24,7 +24,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from string import ascii_lowercase
@@ -58,6 +58,8 @@ from pefourier.types import (
     Strings,
     Table,
     Values,
+    frozen,
+    frozen_arrays,
 )
 from pefourier.writing.files import read_section
 from pefourier.writing.text import number, printable
@@ -67,7 +69,7 @@ LARGEST_BASIS = 8192  # points of an irregular domain: the basis then takes 512 
 COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory for a long table
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Domain:
     """Domain of n points; without a basis, the FFT applies."""
 
@@ -140,7 +142,7 @@ class Domain:
         return self.coordinates(x)[:, 0] if self.grid else np.asarray(x)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class BasisDomain(Domain):
     """Domain of n points with explicit frequencies and an orthonormal basis."""
 
@@ -372,7 +374,7 @@ Operator = Callable[  # R(p) of queries, of keys
 Between = Callable[[Places, Places], Floats]  # queries (q,), keys (k,) to biases (heads, q, k)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Measure:
     r"""The spectral measure an encoding declares: frequencies and weights.
 
@@ -445,7 +447,7 @@ def products(lags: Array, frequencies: Array) -> Array:
     return lags @ frequencies.T
 
 
-@dataclass(frozen=True)
+@frozen
 class Finding:
     """A finding about an encoding, with a code, a severity and a message."""
 
@@ -454,7 +456,7 @@ class Finding:
     message: str
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Encoding:
     """An encoding: `vectors(x)` returns the vectors of points x, shape (len(x), d)."""
 

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -39,7 +39,7 @@ from pefourier.encodings.registry import (
     unknown_parameter,
 )
 from pefourier.errors import NUMBERS, PefourierError, check_count, check_size, command_line, shown
-from pefourier.types import Fields, Strings, Values
+from pefourier.types import Fields, Strings, Values, frozen
 from pefourier.writing.files import data_names, is_folder, missing, split_spec, suffix_of
 from pefourier.writing.text import read_sides, whole_number
 
@@ -115,7 +115,7 @@ OF_POINTS = {"times", "places", "edges"}  # parameters that define the points, a
 Place = tuple[Sequence[int], int]  # sides of a grid, and its prefix
 
 
-@dataclass(frozen=True)
+@frozen
 class SpecWithDefaults:
     """A SPEC with default parameters; parameters that the encoding lacks are ignored."""
 

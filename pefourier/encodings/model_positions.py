@@ -6,7 +6,7 @@ commands about models use it. The parameters of `rope` describe each rotation.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -24,7 +24,7 @@ from pefourier.encodings.sources.huggingface import (
     trained_as_stated,
 )
 from pefourier.errors import check_cost, shown
-from pefourier.types import Places, Texts, Values
+from pefourier.types import Places, Texts, Values, frozen, frozen_arrays
 
 if TYPE_CHECKING:
     from pefourier.encodings.sources.gguf_file import GgufFile
@@ -34,7 +34,7 @@ FARTHEST = 2**53  # largest length in a finding
 BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the length
 
 
-@dataclass(frozen=True)
+@frozen
 class TrainedLength:
     """The trained length and its source."""
 
@@ -45,7 +45,7 @@ class TrainedLength:
         return "unknown" if self.length is None else f"{self.length} ({self.source})"
 
 
-@dataclass(frozen=True)
+@frozen
 class StatedLength:
     """The length that a config states with scaling, greater than the length before scaling."""
 
@@ -56,7 +56,7 @@ class StatedLength:
         return f"{self.length} ({self.key})"
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class ModelPositions:
     """The positions of a model, or of one encoding."""
 

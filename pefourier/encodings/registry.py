@@ -7,7 +7,7 @@ Parameters, types, defaults and allowed values are read from its signature.
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -28,7 +28,7 @@ from pefourier.errors import (
     shown,
     unknown,
 )
-from pefourier.types import Fields, Values
+from pefourier.types import Fields, Values, frozen
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import whole_number
 
@@ -133,7 +133,7 @@ SYNONYMS = {  # common names, and the encodings they mean
 ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length", "max": "max_distance"}
 
 
-@dataclass(frozen=True)
+@frozen
 class Builder:
     """A registered encoding: its function and the facts that `pefourier list` shows."""
 

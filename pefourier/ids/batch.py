@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,11 @@ import numpy as np
 
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, check_size, shown
-from pefourier.types import Array, Counts, Texts, Values
+from pefourier.types import Array, Counts, Texts, Values, frozen, frozen_arrays
 from pefourier.writing.files import label, os_errors, read_toml, suffix_of
 
 
-@dataclass(frozen=True)
+@frozen
 class Visibility:
     """Common properties of all matrices of a mask; None: they differ or are unknown."""
 
@@ -106,7 +105,7 @@ LONGEST_JSON = 2**26  # bytes
 MOST_IDS, MOST = 2**24, 2**26  # numbers in ids, and in masks
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Batch:
     """Ids and their accompanying arrays; None: not given."""
 

@@ -17,7 +17,7 @@ ernie4_5_vl_moe.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby
 from typing import Any
 
@@ -47,7 +47,7 @@ from pefourier.causes.rows import (
 from pefourier.encodings.encoding import Finding, finding
 from pefourier.errors import PefourierError
 from pefourier.ids.batch import Batch
-from pefourier.types import Array, Bools, Counts, Fields
+from pefourier.types import Array, Bools, Counts, Fields, frozen, frozen_arrays
 from pefourier.writing.page import fields_of
 
 EXPECTED, UNDECIDED, UNEXPLAINED = "as expected", "undecided", "unexplained"
@@ -57,7 +57,7 @@ OF_PAIRS = {  # verdicts of two kinds of causes that are one; of all others: sev
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class TokenFinding(Finding):
     """A finding about one token of a row; fields are None if it concerns the whole batch."""
 
@@ -67,7 +67,7 @@ class TokenFinding(Finding):
     expected: int | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Span:
     """One document of one row: its ids, and the causes that give them."""
 
@@ -92,7 +92,7 @@ class Span:
         return int(self.index[0])
 
 
-@dataclass(frozen=True)
+@frozen
 class Rules:
     """Rules for ids from a config or options."""
 
@@ -104,7 +104,7 @@ class Rules:
     shard: str | None = None  # every, block, zigzag; None: any
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Document:
     """The ids of a document, and the facts by which they are judged."""
 
@@ -359,7 +359,7 @@ AUTHORS, LIBRARY = "largest id + 1", "start + max(rows, columns)"
 KINDS_OF_TOKENS = {1: "image", 2: "video"}
 
 
-@dataclass(frozen=True)
+@frozen
 class Vision:
     """Settings of a config for image and video blocks."""
 
@@ -369,7 +369,7 @@ class Vision:
     by_frame: bool = False  # whether each frame is a separate block
 
 
-@dataclass(frozen=True)
+@frozen
 class Block:
     """Tokens of one image, video or frame."""
 
@@ -454,7 +454,7 @@ def ids_of(layout: Layout, rule: str = AUTHORS) -> Numbers:
     return np.concatenate(parts, axis=1)
 
 
-@dataclass(frozen=True)
+@frozen
 class OnAxis:
     """A cause on one of several axes."""
 
@@ -482,7 +482,7 @@ class OnAxis:
         return ids
 
 
-@dataclass(frozen=True)
+@frozen
 class AxesExchanged(Change):
     """Two axes are exchanged."""
 
@@ -502,7 +502,7 @@ class AxesExchanged(Change):
         return ids
 
 
-@dataclass(frozen=True)
+@frozen
 class BlockStart(Gap):
     """From a token on, ids on all axes are larger, or smaller."""
 

@@ -55,7 +55,7 @@ from pefourier.ids.spans import (
 )
 from pefourier.questions.result import HIDDEN, Result, csv_table
 from pefourier.questions.rotation_pairs import FARTHEST, at_rows_of, positions_in
-from pefourier.types import Array, Counts, Fields, Values
+from pefourier.types import Array, Counts, Fields, Values, frozen, frozen_arrays
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import Verdict, ranges
 
@@ -64,7 +64,7 @@ MOST_LAGS = 2**20  # at which changes of scores are computed
 LEAST = 1e-12  # change of a mean cosine that is no rounding
 
 
-@dataclass(frozen=True)
+@frozen
 class Consequence:
     """Effect of unexpected ids on attention."""
 
@@ -75,7 +75,7 @@ class Consequence:
 NOT_KNOWN, UNCHANGED = Consequence(None, None), Consequence(False, 0.0)  # noqa: FBT003
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Model:
     """Positions of a model, and the config keys that determine its ids."""
 
@@ -621,7 +621,7 @@ def ids_of_angles(angles: Array, model: Model, name: str) -> Recovered:
     return Recovered(ids.astype(np.int64))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Recovered:
     """Ids recovered from a dump, and the uncertainty of each axis in positions."""
 

@@ -7,7 +7,7 @@ A temperature multiplies the query at position p, not the keys, by a factor that
 keeps attention sharp. It is 1 at short lengths, and vectors of positions do not contain it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import log
 from typing import Any, Literal
 
@@ -28,14 +28,14 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.registry import encoding
 from pefourier.errors import WIDEST, PefourierError, check_above, check_count, check_size
-from pefourier.types import Array, Fields, Floats, Values
+from pefourier.types import Array, Fields, Floats, Values, frozen
 from pefourier.writing.text import shortest
 
 TemperatureRule = Literal["none", "llama4", "ministral3", "log-n", "inkling"]
 FLOORS = {"llama4": 8192, "ministral3": 16384, "log-n": 8192, "inkling": 128000}
 
 
-@dataclass(frozen=True)
+@frozen
 class Temperature:
     r"""Factor of queries at position p, with :math:`x = (p + o)/F`.
 

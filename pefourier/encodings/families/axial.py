@@ -14,7 +14,7 @@ of frequencies (m, axes), in radians per step, and the index (`Measure`).
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import lcm, pi, prod
 from typing import Any, Literal
 
@@ -39,7 +39,7 @@ from pefourier.encodings.families.absolute import pair_count, stream
 from pefourier.encodings.grids import grid_of, size_of
 from pefourier.encodings.registry import encoding, with_parameters
 from pefourier.errors import PefourierError, check_above
-from pefourier.types import Array, Counts, Fields, Floats, Places
+from pefourier.types import Array, Counts, Fields, Floats, Places, frozen, frozen_arrays
 
 AxesLayout = Literal["interleaved", "halves", "axis-halves", "mismatched"]
 Coordinates = Callable[[Domain, NDArray[Any]], NDArray[Any]]  # coordinates of points, (n, axes)
@@ -52,7 +52,7 @@ LINES: dict[str, Callable[[float], Line]] = {  # as functions of the side
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class Axes:
     """Settings that map coordinates to phases, and phases to columns.
 
@@ -159,7 +159,7 @@ class Axes:
         return replace(self, order=order)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Pairs:
     """The pairs of a vector in the order of their columns."""
 

@@ -12,7 +12,6 @@ times and the length. By default, the times are the positions 0 … length - 1, 
 can be compared with other encodings. Frequencies are in radians per mean spacing.
 """
 
-from dataclasses import dataclass
 from math import log
 from typing import Any, Literal
 
@@ -41,7 +40,7 @@ from pefourier.encodings.families.axial import LINES, Axes, split_dimensions, wa
 from pefourier.encodings.grids import grid_of
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError, check_count
-from pefourier.types import Array, Counts, Floats, Ints
+from pefourier.types import Array, Counts, Floats, Ints, frozen_arrays
 
 
 @encoding(
@@ -322,7 +321,7 @@ def far_from_one(domain: Domain) -> tuple[Finding, ...]:
     return (finding("times-unit", span=domain.x[-1] - domain.x[0], median=median),)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class LineAndSines:
     r"""Columns :math:`a_0 t + b_0` and :math:`\sin(a_j t + b_j)`, j = 1 … d - 1."""
 

@@ -6,7 +6,7 @@ sphere of the Earth's mean radius.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf, isqrt, pi, sqrt
 from typing import Literal
 
@@ -16,14 +16,14 @@ from numpy.typing import ArrayLike
 from pefourier.encodings.encoding import Domain, Encoding, within
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
-from pefourier.types import Array, Floats
+from pefourier.types import Array, Floats, frozen_arrays
 
 EARTH = 6371.0088  # mean radius in km (IUGG)
 LAGS = 100  # steps up to the largest distance
 Vectors = Callable[[Floats], Floats]  # places (m, 2) to vectors (m, d)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class PlaceDomain(Domain):
     """Domain of places in the order of their file; points x are row numbers."""
 

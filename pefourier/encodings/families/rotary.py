@@ -12,7 +12,7 @@ in float64. FoPE rotates by sums of frequencies, LieRE by the exponential of a g
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, floor, log, nextafter, pi, sqrt
 from typing import Any, Literal
 
@@ -41,7 +41,7 @@ from pefourier.encodings.families.absolute import (
 )
 from pefourier.encodings.registry import encoding, with_parameters
 from pefourier.errors import PefourierError, check_above, check_count, check_size, shown, unknown
-from pefourier.types import Array, Fields, Floats, Table, Values
+from pefourier.types import Array, Fields, Floats, Table, Values, frozen
 
 XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' source code
 ABOVE_ZERO = {"factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor"}
@@ -49,7 +49,7 @@ LOST = 1e12  # radians per position; at position 1000, phases have errors of 0.1
 Rotation = tuple[Floats, float]  # frequencies in radians per position, attention factor
 
 
-@dataclass(frozen=True)
+@frozen
 class Head:
     """The dimensions of one attention head, and the sequence length."""
 
