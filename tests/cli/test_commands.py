@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 
 import numpy as np
 import pytest
@@ -44,20 +43,6 @@ def test_csv_of_a_rebuilt_position_reads_back_by_its_axes(run, spec, at, heads):
     assert values.tolist() == rebuilt["values"]
 
 
-def test_text_has_the_numbers(run):
-    """Rebuilding from g = (1, 2, 2, 2, 1)/8 on 8 points gives delta - (1 + (-1)^t) / 16, scaled."""
-    done = run("reconstruct", "dft", "--pos", 3, "--d", 8, "--full")
-    header, row = done.out.partition("\n\n")[2].splitlines()[:2]
-    assert header.split()[:3] == ["position", "peak", "width"]
-    h = np.array([7 / 8, 0, -1 / 8, 0, -1 / 8, 0, -1 / 8, 0])
-    h /= np.linalg.norm(h)
-    error = np.linalg.norm(h - np.eye(8)[0])
-    assert row.split()[:2] == ["3", f"{h[0]:.4g}"]
-    assert row.split()[4:6] == [f"{-h[2]:.4g}", f"{error:.4g}"]
-    done = run("spectrum", "rope", "--d", 128, "--lattice", 4096, "--sigma", 0, "--full")
-    assert re.search(r"below the first bin \(2π/N\) +18\n", done.out)
-
-
 REQUIRED = [  # value of --require for sinusoidal (injective), exit status, part of stderr
     (["--require", "collides"], 0, ""),
     (["--require", "injective"], 0, ""),
@@ -95,17 +80,6 @@ def test_encode_then_check(run, tmp_path):
     assert run("check-faithful", out, "--json").results[0]["closest_pair"] == [1, 2]
 
 
-def test_compare_says_where_a_table_differs(run, tmp_path):
-    table = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
-    np.save(tmp_path / "a.npy", table)
-    table[2, 1] += 0.5
-    table[3, 2] += 0.75
-    np.save(tmp_path / "b.npy", table)
-    done = run("compare", tmp_path / "a.npy", tmp_path / "b.npy")
-    assert re.search(r"largest difference +0.75\n", done.out)
-    assert re.search(r"first difference at +position 2, column 1\n", done.out)
-
-
 def test_an_order_of_rows_is_written_where_there_is_one(run, tmp_path):
     words = ["compare", "rope:layout=interleaved", "rope", "--d", 8]
     for name in ("order.npy", "order.json"):
@@ -133,14 +107,6 @@ def test_no_figure_is_written_where_a_spec_is_refused(command, run, tmp_path):
     if command in ("check-faithful", "context"):
         assert run(command, specs[0], *baseline, "--plot", tmp_path / "a.svg").status == 2
         assert list(tmp_path.iterdir()) == []
-
-
-def test_a_reason_names_each_side_once(run):
-    done = run("compare", "rope", "dft", "--format", "lint")
-    assert "rope: error: is not the same as dft: different [unmet]\n" in done.out
-    done = run("compare", "rope", "dft", "--format", "sarif")
-    texts = [r["message"]["text"] for r in json.loads(done.out)["runs"][0]["results"]]
-    assert "rope is not the same as dft: different" in texts
 
 
 TINY = np.arange(1, 61)[:, None] * np.full(2, 5e-324)

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from published_configs import PUBLISHED
 
@@ -37,25 +36,6 @@ def test_context_of_a_config(run):
     assert result["against"]["below"] == {".99": 512, ".9": 1724, ".5": 60725}
     assert result["against"]["cosine"][0][0] == 1
     assert result["verdict"] == "read differently"
-
-
-def test_context_of_two_rotations(run):
-    (result,) = run("context", "gemma.json", "--json").results
-    local, whole = result["rotations"]
-    assert (local["name"], local["bound"]) == ("sliding_attention", 2653)
-    assert (whole["name"], whole["bound"]) == ("full_attention", 573011)
-    layers = [(len(one["index"]), one["rotation"], one["window"]) for one in result["layers"]]
-    assert layers == [(10, 0, 1024), (2, 1, None)]
-    lines = run("context", "llama.json", "gemma.json", "alibi", "--csv").out.splitlines()
-    assert len(lines) == 1 + 64 + 2 * 128 + 256  # one row for each rotary pair and for each head
-    misread = ("context", "gemma.json", "--against", "local-for-global", "--full")
-    assert "0-4, 6-10" in run(*misread).out
-    requested = ("context", "gemma.json", "--against")
-    (result,) = run(*requested, "scaling-ignored", "--json").results
-    assert result["against"]["rotation"] == "full_attention"  # the rotation that is misread most
-    assert result["against"]["below"] == {".99": 1, ".9": 3, ".5": 389}
-    (same,) = run(*requested, "gemma.json", "--json").results
-    assert same["against"]["below"] == {".99": None, ".9": None, ".5": None}
 
 
 def test_the_length_requested_is_not_that_of_training(run):
@@ -97,26 +77,6 @@ def test_a_length_beyond_every_window_is_reported_first(run, kind, length):
     beyond = kind == "sliding_attention" and length > 4096
     verdict = "beyond every window" if beyond else "no new angles"
     assert run(*requested).results[0]["verdict"] == verdict
-
-
-def test_figures_are_written(run):
-    done = run("context", "llama.json", "--against", "base=10000", "--plot", "bands.svg")
-    assert (done.status, Path("bands.svg").read_text()) == (0, "figure")
-    requested = ["design", "--length", 100, "--d", 16, "--for", "turns", "--plot", "rho.png"]
-    assert (run(*requested).status, Path("rho.png").read_text()) == (0, "figure")
-
-
-def test_extension_as_words_json_and_csv(run):
-    requested = ["design", "--extend-from", "llama.json", "--to", "256k"]
-    (result,) = run(*requested, "--json").results
-    assert (result["trained"], result["length"], result["original"]) == (8192, 262144, 8192)
-    ways = {way["way"]: way for way in result["candidates"]}
-    assert ways["llama3"]["factor"] == 32
-    assert "rope:rho=500000,scaling=linear,factor=32,d=128" in run(*requested, "--full").out
-    lines = run(*requested, "--csv").out.splitlines()
-    assert len(lines) == 1 + 5
-    requested = ["design", "--extend-from", "rope:rho=1e30,d=32", "--length", 64, "--to", 128]
-    assert run(*requested, "--json").results[0]["candidates"][0]["bound"] is None
 
 
 def test_a_grid_has_a_base_for_each_axis(run):
@@ -184,32 +144,6 @@ TOLD = [  # config or SPEC, options, fields of the answer
     ("t.npy", ["--length", 50], {"verdict": "too few rows"}),
     (MINIMAX, [], {"rotations.0.rotated": 32, "rotations.0.bound": None}),
 ]
-
-
-@pytest.mark.parametrize(("spec", "requested", "wanted"), TOLD, ids=range(len(TOLD)))
-def test_an_answer_has_these_fields(run, spec, requested, wanted):
-    np.save("t.npy", np.random.default_rng(0).normal(size=(20, 32)))
-    if isinstance(spec, dict):
-        Path("own.json").write_text(json.dumps(spec))
-        spec = "own.json"
-    done = run("context", spec, *requested, "--json")
-    assert done.status == 0
-    for path, value in wanted.items():
-        field = done.results[0]
-        for key in path.split("."):
-            field = field[int(key) if isinstance(field, list) else key]
-        assert field == value, path
-
-
-def test_design_as_json_and_csv(run):
-    requested = ["design", "--length", 100, "--d", 32, "--for", "condition", "--for", "turns"]
-    (result,) = run(*requested, "--json").results
-    assert result["best"]["condition"] == 5.0
-    assert result["criteria"] == ["condition", "turns"]
-    assert result["verdict"] == "criteria disagree"
-    lines = run(*requested, "--csv").out.splitlines()
-    assert len(lines) == 1 + len(result["candidates"])
-    assert run(*requested, "--dtype", "bf16", "--full").out.count("rounded") == 1
 
 
 def test_linear_scaling_reports_a_trained_length_that_it_ignores(run, tmp_path):

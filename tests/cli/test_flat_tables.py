@@ -10,11 +10,8 @@ import pefourier
 from pefourier.encodings import build
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.grids import (
-    USUAL_PREFIX,
-    line_contrast,
     on_common_grid,
     on_grid,
-    usual_grid,
     with_grid_note,
 )
 
@@ -59,12 +56,6 @@ NOTED = {
 }
 
 
-def test_a_square_behind_more_rows_than_usual_is_not_suggested():
-    rows = 14 * 14 + USUAL_PREFIX
-    assert usual_grid(rows) == ((14, 14), USUAL_PREFIX)
-    assert usual_grid(rows + 1)[1] <= USUAL_PREFIX
-
-
 @pytest.mark.parametrize("spec", NOTED)
 @pytest.mark.usefixtures("folder")
 def test_rows_stay_rows_and_a_note_names_the_grid(run, spec):
@@ -77,12 +68,6 @@ def test_rows_stay_rows_and_a_note_names_the_grid(run, spec):
     assert NOTED[spec] + "," in vectors.get("grid-unknown", ",")
     (record,) = run("check-faithful", spec, *size, *NOTED[spec].split(), "--json").results
     assert "grid-unknown" not in [f["code"] for f in record["findings"]]
-
-
-def test_an_array_at_hand_is_noted_too():
-    for options, noted in (({}, True), ({"grid": (14, 14)}, False), ({"grid": (196,)}, False)):
-        result = pefourier.check(SQUARE, **options)
-        assert ("grid-unknown" in {f.code for f in result.findings}) == noted
 
 
 NO_SQUARES = {
@@ -114,15 +99,6 @@ def test_squares_are_noted_behind_usual_tokens(side, prefix, dtype):
         (note,) = with_grid_note(from_table(rows)).findings
         assert note.code == "grid-unknown"
         assert f"--grid {side}x{side}" + f" --prefix {prefix}" * (prefix > 0) + "," in note.message
-
-
-def test_line_contrast_of_small_tables():
-    """The contrast is the share of comparisons in which a cosine across a line end is lower."""
-    x, y = np.eye(2)
-    table = np.array([x, x, -x, -x, y, y, -y, -y])  # the mean is zero
-    assert line_contrast(table, 2) == 1.0
-    assert line_contrast(table[:6], 3) < 0.5
-    assert line_contrast(table, 8) == 0.5  # a single line has no end inside
 
 
 def test_two_tables_share_the_grid_of_one():

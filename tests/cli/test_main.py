@@ -1,7 +1,6 @@
 """Argument parsing, exit status, and errors in one line."""
 
 import os
-import re
 import subprocess
 import sys
 from importlib import import_module
@@ -11,7 +10,6 @@ import typer
 
 from pefourier import __version__
 from pefourier.cli.main import program
-from pefourier.cli.options import options_of
 
 PROGRAM = typer.main.get_command(program())
 COMMAND = [sys.executable, "-m", "pefourier"]
@@ -143,13 +141,6 @@ def test_help_fits_the_screen(run, monkeypatch, width):
     screens = [run("--help").out, *(run(command, "--help").out for command in PROGRAM.commands)]
     lines = [line for screen in screens for line in screen.splitlines()]
     assert [line for line in lines if len(line) > width] == []
-
-
-def test_defaults_are_at_the_end_of_help():
-    texts = {option.help or "" for _, option in options_of(PROGRAM)}
-    stated = [text for text in texts if "(default: " in text]
-    assert len(stated) > 20
-    assert [text for text in stated if not re.search(r"\(default: [^.]*(\d\.\d)?\)\.$", text)] == []
 
 
 def test_version_and_help(run):

@@ -28,12 +28,6 @@ def test_every_example_of_the_list_is_answered(run):
         assert (done.status, done.err) == (0, ""), line
 
 
-def test_several_are_reported_in_the_order_given(run):
-    assert [r["encoding"] for r in run("list", "rope", "dft", "--json").results] == ["rope", "dft"]
-    done = run("list", "ropee")
-    assert (done.status, done.out, "Did you mean 'rope'?" in done.err) == (2, "", True)
-
-
 @pytest.mark.parametrize("kind", [kind for used in USED_BY.values() for kind in used.split()])
 def test_models_use_what_is_stated_of_them(tmp_path, kind):
     """A model's config is read as the listed encoding, or refused because weights hold it."""

@@ -12,7 +12,6 @@ from matplotlib.mathtext import MathTextParser
 from published_configs import PUBLISHED
 from tiny_models import write_model
 
-import pefourier
 from pefourier.encodings import load
 from pefourier.questions.check_faithful import Faithfulness, check_faithful
 from pefourier.questions.compare import compare as compare_encodings
@@ -25,7 +24,6 @@ from pefourier.report.figures import (
     heatmap,
     reconstruct,
     spectrum,
-    spectrum_by_decade,
 )
 from pefourier.report.render import Answer, answer_of
 
@@ -112,24 +110,6 @@ def test_slow_waves_have_room_on_a_logarithmic_axis():
     waves = [2 * np.pi / omega for omega in axes.get_xlim()]
     np.testing.assert_allclose(above.get_xlim(), waves)
     assert axes.lines[1].get_xdata()[0] == pytest.approx(2 * np.pi / 4096)
-
-
-def test_waves_are_single_points_only_where_no_answer_is_smoothed():
-    declared, estimated = (load(name, 32, 16) for name in ("rope", "learned"))
-    for encodings, style in (([declared], "None"), ([declared, estimated], "-")):
-        answers = [Answer(enc, spectrum_of(enc, sigma=0)) for enc in encodings]
-        axes, *_ = spectrum_by_decade(answers, plot.USUAL).axes
-        assert {line.get_linestyle() for line in axes.lines[: len(answers)]} == {style}
-
-
-def test_layers_of_a_model_are_drawn_to_the_ends_of_their_waves_and_its_lengths(tmp_path):
-    result = pefourier.usage(write_model(tmp_path), length=5000)
-    figure = result.plot()
-    (axes,) = [axes for axes in figure.axes if axes.collections and axes.get_ylabel() == "layer"]
-    low, high = axes.get_xlim()
-    waves = [pair.wavelength for pair in result.rotations[0].pairs]
-    assert low < min(waves) < max(waves) < high
-    assert axes.get_xscale() == "log"
 
 
 LLAMA, GEMMA, QWEN = "Llama-3.1-8B.json", "gemma-3-4b-it.json", "Qwen2-VL-7B-Instruct.json"
@@ -253,11 +233,3 @@ def test_a_png_that_no_screen_shows_is_refused(run, tmp_path):
         words = ["spectrum", "dft", "--d", 8, "--plot", tmp_path / "a.png", "--width", 40]
         assert run(*words, "--dpi", dpi).status == status
         assert (tmp_path / "a.png").exists() == (status == 0)
-
-
-def test_the_axis_suits_the_data(run, monkeypatch):
-    axes = []
-    monkeypatch.setattr(plot, "save", lambda _path, draw, *of: axes.append(draw(*of).axes[0]))
-    for words in ("rope", "dft --axis log", "rope dft", "rope --axis linear"):
-        assert run("spectrum", *words.split(), "--d", 64, "--plot", "a.png").status == 0
-    assert [a.get_xscale() for a in axes] == ["log"] * 3 + ["linear"]

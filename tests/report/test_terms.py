@@ -3,9 +3,7 @@
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 import typer
 
 import pefourier
@@ -20,7 +18,6 @@ from pefourier.report.terms import (
     overview,
     read_terms,
     spelling,
-    term_of,
     verdicts_by_command,
 )
 
@@ -41,16 +38,6 @@ def test_every_finding_has_a_term_and_every_term_a_finding():
     assert set(re.findall(r'(?:inding|says)\(\s*"([a-z0-9-]+)"', sources)) <= vectors
     assert [code for code in vectors if f'"{code}"' not in sources] == []
     assert re.findall(r'\bFinding\(\s*"', sources) == []  # the registry has all messages
-
-
-def test_a_finding_without_a_meaning_is_explained_by_its_messages():
-    (missing,), (cosines,), (base,) = (
-        [t for t in find_terms(code, TERMS) if t.group == "findings"]
-        for code in ("axis-missing", "lone-cosines", "base")
-    )
-    assert missing.meaning.startswith("The coordinate … has no effect: for equal …, ")
-    assert cosines.meaning.count(". Or: ") == 1
-    assert "…" not in base.meaning
 
 
 def test_every_encoding_parameter_and_option_has_a_term():
@@ -128,22 +115,6 @@ def test_a_near_miss_of_several_words_is_compared_as_a_whole(run, typed, likely)
     assert (done.status, f"Did you mean {likely!r}" in done.err) == (2, True)
 
 
-def test_rounding_errors_are_those_that_quantise_states():
-    """Rounding errors are step² / 12 for integers, and half of the last digit for float8."""
-    rng = np.random.default_rng(5)
-    k, q = rng.normal(size=(4000, 64)), rng.normal(size=(4000, 64))
-    for bits in (8, 4):
-        step = np.abs(k).max(axis=1, keepdims=True) / (2 ** (bits - 1) - 1)
-        error = np.rint(k / step) * step - k
-        assert (error**2).mean() == pytest.approx((step**2 / 12).mean(), rel=0.02)
-        of_scores = ((q * error).sum(axis=1) ** 2).mean()
-        assert of_scores == pytest.approx(64 * (step**2 / 12).mean(), rel=0.08)
-    for kind, share in ((torch.float8_e4m3fn, 16), (torch.float8_e5m2, 8)):
-        normal = torch.tensor(k[np.abs(k) > 0.02])
-        error = (normal.float().to(kind).double() - normal).abs() / normal.abs()
-        assert 0.85 < error.max() * share < 1
-
-
 def kinds_of(kind):
     return [kind, *(k for part in kind.__subclasses__() for k in kinds_of(part))]
 
@@ -172,22 +143,6 @@ def test_every_title_of_a_verdict_is_found_without_slots():
     of_verdicts = [t for t in TERMS if t.group == "conclusions"]
     assert [t.term for t in of_verdicts if "{" in t.meaning + t.good or "}" in t.meaning] == []
     assert any(t.good for t in of_verdicts)
-
-
-@pytest.mark.parametrize(
-    ("names", "entry"),
-    [
-        ("peak; top", "Largest value.\nrange: 0 … 1\ngood: 1: exact."),
-        ("peak; top", {"meaning": "Largest value.", "range": "0 … 1", "good": "1: exact."}),
-        (
-            "peak",
-            {"meaning": "Largest value.", "range": "0 … 1", "good": "1: exact.", "also": ["top"]},
-        ),
-    ],
-)
-def test_a_text_and_a_table_give_one_term(names, entry):
-    term = term_of("spectrum", names, entry)
-    assert (term.names, term.range, term.good) == (("peak", "top"), "0 … 1", "1: exact.")
 
 
 @pytest.mark.parametrize("columns", [80, 50])

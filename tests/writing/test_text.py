@@ -2,7 +2,7 @@
 
 import pytest
 
-from pefourier.writing.text import aligned, number, paragraph
+from pefourier.writing.text import aligned, paragraph
 
 ROWS = [
     ["encoding", "position", "peak", "samples ≥ half", "error of linear inverse"],
@@ -41,18 +41,9 @@ def test_a_table_fits_the_terminal_and_loses_nothing(monkeypatch, width):
     assert letters_of(text) == letters_of("".join(cells))
 
 
-@pytest.mark.parametrize("text", ["5.243e+05", "1e+05; 2e+04 smoothed", "e+0", "131071 (50 %)"])
-def test_a_text_is_reported_as_it_is(text):
-    assert number(text) == text
-
-
 @pytest.mark.parametrize(("columns", "widest"), [("40", 40), ("70", 70), ("300", 96), ("5", 24)])
 def test_paragraphs_fit_the_terminal(monkeypatch, columns, widest):
     monkeypatch.setenv("COLUMNS", columns)
     lines = paragraph("codes " * 60, "  ").splitlines()
     assert widest - 6 < max(map(len, lines)) <= widest
     assert all(line.startswith("  codes") for line in lines[1:])
-
-
-def test_a_power_of_ten_is_written_from_a_hundred_thousand_on():
-    assert (number(1e5), number(99999.0)) == ("1e+05", "100000")
