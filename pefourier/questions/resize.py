@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import (
+    BLOCK,
     Encoding,
     Finding,
     axis_letters,
@@ -426,9 +427,10 @@ def picture_of(name: str, enc: Encoding) -> Picture:
     sides, prefix = enc.domain.sides, enc.domain.prefix
     if not enc.is_stationary or len(sides) > 1 or prefix:
         return picture(name, np.asarray(enc.table()[prefix:], dtype=float), sides)
-    omega, weights = enc.measure.frequencies, enc.measure.weights
-    norm, cosine = math.sqrt(enc.measure.squared_length), float(weights @ np.cos(omega))
-    density = sampled_density(omega, weights, len(enc))
+    blocks = row_blocks(len(enc), BLOCK)
+    kernel = np.concatenate([enc.measure.kernel(np.arange(len(enc))[rows]) for rows in blocks])
+    norm, cosine = math.sqrt(enc.measure.squared_length), float(kernel[1:2].sum())
+    density = sampled_density(kernel)
     return describe(name, enc, sides, norm, [cosine if len(enc) > 1 else np.nan], density)
 
 

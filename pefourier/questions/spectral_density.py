@@ -411,31 +411,18 @@ def share_of_mean_row(enc: Encoding) -> float:
     return float((total**2).sum() / (len(enc) * energy)) if energy else np.nan
 
 
-def sampled_density(frequencies: Floats, weights: Floats, n: int) -> Floats:
-    r"""Energy of n samples of sinusoids at 0, 1 … n // 2 cycles, summed over both directions.
+def sampled_density(kernel: Floats) -> Floats:
+    r"""Energy of n samples at 0, 1 … n // 2 cycles, given their kernel at the lags below n.
 
-    For frequency :math:`\omega`, it is :math:`(\sin\frac{n\delta}{2} / n \sin\frac{\delta}{2})^2`
-    at the distances :math:`\delta = \theta_k \mp \omega`. The size of the numerator depends only on
-    :math:`\omega`. If the weights sum to one, so does the density.
+    The lags m and n - m have the same wave at the n frequencies, so the energy is the transform of
+    :math:`(n - m) K(m) + m K(n - m)`. Both directions are summed; if K(0) is 1, so is the sum.
 
-    >>> sampled_density(np.array([pi / 4]), np.ones(1), 4).round(4)  # half a cycle
+    >>> sampled_density(np.cos(np.arange(4) * pi / 4)).round(4)  # half a cycle
     array([0.4268, 0.5   , 0.0732])
     """
-    half = pi * np.arange(n // 2 + 1) / n
-    sines, cosines = np.sin(half), np.cos(half)
-    inner = slice(1, (n + 1) // 2)  # both ends have one direction only
-    density = np.zeros(len(half))
-    for omega, weight in zip(np.abs(alias(frequencies)), weights, strict=True):
-        s, c = np.sin(omega / 2), np.cos(omega / 2)
-        energy = weight * (np.sin(n * omega / 2) / n) ** 2
-        nearest = min(round(n * omega / (2 * pi)), n // 2)
-        rotations = omega / (2 * pi) - nearest / n
-        distance = sines * c - cosines * s
-        distance[nearest] = np.inf  # which may be pure rounding error
-        density += energy / distance**2
-        density[nearest] += weight * (np.sinc(n * rotations) / np.sinc(rotations)) ** 2
-        density[inner] += energy / (sines * c + cosines * s)[inner] ** 2
-    return density
+    n, lags = len(kernel), np.arange(len(kernel))
+    wrapped = (n - lags) * kernel + lags * np.roll(kernel[::-1], 1)
+    return np.fft.rfft(wrapped).real / n**2 * multiplicity((n,))
 
 
 class AxisShares(TypedDict):

@@ -18,7 +18,7 @@ group. A full rotation is 2 pi. Weights alone do not show the means of activatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -367,14 +367,8 @@ def use_of_model(
     """
 
     def measure(weights: str, means: str | None) -> Usage:
-        shares = (
-            read_weights(
-                weights, layers, begin, base if weights == spec or is_adapter(weights) else None
-            )
-            if means is None
-            else read_means(weights, means)
-        )
-        return usage_of(shares, length, layers, every_head=every_head)
+        own = base if weights == spec or is_adapter(weights) else None
+        return read_usage(weights, length, layers, means, own, begin, every_head=every_head)
 
     usage = measure(spec, stats)
     if against is None:
@@ -386,31 +380,6 @@ def use_of_model(
     slots |= {"percent": number(100 * moved.moved, 2), "most": number(100 * first.moved, 2)}
     note = finding("usage-moved", "some" if first.moved else "none", **slots)
     return replace(usage, against=moved, findings=(*usage.findings, note))
-
-
-@dataclass(frozen=True)
-class ModelShares:
-    """Shares read from a model, with all that a result needs."""
-
-    spec: str
-    described: ModelPositions
-    shares: tuple[LayerShares, ...]
-    pairing: PairLayout
-    gains: str
-    findings: tuple[Finding, ...]
-
-
-def read_weights(
-    spec: str, layers: Ints | None, begin: Progress | None, base: str | None
-) -> ModelShares:
-    """Read the shares of pairs from the weights in a folder or file."""
-    model = open_model_weights(spec, base)
-    described, energies, pairing = measure_rows(model, layers, begin=begin)
-    frequencies = frequencies_of(described)
-    shares = tuple(shares_of(e, frequencies[e.rotation], pairing.name) for e in energies)
-    gains = "applied" if all(e.gains for e in energies) else "none"
-    notes = tuple(notes_on_usage(described, pairing, energies))
-    return ModelShares(spec, described, shares, pairing, gains, notes)
 
 
 def measure_rows(
@@ -426,9 +395,7 @@ def measure_rows(
     described = rotations_of_model(model.file.spec)
     attentions = find_attentions(model, described, layers)
     if limit:
-        last = len(attentions) - 1
-        index = dict.fromkeys(i * last // (limit - 1) for i in range(limit))
-        attentions = [attentions[i] for i in index]
+        attentions = attentions[:: -(-len(attentions) // limit)]
     show = begin("layers") if begin else None
     energies: list[LayerEnergies] = []
     for layer in map_ahead(partial(energies_at, model), attentions):
@@ -455,38 +422,53 @@ def with_pairing(enc: Encoding) -> Encoding:
     return replace(enc, findings=(*enc.findings, *doubts))
 
 
-def read_means(spec: str, stats: str) -> ModelShares:
-    """Read the shares of pairs from a file of mean activations."""
-    described = rotations_of_model(spec)
-    if len(described.rotations) > 1:
-        raise PefourierError(
-            f"{shown(spec)} has {len(described.rotations)} rotations, by type of layer; choose a "
-            "type with PATH#TYPE"
-        )
-    file = described.encoding.file
-    name = file.pairing if file and file.model else None
-    pairing = PairLayout(name or "halves", "stats", None, None)
-    shares = tuple(shares_of_means(stats, frequencies_of(described)[0] != 0, pairing.name))
-    return ModelShares(spec, described, shares, pairing, "none", (finding("usage-activations"),))
-
-
-def usage_of(
-    model: ModelShares, length: int | None, layers: Ints | None, *, every_head: bool
+def read_usage(
+    spec: str,
+    length: int | None,
+    layers: Ints | None,
+    stats: str | None,
+    base: str | None,
+    begin: Progress | None,
+    *,
+    every_head: bool,
 ) -> Usage:
-    """Return the result for a model at a length."""
-    described, length = model.described, length or model.described.trained_or_native
-    chosen = [layer for layer in model.shares if layers is None or layer.layer in layers]
+    """Return the use of pairs in the weights of a model, or in a file of mean activations."""
+    gains, findings = "none", [finding("usage-activations")]
+    if stats is None:
+        described, energies, pairing = measure_rows(
+            open_model_weights(spec, base), layers, begin=begin
+        )
+        frequencies = frequencies_of(described)
+        found: Iterable[LayerShares] = (
+            shares_of(e, frequencies[e.rotation], pairing.name) for e in energies
+        )
+        gains = "applied" if all(e.gains for e in energies) else "none"
+        findings = list(notes_on_usage(described, pairing, energies))
+    else:
+        described = rotations_of_model(spec)
+        frequencies = frequencies_of(described)
+        if len(frequencies) > 1:
+            raise PefourierError(
+                f"{shown(spec)} has {len(frequencies)} rotations, by type of layer; choose a type "
+                "with PATH#TYPE"
+            )
+        file = described.encoding.file
+        name = file.pairing if file and file.model else None
+        pairing = PairLayout(name or "halves", "stats", None, None)
+        found = shares_of_means(stats, frequencies[0] != 0, pairing.name)
+    length = length or described.trained_or_native
+    chosen = [layer for layer in found if layers is None or layer.layer in layers]
     if not chosen:
-        raise PefourierError(f"{shown(model.spec)} has none of the selected layers")
+        raise PefourierError(f"{shown(spec)} has none of the selected layers")
     numbers = sorted({layer.rotation for layer in chosen})  # rotations of the chosen layers
-    rotations, frequencies = [], frequencies_of(described)
+    rotations: list[summary.RotationUse] = []
     errors: list[quantise.QuantisationError] = []
     spare: list[quantise.Spared] = []
     for n in numbers:
         omega = frequencies[n]
         own_shares = [layer for layer in chosen if layer.rotation == n]
         use = summary.summarise(described.parts[n], omega, length, own_shares)
-        rows = pair_rows(len(omega), model.pairing.name)
+        rows = pair_rows(len(omega), pairing.name)
         half = rows[:, list(use.half)].ravel()
         rotations.append(replace(use, half_rows=tuple(sorted(half.tolist()))))
         if all(layer.rows for layer in own_shares):
@@ -496,19 +478,19 @@ def usage_of(
     shares = tuple(replace(layer, rotation=numbers.index(layer.rotation)) for layer in chosen)
     heads = tuple(HeadUse(s.layer, head, row) for s in shares for head, row in enumerate(s.used))
     return Usage(
-        model=model.spec,
+        model=spec,
         length=length,
         trained=described.trained_or_native,
-        pairing=model.pairing,
+        pairing=pairing,
         layers=tuple(used_layers(described, [use.name for use in rotations], shares, layers)),
         rotations=tuple(rotations),
         heads=heads if every_head else None,
-        gains=model.gains,
-        findings=(*model.findings, *map(partial(note_on_rounding, errors), spare)),
+        gains=gains,
+        findings=(*findings, *map(partial(note_on_rounding, errors), spare)),
         quantisation=tuple(errors),
         spare=tuple(spare),
         shares=shares,
-        encodings=(replace(described.rotations[0], spec=model.spec),),
+        encodings=(replace(described.rotations[0], spec=spec),),
     )
 
 
