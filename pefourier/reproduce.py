@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.encodings.families import absolute  # noqa: F401 (registers the paper's encodings)
 from pefourier.encodings.registry import build
 from pefourier.errors import PefourierError, shown
 from pefourier.questions.check_faithful import check_faithful

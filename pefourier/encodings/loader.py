@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from pefourier.encodings import families  # noqa: F401 (fills the registry)
 from pefourier.encodings.encoding import (
     Encoding,
     as_encoding,

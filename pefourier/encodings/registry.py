@@ -6,9 +6,10 @@ Parameters, types, defaults and allowed values are read from its signature.
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -157,7 +158,30 @@ LEAST = {  # the least value of a parameter that is a whole number
     **dict.fromkeys(("seed", "clip", "clamp", "buckets"), 0),
     **dict.fromkeys(("heads", "max_distance", "depth", "width", "threshold"), 1),
 }
-BUILDERS: dict[str, Builder] = {}
+FAMILIES = ("absolute", "axial", "fourier", "graph", "location", "relative", "rotary")  # as listed
+KNOWN: dict[str, Builder] = {}  # of the families that are imported
+
+
+class Builders(Mapping[str, Builder]):
+    """All builders by name; families are imported until the one that has a name."""
+
+    def __getitem__(self, name: str) -> Builder:
+        for family in FAMILIES:
+            if name in KNOWN or not re.fullmatch("[a-z0-9-]+", name):
+                break
+            import_module(f"pefourier.encodings.families.{family}")
+        return KNOWN[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self.get("-")  # imports all
+        return iter(sorted(KNOWN, key=lambda name: FAMILIES.index(KNOWN[name].family)))
+
+    def __len__(self) -> int:
+        self.get("-")
+        return len(KNOWN)
+
+
+BUILDERS = Builders()
 F = TypeVar("F", bound=Callable[..., Encoding])
 
 
@@ -173,7 +197,7 @@ def encoding(
 
     def register(function: F) -> F:
         family = function.__module__.rpartition(".")[2].replace("_", "-")
-        BUILDERS[name] = Builder(name, family, paper, domain, declared, untrained, function)
+        KNOWN[name] = Builder(name, family, paper, domain, declared, untrained, function)
         return function
 
     return register
