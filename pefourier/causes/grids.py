@@ -126,25 +126,22 @@ class Placed:
         cls, corner: Places, ends: tuple[int | None, ...], expected: Sides, observed: Sides
     ) -> Placed | None:
         """Return the placement by the first point and the next ones; None if it leaves the grid."""
-        axes, steps = list[int](), list[int]()
-        for end in ends:
-            step = np.zeros(len(corner), dtype=np.int64)
-            if end is not None:
-                step = np.array(np.unravel_index(end, expected)) - corner
-            moving: list[int] = np.flatnonzero(step).tolist()
-            if len(moving) != (end is not None):
-                return None
-            axes += moving or [-1]  # an axis with a single point may be any
-            steps.append(int(step.sum()) or 1)
-        free = iter(sorted({*range(len(corner))} - {*axes}))
-        chosen = [axis if axis >= 0 else next(free) for axis in axes]
-        if sorted(chosen) != [*range(len(corner))]:
-            return None
-        starts = [int(corner[axis]) for axis in chosen]
-        for axis, begin, stride, side in zip(chosen, starts, steps, observed, strict=True):
-            if not 0 <= begin + stride * (side - 1) < expected[axis]:
-                return None
-        return cls(tuple(chosen), tuple(starts), tuple(steps), expected, observed)
+        steps = np.zeros((len(ends), len(corner)), dtype=np.int64)
+        for k, end in enumerate(ends):
+            if end is not None:  # an axis with a single point may be any
+                steps[k] = np.array(np.unravel_index(end, expected)) - corner
+        moves, counts = np.count_nonzero(steps, axis=1), [end is not None for end in ends]
+        for axes in permutations(range(len(corner))):
+            along = steps[range(len(axes)), axes]
+            if (moves != counts).any() or ((along != 0) != counts).any():
+                continue
+            starts, strides = corner[[*axes]], np.where(along, along, 1)
+            last = starts + strides * (np.array(observed) - 1)
+            if ((last >= 0) & (last < np.array(expected)[[*axes]])).all():
+                return cls(
+                    axes, tuple(starts.tolist()), tuple(strides.tolist()), expected, observed
+                )
+        return None
 
     def apply(self, expected: Points) -> Points:
         """Return the points of the placement."""

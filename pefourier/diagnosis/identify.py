@@ -30,7 +30,6 @@ from pefourier.encodings.encoding import (
     Layout,
     orders,
     pair_columns,
-    split_pairs,
     unit_of,
 )
 from pefourier.encodings.families.rotary import rotation_of
@@ -44,15 +43,6 @@ Params = dict[str, Any]  # of a formula, by their names in a SPEC
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # tried if a table is too short for a fit
 CERTAIN = 8  # least ratio of a frequency to its slack; below it, rounding dominates
 CHANCE = 0.05  # probability that a short number fits a table by chance
-
-
-def propose_grid(omega: Floats, slack: Floats, d: int) -> tuple[str, Params] | None:
-    """Return the name and parameters of a grid that frequencies match within their slack."""
-    k = np.arange((d - 1) // 2, 0, -1)
-    if len(omega) == len(k) and (np.abs(2 * np.pi * k / d - omega) <= slack).all():
-        return "dft", {}
-    params = geometric_grid(omega, slack, d) or scaled_grid(omega, slack, d)
-    return ("sinusoidal", params) if params else None
 
 
 def geometric_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
@@ -213,12 +203,6 @@ def fit_single_waves(rows: Table, eps: float) -> SingleWaves | None:
     steep = np.where(omega * n < 1, wave(omega * n), 1.0)
     slack = frequency_slack(omega, eps, n) + 8 * eps / (n * np.maximum(steep, np.sqrt(8 * eps)))
     return SingleWaves(part, waves.form.copies, waves.factor, omega, slack)
-
-
-def drop_copies(rows: Floats) -> Floats:
-    """Drop duplicate columns, if every column occurs twice."""
-    layout = copies_of(rows)
-    return split_pairs(rows, layout)[0] if layout else rows
 
 
 NEAR = 1e-7  # step of a difference quotient in the logarithm of the base
@@ -485,10 +469,14 @@ def fit_pairs(rows: Floats, pairs: Waves, eps: float, start: int) -> tuple[str, 
         order = np.argsort(-pairs.frequency, kind="stable")
         pairs = pairs.of_pairs(order)
         slack = slack[order]
-    grid, aligned = propose_grid(pairs.frequency, slack, d), align(pairs, slack, n, eps)
-    if not grid or not aligned or not abs(aligned[2]) < 2**53:
+    fitted, k = (pairs.frequency, slack, d), np.arange((d - 1) // 2, 0, -1)
+    is_dft = len(k) == len(pairs) and (np.abs(2 * np.pi * k / d - pairs.frequency) <= slack).all()
+    encoding, shape = "dft" if is_dft else "sinusoidal", Params()
+    if not is_dft:
+        shape = geometric_grid(*fitted) or scaled_grid(*fitted) or shape
+    aligned = align(pairs, slack, n, eps)
+    if not (shape or is_dft) or not aligned or not abs(aligned[2]) < 2**53:
         return None
-    encoding, shape = grid
     pairs, (cosines, sines), offset = aligned
     columns = order_of_pairs(encoding, pairs, d)
     backwards = sines.max() < 0  # reversed rows change the sign of all sines

@@ -20,7 +20,6 @@ from pefourier.diagnosis.identify import (
     SingleWaves,
     candidate_bases,
     chosen_digits,
-    drop_copies,
     fit_single_waves,
     frequencies,
     frequency_slack,
@@ -40,7 +39,7 @@ from pefourier.encodings.encoding import (
 from pefourier.geometry.closest import ClosestPair, between_zeros, row_period
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, float_blocks, phase_rounding, rounded
 from pefourier.geometry.singular_values import Factors
-from pefourier.geometry.waves import LAYOUTS, Waves, fit_columns, recurrence, unfold
+from pefourier.geometry.waves import LAYOUTS, Waves, copies_of, fit_columns, recurrence, unfold
 from pefourier.types import Fields, Floats, Indices, Table
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import agreeing, first_few
@@ -89,7 +88,8 @@ def ladder_of(table: Table, eps: float) -> Floats:
     level = max(eps, FLOAT32_EPS)
     pairs = fit_columns(rows, level)
     if pairs is None:
-        columns, noise = drop_copies(rows), NOISE
+        layout, noise = copies_of(rows), NOISE
+        columns = split_pairs(rows, layout)[0] if layout else rows
         omega = np.arccos(recurrence(columns, 1)[0])
     else:
         order = np.argsort(pairs.columns.min(axis=0))

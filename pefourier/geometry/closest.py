@@ -21,7 +21,7 @@ remaining distances are recomputed from differences in float64. No array has one
 rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import islice
@@ -286,7 +286,8 @@ def first_equal(table: Table, eps: float, *, in_order: bool = True) -> Indices:
         return first
     sample = table[:SAMPLE].astype(float)
     eps, step = stored_resolution(sample, eps)
-    if nearly_constant(table, eps):
+    start, blocks = table[0].astype(float), float_blocks(table)
+    if all((np.abs(rows - start) <= 2 * eps * np.abs(start)).all() for _, rows in blocks):
         return np.zeros(n, dtype=first.dtype)
     size = spread(sample).max()
     tolerance = 4 * eps * size + step
@@ -362,13 +363,6 @@ def spread(rows: Floats) -> Floats:
     return np.asarray(np.median(np.abs(rows - rows[0]), axis=0))
 
 
-def nearly_constant(table: Table, eps: float) -> bool:
-    """Whether each column is constant up to rounding."""
-    start = table[0].astype(float)
-    blocks = float_blocks(table)
-    return all((np.abs(rows - start) <= 2 * eps * np.abs(start)).all() for _, rows in blocks)
-
-
 def first_of_period(table: Table, eps: float, tolerance: float, size: float) -> Indices | None:
     """Return the first equal row of each row if the table repeats with a period, otherwise None.
 
@@ -376,47 +370,69 @@ def first_of_period(table: Table, eps: float, tolerance: float, size: float) -> 
     arises by chance (`CHANCE`), as among many rows of two coarse columns, does not count.
     """
     n, sample = len(table), table[:SAMPLE].astype(float)
-    omega, far = np.arccos(recurrence(sample, 1)[0]), spread(sample)
+    omega, far = angular_steps(sample), spread(sample)
     for of_phases in dict.fromkeys((FLOAT64_EPS, eps)):
-        slack = Slack(tolerance, size, omega, of_phases)
-        like_first = (s for _, agree in slack.agreeing(table, 2, 1) for s in agree.tolist())
+
+        def allowed(
+            s: Indices, columns: slice = slice(None), of_phases: float = of_phases
+        ) -> Floats:
+            """Return the limits for rows s against earlier equal rows, (len(s), columns)."""
+            return tolerance + size * phase_errors(s, omega[columns], of_phases)
+
+        like_first = (s for _, rows in agreeing(table, 2, 1, allowed) for s in rows.tolist())
         for period in islice(like_first, TRIED):
-            allowed = slack.allowed(np.array([period]))[0]
-            share = allowed / np.maximum(np.maximum(far, allowed), 1e-300)
+            limits = allowed(np.array([period]))[0]
+            share = limits / np.maximum(np.maximum(far, limits), 1e-300)
             by_chance = period * np.exp(np.log(np.maximum(share, 1e-300)).sum() / 2)
-            again = slack.agreeing(table, period, period)
-            if by_chance < CHANCE and all(len(agree) == count for count, agree in again):
-                first = groups_within(table[:period], allowed.max())
+            again = agreeing(table, period, period, allowed)
+            if by_chance < CHANCE and all(len(rows) == count for count, rows in again):
+                first = groups_within(table[:period], limits.max())
                 first = np.resize(first, n)
                 if stand_apart(table, first):
                     return first
     return None
 
 
-@dataclass(frozen=True, eq=False)
-class Slack:
-    """Largest difference of two rows by rounding, of the stored numbers and of their phases."""
+def angular_steps(rows: Floats) -> Floats:
+    r"""Return the angular frequency of each column, radians per row, shape (d,).
 
-    tolerance: float
-    size: float  # amplitude of the sinusoids
-    omega: Floats  # (d,) radians per row
-    eps: float  # resolution in which phases were computed
+    A single column cannot show more than :math:`\pi` per row, because of aliasing. If frequencies
+    double from column to column, as NeRF's :math:`\sin 2^k\pi x`, they are doubled from the lowest:
+    :math:`\cos^2 2\theta = (2\cos^2\theta - 1)^2` and
+    :math:`\sin^2 2\theta = 1 - (1 - 2\sin^2\theta)^2`.
 
-    def allowed(self, s: Indices, columns: slice = slice(None)) -> Floats:
-        """Return the limits for rows s against earlier equal rows, (len(s), columns)."""
-        return self.tolerance + self.size * phase_errors(s, self.omega[columns], self.eps)
+    >>> x = np.linspace(-1, 1, 9)[:, None] * np.pi * 2.0 ** np.arange(5)
+    >>> (angular_steps(np.hstack([np.sin(x), np.cos(x)])) / np.pi).round(6)
+    array([0.25, 0.5 , 1.  , 2.  , 4.  , 0.25, 0.5 , 1.  , 2.  , 4.  ])
+    """
+    omega, square = np.arccos(recurrence(rows, 1)[0]), np.minimum(rows**2, 2.0)  # <= 1 if sine
+    twice = (2 * square - 1) ** 2
+    for stride in range(1, min(STRIDES, rows.shape[1] - 1) + 1):
+        doubled, later = twice[:, :-stride], square[:, stride:]
+        distance = np.minimum(*(np.abs(q - later).max(axis=0) for q in (doubled, 1 - doubled)))
+        depth = np.zeros(rows.shape[1])
+        for j in np.flatnonzero(distance < DOUBLED):
+            depth[stride + j] = depth[j] + 1
+        if np.count_nonzero(depth) >= len(depth) - 2 * stride:
+            root = np.arange(len(depth)) - (depth * stride).astype(int)
+            omega = omega[root] * 2.0**depth
+            break
+    return omega
 
-    def agreeing(self, table: Table, start: int, period: int) -> Iterator[tuple[int, Indices]]:
-        """Yield, in blocks, the number of rows and the rows s that agree with row s mod period.
 
-        The first columns rule out most rows.
-        """
-        for part in row_blocks(len(table) - start, NUMBERS_AT_ONCE, table.shape[1]):
-            candidates = np.arange(start + part.start, start + part.stop)
-            for columns in (slice(FIRST_COLUMNS), slice(FIRST_COLUMNS, None)):
-                distance = np.abs(difference(table, candidates, candidates % period, columns))
-                candidates = candidates[(distance <= self.allowed(candidates, columns)).all(axis=1)]
-            yield part.stop - part.start, candidates
+def agreeing(
+    table: Table, start: int, period: int, allowed: Callable[..., Floats]
+) -> Iterator[tuple[int, Indices]]:
+    """Yield, in blocks, the number of rows and the rows s that agree with row s mod period.
+
+    The first columns rule out most rows.
+    """
+    for part in row_blocks(len(table) - start, NUMBERS_AT_ONCE, table.shape[1]):
+        rows = np.arange(start + part.start, start + part.stop)
+        for columns in (slice(FIRST_COLUMNS), slice(FIRST_COLUMNS, None)):
+            distance = np.abs(difference(table, rows, rows % period, columns))
+            rows = rows[(distance <= allowed(rows, columns)).all(axis=1)]
+        yield part.stop - part.start, rows
 
 
 def difference(

@@ -27,7 +27,6 @@ import numpy as np
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
-    lattice_points,
     row_blocks,
     unit_of,
 )
@@ -35,7 +34,6 @@ from pefourier.encodings.families.location import LAGS, PlaceDomain
 from pefourier.geometry.precision import NUMBERS_AT_ONCE
 from pefourier.types import Counts, Floats, Indices, Ints, Table
 
-DIRECT = 2**31  # n^2 d up to which the Toeplitz residual reads every inner product
 RESOLVED = 1e-7  # smallest residual that a difference of squares resolves from 0
 
 
@@ -54,7 +52,6 @@ def toeplitz_residual(enc: Encoding) -> float | None:
     for nodes of a tree, which have no lags, and for uneven times, where a lag rarely recurs. For
     places, see `products_by_distance`: the lag is the distance, and on a plane the displacement.
     """
-    n, d, sides = len(enc), enc.dim, enc.domain.sides
     if enc.measure.squared_length:
         return 0.0
     if isinstance(enc.domain, PlaceDomain):
@@ -63,17 +60,7 @@ def toeplitz_residual(enc: Encoding) -> float | None:
         return float(np.linalg.norm(products - means) / (np.linalg.norm(products) or 1.0))
     if not enc.domain.has_lags:
         return None
-    table = enc.table()
-    if n > d and n * n * d > DIRECT:
-        return toeplitz_residual_of_rows(table, sides)
-    table, squared, total = table.astype(float) * unit_of(table), 0.0, 0.0
-    means, places = mean_products(table, sides), lattice_points([np.arange(m) for m in sides])
-    for rows in row_blocks(n, BLOCK, n):
-        products = table[rows] @ table.T
-        lag = places - places[rows, None] + np.array(sides) - 1
-        squared += ((products - means[tuple(np.moveaxis(lag, -1, 0))]) ** 2).sum()
-        total += (products**2).sum()
-    return float(np.sqrt(squared / total)) if total else 0.0
+    return toeplitz_residual_of_rows(enc.table(), enc.domain.sides)
 
 
 def products_by_distance(enc: Encoding, domain: PlaceDomain) -> Floats:

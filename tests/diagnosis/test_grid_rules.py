@@ -88,12 +88,6 @@ def test_ends_that_coincide_are_named():
     assert r.aliased == pytest.approx([0.7, 0.7])
 
 
-def test_text_that_shares_the_code_of_a_patch_is_noted():
-    for name, vectors in (("flux", ["text-collides-with-patch"]), ("qwen-image", [])):
-        enc = load(f"axial-rope:convention={name}", None, 128, grid=(4, 6), prefix=3)
-        assert [f.code for f in check_faithful(enc).findings] == vectors
-
-
 def test_learned_tables_are_not_blamed(rng):
     noise = rng.normal(size=RIGHT.shape)
     free = np.hstack([rng.normal(size=(7, 5))[Y], rng.normal(size=(11, 5))[X]])

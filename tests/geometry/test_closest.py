@@ -172,19 +172,3 @@ def test_equal_rows_are_those_of_numpy(rng):
     for table in (rng.integers(0, 3, (5000, 6)) * 1.0, np.eye(300), rng.normal(size=(50, 3))):
         _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
         np.testing.assert_array_equal(first_duplicate(table), first[inverse.ravel()])
-
-
-@pytest.mark.parametrize("swapped", [False, True])
-def test_a_pair_within_the_rounding_of_its_longest_row_is_looked_at(swapped, monkeypatch):
-    """Pairs within the rounding of their longest row are considered."""
-    best = room.BestPair(np.array([[-9.0, 0], [0, 0], [1, 0]]))
-    unit = best.scale**2
-    best.consider(np.array([0]), np.array([1]))
-    squares = unit * np.array([81.0, 90.0, 1.0])
-    rows = np.column_stack([best.table * best.scale, squares / -2, np.ones(3)])
-    first, second = (room.Block(np.array(k), rows[k], squares[k]) for k in ([0, 1], [2]))
-    bounds = {2: unit * np.array([0.0, 100.0]), 1: np.zeros(1)}
-    monkeypatch.setattr(room, "rounding_bound", lambda block: bounds[len(block.index)])
-    blocks = (second, first) if swapped else (first, second)
-    assert room.compare_blocks(*blocks, best, 10)
-    assert best.pair == (1, 2)

@@ -100,20 +100,6 @@ def test_a_table_that_memory_does_not_hold_is_written_in_blocks(suffix, monkeypa
     np.testing.assert_array_equal(read_table(path)[0], table)
 
 
-def test_phases_apart_at_all_lags_are_distinct_rows(rng):
-    settled = 0
-    for _ in range(40):
-        form = FORMATS[str(rng.choice(["float16", "bfloat16", "float32"]))]
-        x = np.arange(float(rng.integers(2, 300)))[:, None]
-        omega = precision.rounded(rng.uniform(0.001, 1, (int(rng.integers(1, 5)), 1)), form)
-        phases = precision.rounded_products(x, omega, form)
-        rows = precision.rounded(precision.cosines_and_sines(phases), form)
-        if precision.differ_at_lags(x, omega, form):
-            settled += 1
-            assert len(np.unique(rows, axis=0)) == len(x)
-    assert settled > 5
-
-
 def test_millions_of_rows_are_never_read():
     result = check_faithful(build("sinusoidal", length=10**6, d=256))
     assert (result.distinct, result.precision["float32"].distinct_phase) == (10**6, 10**6)

@@ -31,30 +31,6 @@ def test_rounding_is_that_of_torch(name, rng):
     np.testing.assert_array_equal(rounded(wide.double().numpy(), FORMATS[name]), expected)
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_numbers_of_any_size_are_rounded_as_by_scaling(name):
-    """Rounding equals steps of a power of two, for subnormal numbers, ties, overflow and NaN."""
-    form, rng = FORMATS[name], np.random.default_rng(0)
-    ties = rng.integers(-(2 ** (form.digits + 2)), 2 ** (form.digits + 2), 2000)
-    odd = [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 1e308, 465.0, form.largest, 2.0**form.lowest]
-    x = np.concatenate([np.ldexp(ties, rng.integers(form.lowest - form.digits - 3, 16, 2000)), odd])
-    step = np.maximum(np.frexp(x)[1] - 1, form.lowest) - (form.digits - 1)
-    near = np.ldexp(np.rint(np.ldexp(x, -step)), step)
-    near = np.where(np.abs(near) > form.largest, np.copysign(form.beyond, near), near)
-    np.testing.assert_array_equal(rounded(x, form), near)
-    np.testing.assert_array_equal(np.signbit(rounded(x, form)), np.signbit(near))
-
-
-@pytest.mark.parametrize(
-    ("length", "bfloat16", "float16"), [(512, 385, 512), (4096, 769, 3073), (32768, 1153, 6145)]
-)
-def test_distinct_vectors_with_phases_in_low_precision(length, bfloat16, float16):
-    left = precision(build("rope", length=length, d=64))
-    assert left["bfloat16"].distinct_phase == bfloat16
-    assert left["float16"].distinct_phase == float16
-    assert left["float32"].distinct_phase == left["bfloat16"].distinct_cast == length
-
-
 def walk(rows):
     """Return the number of different rows, and of the first rows without a repeat."""
     rows = [tuple("nan" if np.isnan(v) else v for v in row) for row in (rows + 0.0).tolist()]
@@ -106,18 +82,6 @@ def test_casting_merges_near_vectors_and_loses_those_that_overflow():
     assert (left["float16"].safe_cast, left["float32"].safe_cast) == (1, 4)
     lag = precision(build("alibi", length=20, d=4))["bfloat16"]
     assert (lag.safe_cast, lag.safe_phase) == (None, None)
-
-
-@pytest.mark.parametrize("again", [[3, 3, 8], [5, 2], []])
-def test_rows_that_repeat_are_rounded_once(rng, again):
-    own = np.unique(rng.normal(size=(40, 2)).round(2), axis=0)
-    table = np.concatenate([own, own[again], rng.normal(size=(5 * (again == [5, 2]), 2))])
-    first = np.array([np.flatnonzero((table == row).all(axis=1))[0] for row in table])
-    found = precision(from_table(table), len(np.unique(first)), first)
-    for name, form in FORMATS.items():
-        distinct, safe = walk(rounded(table, form))
-        assert found[name].distinct_cast == distinct
-        assert found[name].safe_cast == min(safe, distinct)
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "float16", "float32"])

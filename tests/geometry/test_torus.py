@@ -2,14 +2,11 @@
 
 import numpy as np
 import pytest
-from grids import mixed_frequencies, waves_on
 
 from pefourier.encodings.encoding import lattice, periodogram
 from pefourier.geometry.torus import (
     aliased_shares,
-    directions_of,
     idle_shares,
-    isotropy,
     multiplicity,
     torus_density,
 )
@@ -43,20 +40,6 @@ def test_the_density_is_the_sum_written_out(sides, rng):
     folded = whole[..., : sides[-1] // 2 + 1] * multiplicity(sides) / len(table)
     np.testing.assert_allclose(energy, folded.ravel(), rtol=1e-12)
     assert omega.shape == (len(energy), len(sides))
-
-
-def test_rings_and_directions_share_the_density():
-    enc = waves_on((16, 16), mixed_frequencies(heads=2))
-    density = torus_density(enc.measure.frequencies, enc.measure.weights, (16, 16), 1.0)
-    found = directions_of(density * multiplicity((16, 16)), (16, 16))
-    assert found.radial.sum() == pytest.approx(1)
-    assert found.angular.sum() == pytest.approx(1 - density[0, 0])
-    assert found.radial[0] == density[0, 0]
-    eight = np.pi / 8 * np.arange(8)
-    spiral = np.stack([np.sin(eight), np.cos(eight)], axis=1)
-    assert max(isotropy(spiral, np.full(8, 1 / 8)).values()) == 0.0  # Spiral RoPE's directions
-    assert isotropy(mixed_frequencies(heads=1), np.full(32, 1 / 32))["A4"] == pytest.approx(1)
-    assert np.isnan(isotropy(np.zeros((2, 2)), np.ones(2))["A4"])
 
 
 def test_idle_and_aliased_shares_are_of_each_axis():

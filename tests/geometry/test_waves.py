@@ -1,7 +1,5 @@
 """Sinusoid pairs of columns are found, and random rows are recognised."""
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 
@@ -28,26 +26,6 @@ def test_sinusoid_pairs_are_found_in_any_order(rng, n, unit):
     assert offset == pytest.approx(3.5)
     sines = unit * np.sin(np.outer(np.arange(n) + offset, rotated.frequency))
     np.testing.assert_allclose(table[:, rotated.columns[1]] * sign[1], sines, atol=1e-9 * unit)
-
-
-@pytest.mark.parametrize("shape", [(12, 5), (25, 16)], ids=str)
-def test_deviations_are_those_of_sums_written_out(rng, shape):
-    """Deviations equal sums over pairs of sinusoids: of d cos² minus 1, in standard errors."""
-    rows = rng.normal(size=shape)
-    n, d = shape
-    cycles = [k for k in range(1, n) if 2 * k < n]
-    turns = [2 * np.pi * k * np.arange(n) / n for k in cycles]
-    waves = [wave(turn) @ rows for wave in (np.cos, np.sin) for turn in turns]
-    squares = [(a @ b) ** 2 / ((a @ a) * (b @ b)) for a, b in combinations(waves, 2)]
-    chance = 2 * (d - 1) / (d + 2)  # variance of d cos² of two directions in d dimensions
-    energy = np.array([a @ a for a in waves]) / np.mean([a @ a for a in waves])
-    neighbours = np.tile(np.cos(2 * np.pi * np.array(cycles) / n), 2)
-    expected = [
-        (d * np.mean(squares) - 1) / (chance / len(squares)) ** 0.5,
-        (np.mean((energy - 1) ** 2) * d / 2 - 1) * (len(waves) / 2) ** 0.5,
-        energy @ neighbours / (2 * np.sum(neighbours**2) / d) ** 0.5,
-    ]
-    np.testing.assert_allclose(deviations(rows), expected, rtol=1e-9)
 
 
 SHAPES = [(25, 16), (64, 64), (256, 40)]

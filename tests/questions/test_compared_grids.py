@@ -321,34 +321,6 @@ def test_resizes_in_float32_are_one(method, draws, rng):
         assert not compare(first, table_on((size, size), moved, eps=EPS)).same
 
 
-def test_grids_of_their_own_on_the_command_line(run, tmp_path):
-    names = [tmp_path / name for name in ("full.npy", "crop.npy", "rotation.npz")]
-    full = load("axial:convention=diffusers,reference=8;8", None, 32, grid=(12, 12)).table()
-    np.save(names[0], full.astype(np.float32))
-    crop = full.reshape(12, 12, -1)[2:10, 3:9].reshape(-1, 32)
-    np.save(names[1], crop.astype(np.float32))
-    crops = ["--grid", "12x12", "--grid-second", "8x6", "--json"]
-    for first in (names[0], "axial:convention=diffusers,reference=8;8"):
-        done = run("compare", first, names[1], *crops)
-        text = "rows 2 to 9, columns 3 to 8 of the first"
-        assert (done.status, done.results[0]["transform"]) == (1, {"crop": text})
-    done = run("compare", "axial:convention=diffusers", names[1], "--grid", "8x6", "--json")
-    assert done.results[0]["cause"]["changes"] == {
-        "scale": ["y 2, x 2.66667", "y 0.666667, x 0.666667"],
-        "offset": ["y 0, x 0", "y 2, x 3"],
-    }
-    angles = dinov3((6, 7), 32)
-    cos, sin = (np.tile(f(angles), (1, 2)).astype(np.float32) for f in (np.cos, np.sin))
-    np.savez(names[2], cos=cos, sin=sin)
-    for size in ([], ["--d", 32]):
-        spec = "axial-rope:convention=dinov3"
-        done = run("compare", spec, names[2], "--grid", "6x7", *size, "--json")
-        assert (done.status, done.results[0]["verdict"]) == (0, "the same")
-    done = run("compare", names[0], names[1], "--grid-second", "8x6")
-    assert done.status == 2
-    assert "--grid" in done.err
-
-
 @pytest.mark.parametrize("real", [np.float64, np.float32])
 @pytest.mark.parametrize(("old", "new"), [((8, 12), (5, 9)), ((6, 6), (9, 13))])
 def test_a_resized_grid_is_named_by_its_method(old, new, real, rng, tmp_path, run):

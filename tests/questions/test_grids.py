@@ -10,7 +10,7 @@ from pefourier.encodings.encoding import from_table, is_separable
 from pefourier.errors import PefourierError
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import precision
-from pefourier.geometry.products import DIRECT, toeplitz_residual
+from pefourier.geometry.products import toeplitz_residual
 from pefourier.geometry.singular_values import decompose
 from pefourier.questions.check_faithful import check_faithful, shortfalls
 from pefourier.questions.reconstruct import position_functions
@@ -22,44 +22,7 @@ def named(spec, sides, d=64, prefix=0):
     return load(spec, None, d, grid=sides, prefix=prefix)
 
 
-def full_dft(sides):
-    """Return the encoding of all frequencies of the torus, one for each point."""
-    k = np.indices(sides).reshape(len(sides), -1).T
-    omega = 2 * np.pi * k / np.array(sides)
-    return waves_on(sides, (omega + np.pi) % (2 * np.pi) - np.pi)
-
-
 # 16 x 16 points: gap², rank, stable rank, K(3,4), K(0,5), largest step, peak of a point
-SQUARE = [
-    ("axial-rope", 0.0429, 27, 1.30, 0.748, 0.868, 1.0, 0.243),
-    ("axial-rope:rho=100", 0.0677, 31, 1.76, 0.548, 0.735, 1.0, 0.259),
-    ("axial-rope:convention=dinov3", 0.0426, 29, 1.61, 0.642, 0.750, 0.785, None),
-    ("axial-rope:convention=pixtral", 0.0248, 26, 1.28, 0.767, 0.866, 1.0, None),
-    ("dft", 2.0, 256, 256.0, 0.0, 0.0, np.pi, 1.0),
-]
-
-
-@pytest.mark.parametrize("row", SQUARE, ids=lambda row: row[0])
-def test_published_numbers_of_a_square(row):
-    name, gap, rank, stable, far, side, step, peak = row
-    enc = full_dft((16, 16)) if name == "dft" else named(name, (16, 16))
-    r, k = check_faithful(enc), relate(enc).kernel
-    assert r.gap**2 == pytest.approx(gap, abs=6e-5)
-    assert (r.rank, r.toeplitz_residual) == (rank, 0.0)
-    assert r.stable_rank == pytest.approx(stable, abs=6e-3)
-    assert [k[18, 19], k[15, 20]] == pytest.approx([far, side], abs=6e-4)
-    assert spectrum(enc).largest_step == pytest.approx(step, abs=5e-4)
-    assert r.isotropy["A2"] == pytest.approx(0, abs=5e-3)
-    assert r.isotropy["A4"] == pytest.approx(0.13 if name == "dft" else 1, abs=5e-3)
-    if peak:
-        one = position_functions(enc, [(3, 4)], sigma=None if peak == 1 else 1.0).reconstructions[0]
-        assert one.peak == pytest.approx(peak, abs=6e-4)
-        assert np.unravel_index(one.values.argmax(), (16, 16)) == (3, 4)
-        delta = np.zeros((16, 16))
-        delta[3, 4] = 1
-        assert one.error == pytest.approx(np.linalg.norm(one.values - delta), abs=1e-7)
-        cross = (one.values[3] ** 2).sum() + (one.values[:, 4] ** 2).sum() - one.peak**2
-        assert one.cross == pytest.approx(cross)
 
 
 def test_mixed_frequencies_are_rounder_than_axes():
@@ -98,10 +61,8 @@ def test_a_grid_answers_as_its_table(name, declared):
 
 
 @pytest.mark.parametrize("sides", [(28,), (4, 7), (2, 3, 4)], ids=str)
-@pytest.mark.parametrize("direct", [DIRECT, 0], ids=["walked", "by sums"])
 @pytest.mark.parametrize("unit", [1.0, 1e-90, 1e90])
-def test_the_toeplitz_residual_is_that_of_all_products(sides, direct, unit, monkeypatch):
-    monkeypatch.setattr("pefourier.geometry.products.DIRECT", direct)
+def test_the_toeplitz_residual_is_that_of_all_products(sides, unit):
     table = np.random.default_rng(1).normal(size=(np.prod(sides), 5))
     products, means = mean_products(table, sides)
     expected = np.linalg.norm(products - means) / np.linalg.norm(products)
@@ -139,19 +100,6 @@ def test_rows_before_a_grid_are_left_out():
     assert check_faithful(from_table(table)).verdict == "collides"
     plain, grid = load("sinusoidal", 20, 8), named("sinusoidal", (20,), 8)
     np.testing.assert_array_equal(spectrum(plain).density, spectrum(grid).density)
-
-
-def test_numbers_of_a_spectrum_on_a_grid():
-    enc = named("axial:convention=mae", (14, 10), 768)
-    s, table = spectrum(enc), enc.table().astype(np.float32)
-    assert s.density.shape == (14, 6)
-    assert s.idle[0] == pytest.approx(175 / 192)
-    read = check_faithful(table_on((14, 10), table, eps=2.0**-23))
-    assert (read.idle, read.aliased) == (pytest.approx(s.idle), None)
-    np.testing.assert_allclose(s.marginals[1], s.density.sum(axis=0))
-    assert [m.sum() for m in (*s.marginals, s.radial["density"])] == pytest.approx([1, 1, 1])
-    assert spectrum(named("axial", (4, 6), 8), lattice=10).density.shape == (10, 6)
-    assert spectrum(full_dft((4, 6))).summary.flatness == pytest.approx(1)
 
 
 def test_points_beyond_a_lattice_are_refused():

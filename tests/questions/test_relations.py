@@ -1,6 +1,5 @@
 """Relations between vectors: published numbers, closed forms and slow references."""
 
-import csv
 import sys
 
 import numpy as np
@@ -111,20 +110,6 @@ def test_relations_of_every_encoding_are_numbers(name, length):
     for value in (r.shift_residual, r.toeplitz_residual, r.asymmetry, r.distance_preservation):
         assert value is None or np.isfinite(value)
     assert r.kernel is None or np.isfinite(r.kernel).all()
-
-
-def test_csv_has_a_row_for_each_lag(run):
-    for spec in ("sinusoidal", "alibi:causal=true"):
-        text = run("relations", spec, "-S", 12, "--d", 8, "--csv").out
-        rows = list(csv.DictReader(text.splitlines()))
-        assert [row["lag"] for row in rows] == [str(lag) for lag in range(12)]
-        values = [float(row["inner_product"]) for row in rows]
-        assert values == kernel(load(spec, 12, 8)).tolist()
-    text = run("relations", "axial", "--grid", "2x3", "--d", 8, "--csv").out
-    values = {row["lag"]: float(row["inner_product"]) for row in csv.DictReader(text.splitlines())}
-    assert list(values)[:2] == ["-1×-2", "-1×-1"]
-    table = load("axial", None, 8, grid=(2, 3)).table()  # rows 0 and 4 are (0, 0) and (1, 1)
-    assert values["1×1"] == pytest.approx(table[0] @ table[4] / (table[0] @ table[0]))
 
 
 @pytest.mark.parametrize(("name", "vectors"), [("learned", ["random-codes"]), ("ramp", [])])
