@@ -89,10 +89,10 @@ class BucketRule:
 
     def groups(self, lags: Places) -> Places:
         """Return the number of the group of each lag."""
-        if self.clip is not None:
+        if self.clip:
             return np.asarray(np.clip(lags, -self.clip[0], self.clip[1]) - lags.min())
         causal, buckets = self.sides == "causal", self.buckets or 0
-        if self.max_distance is None:
+        if not self.max_distance:
             side = buckets if causal else buckets // 2
             distance = np.minimum(np.maximum(-lags, 0) if causal else np.abs(lags), side - 1)
             return np.asarray(np.where(causal | (lags <= 0), distance, distance + side))
@@ -101,10 +101,10 @@ class BucketRule:
     @property
     def words(self) -> str:
         """The rule in words."""
-        if self.clip is not None:
+        if self.clip:
             before, after = self.clip
             return f"lags clipped to -{before} … {after}"
-        reach = "one distance each" if self.max_distance is None else f"up to {self.max_distance}"
+        reach = f"up to {self.max_distance}" if self.max_distance else "one distance each"
         return f"{self.buckets} buckets ({reach}, {self.sides})"
 
 
@@ -292,7 +292,7 @@ class Slopes(Named):
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[Slopes]:
         """Find the rule of the observed slopes."""
         own, other = (name_of_slopes(x.slopes) for x in (expected, observed))
-        if other is not None and own != other:
+        if other and own != other:
             yield cls(other, own)
 
     def apply(self, expected: Biases) -> Biases:
@@ -388,7 +388,7 @@ def bucket_rules(biases: Biases) -> Iterator[BucketRule]:
     rules = [BucketRule(clip=limits)] * (min(limits) >= 0 < sum(limits))
     sides: tuple[Sides, ...] = ("causal", "both sides") if lags.max() <= 0 else SIDES
     for side, buckets, farthest in product(sides, BUCKETS, (*FARTHEST, None)):
-        if farthest is None or farthest > buckets // (2 if side == "causal" else 4):
+        if not farthest or farthest > buckets // (2 if side == "causal" else 4):
             rules.append(BucketRule(buckets, farthest, side))
     yield from (rule for rule in rules if same_groups(rule.groups(lags), groups))
 

@@ -96,7 +96,7 @@ class Misreading:
 
         def waves(rows: Places) -> Complex:
             positions = np.asarray(rows // self.divisor + begin, dtype=float)
-            if self.angles is None:
+            if not self.angles:
                 phases = np.multiply.outer(positions, self.omega)
                 return evaluate(phases, observed.factor, observed.form)
             ends = self.angles(positions)
@@ -116,7 +116,7 @@ class Misreading:
 
         Rows are read until one differs.
         """
-        omega, is_frequency = self.omega, self.divisor == 1 and self.angles is None
+        omega, is_frequency = self.omega, self.divisor == 1 and not self.angles
         is_possible = len(omega) == len(observed) and np.isfinite(omega).all()
         if not is_possible or (observed.is_declared and not is_frequency):
             return np.inf
@@ -138,7 +138,7 @@ class Sought:
 
     def with_changes(self, code: str, changed: Values, cost: float = USUAL) -> Iterator[Misreading]:
         """Yield the rotation with other settings, unless they are equal or impossible."""
-        if self.rope is None:
+        if not self.rope:
             return
         settings = self.rope.settings
         differing = {k: (settings.get(k), v) for k, v in changed.items() if settings.get(k) != v}
@@ -165,7 +165,7 @@ def find_mistakes(
     [{'rho': (10000.0, 500000.0)}]
     """
     sought = Sought(enc, expected, observed, Rope.of(enc))
-    if (single := simplest(sought, plain=plain)) or plain or sought.rope is None:
+    if (single := simplest(sought, plain=plain)) or plain or not sought.rope:
         return (single,) if single else ()
     for first in ignored_settings(sought):
         rope = sought.rope.with_(**{key: pair[1] for key, pair in first.changes.items()})
@@ -192,7 +192,7 @@ def simplest(sought: Sought, *, plain: bool = False) -> Misreading | None:
 def cause_of(readings: Sequence[Misreading], expected: Waves, of: Literal["a", "b"] = "a") -> Cause:
     """Describe mistakes and from which positions on they matter."""
     last, below = readings[-1], {}
-    if last.divisor == 1 and last.angles is None and len(last.omega) == len(expected):
+    if last.divisor == 1 and not last.angles and len(last.omega) == len(expected):
         below = dict(positions_below(expected.frequency, last.omega, SEARCHED))
     changes = {key: pair for reading in readings for key, pair in reading.changes.items()}
     return Cause(of, tuple(reading.code for reading in readings), changes, below)
@@ -201,7 +201,7 @@ def cause_of(readings: Sequence[Misreading], expected: Waves, of: Literal["a", "
 def plain_mistakes(sought: Sought) -> Iterator[Misreading]:
     """Yield the rotation with each mistake that has no number, or a usual one."""
     yield from derived(sought)
-    if (rope := sought.rope) is None:
+    if not (rope := sought.rope):
         return
     yield from derived_from_settings(sought, rope)
     settings, count = rope.settings, 2 * len(sought.observed)
@@ -235,7 +235,7 @@ def ignored_settings(sought: Sought) -> Iterator[Misreading]:
 def fitted_mistakes(sought: Sought) -> Iterator[Misreading]:
     """Yield the rotation with each mistake that has a number, fitted to the frequencies."""
     omega, observed = sought.expected.frequency, sought.observed.frequency
-    if sought.rope is not None:
+    if sought.rope:
         yield from fitted_settings(sought, sought.rope)
         yield from fitted_scalings(sought, sought.rope)
     if len(omega) != len(observed):
@@ -265,7 +265,7 @@ def digits_of(value: float) -> int:
 def fitted_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
     """Yield one setting fitted to the mean logarithm of the observed frequencies."""
     observed, settings = sought.observed, rope.settings
-    is_cosine = observed.form is not None and observed.form.part == "cos"
+    is_cosine = observed.form and observed.form.part == "cos"
     rotating = observed.frequency * observed.length > (SHOWN if is_cosine else 0)  # visible
     if not rotating.any() or (observed.frequency > 1 + SIMILAR).any():
         return
@@ -279,7 +279,7 @@ def fitted_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
 
         def mean_log(logarithm: float, key: str = key) -> float:
             rebuilt = next(sought.with_changes("", {key: valid(key, exp(logarithm))}), None)
-            omega = sought.expected.frequency if rebuilt is None else rebuilt.omega
+            omega = rebuilt.omega if rebuilt else sought.expected.frequency
             if omega.shape != rotating.shape or not (omega > 0).all():
                 return np.nan
             return float(np.log(omega[rotating]).mean() - target)

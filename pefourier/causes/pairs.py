@@ -181,7 +181,7 @@ def begins_at_zero(pairs: Waves) -> bool:
 
 def exchanged_waves(pairs: Waves) -> Waves:
     """Exchange cosines and sines, which reverses the direction of rotation."""
-    if pairs.form is None or pairs.form.part != "both":
+    if not pairs.form or pairs.form.part != "both":
         return pairs
     waves, form = pairs.numbers, replace(pairs.form, first=OTHER[pairs.form.first])
     start = np.angle(1j * waves(np.zeros(1, dtype=int))[0].conj())

@@ -246,7 +246,7 @@ def misread(enc: Encoding, reading: str, length: int, d: int | None) -> tuple[Fl
         return change_rotation(enc, changes)
     if reading == "local-for-global":
         second = next((rotation for _, rotation in other_layers(enc)), None)
-        if second is None:
+        if not second:
             raise PefourierError(f"local-for-global needs two rotations; {shown(enc.spec)} has one")
     else:
         check_reading(reading)
@@ -292,7 +292,7 @@ def changes_of(enc: Encoding, slips: str) -> Fields | None:
 def change_rotation(enc: Encoding, changes: Values) -> tuple[Floats, Values]:
     """Return the frequencies of a rotation with changed settings, and these settings."""
     rope = Rope.of(enc)
-    if rope is None:
+    if not rope:
         raise PefourierError(
             f"{' and '.join(changes)} cannot be changed: {shown(enc.spec)} lists its frequencies "
             f"instead of a base and a rotated fraction"

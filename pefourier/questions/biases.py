@@ -82,7 +82,7 @@ def read_bias(enc: Encoding, counterpart: Biases | None = None) -> Biases | None
         hidden = is_hidden(table[None])
         rows = Biases(np.arange(len(table)), table[None], enc.eps, causal=hidden)
         return rows if is_bias else None
-    if counterpart is None or len(counterpart.numbers) not in (len(enc), enc.dim):
+    if not counterpart or len(counterpart.numbers) not in (len(enc), enc.dim):
         return None
     table = np.asarray(enc.table(), dtype=float)  # columns or rows are lags
     profile = table.T if enc.dim == len(counterpart.numbers) else table
@@ -143,7 +143,7 @@ def is_toeplitz(matrix: Floats) -> bool:
 def compare_biases(first: Encoding, second: Encoding) -> Outcome | None:
     """Compare two biases head by head over their common positions; None if neither is one."""
     bias_a, bias_b = read_bias(first), read_bias(second)
-    if bias_a is None and bias_b is None:
+    if not bias_a and not bias_b:
         return None
     bias_a, bias_b = bias_a or read_bias(first, bias_b), bias_b or read_bias(second, bias_a)
     (heads_a, length_a), (heads_b, length_b) = (
@@ -151,7 +151,7 @@ def compare_biases(first: Encoding, second: Encoding) -> Outcome | None:
         for enc, rows in ((first, bias_a), (second, bias_b))
     )
     outcome = uncompared("heads", (length_a, length_b), (heads_a, heads_b))
-    if bias_a is None or bias_b is None or outcome.differing:
+    if not bias_a or not bias_b or outcome.differing:
         return replace(outcome, differing=outcome.counted)
     return compare_heads(outcome, *(first_keys(rows, outcome.length) for rows in (bias_a, bias_b)))
 
@@ -198,7 +198,7 @@ def compare_heads(outcome: Outcome, first: Biases, second: Biases) -> Outcome:
         heads=heads,
         causes=explanation.causes,
         explained=explanation.share,
-        first=None if place is None else Difference(place, float(a[place]), float(b[place])),
+        first=Difference(place, float(a[place]), float(b[place])) if place else None,
         findings=notes,
     )
 

@@ -6,7 +6,7 @@ Tables are (n, d). If lengths differ, the common positions are compared, within 
 `geometry.tolerance`. There are three strategies: biases head by head (`questions.biases`);
 rotations and tables of their cosines and sines pair by pair (`questions.rotation_pairs`); other
 tables number by number (`questions.outcome`, `questions.alignment`). Models are also compared layer
-by layer (`questions.model_layers`). Tables are equivalent if one follows from the other by an order
+by layer (`questions.outcome`). Tables are equivalent if one follows from the other by an order
 of columns, signs, a scale or an offset in positions (`transform`). If only the inner products
 agree, the tables have the same geometry.
 
@@ -249,15 +249,14 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
     ('equivalent', 'interleaved to halves', 2)
     """
     encodings = as_encoding(a), as_encoding(b)
-    outcome = compare_biases(*encodings)
-    if outcome is not None:
+    if outcome := compare_biases(*encodings):
         return conclude(outcome, encodings)
     first, second = at_rows_of(*encodings), at_rows_of(*encodings[::-1])
     lengths, on_grids = (len(first), len(second)), are_on_grids(first, second)
     if lengths[0] != lengths[1] and first.domain.sides == second.domain.sides:
         first, second = without_prefix(first), without_prefix(second)
     encodings, pairs = (first, second), read_pairs(first, second)
-    is_long = pairs is not None and len(first) * first.dim > LARGE and tolerance is None
+    is_long = pairs and len(first) * first.dim > LARGE and tolerance is None
     if on_grids and first.domain.sides != second.domain.sides:
         numbers = uncompared("grids", lengths, (first.dim, second.dim))
         return conclude(compare_tables(numbers, encodings), encodings, tolerance)
@@ -288,7 +287,7 @@ def are_on_grids(*encodings: Encoding) -> bool:
     """Whether all are tables on grids with the same number of axes."""
     axes = {len(enc.domain.sides) for enc in encodings}
     are_points = all(enc.domain.kind == "position" for enc in encodings)
-    is_code = any(enc.operator is not None for enc in encodings)
+    is_code = any(enc.operator for enc in encodings)
     return are_points and not is_code and len(axes) == 1 and axes.pop() > 1
 
 
@@ -344,7 +343,7 @@ def compare_lengths(outcome: Outcome, encodings: Two) -> Outcome:
     Two such models are different. Two such SPECs are the same over these positions.
     """
     found_apart = lengths_apart(*encodings) if outcome.verdict in AGREEING else None
-    if found_apart is None:
+    if not found_apart:
         return outcome
     side, facts = found_apart
     outcome = outcome.with_findings(finding("length-dependent", side, **facts))
@@ -356,7 +355,7 @@ def compare_lengths(outcome: Outcome, encodings: Two) -> Outcome:
 
 def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -> Comparison:
     """Build the comparison with its final verdict and findings."""
-    if outcome.verdict == "different" and outcome.cause is None:
+    if outcome.verdict == "different" and not outcome.cause:
         outcome = replace(outcome, cause=parameters_cause(*encodings))
     verdict, notes = outcome.verdict, list(outcome.findings)
     acts = {e.injection for e in encodings if e.origin == "formula" or e.injection != "add"}
@@ -386,7 +385,7 @@ def is_converted(first: Encoding, second: Encoding, operator: OperatorComparison
 
     A GGUF file of an architecture that rotates neighbouring rows holds weights in that order.
     """
-    if operator is None or "" in (first.spec, second.spec):
+    if not operator or "" in (first.spec, second.spec):
         return False
     sources = source_of(first.spec), source_of(second.spec)
     orders = {
@@ -563,7 +562,7 @@ def resized_to_partner(
     is_fixed: bool,
 ) -> Encoding:
     """Reload user's source code in the size of its counterpart, if allowed and possible."""
-    is_operator = code.operator is not None
+    is_operator = code.operator
     width, own = (head_size(x) if is_operator else x.dim for x in (reference, code))
     if d is None and own != width:
         with suppress(PefourierError):  # source code of one size only is compared as is
@@ -582,7 +581,7 @@ def size_and_place(reference: Encoding, domain: Domain) -> Fields:
     """Length and dimension of an encoding, and its grid if the other has none."""
     if domain.kind == "lag":
         return size_of_lags(reference)
-    is_operator = reference.operator is not None
+    is_operator = reference.operator
     d = head_size(reference) if is_operator else reference.dim
     if reference.domain.grid and not is_operator:
         d = width_of_waves(reference)

@@ -82,7 +82,7 @@ def operator_at(enc: Encoding, positions: Places) -> Matrices:
            [ 0.  ,  0.01,  0.  ,  1.  ]])
     """
     positions = np.asarray(positions)
-    if enc.operator is not None:
+    if enc.operator:
         return enc.operator(positions)
     queries, keys, pairs = rotating_pairs(enc, positions)
     d = head_size(enc)

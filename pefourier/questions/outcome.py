@@ -110,7 +110,7 @@ class Outcome:
     @property
     def first_place(self) -> str | None:
         """Position and column of the first difference."""
-        if self.first_difference is None or self.heads:
+        if not self.first_difference or self.heads:
             return None
         return "position {}, column {}".format(*self.first_difference)
 
@@ -215,7 +215,7 @@ def compare_waves(numbers: Outcome, pairs: tuple[Waves, Waves]) -> Outcome:
 
 def have_same_columns(a: Waves, b: Waves) -> bool:
     """Whether columns are comparable one by one: not cosines alone with cosines and sines."""
-    kinds = [("both", None) if x.form is None else (x.form.part, x.form.copies) for x in (a, b)]
+    kinds = [(x.form.part, x.form.copies) if x.form else ("both", None) for x in (a, b)]
     return kinds[0] == kinds[1]
 
 
@@ -303,6 +303,6 @@ def rotations_in_words(first: Encoding, second: Encoding) -> tuple[str, str, str
     if len(a) == len(b) and np.allclose(a, b, rtol=1e-6, atol=0):
         return None
     cause = settings_cause(first, second)
-    if cause is None:
+    if not cause:
         return "", "", "other frequencies or another factor"
     return *describe_sides(cause.changes), describe_changes(cause.changes)

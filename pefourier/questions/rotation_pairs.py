@@ -108,7 +108,7 @@ def compare_rows(
     """
     for k in (0, 1):
         enc, reference, table = encodings[k], pairs[k], pairs[1 - k]
-        is_table = table.form is not None and table.form.part == "both" and table.rows is None
+        is_table = table.form and table.form.part == "both" and table.rows is None
         if not is_table or len(reference) != len(table) or not explains_rows(reference):
             continue
         for waves in (table, exchanged_waves(table)):
@@ -120,7 +120,7 @@ def compare_rows(
 
 def explains_rows(reference: Waves) -> bool:
     """Whether the frequencies of the reference hold in all rows."""
-    return reference.is_declared or (reference.residual is not None and bool(reference.even.all()))
+    return reference.is_declared or (reference.rows is None and bool(reference.even.all()))
 
 
 def has_columns_of(enc: Encoding, reference: Waves, table: Waves) -> bool:
@@ -199,7 +199,7 @@ def describe_rows(
     s, (reference, table) = np.arange(len(rows.positions)), waves
     is_known, moved = rows.explained, rows.positions != s
     is_whole = is_known.all() and (readings == readings[0]).all()
-    is_frequency = not few and table.residual is not None and table.even.all()
+    is_frequency = not few and table.even.all()
     if (
         (is_frequency and not is_known.all())
         or (table.repeats > 1 or np.array_equal(rows.positions, -s))  # on a line
@@ -326,16 +326,16 @@ Pairs = tuple[Waves, Waves]
 def read_pairs(first: Encoding, second: Encoding) -> Pairs | None:
     """Read the pairs of two encodings in one order of cosines and sines; None if one has none."""
     a, b = pairs_of(first, second), pairs_of(second, first)
-    return None if a is None or b is None else in_one_order(a, b)
+    return in_one_order(a, b) if a and b else None
 
 
 def pairs_of(enc: Encoding, counterpart: Encoding) -> Waves | None:
     """Pairs of an encoding: declared, measured from its source code, or fitted to its table."""
-    if (known := declared(enc, axes_of(enc))) is not None:
+    if known := declared(enc, axes_of(enc)):
         return known
     if len(enc.domain.sides) > 1 or enc.domain.kind != "position":
         return None
-    if enc.operator is not None:
+    if enc.operator:
         return probe(enc, counterpart)
     is_table = enc.origin != "formula" and enc.injection != "bias"
     return fit(enc.table(), enc.eps) if is_table else None
@@ -358,11 +358,11 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
     `numbers` is the outcome of comparing their tables, which pairs may explain.
     """
     operator = compare_operators(*encodings)
-    if operator is None:
-        return None if pairs is None else compare_pairs(numbers, encodings, pairs)
+    if not operator:
+        return compare_pairs(numbers, encodings, pairs) if pairs else None
     outcome = replace(numbers.comparing("rotations"), operator=operator)
-    offset = 0 if pairs is None else int(pairs[1].moved - pairs[0].moved)
-    are_source = all(enc.operator is not None for enc in encodings)
+    offset = int(pairs[1].moved - pairs[0].moved) if pairs else 0
+    are_source = all(enc.operator for enc in encodings)
     if are_source and not (operator.relation == "same" and offset):
         outcome = compare_outputs(outcome, operator, encodings)
     if operator.relation == "permuted":
@@ -372,9 +372,9 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
     if operator.relation == "different":
         start = operator.first_position or 0
         outcome = outcome.with_differences("positions", outcome.length - start, outcome.length)
-        if are_source or any(enc.operator is not None for enc in encodings):
+        if any(enc.operator for enc in encodings):
             outcome = with_cause_of_scores(outcome, encodings)
-    return outcome if pairs is None or outcome.causes else compare_pairs(outcome, encodings, pairs)
+    return compare_pairs(outcome, encodings, pairs) if pairs and not outcome.causes else outcome
 
 
 def with_cause_of_scores(outcome: Outcome, encodings: Two) -> Outcome:
@@ -412,7 +412,7 @@ def compare_same_scores(
     by_numbers = first.origin == second.origin == "formula" and first.dim == second.dim
     if not (outcome.transform or by_numbers):
         outcome = replace(outcome, verdict="the same")
-    if pairs is None:
+    if not pairs:
         return outcome
     if offset and outcome.verdict == "the same":
         compared = tuple(name for name in outcome.compared if name != "codes")
@@ -428,7 +428,7 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
     outcome = replace(outcome, pair_counts=(len(a), len(b)))
     if images := axes_in_table(outcome, a, b) or compare_axes_of_rows(outcome, a, b):
         return images
-    if (shifted := compare_shifted(outcome, encodings, pairs)) is not None:
+    if shifted := compare_shifted(outcome, encodings, pairs):
         return shifted
     differs, beyond = pairs_apart(a, b)
     if not differs.any() and a.axis and b.axis and a.axis != b.axis:
@@ -437,15 +437,15 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
     if not differs.any():
         return compare_equal_pairs(outcome, encodings, a, b)
     is_few = beyond.mean() < 0.5 and not frequencies_apart(a, b)
-    if is_few and (moved := compare_rows(outcome, encodings, pairs, beyond)) is not None:
+    if is_few and (moved := compare_rows(outcome, encodings, pairs, beyond)):
         return moved
     listed = list_differences(a, b, differs)
     paired = outcome.with_differences("pairs", int(differs.sum()), len(differs), pairs=listed)
-    if (explained := with_cause(paired, encodings, pairs, plain=True)).cause is not None:
+    if (explained := with_cause(paired, encodings, pairs, plain=True)).cause:
         return explained
-    if (moved := compare_rows(outcome, encodings, pairs)) is not None:
+    if moved := compare_rows(outcome, encodings, pairs):
         return moved
-    if (explained := with_cause(paired, encodings, pairs)).cause is not None:
+    if (explained := with_cause(paired, encodings, pairs)).cause:
         return explained
     return replace(paired, first=first_difference(a, b), explained=1 - float(differs.mean()))
 
@@ -473,7 +473,7 @@ def compare_shifted(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome |
 
 def form_of(enc: Encoding, waves: Waves) -> Form | None:
     """Return the columns that hold the cosines and sines of an encoding."""
-    if waves.form is not None:
+    if waves.form:
         return waves.form
     if enc.dim != 2 * len(waves):
         return None
@@ -494,7 +494,7 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
     unsaid = outcome.with_findings(*(finding("pairing-unsaid"),) * is_unsaid)
     if outcome.verdict == "the same":  # in every number
         return outcome if are_declared else unsaid
-    scores_differ = outcome.operator is not None and outcome.operator.relation == "different"
+    scores_differ = outcome.operator and outcome.operator.relation == "different"
     ratio = second.factor / first.factor
     if abs(ratio - 1) <= FACTOR and (are_declared or scores_differ):
         cause = settings_cause(*encodings) if are_known(*encodings) else None
@@ -532,12 +532,12 @@ def with_cause(outcome: Outcome, encodings: Two, pairs: Pairs, *, plain: bool = 
     known = [k for k in (0, 1) if pairs[k].is_declared]
     for k in known or (0, 1):
         rotation = encodings[k] if known else geometric_rotation(pairs[k])
-        meant = None if rotation is None else declared(rotation)
-        if rotation is None or meant is None:
+        meant = declared(rotation) if rotation else None
+        if not rotation or not meant:
             continue
         if found := find_mistakes(rotation, meant, pairs[1 - k], plain=plain):
             listed, cause = outcome.pairs, cause_of(found, meant, "b" if k else "a")
-            if found[-1].angles is not None:  # rounded angles have no frequency
+            if found[-1].angles:  # rounded angles have no frequency
                 unknown: Fields = {SIDES[1 - k]: None, "ratio": None}
                 listed = tuple(replace(pair, **unknown) for pair in listed)
             facts: Fields = {"causes": found, "expected": SIDES[k], "cause": cause}
@@ -566,7 +566,7 @@ def axes_in_table(outcome: Outcome, *pairs: Waves) -> Outcome | None:
     meant, table = pairs if pairs[0].axis else pairs[::-1]
     if not meant.axis or len(meant) != len(table) or table.even.all():  # text
         return None
-    if (axis := assign_axes(meant, table)) is None:
+    if not (axis := assign_axes(meant, table)):
         return None
     fitted = replace(table, axis=axis, frequency=meant.frequency, residual=None)
     ordered = (meant, fitted) if meant is pairs[0] else (fitted, meant)

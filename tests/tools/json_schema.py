@@ -47,7 +47,7 @@ GROUPS = {  # groups of terms by the room of a dataclass; the first group with a
     "relations": ("relations", "check-faithful"),
     "compare": ("compare", "check-faithful"),
     **dict.fromkeys(
-        "mistakes outcome pairs biases model_layers operators row_positions".split(),
+        "mistakes outcome pairs biases operators".split(),
         ("compare",),
     ),
     **dict.fromkeys(
