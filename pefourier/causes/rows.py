@@ -79,6 +79,9 @@ def changes(shift: Numbers) -> list[int]:
     return list(dict.fromkeys(at[:PLACES] + at[-PLACES:]))
 
 
+Changes = Iterator["Change"]
+
+
 @frozen
 class Change(Named):
     """Base class of causes of rows: the finding that reports it, and what takes it back."""
@@ -107,7 +110,7 @@ class Reversed(Change):
     undo = "reverse them"
 
     @classmethod
-    def propose(cls, _: Numbers, __: Numbers) -> Iterator[Change]:
+    def propose(cls, _: Numbers, __: Numbers) -> Changes:
         yield cls()
 
     def apply(self, expected: Numbers) -> Numbers:
@@ -133,7 +136,7 @@ class Step(Change):
     undo = "advance by 1"
 
     @classmethod
-    def propose(cls, _: Numbers, observed: Numbers) -> Iterator[Change]:
+    def propose(cls, _: Numbers, observed: Numbers) -> Changes:
         steps = np.diff(observed)
         if len(steps) > 1:
             some = steps[[0, -1]]
@@ -161,7 +164,7 @@ class Shifted(Change):
     undo = "shift them back"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
+    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
         shift = shift_of(expected, observed).ravel()
         lowest = int(observed.min() - expected.min())
         some = [lowest, *shift[[0, -1]].tolist()]
@@ -191,7 +194,7 @@ class Restarted(Change):
     undo = "count on"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
+    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
         shift, first = shift_of(expected, observed), int(expected[0])
         for at in changes(shift):
             is_fall = shift[at] - shift[at - 1] == first - expected[at]
@@ -224,7 +227,7 @@ class Clamped(Change):
     undo = "count on"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
+    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
         n = len(observed)
         equal = max(1, int((observed != observed[-1])[::-1].argmax()))  # at the end
         for to in dict.fromkeys((int(observed.max()), int(observed[-1]), int(expected[n - equal]))):
@@ -247,7 +250,7 @@ class Repeated(Change):
     undo = "count every token"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
+    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
         for at in changes(shift_of(expected, observed)):
             if observed[at] == observed[at - 1]:
                 others = np.append(observed[at:] != observed[at], True)
@@ -271,7 +274,7 @@ class Gap(Change):
     sign = 1
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
+    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
         shift = cls.sign * np.atleast_2d(shift_of(expected, observed))[0]
         for at in changes(shift):
             if shift[at] > shift[at - 1]:
@@ -304,7 +307,7 @@ class Wrong(Change):
     undo = "correct this one"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
+    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
         shift = shift_of(expected, observed)
         for at in (0, *changes(shift)):
             if shift[at]:
@@ -341,7 +344,7 @@ class Exchanged(Change):
     undo = "exchange them back"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
+    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
         shift = shift_of(expected, observed)
         wrong, cuts = np.flatnonzero(shift).tolist(), changes(shift)
         for first in wrong[:1]:

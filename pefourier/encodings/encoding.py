@@ -193,7 +193,19 @@ def instants(t: ArrayLike) -> Domain:
     (True, False)
     """
     x = np.asarray(t, dtype=float)
-    check_times(x)
+    if x.ndim != 1 or len(x) == 0:
+        raise PefourierError(f"times must be one column of numbers; got shape {x.shape}")
+    if not np.isfinite(x).all():
+        row = int(np.flatnonzero(~np.isfinite(x))[0])
+        raise PefourierError(f"times must be finite; number {row + 1} is {x[row]}")
+    falls = np.flatnonzero(np.diff(x) <= 0)
+    if len(falls):
+        row = int(falls[0])
+        fault = "equal" if x[row] == x[row + 1] else "not in order"
+        raise PefourierError(
+            f"times must increase; numbers {row + 1} and {row + 2}, {x[row]:.10g} and "
+            f"{x[row + 1]:.10g}, are {fault}: sort the times and remove duplicates"
+        )
     n, domain = len(x), Domain("time", x)
     steps = (x - x[0]) / domain.spacing
     if np.abs(steps - np.arange(n)).max() <= EVEN:
@@ -211,23 +223,6 @@ def time_axis(length: int, times: ArrayLike | None) -> tuple[Domain, Fields]:
         return positions(length), {}
     domain = instants(times)
     return domain, {"length": len(domain), "times": tuple(domain.x.tolist())}
-
-
-def check_times(x: Floats) -> None:
-    """Refuse times that are not one increasing column, and report the first fault."""
-    if x.ndim != 1 or len(x) == 0:
-        raise PefourierError(f"times must be one column of numbers; got shape {x.shape}")
-    if not np.isfinite(x).all():
-        row = int(np.flatnonzero(~np.isfinite(x))[0])
-        raise PefourierError(f"times must be finite; number {row + 1} is {x[row]}")
-    falls = np.flatnonzero(np.diff(x) <= 0)
-    if len(falls):
-        row = int(falls[0])
-        fault = "equal" if x[row] == x[row + 1] else "not in order"
-        raise PefourierError(
-            f"times must increase; numbers {row + 1} and {row + 2}, {x[row]:.10g} and "
-            f"{x[row + 1]:.10g}, are {fault}: sort the times and remove duplicates"
-        )
 
 
 def nodes(parents: ArrayLike) -> BasisDomain:

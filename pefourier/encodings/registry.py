@@ -134,6 +134,9 @@ SYNONYMS = {  # common names, and the encodings they mean
 ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length", "max": "max_distance"}
 
 
+Build = Callable[..., Encoding]
+
+
 @frozen
 class Builder:
     """A registered encoding: its function and the facts that `pefourier list` shows."""
@@ -144,7 +147,7 @@ class Builder:
     domain: str
     declared: bool  # whether the encoding declares its spectral measure
     untrained: bool  # whether the table has initial values, from before training
-    function: Callable[..., Encoding]
+    function: Build
 
     @property
     def parameters(self) -> dict[str, inspect.Parameter]:
@@ -182,7 +185,7 @@ class Builders(Mapping[str, Builder]):
 
 
 BUILDERS = Builders()
-F = TypeVar("F", bound=Callable[..., Encoding])
+F = TypeVar("F", bound=Build)
 
 
 def encoding(
@@ -203,9 +206,7 @@ def encoding(
     return register
 
 
-def with_parameters(
-    function: Callable[..., Encoding], parameters: Iterable[inspect.Parameter]
-) -> None:
+def with_parameters(function: Build, parameters: Iterable[inspect.Parameter]) -> None:
     """Replace ``**settings`` in the signature of a builder by parameters."""
     signature = inspect.signature(function)
     named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]

@@ -100,6 +100,7 @@ def segments_in(seen: Array) -> Array:
 NAMES = read_toml(Path(__file__).with_name("names.toml"))  # an array, and how it is called
 USED = {name for names in NAMES.values() for name in names}
 TOKENWISE = {"seq_idx", "segment_ids", "depth", "parents", "mm_token_type_ids"}
+Roles = Mapping[str, Array]  # arrays by role
 LARGEST = 2**53  # largest id; above it, floats skip integers
 LONGEST_JSON = 2**26  # bytes
 MOST_IDS, MOST = 2**24, 2**26  # numbers in ids, and in masks
@@ -221,7 +222,7 @@ def ids_by_axis(array: Array, subject: str) -> Array:
 
 
 def batch_of(
-    roles: Mapping[str, Array],
+    roles: Roles,
     source: str,
     *,
     ignored: Texts,
@@ -287,7 +288,7 @@ def batch_of(
 
 
 def cached_tokens(
-    roles: Mapping[str, Array],
+    roles: Roles,
     mask: Array | None,
     shape: Counts,
     past: int | None,
@@ -358,8 +359,8 @@ HIDDEN = -1e4 + 1  # an additive mask hides keys below this; ALiBi biases stay a
 
 
 def segments_of(
-    roles: Mapping[str, Array],
-    given: Mapping[str, Array],
+    roles: Roles,
+    given: Roles,
     mask: Array | None,
     shape: Counts,
 ) -> tuple[Array | None, bool]:
@@ -399,7 +400,7 @@ def segments_between(bounds: Array, shape: Counts) -> Array:
     return numbers.reshape(shape)
 
 
-def depth_of(given: Mapping[str, Array]) -> Array | None:
+def depth_of(given: Roles) -> Array | None:
     """Return the depth of each node of a tree, as given or from its parents (-1: a root)."""
     if "depth" in given or "parents" not in given:
         return given.get("depth")
@@ -415,7 +416,7 @@ def depth_of(given: Mapping[str, Array]) -> Array | None:
     return depth
 
 
-def grids_of(roles: Mapping[str, Array], role: str) -> Array | None:
+def grids_of(roles: Roles, role: str) -> Array | None:
     """Return frames, rows and columns (k, 3) of images or videos."""
     if role not in roles:
         return None

@@ -30,6 +30,7 @@ from pefourier.causes.rows import (
     KINDS,
     Beyond,
     Change,
+    Changes,
     Gap,
     Given,
     NotRestarted,
@@ -493,7 +494,7 @@ class AxesExchanged(Change):
     undo = "exchange them back"
 
     @classmethod
-    def propose(cls, _: Numbers, __: Numbers) -> Iterator[Change]:
+    def propose(cls, _: Numbers, __: Numbers) -> Changes:
         yield from map(cls, ((1, 2), (0, 1), (0, 2)))
 
     def apply(self, expected: Numbers) -> Numbers:
@@ -511,7 +512,7 @@ class BlockStart(Gap):
     says = "positions shifted by {c.by:+} on all axes from index {c.at} on"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Change]:
+    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
         shift = shift_of(expected, observed)
         steps = np.diff(shift[0], prepend=shift[0, 0])
         yield from (cls(at, int(steps[at])) for at in changes(shift) if steps[at])
@@ -550,8 +551,8 @@ def intervals(layout: Layout, axes: Numbers) -> Iterable[float]:
     return dict.fromkeys(interval for interval in found if 0 <= interval < 1)
 
 
-def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, list[str]]:
-    """Judge a document on three axes (3, n); return also the rules that its ids follow.
+def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str]]:
+    """Judge a document on three axes (3, n); return also the rule that its ids alone follow.
 
     Without a layout, that of the ids is read from them: then they follow one, or break it.
     """
@@ -567,7 +568,7 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, list[st
             found = explain(ids, axes, (*kinds, OnAxis), agree, is_smooth)
         tries.append((found, ids))
     found, expected = min(tries, key=rank_of)
-    followed = [rule for rule, ids in due.items() if (ids == axes).all()]
+    followed = {rule for rule, ids in due.items() if (ids == axes).all()}
     span = describe(document, expected, found)
     if layout is None and is_flat:
         words = "the same positions on all axes, as for text; use the model's get_rope_index"
@@ -575,7 +576,7 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, list[st
         found = Explanation((), np.zeros(axes.shape, dtype=bool))
         span = describe(document, expected, found, "ids-text-only")
         span = replace(span, explained=None, expected_first=None, due=None, faults=(flat,))
-    return span, followed if (due[AUTHORS] != due[LIBRARY]).any() else []
+    return span, followed if len(followed) == 1 else set()
 
 
 def is_smooth(expected: Numbers, observed: Numbers) -> bool:

@@ -427,7 +427,6 @@ def spans_of(batch: Batch, model: Model | None, rules: Rules) -> tuple[list[Span
         previous = None
         for place, tokens in enumerate(documents_of(batch, row)):
             ids = axes[:, row, tokens]
-            right: list[str] = []
             kinds = None if batch.kinds is None else batch.kinds[row, tokens]
             is_text = kinds is not None and not kinds.any() and (ids == ids[0]).all()
             document = Document(ids, tokens, row, place, previous, rules, batch)
@@ -435,12 +434,13 @@ def spans_of(batch: Batch, model: Model | None, rules: Rules) -> tuple[list[Span
                 span = judge_line(replace(document, ids=ids[0]))
             else:
                 is_known = kinds is not None and (has_grids or not kinds.any())
-                span, right = judge_axes(document, layout_of(kinds, blocks) if is_known else None)
+                layout = layout_of(kinds, blocks) if is_known else None
+                span, rules_of_ids = judge_axes(document, layout)
+                followed |= rules_of_ids
             if len(batch.ids) == 4 and span.verdict == EXPECTED:
                 span = judge_line(replace(document, ids=text[row, tokens]))
             spans.append(span)
             previous = int(ids[:, -1].max())
-            followed |= set(right) if len(right) == 1 else set()
     return spans, followed
 
 
@@ -503,11 +503,11 @@ def judge_input(
     source: Any,
     arrays: Values,
     files: Values,
-    config: Any = None,
-    rank: str | tuple[int, int] | None = None,
-    shard: str | None = None,
-    length: int | None = None,
-    past: int | None = None,
+    config: Any,
+    rank: str | tuple[int, int] | None,
+    shard: str | None,
+    length: int | None,
+    past: int | None,
 ) -> Positions:
     """Check the ids of an input, with `arrays` by name and `files` by content."""
     spec = path_of(config)

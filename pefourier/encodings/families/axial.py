@@ -37,7 +37,7 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.families.absolute import pair_count, stream
 from pefourier.encodings.grids import grid_of, size_of
-from pefourier.encodings.registry import encoding, with_parameters
+from pefourier.encodings.registry import Build, encoding, with_parameters
 from pefourier.errors import PefourierError, check_above
 from pefourier.types import Array, Counts, Fields, Floats, Places, frozen, frozen_arrays
 
@@ -398,10 +398,10 @@ def check_points(name: str, domain: Domain, x: Array) -> None:
         check_inside(x, len(domain), "point", f"the points of {name} on a grid of {sides}")
 
 
-def taking_axes(**defaults: Any) -> Callable[[Callable[..., Encoding]], Callable[..., Encoding]]:
+def taking_axes(**defaults: Any) -> Callable[[Build], Build]:
     """Replace ``**settings`` of a builder by the parameters of `Axes`, and document them."""
 
-    def extend(function: Callable[..., Encoding]) -> Callable[..., Encoding]:
+    def extend(function: Build) -> Build:
         shared = inspect.signature(Axes).parameters.items()
         with_parameters(
             function,
