@@ -373,14 +373,17 @@ class Context(Result):
             "bound": lambda r: r.bound or "none below 2^20",
             "softmax_factor": lambda r: f"{number(r.softmax_factor)}{how}",
         }
-        names = [
-            name
+
+        def value(name: str) -> Any:
+            words = [in_words.get(name, attrgetter(name))(r) for r in self.rotations]
+            return words[0] if len(words) == 1 else by_rotation(self.rotations, words)
+
+        return {
+            name: value(name)
             for name in ROTATION_FACTS.values()
             if name not in UNCHANGED
             or any(getattr(r, name) != UNCHANGED[name] for r in self.rotations)
-        ]
-        values = ([in_words.get(n, attrgetter(n))(r) for r in self.rotations] for n in names)
-        return {n: by_rotation(self.rotations, row) for n, row in zip(names, values, strict=True)}
+        }
 
     @property
     def held_text(self) -> Any:
@@ -517,9 +520,7 @@ def pairs_in_words(counts: Sequence[tuple[Rotation, int]]) -> str:
 
 
 def by_rotation(rotations: Sequence[Rotation], values: list[Any]) -> Any:
-    """Return the value of the only rotation, or a mapping by the name of layers."""
-    if len(rotations) == 1:
-        return values[0]
+    """Return values by the name of layers; None if there are none."""
     names = (r.name.removesuffix("_attention") or "all" for r in rotations)
     filled = {name: v for name, v in zip(names, values, strict=True) if v is not None}
     return filled or None

@@ -208,7 +208,6 @@ PUBLISHED = dict(
         strict=True,
     )
 )
-ROWS = 15  # candidates in the printed table; a third of that for each axis of a grid
 AXES = "tyx"  # frames, rows, columns
 SECONDS = {"": 1.0, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 SECONDS |= {"d": 86400.0, "w": 7 * 86400.0, "y": 365.25 * 86400.0}
@@ -271,7 +270,7 @@ class Design(Result):
         "dimensions": "d",
     }
     listed = {
-        "rows": {
+        "candidates": {
             "base": "base",
             "smallest distance": "min_distance",
             "smallest distance, rounded": "min_distance_cast",
@@ -334,12 +333,6 @@ class Design(Result):
         ties = values.count(max(values)) - 1
         tied = f"; {ties} {agreeing(ties, 'other ties', 'others tie')}" if ties else ""
         return f"{base_text(rho)} (best of {tried} tried{tied})"
-
-    @property
-    def rows(self) -> list[Candidate]:
-        """Candidates to print: first those that are best for a criterion, then others."""
-        chosen = sorted(self.candidates, key=lambda c: not c.best_by)
-        return sorted(chosen[: ROWS // 3 if self.axis else ROWS], key=lambda c: c.rho)
 
     @property
     def nearest_rows(self) -> list[Candidate]:

@@ -95,12 +95,9 @@ class Picture:
         """Energy at 0, 1, 2, … cycles per side along each axis, summed over both directions."""
         folded = self.density
         for axis, n in enumerate(self.grid[:-1]):  # the last axis has one direction
-            cycles = np.arange(n // 2 + 1)
-            forth, back = (np.take(folded, k, axis) for k in (cycles, -cycles))
-            once = (2 * cycles % n == 0).reshape(
-                [-1 if a == axis else 1 for a in range(folded.ndim)]
-            )
-            folded = forth + np.where(once, 0.0, back)
+            k = np.arange(n)
+            fold = np.minimum(k, n - k) == np.arange(n // 2 + 1)[:, None]
+            folded = np.moveaxis(np.tensordot(fold, folded, (1, axis)), 0, axis)
         return folded
 
 

@@ -313,22 +313,20 @@ class Usage(Result):
         """Return the columns of the CSV output and one row per pair, or per head and pair."""
         pairs = self.against.pairs if self.against else ()
         before = {(pair.rotation, pair.index): pair.before for pair in pairs}
-        rows: list[list[Any]] = [
-            [
-                *(rotation.name, None, None, *(getattr(pair, name) for name in PAIR_FIELDS)),
-                *([before[rotation.part, pair.index]] if before else []),
-            ]
-            for rotation in self.rotations
-            for pair in rotation.pairs
-        ]
+        rows: list[list[Any]] = []
+        for r in self.rotations:
+            for pair in r.pairs:
+                fields = (getattr(pair, name) for name in PAIR_FIELDS)
+                rows.append([r.name, None, None, *fields, before.get((r.part, pair.index))])
         rotation_of = {layer.layer: self.rotations[layer.rotation] for layer in self.shares}
         for use in self.heads or ():
-            rotation = rotation_of[use.layer]
-            for pair, share in zip(rotation.pairs, use.share, strict=True):
+            r = rotation_of[use.layer]
+            for pair, share in zip(r.pairs, use.share, strict=True):
                 place = pair.index, pair.wavelength, pair.turns
-                row = [rotation.name, use.layer, use.head, *place, None, None, share]
-                rows.append(row + [None] * bool(before))
-        return ["rotation", "layer", "head", *PAIR_FIELDS, *["before"] * bool(before)], rows
+                rows.append([r.name, use.layer, use.head, *place, None, None, share, None])
+        names = ["rotation", "layer", "head", *PAIR_FIELDS, "before"]
+        end = None if before else -1
+        return names[:end], [row[:end] for row in rows]
 
 
 def use_of_model(

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.encodings.encoding import row_blocks
-from pefourier.types import Array, Bools, Counts, Floats, Places
+from pefourier.types import Array, Bools, Counts, Places
 from pefourier.weights.pair_energy import LayerShares
 from pefourier.writing.text import agreeing, ranges
 
@@ -41,10 +41,8 @@ PER_DEVIATION, FARTHEST = 2**10, 8  # steps of a table, up to 8 deviations
 OUTSIDE = np.array(  # probability that a Gaussian exceeds a number of deviations in size
     [erfc(i / PER_DEVIATION / sqrt(2)) for i in range(FARTHEST * PER_DEVIATION)]
 )
-NAMED = 0.9  # least share of the bootstrap draws that choose a reported pair
-DRAWS = 200
 SMALL = 4  # at most one in SMALL pairs is spared
-HALF = 0.23  # target for squared errors; below 1/4 (half the error) since estimates are rough
+OFTEN, MOSTLY = 3, 0.6  # even shares of the tokens, or a share, in which a spared pair is largest
 BOTH = False, True
 SCHEMES: tuple[tuple[str, int, str, bool], ...] = (  # format, bits, granularity, zero point
     *((f"int{bits}", bits, name, zero) for zero in BOTH for name in SIZES for bits in BITS),
@@ -277,76 +275,31 @@ def mean_errors(before: Array | None, after: Array, of: Bools) -> tuple[float | 
 
 
 def spared_pairs(shares: Sequence[LayerShares], rotation: Rotation) -> Spared:
-    """Return the pairs that bootstrap samples of heads agree on, and the effect of sparing them."""
-    keys = keys_of(shares, rotation)
-    limit = max(len(rotation.index) // SMALL, 1)
-    gains, errors = greedy_path(keys, rotation, limit)
-    heads = len(keys.after)
-    weights = np.random.default_rng(0).multinomial(heads, np.full(heads, 1 / heads), DRAWS)
-    count = np.zeros(len(rotation.index))
-    for draw in weights:
-        remaining, chosen = errors @ draw, np.zeros(len(count), bool)
-        enough = np.r_[remaining <= HALF * remaining[0], True][: len(gains) + 1]
-        for gain in gains[: int(np.argmax(enough))]:
-            chosen[np.argmax(np.where(chosen, -np.inf, gain @ draw))] = True
-        count += chosen
-    stable = np.flatnonzero(count >= NAMED * DRAWS)
-    rows = rotation.rows[:, stable]
-    ratio = sqrt(exact_error(keys, rotation, rows) / exact_error(keys, rotation, rows[:, :0]))
-    index = tuple(rotation.index[stable].tolist())
-    pairs = tuple((int(a), int(b)) for a, b in rows.T)
-    return Spared(rotation.name, index, pairs, ratio, ratio <= 0.5, limit)
+    """Return the pairs that set the step of most tokens, until sparing them halves the error.
 
-
-def greedy_path(keys: Keys, rotation: Rotation, limit: int) -> tuple[list[Array], Floats]:
-    """Choose pairs one by one that reduce the error of int4 with one step per token the most.
-
-    Returns the gain of each pair (pairs, heads) at each step, for a chosen pair that at its choice;
-    and the errors (steps, heads) before each step and after the last. Errors are estimates for the
-    mean step, limited to the moment of a channel.
+    A pair is spared if it holds the largest number of a token far more often than an even share, in
+    the median head. One pair after another is made exact.
     """
-    x = np.abs(np.concatenate([x for _, _, x in keys.drawn(rotation)], axis=1))
-    moments, cost = np.square(x).mean(axis=0, dtype=float), keys.after.copy()
-    rows, path = rotation.rows, list[int]()
-    gains: list[Array] = []
-    errors: list[Array] = []
-    for _ in range(limit + 1):
-        square, squares_without = largest_squares(x, rows)
-        errors.append((cost * np.minimum(square[:, None], moments)).sum(axis=1))
-        if len(path) == limit or errors[-1].mean() <= HALF * errors[0].mean():
+    keys, count = keys_of(shares, rotation), len(rotation.index)
+    limit, chosen = max(count // SMALL, 1), list[int]()
+    x = np.concatenate([rotated for *_, rotated in keys.drawn(rotation)], axis=1)
+    whole = left = int4_error(keys, x)
+    while len(chosen) < limit and left > whole / 4:
+        sizes = np.abs(x)
+        largest = sizes.max(axis=2, keepdims=True)
+        often = (sizes[..., rotation.rows].max(axis=2) == largest).mean(axis=0)
+        often = np.median(np.where(largest[0] > 0, often, 0), axis=0)
+        if often.max() < min(OFTEN / count, MOSTLY):
             break
-        remaining = np.minimum(squares_without[..., None], moments[:, None]) * cost[:, None]
-        own = np.minimum(squares_without[:, None], moments[:, rows]) * cost[:, rows]
-        gain = (errors[-1][:, None] - remaining.sum(axis=2) + own.sum(axis=1)).T
-        if path:
-            gain[path] = gains[-1][path]
-        gains.append(gain)
-        totals = gain.mean(axis=1)
-        totals[path] = -np.inf
-        path.append(int(np.argmax(totals)))
-        x[..., rows[:, path[-1]]] = cost[:, rows[:, path[-1]]] = 0
-    return gains, np.array(errors)
+        chosen.append(int(np.argmax(often)))
+        x[..., rotation.rows[:, chosen[-1]]] = 0
+        left = int4_error(keys, x)
+    chosen.sort()
+    rows = tuple((int(a), int(b)) for a, b in rotation.rows[:, chosen].T)
+    index, ratio = tuple(rotation.index[chosen].tolist()), sqrt(left / whole)
+    return Spared(rotation.name, index, rows, ratio, ratio <= 0.5, limit)
 
 
-def largest_squares(sizes: Array, rows: Places) -> tuple[Array, Array]:
-    """Return squared errors of int4 with a step per token: (heads,), and without each pair.
-
-    A step is the largest of the sizes (tokens, heads, d) over 7.
-    """
-    others = np.delete(sizes, rows.ravel(), axis=2).max(axis=2, initial=0, keepdims=True)
-    competing = np.concatenate([sizes[..., rows].max(axis=2), others], axis=2)
-    second, first = np.moveaxis(np.square(np.partition(competing, -2, axis=2)[..., -2:]), 2, 0)
-    sets_step = competing.argmax(axis=2)[..., None] == np.arange(rows.shape[1])
-    less = np.where(sets_step, (first - second)[..., None], 0).mean(axis=0, dtype=float)
-    square = first.mean(axis=0, dtype=float)
-    return square / (12 * 7**2), (square[:, None] - less) / (12 * 7**2)
-
-
-def exact_error(keys: Keys, rotation: Rotation, spared: Places) -> float:
-    """Return the mean squared error of int4 with one step per token if some rows are exact."""
-    total = 0.0
-    for heads, _, x in keys.drawn(rotation):
-        x[..., spared] = 0
-        squares = squared_errors(x, 4, None, zero=False)
-        total += float((keys.after[heads] * squares).sum())
-    return total / len(keys.after)
+def int4_error(keys: Keys, x: Array) -> float:
+    """Return the mean squared error of rotated keys in int4 with one step per token."""
+    return float((keys.after * squared_errors(x, 4, None, zero=False)).sum(axis=1).mean())

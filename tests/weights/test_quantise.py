@@ -173,7 +173,7 @@ def test_errors_spread_evenly_name_no_pair(rng):
 
 
 def test_a_channel_of_one_head_is_not_named(rng):
-    """A channel of one head is not named, because a third of the resampled heads lack it."""
+    """A channel of one head is not named, because the median head lacks it."""
     layers = many_layers(rng, {}, (8, 8))
     layers[2].rows[1][3, 9] *= 400
     assert 9 not in spared_pairs(layers, TURN).pairs
