@@ -54,9 +54,6 @@ if TYPE_CHECKING:
     from pefourier.report.terms import Term
     from pefourier.writing.page import Reason
 
-Format = Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"]
-Engine = Literal["transformers", "vllm", "llama.cpp"]
-Shard = Literal["every", "block", "zigzag"]
 Interpolation = Literal[
     "bicubic",
     "bilinear",
@@ -202,7 +199,7 @@ class Batch:
         str | None, Option(metavar="R/N"), "This rank holds the tokens of rank R of N."
     ] = None
     shard: Annotated[
-        Shard | None,
+        Literal["every", "block", "zigzag"] | None,
         "How tokens are split among ranks: every Nth token, one block per rank, or zigzag, a block "
         "and its mirror (default: any of the three).",
     ] = None
@@ -324,7 +321,7 @@ class Criteria:
     ] = None
     rho: Annotated[list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."] = None
     dtype: Annotated[
-        Format | None,
+        Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"] | None,
         "Format to which vectors are rounded; adds the smallest distance after rounding.",
     ] = None
 
@@ -370,7 +367,7 @@ def design(
     ] = None,
     to: Annotated[Count, "Number of positions to extend to, such as 128k."] = None,
     engine: Annotated[
-        Engine | None,
+        Literal["transformers", "vllm", "llama.cpp"] | None,
         "Engine whose settings to print for an extension (default: transformers, for GGUF "
         "files the engine of GGUF).",
     ] = None,

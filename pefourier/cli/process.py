@@ -13,6 +13,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from os import _exit  # os._exit is blocked while user code runs, and at the end
 from pathlib import Path
 from types import FrameType
@@ -21,7 +22,7 @@ from typing import Any, NoReturn
 import typer
 
 from pefourier.errors import LONGEST, PefourierError, shorten, shown
-from pefourier.geometry import is_cramped
+from pefourier.geometry import Progress, is_cramped
 from pefourier.types import Values
 from pefourier.writing.files import label, reason, remove_drafts
 from pefourier.writing.text import printable
@@ -76,19 +77,17 @@ def coloured(conclusion: str) -> str:
     return VERDICT.sub("\\1\x1b[1m\\2\x1b[0m.", conclusion)
 
 
-def percentages(label: str, *, quiet: bool) -> Callable[[str], Callable[[int, int], None]] | None:
+def percentages(label: str, *, quiet: bool) -> Callable[[str], Progress] | None:
     """Return a function that shows progress on stderr; None if stderr is not a terminal."""
     if quiet or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
+    return lambda phase: partial(show_share, f"{label}: {phase}")
 
-    def begin(phase: str) -> Callable[[int, int], None]:
-        def show(done: int, total: int) -> None:
-            text = f"{label}: {phase}, {100 * done // max(total, 1)}%" if done < total else ""
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
-        return show
-
-    return begin
+def show_share(label: str, done: int, total: int) -> None:
+    """Show the share of finished parts in a line of its own, which is removed at the end."""
+    text = f"{label}, {100 * done // max(total, 1)}%" if done < total else ""
+    print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 class Listener:

@@ -100,10 +100,17 @@ def remark(text: str) -> Markup:
 
 
 def table(rows: Sequence[Sequence[Any]], caption: str = "") -> Markup:
-    """Make a table that scrolls if it is wide; the first row and column are headers."""
+    """Make a table that scrolls if it is wide; the first row and column are headers.
+
+    Numbers are right-aligned.
+    """
     head, *body = ([str(cell).strip() for cell in row] for row in rows)
     lines = [
-        element("tr", element("th", first, scope="row"), map(table_cell, cells))
+        element(
+            "tr",
+            element("th", first, scope="row"),
+            (element("td", x, class_="number" if NUMBER.fullmatch(x) else None) for x in cells),
+        )
         for first, *cells in body
     ]
     inside = [
@@ -112,11 +119,6 @@ def table(rows: Sequence[Sequence[Any]], caption: str = "") -> Markup:
         element("tbody", lines),
     ]
     return element("div", element("table", inside), class_="scroll", tabindex="0")
-
-
-def table_cell(text: str) -> Markup:
-    """Make a table cell; numbers are right-aligned."""
-    return element("td", text, class_="number" if NUMBER.fullmatch(text) else None)
 
 
 def markup_of_words(words: Callable[[], str]) -> list[Markup]:

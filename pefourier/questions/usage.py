@@ -53,7 +53,7 @@ from pefourier.weights.pair_energy import (
 from pefourier.weights.tensors import is_adapter
 from pefourier.writing.text import Verdict, number, percent, ranges
 
-Progress = Callable[[str], Callable[[int, int], None]]
+Progress = Callable[[str], Callable[[int, int], object]]
 PAIR_FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
 MOST_MOVED = 5  # heads that a comparison lists
 SAMPLED = 8  # layers that check-faithful samples to test a pairing

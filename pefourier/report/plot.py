@@ -161,7 +161,7 @@ def add_legend(figure: Figure) -> None:
         names = [name for name, _ in handle_of]
         rooms = [LETTER * len(name) + 0.6 for name in names]
         wide = figure.get_figwidth()
-        columns = len(names) if sum(rooms) < wide else max(1, int(wide / max(rooms)))
+        columns = max(1, min(len(names), int(wide / max(rooms))))
         figure.set_figheight(figure.get_figheight() + LINE * -(-len(names) // columns))
         figure.legend(handle_of.values(), names, loc="outside lower center", ncols=columns)
 

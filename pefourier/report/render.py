@@ -157,7 +157,10 @@ def tables_of_rows(answers: Answers, chosen: Iterable[str] = ()) -> Iterator[Tab
     """
     label = answers[0].encoding.label if len(answers) == 1 else None
     labels = chosen or dict.fromkeys(label for a in answers for label in a.result.shown)
-    rows = [(name, [shown_value(name, a.result) for a in answers]) for name in labels]
+    rows = [
+        (name, [cell_of(value_at(a.result, a.result.shown.get(name, ""))) for a in answers])
+        for name in labels
+    ]
     rows = [(name, values) for name, values in rows if any(v not in (None, "") for v in values)]
     for start in range(0, len(answers) if rows else 0, COLUMNS_ACROSS):
         columns = slice(start, start + COLUMNS_ACROSS)
@@ -172,11 +175,6 @@ def with_all_names(answer: Answer) -> Answer:
         return answer
     names = " | ".join(enc.spec for enc in answer.result.encodings)
     return replace(answer, encoding=replace(answer.encoding, spec=names))
-
-
-def shown_value(label: str, result: Any) -> Any:
-    """Return the value of a result in a row; None if it lacks the row."""
-    return cell_of(value_at(result, result.shown.get(label, "")))
 
 
 def value_at(value: Any, path: str) -> Any:

@@ -126,17 +126,6 @@ def in_html(text: str) -> str:
     return visible(text).translate(HTML)
 
 
-ESCAPES: dict[str, Callable[[str], str]] = {
-    "text": printable,
-    "lint": printable,
-    "github": in_workflow_command,
-    "md": in_markdown,
-    "latex": in_latex,
-    "csv": in_csv,
-    "html": in_html,
-}
-
-
 WIDEST = 96  # characters of an easily readable line
 EXACT = 1e-12  # rounding of a share
 PLAIN = 1e5  # smaller numbers are written without a power of ten

@@ -12,7 +12,26 @@ from stored import safetensors
 
 from pefourier.cli.options import OutputOptions
 from pefourier.writing.page import Page
-from pefourier.writing.text import ESCAPES, in_workflow_property
+from pefourier.writing.text import (
+    in_csv,
+    in_html,
+    in_latex,
+    in_markdown,
+    in_workflow_command,
+    in_workflow_property,
+    printable,
+)
+
+ESCAPES = {
+    "text": printable,
+    "lint": printable,
+    "github": in_workflow_command,
+    "md": in_markdown,
+    "latex": in_latex,
+    "csv": in_csv,
+    "html": in_html,
+}
+
 
 CONTROLS = [*map(chr, [*range(1, 32), *range(127, 160), *range(0x202A, 0x202F)])]
 CONTROLS += [*map(chr, [*range(0x2066, 0x206A), 0x2028, 0x2029, 0xFEFF])]
