@@ -70,22 +70,6 @@ Interpolation = Literal[
 
 
 @group
-class ModelRequirements(Requirements):
-    """Checks of a model's positions."""
-
-    strict: Annotated[
-        bool,
-        "Exit with status 1 on any error or warning and, with --length, if the length exceeds "
-        "what the model was made for; with --baseline, also on any change from the baseline.",
-    ] = False
-    baseline: Annotated[
-        File,
-        "Earlier answer, written with --json. Exit with status 1 if rotations, layers, windows or "
-        "factors have changed, or if more pairs reach angles never seen in training.",
-    ] = None
-
-
-@group
 class Reach:
     """Requested and trained lengths of a model, as in `api.context`."""
 
@@ -109,7 +93,7 @@ def context(
     *,
     output: AnswerOptions,
     figure: FigureOptions,
-    required: ModelRequirements,
+    required: Requirements,
     reach: Reach,
     specs: Specs,
     require: Annotated[
@@ -160,13 +144,11 @@ def brief_line(answer: "Answer") -> str:
     """Return base, scaling, lengths and verdict of a SPEC, and the codes of its warnings."""
     result = answer.result
     facts = [
-        *(
-            f"base {number(r.base)}, {'no' if r.scaling == 'none' else r.scaling} scaling"
-            for r in result.rotations
-        ),
-        *([f"trained {result.trained}"] if result.rotations else []),
-        *([f"stated {result.stated}"] if result.stated else []),
+        f"base {number(r.base)}, {'no' if r.scaling == 'none' else r.scaling} scaling"
+        for r in result.rotations
     ]
+    facts += [f"trained {result.trained}"] if facts else []
+    facts += [f"stated {result.stated}"] if result.stated else []
     codes = [f.code for f in result.findings if f.severity != "note"]
     faults = f" ({', '.join(dict.fromkeys(codes))})" if codes else ""
     said = "; ".join(dict.fromkeys(facts))
@@ -177,11 +159,13 @@ def misfits(answers: Sequence["Answer"], *, is_certain: bool) -> list["Reason"]:
     """Return reasons why lengths do not fit; with `is_certain`, ignore unknown training."""
     from pefourier.writing.page import Reason
 
-    words = {a.encoding.label: a.result.misfit for a in answers}
-    if not is_certain:
-        unknown = [a for a in answers if a.result.rotations and a.result.trained.length is None]
-        words |= {a.encoding.label: "its trained length is unknown" for a in unknown}
-    return [Reason(label, "unmet", f"does not fit: {w}") for label, w in words.items() if w]
+    reasons = []
+    for a in answers:
+        is_unknown = a.result.rotations and a.result.trained.length is None and not is_certain
+        words = "its trained length is unknown" if is_unknown else a.result.misfit
+        if words:
+            reasons.append(Reason(a.encoding.label, "unmet", f"does not fit: {words}"))
+    return reasons
 
 
 @group

@@ -250,11 +250,10 @@ class OutputOptions:
 
     def __post_init__(self) -> None:
         """Raise before any computation if two forms are requested."""
-        forms = ["json"] * self.as_json + ["csv"] * self.as_csv + [self.form or "text"]
-        forms = forms if self.form else forms[:-1] or forms
+        forms = list(filter(None, ("json" * self.as_json, "csv" * self.as_csv, self.form)))
         if len(forms) > 1:
             raise PefourierError(f"forms {' and '.join(forms)} exclude each other; pass one")
-        self.name = forms[0]  # a key of `forms.FORMS`, or text
+        self.name = [*forms, "text"][0]  # a key of `forms.FORMS`, or text
 
     def print(self, page: Page) -> None:
         """Print a page in its form; on a terminal, curves precede the numbers."""
@@ -421,7 +420,8 @@ class Requirements:
 
     strict: Annotated[
         bool,
-        "Exit with status 1 on any error or warning; with --baseline, also on any change from the "
+        "Exit with status 1 on any error or warning and, for context with --length, if the length "
+        "exceeds what the model was made for; with --baseline, also on any change from the "
         "baseline.",
     ] = False
     skip_unknown: Annotated[
@@ -432,7 +432,8 @@ class Requirements:
     baseline: Annotated[
         File,
         "Earlier answer, written with --json. Exit with status 1 if a verdict, a distance or a "
-        "finding is worse than in that answer.",
+        "finding is worse than in that answer, or if rotations, layers, windows or factors of a "
+        "model have changed.",
     ] = None
 
     def check(self, page: Page, results: Results, **limits: str | None) -> Page:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pefourier.types import Fields, Strings
 from pefourier.version import __version__
@@ -181,16 +180,18 @@ def as_sarif(page: Page) -> str:
 
     annotations = annotations_of(page)
     codes = {annotation.code for annotation in annotations}
-    rules = [rule_of(t) for t in read_terms() if t.term in codes and t.group == "findings"]
+    rules = [
+        {
+            "id": term.term,
+            "shortDescription": {"text": term.meaning},
+            "help": {"text": " ".join(filter(None, [term.meaning, term.good, term.source]))},
+        }
+        for term in read_terms()
+        if term.term in codes and term.group == "findings"
+    ]
     driver = {"name": "pefourier", "version": __version__, "rules": rules}
     run = {"tool": {"driver": driver}, "results": list(map(sarif_result, annotations))}
     return json.dumps({"$schema": SARIF, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
-
-
-def rule_of(term: Any) -> Fields:
-    """Return a SARIF rule, with the help that code scanning shows for a finding."""
-    text = " ".join(filter(None, [term.meaning, term.good, term.source]))
-    return {"id": term.term, "shortDescription": {"text": term.meaning}, "help": {"text": text}}
 
 
 def sarif_result(annotation: Annotation) -> Fields:

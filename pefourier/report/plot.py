@@ -175,9 +175,9 @@ def save(path: str, draw: Callable[..., Figure], answers: Any, look: Look = USUA
 
 def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = USUAL) -> bytes:
     """Render a figure of answers to a file format in memory, which avoids partial files."""
-    dates: dict[str, dict[str, str | None]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
     words = {"Title": printable(look.title), "Keywords": look.keywords}
-    metadata = {key: text for key, text in words.items() if text} | dates.get(kind, {})
+    metadata: Fields = {key: text for key, text in words.items() if text}
+    metadata |= {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
     stream = io.BytesIO()
     figure = draw_styled(draw, answers, look)
     check_pixels(kind, figure, look.dpi)

@@ -237,9 +237,9 @@ def series_rows(answers: Answers) -> Iterable[Sequence[Any]]:
     names = list(dict.fromkeys(name for _, head, _ in series for name in head))
     yield ["encoding", "spec", *names]
     for enc, head, rows in series:
-        places = [head.index(name) if name in head else None for name in names]
         for row in rows:
-            yield [enc.name, enc.spec, *(None if i is None else row[i] for i in places)]
+            cells = dict(zip(head, row, strict=True))
+            yield [enc.name, enc.spec, *map(cells.get, names)]
 
 
 def identity_of(enc: Encoding) -> Fields:
