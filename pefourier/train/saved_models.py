@@ -67,7 +67,7 @@ from pefourier.train.store import MEASURES, check_type, parse_json
 from pefourier.types import Array, Fields, Strings, Texts, Values
 from pefourier.writing.files import check_suffix, label, write_whole
 from pefourier.writing.page import Page
-from pefourier.writing.text import agreeing, join
+from pefourier.writing.text import agreeing, first_few, join
 
 KINDS = {"transformer": Transformer, "order-free": OrderFree}
 SETTINGS = ("encoding", "classes", "threshold", "rate", "seed", "channels", "is_cut")
@@ -353,8 +353,9 @@ def cut_series(task: Task, model: TrainedClassifier) -> tuple[Array, Array, Arra
     others = names and model.channels and names != model.channels
     if count != model.model.channels or others:
         raise PefourierError(
-            f"{name} has {count} channels ({', '.join(names)}), the models {model.model.channels} "
-            f"({', '.join(model.channels)}); use --channels {','.join(model.channels) or 'A,B'}"
+            f"{name} has {f'{count} channels {first_few(names)}'.rstrip()}, the models "
+            f"{first_few(model.channels) or model.model.channels}; use --channels "
+            f"{','.join(model.channels) or 'A,B'}"
         )
     if not model.is_cut and rows.max() > length:
         raise PefourierError(
