@@ -414,7 +414,8 @@ def read_scores(path: str) -> list[Fields]:
                 f"{where} repeats dataset, encoding, seed and fold of line {first}; add a "
                 "column seed or fold that tells the runs apart"
             )
-        rows.append({"seed": "0", "fold": "0", **own, "f1": value, "line": line})
+        facts = {"seed": "0", "fold": "0", "split": "blocks", **own}
+        rows.append(facts | {"f1": value, "line": line})
     for unit in ("seed", "fold"):
         numbers = {name: i for i, name in enumerate(dict.fromkeys(row[unit] for row in rows))}
         rows = [row | {unit: numbers[row[unit]]} for row in rows]
@@ -445,11 +446,13 @@ def scores_page(path: str, find: float | None) -> Page:
     rows = read_scores(path)
     reasons = unpaired(rows)
     summary = summarize_runs(rows, training={"find": find})
+    caption, table = answer_table(summary)
+    own_table = as_score(caption), [list(map(as_score, row)) for row in table]
     return answer_page(
         "scores",
         lambda: as_score(conclude_all(summary)),
         lambda: own_records(summary),
-        lambda: as_score(tables_in_words([answer_table(summary)])),
+        lambda: tables_in_words([own_table]),
         reasons,
     )
 
