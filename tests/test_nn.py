@@ -14,7 +14,7 @@ from pefourier.encodings import build, load
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.nn import Bias, PositionalEncoding, Rotary
-from pefourier.train.injection import load_injection
+from pefourier.train.model import load_injection
 
 torch.manual_seed(0)
 ADDITIVE = [

@@ -18,8 +18,15 @@ from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data.load import load_task, name_positives
 from pefourier.train.data.split import Task
-from pefourier.train.injection import Injection, load_injection, varies
-from pefourier.train.model import Classifier, OrderFree, Transformer, most_windows
+from pefourier.train.model import (
+    Classifier,
+    Injection,
+    OrderFree,
+    Transformer,
+    load_injection,
+    most_windows,
+    varies,
+)
 from pefourier.train.options import (
     BESIDE,
     FIND,

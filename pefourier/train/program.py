@@ -26,14 +26,15 @@ from torch.optim.adam import adam
 
 from pefourier.errors import PefourierError
 from pefourier.train.data.split import Fold, Task, machine_memory
-from pefourier.train.injection import Injection, no_waves
 from pefourier.train.model import (
     Classifier,
     Dropout,
+    Injection,
     OrderFree,
     Parameters,
     as_tensor,
     draw_parameters,
+    no_waves,
     stack_vectors,
 )
 from pefourier.train.options import Compile

@@ -43,16 +43,19 @@ from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import Task, check_lengths, check_times
 from pefourier.train.ensembles import Ensemble, token_rate
-from pefourier.train.injection import (
+from pefourier.train.model import (
     ACTS,
     WITH_TIMES,
+    Classifier,
     Injection,
+    OrderFree,
+    Transformer,
     count_places,
     load_injection,
     no_waves,
     scale_to_rms,
+    stack_vectors,
 )
-from pefourier.train.model import Classifier, OrderFree, Transformer, stack_vectors
 from pefourier.train.options import USUAL, Options
 from pefourier.train.program import Outcome
 from pefourier.train.report import answer_page

@@ -379,16 +379,15 @@ def cliques(average: Mapping[str, float], p: Array) -> list[list[str]]:
     >>> cliques({"a": 1.0, "b": 1.5, "c": 2.1}, apart)
     [['a', 'b'], ['b', 'c']]
     """
-    names = list(average)
-    order = sorted(range(len(names)), key=lambda i: average[names[i]])
-    groups: list[list[int]] = []
-    for start in range(len(order)):
-        stop = start + 1
-        while stop < len(order) and p[order[start : stop + 1], order[stop]].min() >= LEVEL:
-            stop += 1
-        if stop - start > 1 and not (groups and set(order[start:stop]) <= set(groups[-1])):
-            groups.append(order[start:stop])
-    return [[names[i] for i in group] for group in groups]
+    names, place = sorted(average, key=average.__getitem__), [*average].index
+    order = [place(name) for name in names]
+    ordered, groups = p[np.ix_(order, order)], list[list[str]]()
+    for start, stop in ((i, j) for i in range(len(names)) for j in range(len(names), i + 1, -1)):
+        group = names[start:stop]
+        is_one = ordered[start:stop, start:stop].min() >= LEVEL
+        if is_one and not any({*group} <= {*larger} for larger in groups):
+            groups.append(group)
+    return groups
 
 
 SENTENCES = read_toml(Path(__file__).with_name("sentences.toml"))

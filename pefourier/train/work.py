@@ -36,8 +36,7 @@ from pefourier.train.ensembles import (
     shortage,
 )
 from pefourier.train.fit import fit
-from pefourier.train.injection import NOTHING, Injection, scale_to_rms
-from pefourier.train.model import Transformer
+from pefourier.train.model import NOTHING, Injection, Transformer, scale_to_rms
 from pefourier.train.options import EPOCHS, LOOK, STEPS, Options
 from pefourier.train.program import (
     Compiler,

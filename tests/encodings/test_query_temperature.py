@@ -11,7 +11,7 @@ from pefourier.errors import PefourierError
 from pefourier.nn import PositionalEncoding, Rotary
 from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context
-from pefourier.train.injection import load_injection
+from pefourier.train.model import load_injection
 
 MINISTRAL = {"model_type": "ministral3", "hidden_size": 32, "num_attention_heads": 2}
 MINISTRAL |= {"head_dim": 16, "num_hidden_layers": 2, "max_position_embeddings": 32}

@@ -11,8 +11,7 @@ import torch
 from pefourier.errors import PefourierError
 from pefourier.report import plot
 from pefourier.train import store, work
-from pefourier.train.injection import load_injection
-from pefourier.train.model import Transformer
+from pefourier.train.model import Transformer, load_injection
 from pefourier.train.options import Options
 from pefourier.train.request import Schedule
 from pefourier.train.run import run_comparison

@@ -28,8 +28,7 @@ import torch.nn.functional as F
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import Task
 from pefourier.train.ensembles import COSTS
-from pefourier.train.injection import load_injection
-from pefourier.train.model import Transformer
+from pefourier.train.model import Transformer, load_injection
 from pefourier.train.program import Compiler, Program, Replica, Resident
 from pefourier.train.request import Schedule
 

@@ -7,7 +7,7 @@ from training import CPU, SIZES
 
 from pefourier.train import model
 from pefourier.train.ensembles import most_members
-from pefourier.train.injection import load_injection
+from pefourier.train.model import load_injection
 
 LENGTHS = (3, model.FEW_TOKENS["cpu"] + 1)  # written out, and by torch's kernel
 

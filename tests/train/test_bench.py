@@ -7,8 +7,7 @@ import pytest
 from training import CPU
 
 from pefourier.train.data.load import load_task
-from pefourier.train.injection import ACTS
-from pefourier.train.model import Transformer
+from pefourier.train.model import ACTS, Transformer
 
 
 @pytest.fixture

@@ -20,8 +20,7 @@ from training import SIZES, epochs, injection
 from pefourier.errors import PefourierError
 from pefourier.train import fit, program
 from pefourier.train.data.load import load_task
-from pefourier.train.injection import load_injection
-from pefourier.train.model import OrderFree
+from pefourier.train.model import OrderFree, load_injection
 from pefourier.train.program import Resident
 
 META = torch.device("meta")

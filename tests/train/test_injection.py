@@ -9,8 +9,13 @@ from training import SIZES, injection
 
 from pefourier.encodings import build
 from pefourier.errors import PefourierError
-from pefourier.train.injection import OTHERWISE, load_injection, scale_to_rms
-from pefourier.train.model import bias_of_lag_keys, bias_of_lag_queries
+from pefourier.train.model import (
+    OTHERWISE,
+    bias_of_lag_keys,
+    bias_of_lag_queries,
+    load_injection,
+    scale_to_rms,
+)
 
 GRID, N = (3, 4), 12
 PLACES = np.indices(GRID).reshape(2, -1).T

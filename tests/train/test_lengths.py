@@ -16,7 +16,7 @@ from pefourier.train import fit, model, program, report
 from pefourier.train import saved_models as lengths
 from pefourier.train.data.load import load_task
 from pefourier.train.ensembles import Ensemble, ResolvedTask, Run, load_for
-from pefourier.train.injection import scale_to_rms
+from pefourier.train.model import scale_to_rms
 from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
 from pefourier.train.run_artifacts import choose_threshold

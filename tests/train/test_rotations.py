@@ -13,7 +13,7 @@ from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.train import fit, saved_models
 from pefourier.train.data.load import load_task
-from pefourier.train.injection import load_injection, waves_of_rotation
+from pefourier.train.model import load_injection, waves_of_rotation
 from pefourier.train.program import Resident
 from pefourier.train.saved_models import lengthen
 

@@ -14,7 +14,7 @@ from pefourier.train import fit, model, program
 from pefourier.train import saved_models as lengths
 from pefourier.train.data.load import load_task
 from pefourier.train.ensembles import Ensemble, ResolvedTask, Run, load_for, token_rate
-from pefourier.train.injection import WITH_TIMES, load_injection, scale_to_rms
+from pefourier.train.model import WITH_TIMES, load_injection, scale_to_rms
 from pefourier.train.options import Options
 from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison

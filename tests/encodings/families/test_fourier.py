@@ -13,8 +13,7 @@ from pefourier.errors import PefourierError
 from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.compare import compare
 from pefourier.questions.spectrum import spectrum
-from pefourier.train.injection import load_injection
-from pefourier.train.model import Dropout, stack_vectors
+from pefourier.train.model import Dropout, load_injection, stack_vectors
 
 GRID = (3, 5)
 ROWS, COLUMNS = np.indices(GRID).reshape(2, -1)
