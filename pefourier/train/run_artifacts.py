@@ -17,26 +17,18 @@ validation. With more classes, or two without a positive class (`macro`), the la
 and all four scores are means over classes.
 """
 
-import io
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 
 from pefourier.encodings.sources.tables import open_arrays
-from pefourier.train.data.split import Task
-from pefourier.train.store import KEY, Key, key_of
-from pefourier.types import Array, Fields, Values
+from pefourier.train.store import MEASURES, Key, key_of
+from pefourier.types import Array, Values
 from pefourier.writing.files import write_whole
-
-if TYPE_CHECKING:  # curves are read without torch
-    from pefourier.train.program import Outcome
-
-
-from pefourier.train.store import MEASURES
 
 
 def score(predicted: Array, logits: Array, labels: Array, *, macro: bool) -> dict[str, float]:
@@ -193,42 +185,6 @@ def file_of_run(folder: Path, key: Key) -> Path:
 def file_of_model(folder: str, key: Key) -> Path:
     """Return the path of the classifier of a run."""
     return Path(folder, f"{name_of_run(key)}.safetensors")
-
-
-def trace_of(task: Task, outcome: "Outcome") -> bytes:
-    """Return the trace of a run as the bytes of a file."""
-    member, fold = outcome.member, task.folds[outcome.member.fold]
-    key = task.name, member.encoding, member.seed, member.fold
-    threshold, labels = threshold_of(task, outcome), task.labels[fold.test]
-    probabilities = class_probabilities(outcome.test, threshold)
-    predicted, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
-    wrong = np.flatnonzero(predicted != labels)
-    worst = wrong[np.argsort(-confidence[wrong], kind="stable")][:MOST_MISTAKES]
-    facts = task.starts[fold.test], labels, predicted, confidence
-    arrays: Fields = {
-        "valid": outcome.valid.astype(np.float32),
-        "valid_labels": task.labels[fold.valid],
-        "test": outcome.test.astype(np.float32),
-        "test_labels": labels,
-        "valid_rows": task.starts[fold.valid],
-        "test_rows": task.starts[fold.test],
-        "threshold": np.array(np.nan if threshold is None else threshold),
-        "test_probabilities": probabilities.astype(np.float32),
-        "mistakes": np.column_stack([fact[worst] for fact in facts]),
-        "mistaken": task.windows_at(fold.test[worst]),
-        "classes": np.array(task.classes, dtype=str),
-        "curve": np.asarray(outcome.curve, np.float32),
-        **{name: np.array(value) for name, value in zip(KEY, key, strict=True)},
-    }
-    stream = io.BytesIO()
-    np.savez_compressed(stream, **arrays)
-    return stream.getvalue()
-
-
-def threshold_of(task: Task, outcome: "Outcome") -> float | None:
-    """Return the threshold of a run; None without a positive class."""
-    labels = task.labels[task.folds[outcome.member.fold].valid]
-    return choose_threshold(outcome.valid, labels, macro=task.positive is None)
 
 
 def class_probabilities(logits: Array, threshold: float | None) -> Array:

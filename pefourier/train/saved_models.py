@@ -57,14 +57,13 @@ from pefourier.train.model import (
     stack_vectors,
 )
 from pefourier.train.options import USUAL, Options
-from pefourier.train.program import Outcome
+from pefourier.train.program import Outcome, threshold_of
 from pefourier.train.report import answer_page
 from pefourier.train.run_artifacts import (
     class_probabilities,
     decide,
     file_of_model,
     score,
-    threshold_of,
 )
 from pefourier.train.store import MEASURES, check_type, parse_json
 from pefourier.types import Array, Fields, Strings, Texts, Values

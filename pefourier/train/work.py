@@ -35,7 +35,6 @@ from pefourier.train.ensembles import (
     find_difference,
     shortage,
 )
-from pefourier.train.fit import fit
 from pefourier.train.model import NOTHING, Injection, Transformer, scale_to_rms
 from pefourier.train.options import EPOCHS, LOOK, STEPS, Options
 from pefourier.train.program import (
@@ -45,7 +44,10 @@ from pefourier.train.program import (
     Replica,
     Resident,
     batch_and_steps,
+    fit,
     seconds_of_step,
+    threshold_of,
+    trace_of,
 )
 from pefourier.train.report import tables_in_words
 from pefourier.train.request import schedule_of, settle_options, without_new_folders
@@ -274,7 +276,7 @@ class Work:
             for row, outcome in zip(rows, outcomes, strict=True):
                 row["tested"] = score_lengths(stack, outcome, longer, self.load)
         if self.store.path is not None or self.group is not None:
-            traces = [run_artifacts.trace_of(task, outcome) for outcome in outcomes]
+            traces = [trace_of(task, outcome) for outcome in outcomes]
         self.put_away(rows, traces)  # before models, for which the disk may be too small
         if folder is not None and stack.model is not None:
             from pefourier.train import saved_models
@@ -288,7 +290,7 @@ def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> Fields:
     """Return a line of results.jsonl."""
     member, task = outcome.member, stack.task
     labels = task.labels[task.folds[member.fold].test]
-    predicted = decide(outcome.test, run_artifacts.threshold_of(task, outcome))
+    predicted = decide(outcome.test, threshold_of(task, outcome))
     confusion = count_confusions(predicted, labels, len(task.classes))
     return {
         "dataset": task.name,

@@ -8,9 +8,10 @@ import pytest
 import torch
 from training import CPU, EPOCH, SIZES, epochs, injection
 
-from pefourier.train import fit, store
+from pefourier.train import program as fit
 from pefourier.train import program as program_module
 from pefourier.train import run_artifacts as metrics
+from pefourier.train import store
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import from_examples
 from pefourier.train.program import Resident, class_weights, draw_batches

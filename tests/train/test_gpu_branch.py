@@ -18,7 +18,8 @@ from torch.utils._pytree import tree_leaves
 from training import SIZES, epochs, injection
 
 from pefourier.errors import PefourierError
-from pefourier.train import fit, program
+from pefourier.train import program
+from pefourier.train import program as fit
 from pefourier.train.data.load import load_task
 from pefourier.train.model import OrderFree, load_injection
 from pefourier.train.program import Resident

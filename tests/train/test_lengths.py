@@ -12,7 +12,8 @@ from pefourier.errors import PefourierError
 from pefourier.pages.training import read_train_folder
 from pefourier.report.plot import USUAL
 from pefourier.report.training_figures import score_by_length
-from pefourier.train import fit, model, program, report
+from pefourier.train import model, program, report
+from pefourier.train import program as fit
 from pefourier.train import saved_models as lengths
 from pefourier.train.data.load import load_task
 from pefourier.train.ensembles import Ensemble, ResolvedTask, Run, load_for

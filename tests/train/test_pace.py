@@ -7,7 +7,8 @@ import pytest
 import torch
 from training import CPU, EPOCH, SIZES, epochs, injection
 
-from pefourier.train import fit, model
+from pefourier.train import model
+from pefourier.train import program as fit
 from pefourier.train.data.load import load_task
 from pefourier.train.program import Resident
 

@@ -11,7 +11,8 @@ from training import CPU, SIZES, epochs
 import pefourier
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
-from pefourier.train import fit, saved_models
+from pefourier.train import program as fit
+from pefourier.train import saved_models
 from pefourier.train.data.load import load_task
 from pefourier.train.model import load_injection, waves_of_rotation
 from pefourier.train.program import Resident

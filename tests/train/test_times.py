@@ -10,7 +10,8 @@ from training import CPU, SIZES, numbers
 
 from pefourier.encodings.families.absolute import stream
 from pefourier.errors import PefourierError
-from pefourier.train import fit, model, program
+from pefourier.train import model, program
+from pefourier.train import program as fit
 from pefourier.train import saved_models as lengths
 from pefourier.train.data.load import load_task
 from pefourier.train.ensembles import Ensemble, ResolvedTask, Run, load_for, token_rate
