@@ -96,9 +96,11 @@ class Model:
     @property
     def vision_tokens(self) -> tuple[int | None, int | None]:
         """Token ids of the patches of images and videos."""
-        image = self.values.get("image_token_id", self.values.get("image_token_index"))
-        video = self.values.get("video_token_id", self.values.get("video_token_index"))
-        image, video = (token if isinstance(token, int) else None for token in (image, video))
+        known = (
+            self.values.get(f"{kind}_token_id", self.values.get(f"{kind}_token_index"))
+            for kind in ("image", "video")
+        )
+        image, video = (token if isinstance(token, int) else None for token in known)
         return image, video
 
     @property
@@ -128,15 +130,13 @@ class Model:
             "file",
         )
         first = first_row(config) if config and is_table else 0
-        among = row.get("first") == "padding"
+        start, added = (first, 0) if row.get("first") == "padding" else (0, first)
         limit = self.positions.allowed
         if is_table and limit is not None:
-            limit = len(self.encoding) + (first if among else 0)
+            limit = len(self.encoding) + start
         if self.encoding.injection in ("bias", "key", "key-query"):
             limit = None  # distances have a bias or vector at any length
-        return Rules(
-            start=first if among else 0, added=0 if among else first, limit=length or limit
-        )
+        return Rules(start, added, length or limit)
 
     def consequence(self, ids: Array, due: Array) -> Consequence:
         """Compute the effect of the ids (axes, n) of a document that replace the expected ones."""
@@ -276,10 +276,13 @@ class Positions(Result):
     def counts(self) -> dict[str, int | None]:
         """Sizes of the batch, and documents that are not as expected; None: of a mask alone."""
         axes, rows, tokens = self.ids.shape
-        several = axes if axes > 1 else None
-        counts = {"rows": rows or None, "tokens": tokens, "axes": several}
-        bad = len(self.bad) if self.rows else None
-        return counts | {"documents": len(self.rows) or None, "bad": bad}
+        return {
+            "rows": rows or None,
+            "tokens": tokens,
+            "axes": axes if axes > 1 else None,
+            "documents": len(self.rows) or None,
+            "bad": len(self.bad) if self.rows else None,
+        }
 
     @property
     def where(self) -> str:
@@ -309,8 +312,7 @@ class Positions(Result):
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each document."""
-        names = list(self.listed["first_rows"].values())
-        head, rows = csv_table(self.rows, names)
+        head, rows = csv_table(self.rows, list(self.listed["first_rows"].values()))
         return [name.replace("first_id", "first") for name in head], rows
 
 
@@ -327,7 +329,8 @@ def judge_positions(
     mask = None if batch.visible is None else describe_mask(batch.visible, batch.segments)
     changes = [consequence_of(batch, model, span, rules) for span in spans]
     findings: list[Finding] = []
-    for span, change in zip(spans, changes, strict=True):
+    pairs = list(zip(spans, changes, strict=True))
+    for span, change in pairs:
         is_note = is_harmless(span, change)
         findings += (
             replace(f, severity="note") if is_note and f.severity == "error" else f
@@ -343,10 +346,10 @@ def judge_positions(
     if batch.ignored:
         findings.append(finding("ids-ignored", names=", ".join(batch.ignored)))
     findings += [*mask_findings(mask, model), *(recovered.findings if recovered else ())]
-    bad = [i for i, span in enumerate(spans) if span.verdict != EXPECTED]
+    bad = [pair for pair in pairs if pair[0].verdict != EXPECTED]
     is_unread = any(f.code.startswith("ids-mask") and f.severity != "note" for f in findings)
     harmless = ""
-    if model and bad and not is_unread and all(is_harmless(spans[i], changes[i]) for i in bad):
+    if model and bad and not is_unread and all(is_harmless(*pair) for pair in bad):
         what = "rotary scores" if model.encoding.injection == "rotate" else "biases"
         harmless = f" This is harmless for this model: {what} depend on lags alone."
         is_open = batch.segments is None and batch.past is None and batch.visible is None
@@ -390,13 +393,12 @@ def consequence_of(batch: Batch, model: Model | None, span: Span, rules: Rules) 
 
 def united(changes: Sequence[Consequence]) -> Consequence:
     """Return the effect of all documents."""
-    known = [change.scores_change for change in changes]
-    sizes = [c.largest_change for c in changes if c.scores_change]
-    if None in known:
+    if any(change.scores_change is None for change in changes):
         return NOT_KNOWN
-    if not any(known):
+    sizes = [change.largest_change for change in changes if change.scores_change]
+    if not sizes:
         return UNCHANGED
-    return Consequence(True, max((s for s in sizes if s is not None), default=None))  # noqa: FBT003
+    return Consequence(scores_change=True, largest_change=max(filter(None, sizes), default=None))
 
 
 def lone_documents(batch: Batch, rules: Rules) -> Iterator[Finding]:
@@ -675,9 +677,9 @@ def recover_ids(table: Encoding, model: Model) -> Recovered:
     reference, waves = declared(enc), fit(table.table(), table.eps)
     if reference is None:
         raise PefourierError(f"{shown(model.spec)} declares no frequencies to recover positions")
-    is_whole = waves is not None and waves.form is not None and waves.form.part == "both"
-    if waves is None or not is_whole or len(waves) != len(reference):
-        count = "none" if waves is None else len(waves)
+    is_whole = waves and waves.form and waves.form.part == "both"
+    if not waves or not is_whole or len(waves) != len(reference):
+        count = len(waves) if waves else "none"
         raise PefourierError(
             f"{shown(table.label)} must hold cosines and sines of {len(reference)} pairs, as "
             f"{shown(model.spec)} does; it has {count}"
