@@ -253,8 +253,7 @@ class Repeated(Change):
     def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
         for at in changes(shift_of(expected, observed)):
             if observed[at] == observed[at - 1]:
-                others = np.append(observed[at:] != observed[at], True)
-                yield cls(at, int(others.argmax()))
+                yield cls(at, int(np.append(observed[at:] != observed[at], True).argmax()))
 
     def apply(self, expected: Numbers) -> Numbers:
         index = np.arange(len(expected))

@@ -180,8 +180,7 @@ def lags_on(sides: Ints, prefix: int = 0) -> Domain:
     >>> len(lags_on((7, 7), prefix=3))
     172
     """
-    lags = lattice([2 * side - 1 for side in sides], prefix)
-    return replace(lags, kind="lag")
+    return replace(lattice([2 * side - 1 for side in sides], prefix), kind="lag")
 
 
 def instants(t: ArrayLike) -> Domain:
@@ -431,8 +430,7 @@ def equal_pairs(
     """Return the measure of a sine and a cosine of equal amplitude at each of m frequencies."""
     m = len(frequencies)
     squared_length = m * amplitude * amplitude
-    weights = np.full(m, 1 / m)
-    return Measure(frequencies, weights, squared_length=squared_length, offset=offset)
+    return Measure(frequencies, np.full(m, 1 / m), squared_length=squared_length, offset=offset)
 
 
 def products(lags: Array, frequencies: Array) -> Array:
@@ -829,8 +827,7 @@ def numbers(answer: Any) -> tuple[Array, float]:
             f"expected rows of numbers (length, d); got {kind}: {shown(str(error))}"
         ) from error
     if array.dtype.kind == "c":
-        pairs = np.stack([array.real, array.imag], axis=-1)
-        array = pairs.reshape(*array.shape[:-1], -1)
+        array = np.stack([array.real, array.imag], axis=-1).reshape(*array.shape[:-1], -1)
     if array.dtype.kind not in "fiub":
         raise PefourierError(f"expected an array of numbers; got type {shown(str(array.dtype))}")
     return (array if isinstance(array, np.memmap) else array.astype(float, copy=False)), eps

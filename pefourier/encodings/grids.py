@@ -240,8 +240,7 @@ def biases_within(
     attention scores (SAM).
     """
     points = len(lags_on(window))
-    table = np.vstack([bias[points:], bias[:points][::-1]])
-    enc = from_table(table, name, **facts)
+    enc = from_table(np.vstack([bias[points:], bias[:points][::-1]]), name, **facts)
     return replace(enc, domain=lags_on(window, prefix=len(bias) - points), injection=injection)
 
 

@@ -166,8 +166,9 @@ def scaling_notes(
     """Yield findings on the trained length assumed, and on scalings that depend on the length."""
     scaled = scaled_params(rotations)
     if met.source == "assumed" and met.length and scaled:
-        is_before = any(map(trained_as_stated, scaled))
-        yield assumed_length(scaled[0], met.length, file, is_before=is_before)
+        yield assumed_length(
+            scaled[0], met.length, file, is_before=any(map(trained_as_stated, scaled))
+        )
     lengths = {p["scaling"]: p["original"] for p in scaled if p["scaling"] in BY_LENGTH}
     for scaling, original in lengths.items():
         yield finding("rope-by-length", scaling, n=original)

@@ -58,8 +58,9 @@ def list_conventions(encoding: str) -> list[Fields]:
     >>> list_conventions("axial")[1]["params"]
     {'order': 'xy'}
     """
-    rows = read_conventions().get(encoding, {})
-    return [{"convention": name, **row} for name, row in rows.items()]
+    return [
+        {"convention": name, **row} for name, row in read_conventions().get(encoding, {}).items()
+    ]
 
 
 def specs_of_convention(name: str) -> list[str]:
@@ -152,8 +153,11 @@ class Builder:
     @property
     def parameters(self) -> dict[str, inspect.Parameter]:
         """Parameters other than length and d, in the order of the signature."""
-        arguments = inspect.signature(self.function).parameters
-        return {key: p for key, p in arguments.items() if key not in ("length", "d")}
+        return {
+            key: p
+            for key, p in inspect.signature(self.function).parameters.items()
+            if key not in ("length", "d")
+        }
 
 
 ABOVE_ZERO = {"scale", "rho", "c", "span", "position_scale"}  # parameters of any encoding
@@ -355,8 +359,9 @@ def convert(key: str, text: str, kind: Any) -> Any:
         return text
     if get_origin(kind) is tuple:  # tuple[float, ...]: values between semicolons, or 14x14
         between = "[;x×]" if get_args(kind)[0] is int else ";"
-        parts = re.split(between, text)
-        return tuple(convert(key, part, get_args(kind)[0]) for part in parts if part)
+        return tuple(
+            convert(key, part, get_args(kind)[0]) for part in re.split(between, text) if part
+        )
     if isinstance(kind, UnionType):  # np.ndarray | None: FILE[#ARRAY]
         from pefourier.encodings.sources.tables import read_numbers
 

@@ -322,8 +322,9 @@ def cached_tokens(
 
 def by_row(visible: Array, rows: int) -> Array:
     """Return one matrix (queries, keys) for each row, or one for all rows: what any head sees."""
-    heads = max(1, len(visible) // rows)
-    return np.asarray(visible.reshape(-1, heads, *visible.shape[1:]).any(axis=1))
+    return np.asarray(
+        visible.reshape(-1, max(1, len(visible) // rows), *visible.shape[1:]).any(axis=1)
+    )
 
 
 def fitted(array: Array, shape: Counts, subject: str) -> Array:

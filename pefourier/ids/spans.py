@@ -133,12 +133,12 @@ class Document:
         pads += 0 if hidden is None else hidden[self.row]
         if self.place:
             continued = [] if self.previous is None else [self.previous + 1 - self.start]
-            shifts = dict.fromkeys([*continued, int(self.tokens[0])])
-            known += [NotRestarted(by) for by in shifts if by]
+            known += [
+                NotRestarted(by) for by in dict.fromkeys([*continued, int(self.tokens[0])]) if by
+            ]
         elif self.batch.segments is not None and pads.any():
             known.append(PaddingCounted(int(pads.max()), pads))
-        offsets = (-rules.start, rules.added)
-        return known + [TableOffset(by) for by in offsets if by]
+        return known + [TableOffset(by) for by in (-rules.start, rules.added) if by]
 
 
 def documents_of(batch: Batch, row: int) -> list[Numbers]:
@@ -242,8 +242,13 @@ def fault(
 ) -> TokenFinding:
     """Return the finding about an unexpected id, with the words for what is wrong."""
     place: Fields = {"row": document.row, "token": token, "value": value, "expected": expected}
-    runs = runs_in_words(np.atleast_2d(document.ids)[0])
-    found = finding(code, words=words, runs=runs, segment=document.place, **place)
+    found = finding(
+        code,
+        words=words,
+        runs=runs_in_words(np.atleast_2d(document.ids)[0]),
+        segment=document.place,
+        **place,
+    )
     return TokenFinding(**vars(found), **place)
 
 
@@ -331,8 +336,11 @@ def judge_shard(document: Document, index: Numbers) -> Span:
                 known.append(Recounted(*facts, numbers))
     tries = [(explain_rows(part, ids, [Given(known)]), part) for part in chosen.values()]
     found, expected = min(tries, key=rank_of)
-    is_local = any(cause.code == "local-ids" for cause in found.causes)
-    code = "ids-wrong-shard" if found.causes and not is_local else None
+    code = (
+        "ids-wrong-shard"
+        if found.causes and not any(cause.code == "local-ids" for cause in found.causes)
+        else None
+    )
     hint = "; expected first: " + ", ".join(f"{kind} {int(x[0])}" for kind, x in chosen.items())
     return describe(document, expected, found, code, hint if len(chosen) > 1 else "")
 
@@ -349,8 +357,10 @@ def runs_in_words(ids: Numbers, most: int = 4) -> str:
     '0-2, 0-1, 7'
     """
     cuts = np.flatnonzero(np.diff(ids) != 1) + 1
-    runs = np.split(ids, cuts[:most])[:most]
-    texts = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    texts = [
+        f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}"
+        for run in np.split(ids, cuts[:most])[:most]
+    ]
     left_out = len(cuts) + 1 - len(texts)
     return ", ".join(texts) + (f", … ({left_out} more)" if left_out > 0 else "")
 
@@ -545,8 +555,7 @@ def intervals(layout: Layout, axes: Numbers) -> Iterable[float]:
     for part in layout:
         if isinstance(part, Block) and len(part.times) > 1:
             frames = axes[0, token : token + part.tokens : part.rows * part.columns]
-            steps = np.arange(1, len(frames))
-            found.append(float(((frames[1:] - frames[0]) / steps).max()))
+            found.append(float(((frames[1:] - frames[0]) / np.arange(1, len(frames))).max()))
         token += part if isinstance(part, int) else part.tokens
     return dict.fromkeys(interval for interval in found if 0 <= interval < 1)
 

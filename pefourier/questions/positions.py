@@ -474,12 +474,20 @@ def mask_findings(mask: Visibility | None, model: Model | None) -> list[Finding]
     if mask.pads_seen:
         notes.append(finding("ids-mask-pads"))
     windows = {run.window for run in model.positions.layers} if model else set()
-    widest = max(filter(None, windows), default=0)
-    is_within = mask.window is None and None not in windows and mask.reach <= widest
+    is_within = (
+        mask.window is None
+        and None not in windows
+        and mask.reach <= max(filter(None, windows), default=0)
+    )
     if windows and mask.window not in windows and not is_within:
         window = mask.window or "none"
-        due = ", ".join(sorted(str(w or "none") for w in windows))
-        notes.append(finding("ids-mask-window", window=window, due=due))
+        notes.append(
+            finding(
+                "ids-mask-window",
+                window=window,
+                due=", ".join(sorted(str(w or "none") for w in windows)),
+            )
+        )
     if mask.two_sided:
         notes.append(finding("ids-mask-two-sided", window=mask.window))
     return notes
@@ -601,12 +609,14 @@ def recover(waves: list[Array], model: Model | None, name: str, *, is_alone: boo
         recovered = ids_of_angles(dump, model, name)
     else:
         is_table = rows == 1 and is_alone and name != "ids"
-        eps = float(np.finfo(dump.dtype).eps)
-        table = load(name) if is_table else from_table(dump, name, eps=eps)
+        table = (
+            load(name) if is_table else from_table(dump, name, eps=float(np.finfo(dump.dtype).eps))
+        )
         recovered = recover_ids(table, model) if is_rotated else matched_rows(table, model)
     axes = len(recovered.uncertainty)
-    ids = recovered.ids.reshape((axes, rows, -1) if axes > 1 else (rows, -1))
-    return replace(recovered, ids=ids)
+    return replace(
+        recovered, ids=recovered.ids.reshape((axes, rows, -1) if axes > 1 else (rows, -1))
+    )
 
 
 def ids_of_angles(angles: Array, model: Model, name: str) -> Recovered:
@@ -641,8 +651,7 @@ def matched_rows(table: Encoding, model: Model) -> Recovered:
             f"has {rows.shape[1]}"
         )
     check_size(table.label, len(rows), len(dump))
-    squares = (rows**2).sum(axis=1)
-    nearest = (squares - 2 * dump @ rows.T).argmin(axis=1)
+    nearest = ((rows**2).sum(axis=1) - 2 * dump @ rows.T).argmin(axis=1)
     limit = 8 * max(table.eps, model.encoding.eps, FLOAT32_EPS) * np.abs(rows).max()
     is_far = np.abs(rows[nearest] - dump).max(axis=1) > limit
     if is_far.any():
@@ -722,6 +731,10 @@ def rows_on_axis(
     if not part.any():
         return None
     rows = waves.numbers(np.arange(waves.length))[:, part] / waves.factor
-    eps = max(FLOAT32_EPS, waves.eps)
-    highest = max(8 * waves.length, FARTHEST)
-    return recover_positions(reference.frequency[part], rows, eps, -waves.length, highest)
+    return recover_positions(
+        reference.frequency[part],
+        rows,
+        max(FLOAT32_EPS, waves.eps),
+        -waves.length,
+        max(8 * waves.length, FARTHEST),
+    )

@@ -402,12 +402,11 @@ def taking_axes(**defaults: Any) -> Callable[[Build], Build]:
     """Replace ``**settings`` of a builder by the parameters of `Axes`, and document them."""
 
     def extend(function: Build) -> Build:
-        shared = inspect.signature(Axes).parameters.items()
         with_parameters(
             function,
             (
                 p.replace(kind=p.KEYWORD_ONLY, default=defaults.get(key, p.default))
-                for key, p in shared
+                for key, p in inspect.signature(Axes).parameters.items()
             ),
         )
         meanings = (inspect.getdoc(Axes) or "").partition("----------\n")[2]

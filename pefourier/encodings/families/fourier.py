@@ -80,8 +80,7 @@ def learnable_sinusoidal(
     >>> learnable_sinusoidal(2, 4).measure.frequencies.round(4)
     array([1.7241, 2.2468])
     """
-    count = pair_count("learnable-sinusoidal", d)
-    uniform = stream(seed).uniform(0.0, np.pi, count)
+    uniform = stream(seed).uniform(0.0, np.pi, pair_count("learnable-sinusoidal", d))
     frequencies = uniform if start == "uniform" else geometric_frequencies(d, rho)
     return sinusoids("learnable-sinusoidal", positions(length), frequencies, layout)
 
@@ -171,8 +170,14 @@ def fourier_features(
         table[:, columns[first == "cos"]] *= signs
         return table
 
-    noted = {"length": len(domain), "coordinates": kind}
-    return Encoding("fourier-features", domain, d, vectors, params=noted, measure=measure)
+    return Encoding(
+        "fourier-features",
+        domain,
+        d,
+        vectors,
+        params={"length": len(domain), "coordinates": kind},
+        measure=measure,
+    )
 
 
 def line_of(coordinates: Coordinates, side: int) -> tuple[float, float]:
@@ -273,8 +278,14 @@ def cape(
         raise PefourierError(f"shift, local_shift must be at least 0, stretch at least 1; {values}")
     omega = position_scale * frequency_scale * geometric_frequencies(d, 10000.0)
     offset, g = (1 - length) / 2 if normalise else 0, shift / position_scale
-    drawn = {"training_shifts": (-g, 2 * g, local_shift, log(stretch), 0.0)}
-    return sinusoids("cape", positions(length), omega, "interleaved", offset, params=drawn)
+    return sinusoids(
+        "cape",
+        positions(length),
+        omega,
+        "interleaved",
+        offset,
+        params={"training_shifts": (-g, 2 * g, local_shift, log(stretch), 0.0)},
+    )
 
 
 @encoding("shape", "Kiyono et al., 2021, arXiv 2109.05644", declared=True)
@@ -339,8 +350,9 @@ def line_and_sines(
     name: str, domain: Domain, slopes: Floats, shifts: Floats, **facts: Any
 ) -> Encoding:
     """Return the encoding of `LineAndSines`."""
-    vectors = LineAndSines(slopes, shifts)
-    return Encoding(name, domain, len(slopes), vectors, rates=slopes[1:], **facts)
+    return Encoding(
+        name, domain, len(slopes), LineAndSines(slopes, shifts), rates=slopes[1:], **facts
+    )
 
 
 @encoding("time2vec", "Kazemi et al., 2019, Eq. 1 (before training)", domain="time", untrained=True)

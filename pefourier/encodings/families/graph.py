@@ -136,8 +136,12 @@ def laplacian(length: int, d: int, *, edges: Floats | None = None) -> Encoding:
     check_size("laplacian", len(graph), d)
     table, count = np.zeros((len(graph), d)), min(d, len(graph) - 1)
     table[:, :count] = graph.basis[:, 1 : count + 1]
-    findings = tuple(remarks_on_eigenvectors(graph, d))
-    return replace(from_table(table, "laplacian", params=params, findings=findings), domain=graph)
+    return replace(
+        from_table(
+            table, "laplacian", params=params, findings=tuple(remarks_on_eigenvectors(graph, d))
+        ),
+        domain=graph,
+    )
 
 
 def remarks_on_eigenvectors(graph: BasisDomain, d: int) -> Iterator[Finding]:
@@ -278,8 +282,7 @@ def tree(
     table = np.zeros((len(parent), d))
     steps = choices[..., None] * weights[:, None, :]
     table[:, : depth * width * len(decay)] = steps.reshape(len(parent), -1)
-    params = {"length": len(parent)}
-    return replace(from_table(table, "tree", params=params), domain=domain)
+    return replace(from_table(table, "tree", params={"length": len(parent)}), domain=domain)
 
 
 @encoding(

@@ -41,8 +41,9 @@ class PlaceDomain(Domain):
         if not self.unit:
             return at
         lon, lat = np.moveaxis(np.radians(at), -1, 0)
-        points = np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)
-        return EARTH * np.stack(points, axis=-1)
+        return EARTH * np.stack(
+            (np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)), axis=-1
+        )
 
     def places(self, x: Array) -> Floats:
         """Cartesian coordinates of points x."""

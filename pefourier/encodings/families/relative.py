@@ -343,8 +343,9 @@ def tupe(
         p = draw(0.0, scale, (length, d))
         p -= p.mean(axis=1, keepdims=True)
         p /= np.sqrt(p.var(axis=1, keepdims=True) + 1e-5)  # torch's epsilon
-        maps = draw(0.0, scale, (2, d, d))
-        query, key = ((p @ u).reshape(length, heads, d // heads) for u in maps)
+        query, key = (
+            (p @ u).reshape(length, heads, d // heads) for u in draw(0.0, scale, (2, d, d))
+        )
         return query, key, draw(0.0, scale, (buckets, heads))
 
     def vectors(x: Array) -> Floats:
@@ -356,9 +357,13 @@ def tupe(
         logits += bias[bins[lag + length]].transpose(0, 2, 1)
         return np.reshape(logits, (len(i), heads * length))
 
-    noted = {"d": heads * length, "embedding": d}
     return Encoding(
-        "tupe", positions(length), heads * length, vectors, injection="bias", params=noted
+        "tupe",
+        positions(length),
+        heads * length,
+        vectors,
+        injection="bias",
+        params={"d": heads * length, "embedding": d},
     )
 
 
@@ -698,8 +703,9 @@ def fire(
     def biases(lag: Array, query: Array) -> Floats:
         divisor = np.log1p(c * np.maximum(query, threshold)) + 1e-6  # as in public source code
         share = np.log1p(c * np.abs(np.asarray(lag, dtype=float))) / divisor
-        layers = linear_layers(seed, (1, 32, d))
-        return network(share[..., None], layers, lambda x: np.maximum(x, 0.0))
+        return network(
+            share[..., None], linear_layers(seed, (1, 32, d)), lambda x: np.maximum(x, 0.0)
+        )
 
     def between(queries: Places, keys: Places) -> Floats:
         lag = keys - queries[:, None]
@@ -708,8 +714,13 @@ def fire(
 
     if length > threshold + 1:
         lags = lags_between(length, causal=causal)
-        notes = (finding("distances-interpolated", threshold=threshold),)
-        return bias_of_pairs("fire", between, lags, d, findings=notes)
+        return bias_of_pairs(
+            "fire",
+            between,
+            lags,
+            d,
+            findings=(finding("distances-interpolated", threshold=threshold),),
+        )
     return by_lag("fire", length, d, lambda lag: biases(lag, np.zeros(1)), causal=causal)
 
 

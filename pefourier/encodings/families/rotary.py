@@ -384,8 +384,11 @@ def rotation_of(settings: Values, length: int) -> Rotation:
     (array([0.25 , 0.025]), 1.0)
     """
     chosen = complete_settings(settings["scaling"], {**settings, "attention_factor": None})
-    head = Head(settings["d"], settings["rho"], settings["partial"], length)
-    return scale_frequencies(settings["scaling"], head, chosen)
+    return scale_frequencies(
+        settings["scaling"],
+        Head(settings["d"], settings["rho"], settings["partial"], length),
+        chosen,
+    )
 
 
 def refuse_unused(scaling: str, settings: Values) -> None:
@@ -571,8 +574,13 @@ def xpos(
             np.multiply(part, decay, out=part)
         return table
 
-    measure = Measure(plain.measure.frequencies, plain.measure.weights)
-    return replace(plain, name="xpos", vectors=vectors, params={}, measure=measure)
+    return replace(
+        plain,
+        name="xpos",
+        vectors=vectors,
+        params={},
+        measure=Measure(plain.measure.frequencies, plain.measure.weights),
+    )
 
 
 @encoding("rope++", "Liu et al., 2025, arXiv 2512.07525", declared=True)
@@ -631,11 +639,10 @@ def grape(length: int, d: int, *, rho: float = 10000.0, inv_freq: Floats | None 
            [ 0.54 ,  1.   , -0.841, -0.01 ]])
     """
     plain = rope(length, d, rho=rho, inv_freq=inv_freq)
-    measure = replace(plain.measure, frequencies=-plain.measure.frequencies)
     return replace(
         plain,
         name="grape",
-        measure=measure,
+        measure=replace(plain.measure, frequencies=-plain.measure.frequencies),
         vectors=lambda x: plain.vectors(-np.asarray(x, dtype=float)),
     )
 
