@@ -396,12 +396,7 @@ def base_of_rotations(d: int, length: int, lengths: float = 1.0) -> float:
     >>> round(base_of_rotations(256, 80), 3), round(base_of_rotations(128, 4096), 2)
     (12.99, 722.52)
     """
-    return base_of_slowest(d, lengths * length / (2 * pi))
-
-
-def base_of_slowest(d: int, steps: float) -> float:
-    """Return the base whose lowest frequency needs this many positions for one radian."""
-    return float(steps ** (d / (d - 2)))
+    return float((lengths * length / (2 * pi)) ** (d / (d - 2)))
 
 
 def base_of_phase(d: int, length: int, similarity: float, layers: int = 1) -> float:
@@ -414,7 +409,7 @@ def base_of_phase(d: int, length: int, similarity: float, layers: int = 1) -> fl
     >>> round(base_of_phase(16, 131072, 0.9))
     1752993
     """
-    return base_of_slowest(d, length / float(np.arccos(similarity ** (1 / layers))))
+    return float((length / np.arccos(similarity ** (1 / layers))) ** (d / (d - 2)))
 
 
 def design_base(

@@ -90,16 +90,14 @@ def settings_for(source: Encoding, enc: Encoding, engine: Engine | None) -> Sett
     rope, length = rope_of(enc), len(enc)
     is_gguf = source_of(source.spec) == "gguf"
     engine = engine or ("llama.cpp" if is_gguf else "transformers")
-    config: Values = {}
-    if source.file and not is_gguf:
-        config = source.file.outer.values
-    is_whole = not (config and source.file.model.part) and source.params["scaling"] not in IN_FILE
+    file = None if is_gguf else source.file
+    config, part = (file.outer.values, file.part) if file else ({}, "")
+    is_whole = not part and source.params["scaling"] not in IN_FILE
     if engine == "llama.cpp" and is_whole and (options := options_of_llama_cpp(rope)):
         return Settings(engine, None, None, " ".join([f"-c {length}", *options]))
-    old = engine != "vllm" and is_old(config)
-    old = old and not (config and source.file.model.part and BASES[-1] in config)
+    old = engine != "vllm" and is_old(config) and not (part and BASES[-1] in config)
     keys = {"max_position_embeddings": length, **keys_of(source, rope, old=old)}
-    inner = source.file.model.key if config else ""
+    inner = file.key if file else ""
     keys = {inner: keys} if inner else keys
     if engine == "vllm":
         flags = f"--max-model-len {length} --hf-overrides {quote(json.dumps(keys))}"

@@ -8,7 +8,7 @@ Frequencies are in lattice steps of 2 pi / N radians; points 0, 1 … cover half
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, log, pi, sqrt
-from typing import Literal, TypedDict
+from typing import Literal
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from pefourier.geometry.torus import (
     multiplicity,
     torus_density,
 )
-from pefourier.types import Bools, Counts, Floats
+from pefourier.types import Bools, Counts, Fields, Floats
 
 DEFAULT_SIGMA = 4.0  # lattice steps
 DEFAULT_GRID_SIGMA = 1.0  # for several axes, which have short sides
@@ -285,14 +285,10 @@ def usual_sigma(steps: Floats, method: str, axes: int) -> float:
 
 def check_sigma(sigma: float | None, smallest: float) -> None:
     """Raise an error if a bandwidth is invalid or too small to reach a lattice point."""
-    if sigma is not None and not (np.isfinite(sigma) and sigma >= 0):
+    if sigma and not smallest <= sigma < np.inf:
         raise PefourierError(
-            f"sigma must be a finite number of lattice steps, at least 0; got {sigma}"
-        )
-    if sigma is not None and 0 < sigma < smallest:
-        raise PefourierError(
-            f"sigma must be 0 (no smoothing) or at least {smallest} lattice steps, "
-            f"to reach the nearest point; got {sigma}"
+            f"sigma must be 0 (no smoothing) or a finite number of at least {smallest} lattice "
+            f"steps, to reach the nearest point; got {sigma}"
         )
 
 
@@ -425,19 +421,12 @@ def sampled_density(kernel: Floats) -> Floats:
     return np.fft.rfft(wrapped).real / n**2 * multiplicity((n,))
 
 
-class AxisShares(TypedDict):
-    """Orientation of frequencies relative to the axes of a grid."""
-
-    isotropy: dict[str, float]  # A2, A4
-    idle: list[float] | None  # for each axis, share with wavelengths above the side
-    aliased: list[float] | None  # for each axis, share of declared frequencies above pi
-
-
-def axis_shares(enc: Encoding, measure: WeightedFrequencies) -> AxisShares:
+def axis_shares(enc: Encoding, measure: WeightedFrequencies) -> Fields:
     """Orientation of a spectral measure relative to the axes.
 
-    Aliased shares need declared frequencies. Idle shares can also use frequencies fitted to
-    sinusoidal columns.
+    `isotropy` has A2 and A4. `idle` and `aliased` are shares for each axis: of wavelengths above
+    the side, and of frequencies above pi. Aliased shares need declared frequencies. Idle shares can
+    also use frequencies fitted to sinusoidal columns.
     """
     frequencies, weights = measure.frequencies.reshape(len(measure.weights), -1), measure.weights
     is_declared = measure.declared is not None

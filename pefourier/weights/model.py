@@ -145,9 +145,9 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
     d, kind, file = int(enc.params["d"]), model.kind, model.file
     if isinstance(file, GgufFile):
         return gguf_sizes(model, file, d, enc.params["rotated"])
-    config, row = file.model, file.model.row
+    config, row = file, file.row
     by_type = "layers" in row  # the number of key heads may depend on the type of layer
-    heads = file.model.query_heads
+    heads = file.query_heads
     kv = None if by_type else config.count(*KV_HEADS)
     grouped = kind in known_names()["grouped"]
     if kind == "falcon":
@@ -187,10 +187,15 @@ class LayerEnergies:
 def energies_at(model: ModelWeights, attention: Attention) -> LayerEnergies:
     """Return the energies of the rows of a layer's heads, one tensor at a time."""
     q, k = attention.q, attention.k
-    rows_q, rows_k = row_energies(model, q), row_energies(model, k)
-    place, normed = (attention.layer, attention.rotation), bool(q.gains or k.gains)
-    latent = "kv_a" in k.tensor
-    return LayerEnergies(*place, rows_q, rows_k, k.norm is not None, normed, latent)
+    return LayerEnergies(
+        attention.layer,
+        attention.rotation,
+        row_energies(model, q),
+        row_energies(model, k),
+        gains=k.norm is not None,
+        normed=bool(q.gains or k.gains),
+        latent="kv_a" in k.tensor,
+    )
 
 
 @np.errstate(invalid="ignore", over="ignore")  # values that are not finite are refused below

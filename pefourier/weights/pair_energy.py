@@ -23,8 +23,10 @@ from pefourier.weights.model import LayerEnergies, ModelWeights
 MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean")
 LEAST_LIKENESS = 0.1  # least correlation, and least lead over the other layout, for a decision
 PAIRINGS = {  # llama.cpp calls pairings "interleaved" and "axes"
-    **{"halves": "halves", "neighbours": "neighbours"},
-    **{"interleaved": "neighbours", "axes": "halves"},
+    "halves": "halves",
+    "neighbours": "neighbours",
+    "interleaved": "neighbours",
+    "axes": "halves",
 }
 
 

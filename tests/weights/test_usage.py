@@ -122,8 +122,7 @@ def test_a_norm_that_takes_out_means_leaves_what_is_across_them(tmp_path, kind, 
         del tensors[NORM]
     path = write_model(tmp_path, tensors, **{**WIDE, "model_type": "llama"})
     model = open_model_weights(path)
-    config = replace(model.file, model=replace(model.file.model, kind=kind))
-    model = replace(model, file=config)
+    model = replace(model, file=replace(model.file, kind=kind))
     (attention,) = find_attentions(model, rotations_of_model(model.file.spec))
     across = np.eye(64) - (kind != "llama") / 64
     expected = ((tensors[Q].astype(float) * gain) @ across) ** 2
