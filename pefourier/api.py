@@ -36,7 +36,6 @@ from pefourier.types import Array, Counts, Fields, Ints, Strings
 from pefourier.writing.text import read_sides
 
 if TYPE_CHECKING:  # imported when a function is called
-    from pefourier.encodings.encoding import Domain
     from pefourier.geometry import Progress
     from pefourier.questions.check_faithful import Faithfulness
     from pefourier.questions.compare import Comparison
@@ -451,11 +450,30 @@ def points_at(
     positions: Ints | Sequence[Ints] | None = None,
     **params: Any,
 ) -> tuple[Encoding, Array]:
-    """Load an encoding and return it with the requested points (n,)."""
-    points = as_points(positions)
-    enc = load(encoding, **params)
-    rows = as_stored(enc, enc.domain.x)
-    return enc, np.array(rows_of_points(enc.domain, points), dtype=np.int64) if points else rows
+    """Load an encoding and return it with the rows (n,) of the requested points.
+
+    A single number is always a row, also on a grid, whose prefix rows have no coordinates. Without
+    a grid, each number of a point is a position.
+
+    >>> points_at("axial:grid=14x14,prefix=1,d=8", [(3, 4), 0])[1].tolist()
+    [47, 0]
+    >>> points_at("dft:length=9", [(3, 4), 0])[1].tolist()
+    [3, 4, 0]
+    """
+    points, enc = as_points(positions), load(encoding, **params)
+    if not points:
+        return enc, as_stored(enc, enc.domain.x)
+    rows: list[int] = []
+    for point in points:
+        sides = enc.domain.sides
+        if len(point) > 1 and len(sides) > 1 and enc.domain.kind == "position":
+            from pefourier.questions.reconstruct import check_point
+
+            place = np.ravel_multi_index(check_point(point, sides), sides)
+            rows.append(enc.domain.prefix + int(place))
+        else:
+            rows += point
+    return enc, np.array(rows, dtype=np.int64)
 
 
 def as_points(positions: Ints | Sequence[Ints] | None) -> list[Counts]:
@@ -469,26 +487,3 @@ def as_points(positions: Ints | Sequence[Ints] | None) -> list[Counts]:
     for x in (x for point in points for x in point):
         check_whole("a position", x)
     return [tuple(map(int, point)) for point in points]
-
-
-def rows_of_points(domain: Domain, points: Sequence[Counts]) -> list[int]:
-    """Return the rows of points; without a grid, each number of a point is a position.
-
-    A single number is always a row, also on a grid, whose prefix rows have no coordinates.
-
-    >>> from pefourier.encodings.encoding import lattice, positions
-    >>> rows_of_points(lattice((14, 14), prefix=1), [(3, 4), (0,)])
-    [47, 0]
-    >>> rows_of_points(positions(9), [(3, 4), (0,)])
-    [3, 4, 0]
-    """
-    rows: list[int] = []
-    for point in points:
-        if len(point) > 1 and len(domain.sides) > 1 and domain.kind == "position":
-            from pefourier.questions.reconstruct import check_point
-
-            place = np.ravel_multi_index(check_point(point, domain.sides), domain.sides)
-            rows.append(domain.prefix + int(place))
-        else:
-            rows += point
-    return rows

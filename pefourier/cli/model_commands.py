@@ -188,9 +188,7 @@ class Batch:
         "and its mirror (default: any of the three).",
     ] = None
     length: Annotated[Length, "Limit: ids must be below N (default: limit of the config)."] = None
-    past: Annotated[
-        int | None, Option(metavar="N"), "Tokens in the cache: ids are expected from N on."
-    ] = None
+    past: Annotated[Count, "Tokens in the cache: ids are expected from N on."] = None
 
 
 @register("positions")

@@ -7,7 +7,7 @@ terminal.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import pi
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from pefourier.ids.spans import EXPECTED
 from pefourier.report import plot
 from pefourier.report.plot import Look, brief, caption, entry, literal, make_panels
 from pefourier.report.render import Answer, Answers, any_grid
-from pefourier.types import Array, Fields, Floats, Ints
+from pefourier.types import Array, Fields, Floats, Ints, Values
 from pefourier.writing.terminal_chart import chart
 from pefourier.writing.text import percent, printable
 
@@ -263,9 +263,7 @@ def wavelengths(answers: Answers, look: Look) -> Figure:
     return figure
 
 
-def draw_strips(
-    axes: Axes, rows: Mapping[str, Sequence[tuple[Floats, str, str]]], trained: int, length: int
-) -> None:
+def draw_strips(axes: Axes, rows: Values, trained: int, length: int) -> None:
     """Draw rows of ticks at wavelengths, by frequencies, colour and label; and both lengths."""
     for level, marks in enumerate(rows.values()):
         for omega, colour, name in marks:
@@ -543,29 +541,22 @@ def spectrum_on_grids(answers: Answers, look: Look) -> Figure:
         if np.ndim(a.result.density) == 1:
             sums.plot(a.result.omega, a.result.density, label="of a sequence")
             picture.set_axis_off()
-        else:
-            draw_density(figure, picture, sums, a.result)
+            continue
+        plane = whole_plane(a.result.density, a.result.lattice)
+        omega = [2 * np.pi * np.fft.fftshift(np.fft.fftfreq(n)) for n in plane.shape]
+        for axis, (name, style) in enumerate((("rows, y", "o-"), ("columns, x", "x--"))):
+            sums.plot(omega[axis], plane.sum(axis=1 - axis), style, label=f"along {name}")
+        (top, bottom), (start, end) = (
+            (line[0] - np.pi / len(line), line[-1] + np.pi / len(line)) for line in omega
+        )
+        image = picture.imshow(plane, vmin=0, extent=(start, end, bottom, top))
+        picture.set(xlabel="ω along columns, x", ylabel="ω along rows, y")
+        sums.set_ylim(bottom=0)
+        for set_ticks in (picture.set_xticks, picture.set_yticks, sums.set_xticks):
+            set_ticks(*TICKS)
+        picture.set(xlim=(start, end), ylim=(bottom, top))  # a tick at π would widen an even side
+        figure.colorbar(image, ax=picture, label="share of energy", location="bottom", aspect=12)
     return figure
-
-
-def draw_density(figure: Figure, picture: Axes, sums: Axes, result: Any) -> None:
-    """Draw a density over the frequencies of rows and columns, and its two marginals."""
-    plane = whole_plane(result.density, result.lattice)
-    omega = [2 * np.pi * np.fft.fftshift(np.fft.fftfreq(n)) for n in plane.shape]
-    for axis, (name, style) in enumerate((("rows, y", "o-"), ("columns, x", "x--"))):
-        share = plane.sum(axis=1 - axis)
-        sums.plot(omega[axis], share, style, label=f"along {name}")
-    (top, bottom), (start, end) = (
-        (line[0] - np.pi / len(line), line[-1] + np.pi / len(line)) for line in omega
-    )
-    edges = (start, end, bottom, top)
-    image = picture.imshow(plane, vmin=0, extent=edges)
-    picture.set(xlabel="ω along columns, x", ylabel="ω along rows, y")
-    sums.set_ylim(bottom=0)
-    for set_ticks in (picture.set_xticks, picture.set_yticks, sums.set_xticks):
-        set_ticks(*TICKS)
-    picture.set(xlim=(start, end), ylim=(bottom, top))  # a tick at π would widen an even side
-    figure.colorbar(image, ax=picture, label="share of energy", location="bottom", aspect=12)
 
 
 def reconstruct_chart(answers: Answers) -> str:

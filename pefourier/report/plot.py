@@ -180,7 +180,12 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
     metadata |= {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind, {})
     stream = io.BytesIO()
     figure = draw_styled(draw, answers, look)
-    check_pixels(kind, figure, look.dpi)
+    wide, high = figure.get_size_inches() * look.dpi
+    if kind == "png" and (wide * high > MOST_PIXELS or max(wide, high) >= 2**16):
+        raise PefourierError(
+            f"a PNG of {wide:.0f} by {high:.0f} pixels is too large; use a smaller --dpi or "
+            "--width, or write a .pdf or .svg"
+        )
     with figure_style():
         arrange(figure)
     figure.set_layout_engine(None)  # otherwise everything is drawn twice
@@ -268,16 +273,6 @@ def counts_whole(axes: Axes, direction: str) -> bool:
     values = np.concatenate([*data, []]).astype(float)
     is_share = direction == "y" and np.abs(values).max(initial=0) <= 1  # can be 0 and 1 by chance
     return bool(axes.images or (len(values) and not is_share and (values % 1 == 0).all()))
-
-
-def check_pixels(kind: str, figure: Figure, dpi: int) -> None:
-    """Raise for a PNG that is too large for memory and screens."""
-    wide, high = figure.get_size_inches() * dpi
-    if kind == "png" and (wide * high > MOST_PIXELS or max(wide, high) >= 2**16):
-        raise PefourierError(
-            f"a PNG of {wide:.0f} by {high:.0f} pixels is too large; use a smaller --dpi or "
-            "--width, or write a .pdf or .svg"
-        )
 
 
 def brief(name: str, width: int) -> str:
