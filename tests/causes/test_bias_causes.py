@@ -160,11 +160,3 @@ def test_buckets_of_t5_with_other_settings_are_named(farthest, causal):
     if not found.same:
         (cause,) = found.causes
         assert (cause.rule.groups(lag) == other).all()
-
-
-def test_a_window_of_another_size_is_named():
-    lag = lags(20)
-    masks = [np.where((lag <= 0) & (lag > -size), 0.0, -np.inf)[None] for size in (8, 9, 4)]
-    for other, before in ((masks[1], 8), (masks[2], 3)):
-        (cause,) = compare(as_encoding(masks[0]), as_encoding(other)).causes
-        assert (cause.code, cause.before, cause.after) == ("window", before, 0)

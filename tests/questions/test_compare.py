@@ -89,16 +89,6 @@ def test_a_scale_of_many_digits_leaves_what_rounding_explains(scale):
     assert found.transform["scale"] == pytest.approx(scale, rel=2e-7)
 
 
-@pytest.mark.parametrize("offset", [1, -3, 7])
-@pytest.mark.parametrize("spec", ["sinusoidal:layout=halves", "learned"])
-def test_offsets_are_found(spec, offset):
-    table = load(spec, 60, 16).table()
-    first, second = (table, table[offset:]) if offset > 0 else (table[-offset:], table)
-    c = compare(first, second)
-    assert (c.verdict, c.transform) == ("equivalent", {"offset": offset})
-    assert (c.lengths, c.length) == ((len(first), len(second)), 60 - abs(offset))
-
-
 @pytest.mark.parametrize(("length", "farthest"), [(60, 15), (4, 1), (3, 1)])
 def test_offsets_are_looked_for_up_to_a_quarter_of_the_rows(length, farthest):
     table = load("learned", 200, 16).table()

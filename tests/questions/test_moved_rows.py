@@ -76,16 +76,6 @@ def test_moved_rows_are_named_and_no_frequency_is(places, codes, form):
         assert pair[("first", "second").index(found.expected)] is meant
 
 
-def test_rows_that_no_position_explains_are_counted(rng):
-    meant = load("rope:d=64", 400)
-    table = dump(S[:400], meant.measure.frequencies).table().copy()
-    phases = rng.uniform(0, 2 * np.pi, (2, 32))
-    table[[7, 130]] = np.hstack([np.cos(phases), np.sin(phases)])
-    found = compare(meant, from_table(table, eps=2.0**-23))
-    assert (found.verdict, found.unit, found.differing) == ("different", "rows", 2)
-    assert "7, 130" in next(f.message for f in found.findings if f.code == "rows-moved")
-
-
 PHI3 = {"model_type": "phi3", "hidden_size": 256, "num_attention_heads": 8, "num_hidden_layers": 2}
 PHI3 |= {"max_position_embeddings": 2048, "original_max_position_embeddings": 256}
 LISTS = {"short_factor": [1 + 0.01 * i for i in range(16)]}
