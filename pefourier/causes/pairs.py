@@ -200,11 +200,11 @@ def list_differences(a: Waves, b: Waves, differs: Bools) -> tuple[PairDifference
     omega = np.full((2, len(differs)), np.nan)
     common = min(len(a), len(b))
     omega[:, :common] = unfolded(*(pairs.of_pairs(slice(common)) for pairs in (a, b)))
-    for k, pairs in enumerate((a, b)):
-        omega[k, common : len(pairs)] = pairs.frequency[common:]
+    for own, pairs in zip(omega, (a, b), strict=True):
+        own[common : len(pairs)] = pairs.frequency[common:]
         is_explained = explained_pairs(pairs)  # a few low frequencies are uncertain
-        omega[k, : len(is_explained)][~is_explained | (is_explained.mean() < 0.5)] = np.nan
-        omega[k] /= pairs.repeats
+        own[: len(pairs)][~is_explained | (is_explained.mean() < 0.5)] = np.nan
+        own[:] = own / pairs.repeats
     differences = []
     for i in np.flatnonzero(differs).tolist():
         first, second = (None if np.isnan(w) else float(w) for w in omega[:, i])

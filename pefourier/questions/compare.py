@@ -71,7 +71,6 @@ from pefourier.questions.outcome import (
     compare_numbers,
     compare_waves,
     has_layers,
-    have_same_columns,
     uncompared,
     unread_keys,
 )
@@ -261,8 +260,8 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
         numbers = uncompared("grids", lengths, (first.dim, second.dim))
         return conclude(compare_tables(numbers, encodings), encodings, tolerance)
     numbers = compare_numbers(first, second, MOST_ROWS if is_long else None, tolerance)
-    if pairs and not (have_same_columns(*pairs) and numbers.max_difference is not None):
-        numbers = compare_waves(numbers, pairs)
+    if pairs:
+        numbers = compare_waves(numbers, *pairs)
     numbers = replace(numbers, lengths=lengths)
     if tolerance is not None and numbers.verdict == "the same":
         return conclude(numbers, encodings, tolerance)
@@ -286,9 +285,8 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
 def are_on_grids(*encodings: Encoding) -> bool:
     """Whether all are tables on grids with the same number of axes."""
     axes = {len(enc.domain.sides) for enc in encodings}
-    are_points = all(enc.domain.kind == "position" for enc in encodings)
-    is_code = any(enc.operator for enc in encodings)
-    return are_points and not is_code and len(axes) == 1 and axes.pop() > 1
+    are_tables = all(enc.domain.kind == "position" and not enc.operator for enc in encodings)
+    return are_tables and len(axes) == 1 and axes.pop() > 1
 
 
 def compare_tables(outcome: Outcome, encodings: Two) -> Outcome:

@@ -171,9 +171,10 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
     first, second = without_prefix(first), without_prefix(second)
     if head_size(first) != head_size(second):
         return OperatorComparison("different")
-    last, d = min(len(first), len(second)) - 1, head_size(first)
-    is_dense = first.operator is not None or second.operator is not None
-    positions = sampled_positions(last, max(ENTRIES // d ** (1 + is_dense), FIRST))
+    last, entries = min(len(first), len(second)) - 1, head_size(first)
+    if first.operator or second.operator:  # all entries of matrices
+        entries **= 2
+    positions = sampled_positions(last, max(ENTRIES // entries, FIRST))
     a, b = scores(first, second, positions)
     tolerance = tolerances(first, second, positions)
     beyond = np.any(a.apart(b) > tolerance, axis=0)
@@ -183,10 +184,11 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
     if not beyond.any():
         return OperatorComparison("different" if images else "same", **facts)
     facts["first_position"] = first_apart(first, second, positions, beyond)
-    on_axes = any(len(enc.domain.sides) > 1 for enc in (first, second))
-    for name, order in permutations(a, b, tolerance, on_axes=on_axes) if not images else ():
-        if not (a.permuted(order).apart(b) > tolerance).any():
-            return OperatorComparison("permuted", tuple(order.tolist()), name, **facts)
+    if not images:
+        on_axes = any(len(enc.domain.sides) > 1 for enc in (first, second))
+        for name, order in permutations(a, b, tolerance, on_axes=on_axes):
+            if not (a.permuted(order).apart(b) > tolerance).any():
+                return OperatorComparison("permuted", tuple(order.tolist()), name, **facts)
     return OperatorComparison("different", **facts)
 
 
@@ -307,8 +309,8 @@ def scores_of_pairs(enc: Encoding, positions: Places) -> ScoreRows:
 def tolerances(first: Encoding, second: Encoding, positions: Places) -> Floats:
     """Differences (n,) of entries of S that rounding explains."""
     eps = max(first.eps, second.eps)
-    declared = [enc for enc in (first, second) if enc.measure]
-    omega = max((float(np.abs(enc.measure.frequencies).max()) for enc in declared), default=1.0)
+    measures = (enc.measure for enc in (first, second) if enc.measure)
+    omega = max((float(np.abs(x.frequencies).max()) for x in measures), default=1.0)
     return 16 * eps + 2 * phase_errors(positions, np.array([omega]), eps)[:, 0]
 
 

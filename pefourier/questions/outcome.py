@@ -200,23 +200,17 @@ def are_one_resize(outcome: Outcome, encodings: Two) -> bool:
     return is_learned and not is_scaled and worst + change <= size * INTERPOLATED
 
 
-def compare_waves(numbers: Outcome, pairs: tuple[Waves, Waves]) -> Outcome:
-    """Largest difference of cosines and sines in tables with different columns."""
-    a, b = pairs
-    if len(a) != len(b) or a.has_angles or b.has_angles:
-        return numbers
-    if a.rows is not None or b.rows is not None:
+def compare_waves(numbers: Outcome, a: Waves, b: Waves) -> Outcome:
+    """Compare cosines and sines if columns are not comparable one by one."""
+    kinds = [(x.form.part, x.form.copies) if x.form else ("both", None) for x in (a, b)]
+    is_compared = kinds[0] == kinds[1] and numbers.max_difference is not None
+    is_other = any(x.has_angles or x.rows is not None for x in (a, b))
+    if is_compared or is_other or len(a) != len(b):
         return numbers
     rows = np.arange(min(numbers.length, MOST_ROWS))
     limit = wave_tolerance(rows, a.frequency, a.factor, max(FLOAT32_EPS, a.eps, b.eps))
     worst = float(apart(a.numbers(rows), b.numbers(rows)).max())
     return replace(numbers.without_numbers(), max_difference=worst, tolerance=float(limit.max()))
-
-
-def have_same_columns(a: Waves, b: Waves) -> bool:
-    """Whether columns are comparable one by one: not cosines alone with cosines and sines."""
-    kinds = [(x.form.part, x.form.copies) if x.form else ("both", None) for x in (a, b)]
-    return kinds[0] == kinds[1]
 
 
 def first_place(beyond: Bools, start: int = 0) -> tuple[int, int] | None:
@@ -296,9 +290,9 @@ def rotations_in_words(first: Encoding, second: Encoding) -> tuple[str, str, str
 
     Rotations are the same if their frequencies and factors are, within float32 rounding.
     """
-    pair = (first, second)
     a, b = (
-        np.append(enc.measure.frequencies, enc.params.get("attention_factor", 1.0)) for enc in pair
+        np.append(enc.measure.frequencies, enc.params.get("attention_factor", 1.0))
+        for enc in (first, second)
     )
     if len(a) == len(b) and np.allclose(a, b, rtol=1e-6, atol=0):
         return None

@@ -98,7 +98,7 @@ def length_note(enc: Encoding) -> Finding:
 def compare_rows(
     outcome: Outcome,
     encodings: Two,
-    pairs: tuple[Waves, Waves],
+    pairs: Pairs,
     beyond: Bools | None = None,
 ) -> Outcome | None:
     """Add the position of each row of a table; None if positions do not explain the rows.
@@ -130,10 +130,10 @@ def has_columns_of(enc: Encoding, reference: Waves, table: Waves) -> bool:
     """
     if enc.injection == "rotate":
         return not table.has_sines_first
-    stored = (
-        fit(enc.table(enc.domain.x[: 8 * SAMPLE]), enc.eps) if reference.is_declared else reference
-    )
-    return stored is not None and stored.form == table.form
+    if reference.is_declared:
+        stored = fit(enc.table(enc.domain.x[: 8 * SAMPLE]), enc.eps)
+        return stored is not None and stored.form == table.form
+    return reference.form == table.form
 
 
 def positions_in(
@@ -186,7 +186,7 @@ def labels_of(explained: Bools) -> Places:
 def describe_rows(
     outcome: Outcome,
     k: int,
-    waves: tuple[Waves, Waves],
+    waves: Pairs,
     rows: RowPositions,
     readings: NDArray[np.str_],
     *,
@@ -530,7 +530,7 @@ def with_cause(outcome: Outcome, encodings: Two, pairs: Pairs, *, plain: bool = 
     if are_known(*encodings):
         return replace(outcome, cause=settings_cause(*encodings))
     known = [k for k in (0, 1) if pairs[k].is_declared]
-    for k in known or (0, 1):
+    for k in known or range(2):
         rotation = encodings[k] if known else geometric_rotation(pairs[k])
         meant = declared(rotation) if rotation else None
         if not rotation or not meant:
