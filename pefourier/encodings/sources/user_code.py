@@ -144,14 +144,6 @@ def call_with_sizes(
         return function(*map(values.pop, in_order), **values)
 
 
-def axis_findings(code: Any, axis: int) -> list[Finding]:
-    """Return findings about the sequence axis, 0 or 1, of a module's output."""
-    if axis == 0:
-        is_batch = first_axis(code) == "batch"
-        return [finding("batch-axis", "first") if is_batch else finding("sequence-first")]
-    return [finding("batch-axis", "second")] if first_axis(code) == "declared sequence" else []
-
-
 def first_axis(code: Any) -> str:
     """Return the first axis of a module's input: by a switch, its source code or its tables.
 
@@ -788,11 +780,15 @@ def on_zeros(code: VectorMap) -> CodeTable:
     axis = 0 if axes == {0} else 1
     if axis == 0:
         table, axes = call_twice(code, (length, batch, d))
-    notes = axis_findings(code.code, axis) if len(axes) == 1 else []
-    notes += [finding("batch-axis", "differ")] if len(axes) == 2 else []
+    notes, first = [], first_axis(code.code)
+    if len(axes) == 2:
+        notes = [finding("batch-axis", "differ")]
+    elif axes and axis == 0:
+        notes = [finding("batch-axis", "first") if first == "batch" else finding("sequence-first")]
+    elif axes and first == "declared sequence":
+        notes = [finding("batch-axis", "second")]
     rows = np.moveaxis(table.vectors, 1 - axis, 0)[0]
-    along = replace(table, vectors=rows, findings=(*notes, *table.findings))
-    return in_two_axes(code, along)
+    return in_two_axes(code, replace(table, vectors=rows, findings=(*notes, *table.findings)))
 
 
 def call_twice(code: VectorMap, shape: Counts) -> tuple[CodeTable, set[int]]:

@@ -34,7 +34,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import cycle, islice
 from math import log
 from pathlib import Path
@@ -561,7 +561,13 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
 
     Without a number of layers, each type is listed once. Empty if there are no types.
     """
-    stated = stated_types(model.values) or by_source(model)
+    stated = stated_types(model.values)
+    key, types = model.row.get("coded", ("", {}))
+    if not stated and model.get(key) is not None:  # a number for each layer, as in DeepSeek-V4
+        codes = model.get(key)
+        if not isinstance(codes, list) or any(str(code) not in types for code in codes):
+            raise model.wrong(key, codes, f"a list of {', '.join(types)}, one for each layer")
+        stated = [types[str(code)] for code in codes]
     if stated:
         return (stated[:number], True) if number else (list(dict.fromkeys(stated)), False)
     row = model.row
@@ -582,15 +588,6 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
         return list(islice(cycle(once[::-1]), number))[::-1], True
     first = [FULL] * min(dense_layers(model), number)
     return [*first, *islice(cycle(once), number - len(first))], True
-
-
-def by_source(model: ModelConfig) -> list[str]:
-    """Return the type of each layer from a list with a number per layer, as in DeepSeek-V4."""
-    key, types = model.row.get("coded", ("", {}))
-    codes = [] if model.get(key) is None else model.get(key)
-    if not isinstance(codes, list) or any(str(code) not in types for code in codes):
-        raise model.wrong(key, codes, f"a list of {', '.join(types)}, one for each layer")
-    return [types[str(code)] for code in codes]
 
 
 def by_index(model: ModelConfig, number: int) -> list[str]:
@@ -739,38 +736,22 @@ def known_temperature(model: ModelConfig) -> Temperature | None:
     return Temperature("all", scale, before, 0) if scale and before else None
 
 
-def inverted(model: ModelConfig) -> Iterator[Finding]:
-    """Report a majority of layers without positions in a model type that has few."""
-    switches, number = model.get("no_rope_layers"), model.layer_count
-    step = model.row.get("unrotated", ())
-    if not isinstance(switches, list) or not number or len(step) < 2:
-        return
-    unrotated, usual = sum(not rotates for rotates in switches), number // (step[1] - step[0])
-    if unrotated > max(number / 2, usual):
-        yield finding(
-            "layers-inverted",
-            unrotated=unrotated,
-            number=number,
-            usual=usual,
-            config=model.label,
-            kind=shown(model.kind),
-        )
-
-
-def without_global(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
-    """Report windows in all layers of a model type that has layers with full attention."""
-    windows = [run.window or trained for run in runs for _ in run.index]  # 0 is no window
-    is_stated = FULL in model.row.get("layer_types", ()) and stated_types(model.values)
-    if is_stated and windows and max(windows) < trained:
-        details = {"config": model.label, "kind": shown(model.kind), "trained": trained}
-        details |= {"layers": len(windows), "widest": max(windows)}
-        yield finding("layers-no-global", reach=sum(windows) - len(windows), **details)
-
-
 def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
     """Yield findings about mistakes in the layers of a config, and about a rotated indexer."""
-    yield from inverted(model)
-    yield from without_global(model, runs, trained)
+    says = partial(finding, config=model.label, kind=shown(model.kind))
+    # a majority of layers without positions in a model type that has few
+    switches, number = model.get("no_rope_layers"), model.layer_count
+    step = model.row.get("unrotated", ())
+    if isinstance(switches, list) and number and len(step) > 1:
+        unrotated, usual = sum(not rotates for rotates in switches), number // (step[1] - step[0])
+        if unrotated > max(number / 2, usual):
+            yield says("layers-inverted", unrotated=unrotated, number=number, usual=usual)
+    # windows in all layers of a model type that has layers with full attention
+    windows = [run.window or trained for run in runs for _ in run.index]  # 0 is no window
+    is_stated = FULL in model.row.get("layer_types", ()) and stated_types(model.values)
+    if is_stated and windows and (widest := max(windows)) < trained:
+        layers, reach = len(windows), sum(windows) - len(windows)
+        yield says("layers-no-global", layers=layers, reach=reach, widest=widest, trained=trained)
     if "indexer" in model.row:
         layouts = (model.row["indexer"], model.row.get("layout", "halves"))
         indexed, attended = map(PAIRED.get, layouts)

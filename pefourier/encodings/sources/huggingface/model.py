@@ -145,10 +145,13 @@ class ModelFile(ModelConfig):
         for reader in (*ways, read_rotation, read_none, read_positions):
             enc = reader(model)
             if enc is not None:
-                notes = () if split_spec(self.spec)[1] else tower_notes(self)
+                notes = [] if split_spec(self.spec)[1] else tower_notes(self)
                 enc = note_unread(with_trained(enc, model), model)
-                notes = (*enc.findings, *notes, *source_notes(model))
-                return replace(enc, spec=self.spec, file=self, findings=notes)
+                remote = [key for key in ("auto_map", "trust_remote_code") if model.get(key)]
+                for key in remote[:1]:
+                    note = finding("remote-code", key=key, config=model.label, version=version())
+                    notes.append(note)
+                return replace(enc, spec=self.spec, file=self, findings=(*enc.findings, *notes))
         raise no_answer(model)
 
     def table_without_weights(self) -> Encoding | None:
@@ -206,14 +209,6 @@ def tower_notes(file: ModelFile) -> list[Finding]:
     return [finding("vision-tower", asked=" or ".join(towers))] if towers else []
 
 
-def source_notes(config: Section) -> tuple[Finding, ...]:
-    """Return a finding if a config names remote code."""
-    keys = [key for key in ("auto_map", "trust_remote_code") if config.get(key)]
-    return tuple(
-        finding("remote-code", key=key, config=config.label, version=version()) for key in keys[:1]
-    )
-
-
 def read_none(model: ModelConfig) -> Encoding | None:
     """Return an encoding without positions if a config switches off its model type's rotation."""
     row, embedding_type = model.row, model.untracked.get("position_embedding_type")
@@ -248,6 +243,7 @@ SCHEDULED = {  # keys that are read if a row has the field
 }
 USUAL_WAYS = ("rope", "rotary", "absolute")  # kinds of positions that model types imply
 STATING = (  # keys that repeat a parameter of the encoding
+    ("_len(gth)?$", "length"),
     ("theta|base", "rho"),
     ("dim", "rotated"),
     ("factor|rotary_p|rope_p|fraction", "partial"),
@@ -281,9 +277,12 @@ def find_unread(model: ModelFile, enc: Encoding) -> Texts:
         unread = sorted(getattr(section.values, "unread", set()).difference(foreign))
         misspelt = {key for key in unread[:SEEN] if near_key(key, values)}
         for key in unread:
-            if (key in misspelt or is_about(key, values)) and not states_known(key, values, enc):
-                # without positions, the keys of a rotation are switched off
-                unread_keys |= set() if enc.name == "none" and key in EVIDENCE else {key}
+            names = [name for pattern, name in STATING if re.search(pattern, key)]
+            repeats = any(values[key] == enc.params.get(name) for name in names)
+            # without positions, the keys of a rotation are switched off
+            is_off = enc.name == "none" and key in EVIDENCE
+            if (key in misspelt or is_about(key, values)) and not (repeats or is_off):
+                unread_keys.add(key)
     return tuple(sorted(unread_keys)[:SEEN])
 
 
@@ -317,14 +316,6 @@ def read_the_rest(model: ModelConfig) -> None:
     layer_schedule(model, sections)
     known_temperature(model)
     model.tables()
-
-
-def states_known(key: str, values: Values, enc: Encoding) -> bool:
-    """Return whether an unread key repeats a parameter of the rotation."""
-    value = values[key]
-    is_length = key.endswith(("_len", "_length")) and value == enc.params.get("length")
-    stated = (re.search(names, key) and value == enc.params.get(name) for names, name in STATING)
-    return is_length or any(stated)
 
 
 def near_key(key: str, values: Values) -> list[str]:

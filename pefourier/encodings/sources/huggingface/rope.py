@@ -103,7 +103,12 @@ def read_scaling(
 ) -> tuple[str, Fields, set[str]]:
     """Return the scaling of a section, its parameters for `rope`, and the keys that it may have."""
     if model.kind == "qwen":
-        return *steps_of_qwen(model), set()
+        # the NTK factor is 1 up to the trained length n, 3 up to 2 n, then 7, 15, …
+        trained, length = model.count("seq_length"), model.length or model.longest() or 0
+        if not model.get("use_dynamic_ntk", True) or not trained or length <= trained:
+            return "none", {}, set()
+        doublings = ((length - 1) // trained).bit_length()
+        return "ntk", {"factor": float(2 ** (doublings + 1) - 1)}, set()
     kind = type_of_scaling(model, section)
     if kind == "dynamic" and model.row.get("alpha") and section.number("alpha"):
         return "ntk", {"factor": section.number("alpha")}, set()
@@ -135,17 +140,6 @@ def read_scaling(
         if settings["factor"] is None and scaling in ("yarn", "longrope"):
             settings["factor"] = (longest or original) / original
     return scaling, settings, allowed
-
-
-def steps_of_qwen(model: ModelConfig) -> tuple[str, Fields]:
-    """Return the scaling of Qwen's first generation: its NTK factor doubles with the length.
-
-    Up to the trained length n the factor is 1, up to 2 n it is 3, then 7, 15, ….
-    """
-    trained, length = model.count("seq_length"), model.length or model.longest() or 0
-    if not model.get("use_dynamic_ntk", True) or not trained or length <= trained:
-        return "none", {}
-    return "ntk", {"factor": float(2 ** (((length - 1) // trained).bit_length() + 1) - 1)}
 
 
 def type_of_scaling(model: ModelConfig, section: Section) -> str:

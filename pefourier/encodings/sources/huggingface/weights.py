@@ -265,7 +265,12 @@ def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
         if learned and learned in name.split("."):
             continue
         stored = load_tensor(replace(model, length=None), name, path)
-        if not is_formula(stored, enc):
+        rows = np.arange(len(stored))
+        tolerance = 4 * stored.eps + PHASES * (rows + enc.params["offset"])
+        if (
+            stored.dim != enc.dim
+            or (np.abs(stored.table() - enc.vectors(rows)).max(axis=1) > tolerance).any()
+        ):
             stored = load_tensor(model, name, path)
             doubt = finding(
                 "weights-config",
@@ -278,15 +283,6 @@ def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
         doubts = [note for note in stored.findings if note.code == "weights-config"]
         enc = replace(enc, findings=(*enc.findings, *doubts))
     return enc
-
-
-def is_formula(stored: Encoding, enc: Encoding) -> bool:
-    """Return whether a table equals a formula within the phase error of float32."""
-    rows = np.arange(len(stored))
-    if stored.dim != enc.dim:
-        return False
-    difference = np.abs(stored.table() - enc.vectors(rows)).max(axis=1)
-    return bool((difference <= 4 * stored.eps + PHASES * (rows + enc.params["offset"])).all())
 
 
 def bucket_keys(model: ModelConfig) -> Fields:
