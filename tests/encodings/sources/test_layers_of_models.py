@@ -10,7 +10,6 @@ import record_layers
 from rotary_modules import TYPES, config_class, modeling, quiet, torch
 from survey_transformers import SWITCHED, changed
 
-from pefourier.encodings import load
 from pefourier.encodings.loader import open_model
 from pefourier.encodings.sources.huggingface import LayerRun, read_temperature, type_row
 from pefourier.errors import PefourierError
@@ -172,21 +171,6 @@ def test_windows_that_switches_set_are_those_of_transformers(runs, kind, own, wi
     both_sides = 2 if kind == "modernbert" else 1
     expected = list(theirs) * 4 if isinstance(theirs, set) else theirs
     assert [w and w * both_sides for w in expected] == windows
-
-
-def test_a_spec_that_names_a_part_of_a_config_reports_that_part(config):
-    """A SPEC that names a part of a config is answered for that part only."""
-    text = {"model_type": "gemma3_text", "num_hidden_layers": 6}
-    other = {"model_type": "llama", "num_hidden_layers": 2}
-    path = config({"model_type": "nobody", "text_config": text, "b_config": other})
-    assert [run.part for run in open_model(path).layers] == [LOCAL, FULL]
-    assert [run.part for run in open_model(f"{path}#b_config").layers] == [""]
-    (named,) = open_model(f"{path}#text_config.full_attention").layers
-    assert (named.part, named.index) == (FULL, (5,))
-    spec = open_model(f"{path}#text_config.full_attention").of_layer("sliding_attention").spec
-    assert spec == f"{path}#text_config.sliding_attention"
-    assert load(f"{path}#text_config.full_attention", length=3).params["rho"] == 1e6
-    assert load(f"{path}#sliding_attention", length=3).params["rho"] == 1e4
 
 
 RECORDED = json.loads(record_layers.FILE.read_text())

@@ -69,16 +69,6 @@ def test_any_value_of_a_config_is_answered_or_refused(written, kind):
                 assert open_model(str(path)).layers
 
 
-@pytest.mark.parametrize("key", ["factor", "beta_fast", "beta_slow"])
-@pytest.mark.parametrize("value", [-1e308, -1, 0])
-def test_an_invalid_unused_number_changes_nothing(written, key, value):
-    """Without rope_type, an invalid number in a scaling is ignored, because nothing is scaled."""
-    scaling = {"factor": 4.0, "original_max_position_embeddings": 512, key: value}
-    path = written({"model_type": "qwen2", **SIZES, "rope_scaling": scaling})
-    table = load(path, length=8).table()
-    np.testing.assert_array_equal(table, load("rope", 8, 16).table())
-
-
 METADATA = {
     **{"context_length": 4096, "embedding_length": 64, "block_count": 4},
     **{"attention.head_count": 4, "attention.key_length": 16, "attention.sliding_window": 64},

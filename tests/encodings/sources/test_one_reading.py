@@ -43,19 +43,6 @@ def test_a_given_trained_length_uses_the_current_rotation(config, trained, lengt
     assert found.verdict == ("unseen angles" if wanted else "no new angles")
 
 
-STATED = [(LLAMA31, 8192, "assumed"), (DEEPSEEK, 4096, "assumed"), (DYNAMIC, 4096, "assumed")]
-STATED += [(LLAMA2, 4096, "stated"), (PARAMS, None, "unknown")]
-STATED += [({"model_type": "llama"}, 2048, "assumed")]
-
-
-@pytest.mark.parametrize(("config", "length", "source"), STATED)
-def test_a_length_says_where_it_comes_from(config, length, source, written):
-    found = context(written(config))
-    assert found.to_dict()["trained"] == {"length": length, "source": source}
-    noted = [f.code for f in found.findings if f.code == "trained-assumed"]
-    assert bool(noted) == (source == "assumed" and "rope_scaling" in config)
-
-
 UNREAD = {  # Llama 2's config
     **{"no_rope_layers": [1, 0], "sliding_window": 512, "rope_interval": 2, "alibi": True},
     **{"position_embedding_type": "nope", "rope_tetha": 1e6, "yarn_factor": 4},
@@ -85,23 +72,6 @@ def test_a_key_about_positions_that_is_not_read_is_named(config, key, written, r
     assert any(key in name for name in result["unread"])
     assert any(f["code"] == "unread-key" and key in f["message"] for f in result["findings"])
     assert run("context", path, "--strict").status == 1
-
-
-KNOWN = [
-    {"alibi": False},
-    {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28},
-    {"sliding_window": None},
-    {"model_max_length": 9999, "seq_length": 4096},
-    {"position_embedding_type": "rope"},
-    {"rope_parameters": {"rope_type": "default"}, "rope_scaling": None},
-]
-
-
-@pytest.mark.parametrize("own", KNOWN, ids=str)
-def test_redundant_keys_have_no_finding(own, written):
-    found = context(written({**LLAMA2, **own}))
-    assert found.unread == ()
-    assert [f for f in found.findings if f.severity != "note"] == []
 
 
 @pytest.mark.parametrize("own", [{}, {"architectures": ["KimiK2ForCausalLM"]}])
@@ -179,13 +149,6 @@ def test_a_trained_length_under_another_name_is_read(key, kind, written):
     assert (found.trained.length, found.unread) == (512, ())
     assert found.verdict == "unseen angles"
     assert len(load(written(config))) == (512 if kind == "mine" else 2048)
-
-
-@pytest.mark.parametrize("key", ["max_sequence_length", "context_window", "seq_len", "n_ctx"])
-def test_a_longest_sequence_under_another_name_is_read_for_unknown_types(key, written):
-    config = {"model_type": "mine", "head_dim": 64, "rope_theta": 1e4, key: 512}
-    found = context(written(config))
-    assert (found.length, found.trained.source, found.unread) == (512, "stated", ())
 
 
 def test_a_table_of_roberta_has_rows_before_its_first_id(written):

@@ -9,7 +9,6 @@ from stored import safetensors
 import pefourier
 from pefourier.encodings import load
 from pefourier.encodings.encoding import displacement_of_each_pair
-from pefourier.errors import PefourierError
 from pefourier.nn import Bias
 
 torch = pytest.importorskip("torch")
@@ -176,34 +175,3 @@ def test_a_folder_of_timm_is_read(tmp_path, rng, name, image, tensor, shape, gri
     )
     np.testing.assert_array_equal(stored, rows)
     assert not enc.findings
-
-
-def test_swinv2_of_timm_has_the_windows_of_its_name(tmp_path, rng):
-    """window12to24 is trained at 12 and run at 24; the last stage at 192 has 6, not 12."""
-    stem = "layers.{}.blocks.0.attn.cpb_mlp."
-    shapes = {"0.weight": (512, 2), "0.bias": (512,), "2.weight": (3, 512)}
-    tensors = {stem.format(i) + k: rng.normal(size=v) for i in (0, 3) for k, v in shapes.items()}
-    safetensors(tmp_path / "model.safetensors", tensors)
-    name, size = "swinv2_base_window12to24_192to384", {"input_size": [3, 384, 384]}
-    config = {"architecture": name, "pretrained_cfg": size}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    for part, trained, window in (("", 12, 24), ("#layers.3", 6, 12)):
-        enc = load(f"{tmp_path}{part}")
-        assert enc.params["pretrained"] == (trained,) * 2
-        assert enc.domain.grid == (2 * window - 1,) * 2
-
-
-def test_types_that_are_not_known_are_read_by_names(tmp_path, rng):
-    config = {"model_type": "my_swin", "hidden_size": 8}
-    name, table = "net.1.relative_position_bias_table", rng.normal(size=(25, 4))
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    safetensors(tmp_path / "model.safetensors", {name: table})
-    assert load(str(tmp_path)).domain.grid == (5, 5)
-    assert load(str(tmp_path), grid=(3, 3)).domain.grid == (5, 5)
-    with pytest.raises(PefourierError, match=r"25 rows do not fit .* a window of 5x5"):
-        load(str(tmp_path), grid=(5, 5))
-    vitdet = {"model_type": "vitdet", "hidden_size": 8}
-    (tmp_path / "config.json").write_text(json.dumps(vitdet))
-    name = "encoder.layer.0.attention.rel_pos_h"
-    safetensors(tmp_path / "model.safetensors", {name: rng.normal(size=(7, 4))})
-    assert load(f"{tmp_path}#{name}").injection == "key"

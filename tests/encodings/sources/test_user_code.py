@@ -252,20 +252,6 @@ def test_a_function_whose_calls_differ_is_not_deterministic(user):
     assert load(f"py:{user}:dropped", LENGTH, D, seed=1).findings == ()
 
 
-SIZES = [(lambda m: m.instance, (80, 64)), (lambda m: m.embedding, (512, 64))]
-SIZES += [(lambda m: m.Right, (80, 256)), (lambda m: m.Right(12, max_len=50), (50, 12))]
-SIZES += [(lambda m: m.table, (80, 256)), (lambda _m: torch.nn.Embedding(30, 8), (30, 8))]
-
-
-@pytest.mark.parametrize(("pick", "shape"), SIZES)
-def test_an_object_at_hand_has_its_own_sizes(user, pick, shape):
-    load(f"py:{user}:table", 2, 4)
-    enc = load(pick(sys.modules[user]))
-    assert enc.table().shape == shape
-    assert load(pick(sys.modules[user]), length=7).table().shape == (7, shape[1])
-    assert load(f"py:{user}:embedding").table().shape == (512, 64)
-
-
 def test_a_module_stays_as_it_was_and_random_numbers_go_on(user):
     load(f"py:{user}:table", 2, 4)
     module = torch.nn.Sequential(sys.modules[user].Right(24), torch.nn.Dropout(0.5))

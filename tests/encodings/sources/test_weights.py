@@ -187,17 +187,6 @@ def test_each_config_inside_another_has_its_own_table(config, tmp_path):
         np.testing.assert_allclose(load(f"{path}{part}").table(), expected, atol=1e-6)
 
 
-def test_one_of_several_learned_tables_is_named(config, tmp_path, vectors):
-    names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
-    safetensors(tmp_path / "model-1.safetensors", {names[0]: vectors})
-    safetensors(tmp_path / "model-2.safetensors", {names[1]: -vectors})
-    path = config({"model_type": "bart", "d_model": 4})
-    with pytest.raises(PefourierError, match=f"name one, .*#{names[0]}"):
-        load(path)
-    np.testing.assert_array_equal(load(f"{path}#decoder").table(), -vectors[2:])
-    np.testing.assert_array_equal(load(f"{tmp_path}#{names[0]}").table(), vectors[2:])
-
-
 def test_learned_positions_of_whispers_decoder_are_in_its_weights(config, tmp_path, vectors):
     tensor = "model.decoder.embed_positions.weight"
     safetensors(tmp_path / "model.safetensors", {tensor: vectors})
