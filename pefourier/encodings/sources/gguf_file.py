@@ -117,11 +117,12 @@ def walk_header(data: mmap.mmap) -> tuple[Fields, dict[str, TensorPlace]]:
     return values, places
 
 
+@dataclass
 class Walk:
     """A reader of a file's bytes that advances with every read."""
 
-    def __init__(self, data: mmap.mmap) -> None:
-        self.data, self.at = data, 4
+    data: mmap.mmap
+    at: int = 4
 
     def number(self, reader: Struct) -> Any:
         """Read a number."""
@@ -154,20 +155,16 @@ class Walk:
         count = self.count(size)
         if count <= LONGEST_LIST:
             return [self.value(inner) for _ in range(count)]
-        if inner == STRING:
-            self.skip_texts(count)
-        else:
+        if inner != STRING:
             self.at += count * size
-        return None
-
-    def skip_texts(self, count: int) -> None:
-        """Skip strings without reading them."""
+            return None
         if count > MOST_TEXTS:
             raise ValueError(f"it has a list of more than {MOST_TEXTS} strings")
         data, offset, length_at = self.data, self.at, U64.unpack_from
-        for _ in range(count):
+        for _ in range(count):  # without reading them
             offset += 8 + length_at(data, offset)[0]
         self.at = offset
+        return None
 
     def tensor(self) -> TensorPlace:
         """Read a tensor's entry; its start is relative to the start of the tensor data."""

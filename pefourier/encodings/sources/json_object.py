@@ -27,13 +27,13 @@ Values = Mapping[str, Any]
 class TrackedKeys(dict[str, Any]):
     """A JSON object that records which of its keys are read.
 
-    >>> keys = TrackedKeys(rope_theta=1e4, rope_interval=4)
+    >>> keys = TrackedKeys({"rope_theta": 1e4, "rope_interval": 4})
     >>> keys.get("rope_theta"), keys.unread
     (10000.0, {'rope_interval'})
     """
 
-    def __init__(self, *values: Any, **entries: Any) -> None:
-        super().__init__(*values, **entries)
+    def __init__(self, values: Values) -> None:
+        super().__init__(values)
         self.unread = set(self)
 
     def get(self, key: str, default: Any = None) -> Any:

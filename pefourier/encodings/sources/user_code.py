@@ -414,8 +414,16 @@ def vectors_of_rotation(code: VectorMap) -> CodeTable:
     def operator(positions: Array) -> tuple[Array, Array]:
         return probe(code, rotations, positions, eps)
 
-    notes = (*findings_on(code, rotations), *compare_keys(code, kinds, operator))
-    return CodeTable(vectors, eps, notes, operator)
+    notes = [finding("turns-its-input", axes=code.axes)]
+    if "lost-minus" in kinds:
+        notes.append(finding("lost-minus"))
+    if "layouts-mixed" in kinds:
+        mixed = rotations[kinds.index("layouts-mixed")]
+        layouts = ["halves", "neighbours"]
+        if mixed.seconds[0] == mixed.firsts[0] + 1:
+            layouts.reverse()
+        notes.append(finding("not-a-rotation", "code", turned=layouts[0], laid=layouts[1]))
+    return CodeTable(vectors, eps, (*notes, *compare_keys(code, kinds, operator)), operator)
 
 
 def noise_of(code: VectorMap, positions: Array, eps: float) -> float:
@@ -433,20 +441,6 @@ def noise_of(code: VectorMap, positions: Array, eps: float) -> float:
     if doubled > ROUNDING * eps * largest or tripled > NEARLY * largest:
         raise code.unfit("maps twice a vector to other than twice its image: it is not linear")
     return tripled / largest
-
-
-def findings_on(code: VectorMap, rotations: list[PairRotation]) -> list[Finding]:
-    """Return findings about rotation code."""
-    notes, kinds = [finding("turns-its-input", axes=code.axes)], [t.kind for t in rotations]
-    if "lost-minus" in kinds:
-        notes.append(finding("lost-minus"))
-    if "layouts-mixed" in kinds:
-        rotation = rotations[kinds.index("layouts-mixed")]
-        layouts = ["halves", "neighbours"]
-        if rotation.seconds[0] == rotation.firsts[0] + 1:
-            layouts.reverse()
-        notes.append(finding("not-a-rotation", "code", turned=layouts[0], laid=layouts[1]))
-    return notes
 
 
 def compare_keys(code: VectorMap, kinds: list[str], operator: Operator) -> list[Finding]:

@@ -549,7 +549,12 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
         parameters["prefix"] = prefix_of(model, block)
     if "note" in block:
         findings = (*findings, finding("grid-convention", note=block["note"]))
-    d, noted = dimension_of(model, block), dict[str, Any]()
+    size = block["d"]  # of a head, or the width of the model if vectors are added to embeddings
+    head, width, heads = (value_of(model, size.get(k, ("", 0))) for k in ("head", "width", "heads"))
+    if not head and heads and width % heads:
+        raise PefourierError(f"{model.label}: {heads} heads do not divide its width {width}")
+    d = (head or width // (heads or 1)) * (heads if size.get("times") else 1)
+    d, noted = model.dimension(d or None, "size of a head or width"), dict[str, Any]()
     if block["encoding"] == "sinusoidal":
         parameters["length"] = model.length or count_points(sides)
         enc = model.named(findings, "sinusoidal", d=d, **parameters)
@@ -569,18 +574,6 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
         findings = (*findings, finding("table-beside", key=key, grid=size_of(grid)))
     enc = model.named(findings, block["encoding"], d=d, grid=sides, **parameters)
     return replace(enc, params={**enc.params, **noted})
-
-
-def dimension_of(model: ModelConfig, block: Block) -> int:
-    """Return the size of a head, or the width of the model if vectors are added to embeddings."""
-    head, width, heads = (
-        value_of(model, block["d"].get(key, ("", 0))) for key in ("head", "width", "heads")
-    )
-    if not head and heads and width % heads:
-        raise PefourierError(f"{model.label}: {heads} heads do not divide its width {width}")
-    d = head or width // (heads or 1)
-    d *= heads if block["d"].get("times") else 1
-    return model.dimension(d or None, "size of a head or width")
 
 
 def window_of(model: ModelConfig, block: Block, stage: int = 0) -> Sides:
