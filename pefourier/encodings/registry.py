@@ -308,24 +308,16 @@ def check_vectors(name: str, enc: Encoding) -> None:
 
     Vectors that need a table are not tested if the table is too large.
     """
-    if enc.fits or enc.measure:
-        check_magnitude(name, largest_at_ends(enc))
-    if not np.isfinite(enc.measure.frequencies).all():
+    ends, measure = enc.domain.x[[0, -1]], enc.measure
+    if not measure.squared_length or measure.frequencies.ndim > 1:
+        largest = float(np.abs(enc.vectors(ends)).max()) if enc.fits or measure else 1.0
+    elif measure.period is None and not np.isfinite(measure.phases(ends)).all():
+        largest = np.nan
+    else:
+        largest = float(measure.amplitudes.max())
+    check_magnitude(name, largest)
+    if not np.isfinite(measure.frequencies).all():
         raise PefourierError(f"{shown(name)} has an infinite frequency; use smaller numbers")
-
-
-def largest_at_ends(enc: Encoding) -> float:
-    """Largest absolute value in the vectors of the outermost points.
-
-    For a shift-invariant encoding on one axis, this is the largest amplitude, if the phases of
-    these points are finite.
-    """
-    ends = enc.domain.x[[0, -1]]
-    if not enc.measure.squared_length or enc.measure.frequencies.ndim > 1:
-        return float(np.abs(enc.vectors(ends)).max())
-    if enc.measure.period is None and not np.isfinite(enc.measure.phases(ends)).all():
-        return np.nan
-    return float(enc.measure.amplitudes.max())
 
 
 def parse_parameters(name: str, text: str) -> Fields:

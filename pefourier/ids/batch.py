@@ -64,17 +64,6 @@ def describe_mask(visible: Array, segments: Array | None = None) -> Visibility:
     return Visibility(causal, window, reach, bool(window and not causal), documents, pads)
 
 
-def documents_in(visible: Array, shape: Counts) -> tuple[Array | None, bool]:
-    """Return segment numbers (rows, n) that masks show, or None, and whether they show documents.
-
-    >>> documents_in(np.kron(np.eye(2), np.tri(2))[None] > 0, (1, 4))
-    (array([[1, 1, 2, 2]]), True)
-    """
-    numbers = np.broadcast_to([segments_in(seen) for seen in visible], shape)
-    is_plain = bool((numbers == 1).all())  # as without a mask
-    return None if is_plain else numbers, bool(numbers.max() > 1)
-
-
 def segments_in(seen: Array) -> Array:
     """Return the segment number of each token of a mask (n, n); 0: padding.
 
@@ -244,14 +233,19 @@ def batch_of(
     ids = ids_by_axis(stored, "position_ids")
     shape = ids.shape[1:]
     mask, visible = roles.get("attention_mask"), None
-    if mask is not None and is_matrix(mask, shape):
+    is_square = mask is not None and mask.ndim > 1 and mask.shape[-1] == mask.shape[-2]
+    if mask is not None and is_square and (mask.ndim > 2 or mask.shape != shape):
         visible, mask = as_visible(mask, shape), None
     past, hidden, mask = cached_tokens(roles, mask, shape, cached)
     given = {role: fitted(as_ids(roles[role], role), shape, role) for role in TOKENWISE & {*roles}}
     segments, knows_documents = segments_of(roles, given, mask, shape)
     depth = depth_of(given)
     if visible is not None and segments is None and depth is None:
-        segments, knows_documents = documents_in(by_row(visible, shape[0]), shape)
+        heads = max(1, len(visible) // shape[0])  # a matrix for each row shows what any head sees
+        by_row = visible.reshape(-1, heads, *visible.shape[1:])
+        shown_by = np.broadcast_to([segments_in(seen.any(axis=0)) for seen in by_row], shape)
+        segments = None if (shown_by == 1).all() else shown_by  # as without a mask
+        knows_documents = bool(shown_by.max() > 1)
     if segments is not None and not segments.any():
         raise PefourierError("all tokens are padding; check the mask")
     if stated is not None:
@@ -320,24 +314,11 @@ def cached_tokens(
     return known, past - known, seen[:, past : past + tokens]
 
 
-def by_row(visible: Array, rows: int) -> Array:
-    """Return one matrix (queries, keys) for each row, or one for all rows: what any head sees."""
-    return np.asarray(
-        visible.reshape(-1, max(1, len(visible) // rows), *visible.shape[1:]).any(axis=1)
-    )
-
-
 def fitted(array: Array, shape: Counts, subject: str) -> Array:
     """Broadcast an array (n,) or (rows, n) to the shape of the ids."""
     if array.size != shape[0] * shape[1] or array.shape[-1] != shape[1]:
         raise PefourierError(f"{subject} of shape {array.shape} must have that of the ids, {shape}")
     return array.reshape(shape)
-
-
-def is_matrix(mask: Array, shape: Counts) -> bool:
-    """Whether a mask has one number for each query and key."""
-    is_square = mask.ndim >= 2 and mask.shape[-1] == mask.shape[-2]
-    return is_square and (mask.ndim > 2 or mask.shape != shape)
 
 
 def as_visible(mask: Array, shape: Counts | None = None) -> Array:

@@ -493,22 +493,6 @@ def mask_findings(mask: Visibility | None, model: Model | None) -> list[Finding]
     return notes
 
 
-def parse_rank(text: str | None, shard: str | None, rules: Rules) -> Rules:
-    """Add a rank given as R/N to the rules.
-
-    >>> parse_rank("1/4", None, Rules()).ranks
-    4
-    """
-    if text is None:
-        if shard is not None:
-            raise PefourierError("--shard needs --rank R/N")
-        return rules
-    rank, slash, ranks = text.partition("/")
-    if not (slash and rank.isdigit() and ranks.isdigit() and int(rank) < int(ranks)):
-        raise PefourierError(f"--rank must be R/N with R from 0 to N - 1, such as 1/4; got {text}")
-    return replace(rules, rank=int(rank), ranks=int(ranks), shard=shard)
-
-
 def judge_input(
     source: Any,
     arrays: Values,
@@ -523,7 +507,15 @@ def judge_input(
     spec = path_of(config)
     model = read_model(spec) if spec is not None else None
     rank = "/".join(map(str, rank)) if isinstance(rank, tuple) else rank
-    rules = parse_rank(rank, shard, model.rules(length) if model else Rules(limit=length))
+    rules = model.rules(length) if model else Rules(limit=length)
+    if rank is not None:
+        own, slash, ranks = rank.partition("/")
+        if not (slash and own.isdigit() and ranks.isdigit() and int(own) < int(ranks)):
+            rule = "--rank must be R/N with R from 0 to N - 1, such as 1/4"
+            raise PefourierError(f"{rule}; got {rank}")
+        rules = replace(rules, rank=int(own), ranks=int(ranks), shard=shard)
+    elif shard is not None:
+        raise PefourierError("--shard needs --rank R/N")
     name = path_of(source) or "ids"
     params = {"config": spec, "rank": rank, "shard": shard, "length": rules.limit, "past": past}
     params = {key: value for key, value in params.items() if value is not None}

@@ -211,24 +211,14 @@ def geometric(axes: Axes, count: int, stretch: float = 1.0, trained: float = 0.0
     return scale * np.float64(base) ** (-np.arange(count) / max(under, 1))
 
 
-def alternate_axes(counts: list[int], last: int = -1) -> Places:
-    """Deal pairs to axes cyclically until each axis has its count; return the axis of each pair.
-
-    The axis `last`, if any, has the pairs after those of all others.
-
-    >>> alternate_axes([3, 1, 2]), alternate_axes([3, 1, 2], last=0)
-    (array([0, 1, 2, 0, 2, 0]), array([1, 2, 2, 0, 0, 0]))
-    """
-    places = [(axis == last, place, axis) for axis, n in enumerate(counts) for place in range(n)]
-    return np.array([axis for *_, axis in sorted(places)], dtype=int)
-
-
 def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
     """Return the axis and frequency of each pair."""
     counts, remaining = split_dimensions(name, axes, d)
     blocks = np.repeat(np.arange(len(counts)), counts)
     last = axes.order.find("t") if axes.frequencies == "rows-first" else -1
-    alternating = alternate_axes(counts, last)
+    # axes take turns until each has its count; the axis `last` follows all others
+    places = [(axis == last, place, axis) for axis, n in enumerate(counts) for place in range(n)]
+    alternating = np.array([axis for *_, axis in sorted(places)], dtype=int)
     omega = np.empty(len(blocks))  # by axis
     if axes.frequencies == "own":
         stretch = axes.stretch or [1.0] * len(counts)
@@ -349,11 +339,6 @@ def wave_vectors(
     return vectors
 
 
-def down_columns(domain: Domain, x: Places) -> Places:
-    """Coordinates of rows that run fastest along the first axis, as on a transposed grid."""
-    return np.stack(np.unravel_index(x - domain.prefix, domain.sides, order="F"), axis=-1)
-
-
 def through_blocks(domain: Domain, x: Places, side: int = 2) -> Places:
     """Coordinates of rows that run through blocks of side x side points.
 
@@ -386,7 +371,9 @@ def check_blocks(sides: Counts, side: int = 2) -> None:
 
 ROWS: dict[str, Coordinates] = {
     "raster": Domain.places,
-    "transposed": down_columns,
+    "transposed": lambda domain, x: np.stack(  # as on a transposed grid
+        np.unravel_index(x - domain.prefix, domain.sides, order="F"), axis=-1
+    ),
     "blocks": through_blocks,
 }
 

@@ -88,6 +88,10 @@ def learnable_sinusoidal(
 Mapping = Literal["gaussian", "sam", "nerf", "perceiver"]
 Coordinates = Literal["own", "unit", "position", "centred", "closed"]
 SCALE = 10.0  # of Tancik et al. for images
+OWN_LINES = LINES | {  # step of a coordinate between points, and its value at the first point
+    "position": lambda _: (1.0, 0.0),
+    "centred": lambda n: (2 / n, 1 / n - 1),
+}
 USUAL: dict[Mapping, Coordinates] = {  # coordinates that the authors of each mapping use
     "gaussian": "unit",
     "sam": "centred",
@@ -153,7 +157,7 @@ def fourier_features(
     if mapping in ("nerf", "perceiver") and scale != SCALE:
         raise PefourierError(f"mapping={mapping} has no scale; leave out scale={scale:g}")
     frequencies = frequency_vectors(mapping, domain.sides, d, scale, seed)
-    steps, starts = np.array([line_of(kind, side) for side in domain.sides]).T
+    steps, starts = np.array([OWN_LINES[kind](side) for side in domain.sides]).T
     signs = np.where(frequencies[:, 0] < 0, -1.0, 1.0)  # a spectrum has no signs of frequencies
     scaled_omega, offset = frequencies * steps * signs[:, None], starts / steps
     if len(domain.sides) == 1:
@@ -178,14 +182,6 @@ def fourier_features(
         params={"length": len(domain), "coordinates": kind},
         measure=measure,
     )
-
-
-def line_of(coordinates: Coordinates, side: int) -> tuple[float, float]:
-    """Step of a coordinate between points, and its value at the first point."""
-    if coordinates == "position":
-        return 1.0, 0.0
-    step, start = LINES[coordinates](side)
-    return step, start + (step / 2 if coordinates == "centred" else 0.0)
 
 
 def frequency_vectors(mapping: Mapping, sides: Ints, d: int, scale: float, seed: int) -> Floats:
