@@ -11,7 +11,7 @@ from stored import HEADER, npy_bytes
 from training import recording
 
 from pefourier.errors import PefourierError
-from pefourier.train.data import load, recordings, split
+from pefourier.train.data import load, split
 from pefourier.train.ensembles import remarks_on_task
 from pefourier.train.options import Options
 
@@ -118,7 +118,7 @@ def test_the_size_of_an_archive_is_checked_before_it_is_read(tmp_path, monkeypat
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2**21
-    monkeypatch.setattr(recordings, "memory_limit", lambda: 3000)
+    monkeypatch.setattr(load, "memory_limit", lambda: 3000)
     with pytest.raises(PefourierError, match="take 3200"):
         read(archive(tmp_path, X=X, y=Y))
 

@@ -9,7 +9,7 @@ import pytest
 from training import EVENTS, archives, recording
 
 from pefourier.errors import PefourierError
-from pefourier.train.data import load, recordings, split
+from pefourier.train.data import load, split
 from pefourier.train.options import Options
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
@@ -24,7 +24,7 @@ def read(name, folder, **settings):
 
 @cache
 def published_recordings(name):
-    return recordings.read_recordings(name, str(SHARED))
+    return load.read_recordings(name, str(SHARED))
 
 
 @shared
@@ -38,7 +38,7 @@ def published_recordings(name):
     ],
 )
 def test_windows_of_the_blocks_split_are_as_many_as_published(name, window, windows, positive):
-    blocks = recordings.SOURCES[name].blocks
+    blocks = load.SOURCES[name].blocks
     task = split.split_series(name, published_recordings(name), window, blocks=blocks)
     tested = np.unique(np.concatenate([fold.test for fold in task.folds]))
     assert (len(tested), int(task.labels[tested].sum())) == (windows, positive)
@@ -97,7 +97,7 @@ def test_msl_as_published_counts_both_ends_of_an_event(tmp_path):
     lines = [f"{name},{craft},{events},[point],1200\n" for name, craft in crafts]
     label = as_published(tmp_path / "data", HEAD + "".join(lines), ("A-1", "P-10", "B-2"))
     (tmp_path / "data" / "labeled_anomalies.csv").rename(tmp_path / "labeled_anomalies.csv")
-    (only,) = recordings.read_recordings("msl", str(tmp_path))
+    (only,) = load.read_recordings("msl", str(tmp_path))
     assert only.name == "A-1"
     np.testing.assert_array_equal(only.label, label.astype(bool))
 
@@ -192,9 +192,9 @@ def test_channels_that_are_no_rows_of_numbers_are_refused(tmp_path, name, part):
 def test_recordings_are_scaled_in_blocks_as_they_are_at_once(rng, monkeypatch):
     train, test = rng.normal(size=(50, 3)) * [9, 9, 1e-5], rng.normal(size=(1000, 3))
     rows, label = test.astype(np.float32), np.zeros(1000)
-    whole = recordings.scale_recording("x", (train, rows, label), 0.01, "x", "x")
-    monkeypatch.setattr(recordings, "BLOCK", 100)
-    parts = recordings.scale_recording("x", (train, rows, label), 0.01, "x", "x")
+    whole = load.scale_recording("x", (train, rows, label), 0.01, "x", "x")
+    monkeypatch.setattr(load, "BLOCK", 100)
+    parts = load.scale_recording("x", (train, rows, label), 0.01, "x", "x")
     np.testing.assert_array_equal(whole.rows, parts.rows)
     scale = np.maximum(train.std(axis=0), 0.01)
     expected = np.clip((rows - train.mean(axis=0)) / scale, -20, 20)
