@@ -25,7 +25,7 @@ import numpy as np
 
 from pefourier.errors import PefourierError
 from pefourier.train import ensembles, request, run_artifacts
-from pefourier.train.data.split import Dropped, Task
+from pefourier.train.data.split import Dropped
 from pefourier.train.ensembles import (
     SPREAD,
     Ensemble,
@@ -63,7 +63,7 @@ from pefourier.train.store import (
     key_of,
     read_rank,
 )
-from pefourier.types import Array, Fields, Texts, Values
+from pefourier.types import Fields, Texts, Values
 from pefourier.writing.files import remove_old_drafts
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import agreeing, fill, paragraph, printable
@@ -363,6 +363,7 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
 def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) -> DatasetPlan:
     """Plan the training on a dataset, in numbers and in words."""
     task, options = resolved.task, experiment.options
+    counts = partial(np.bincount, minlength=len(task.classes))
     keys = {run.key for run in resolved.runs}
     unfinished, steps = len(keys - finished), resolved.schedule.steps
     dropped = "".join(f" {fill(REMARKS[d.reason], count=d.count)}." for d in task.dropped)
@@ -382,7 +383,8 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
         encodings=tuple(arm.name for arm in resolved.arms),
         seeds=options.seeds,
         folds=tuple(
-            {"fold": i} | {part: count_windows(task, getattr(fold, part)) for part in PARTS}
+            {"fold": i}
+            | {part: counts(task.labels[getattr(fold, part)]).tolist() for part in PARTS}
             for i, fold in enumerate(task.folds)
         ),
         classes=task.classes,
@@ -488,11 +490,6 @@ def with_budget(experiment: Experiment, seeds: int, steps: int) -> Experiment:
         for entry in experiment.resolved
     ]
     return replace(experiment, options=options, resolved=resolved)
-
-
-def count_windows(task: Task, part: Array) -> list[int]:
-    """Count the windows of each class in a part."""
-    return list(np.bincount(task.labels[part], minlength=len(task.classes)).tolist())
 
 
 def plan_page(plans: Sequence[DatasetPlan]) -> Page:
