@@ -132,31 +132,6 @@ def test_slopes_are_those_of_transformers(heads):
     assert [slope for _, slope in rows] == pytest.approx(slopes, rel=1e-6)
 
 
-PAIRS = [(f"{spec},original=4096", 128) for spec in ("rope:scaling=yarn,factor=4",)]
-PAIRS += [(LLAMA3, 128), ("rope:partial=.5", 32), ("rope:scaling=proportional,partial=.25", 64)]
-
-
-@pytest.mark.parametrize(("spec", "d"), PAIRS)
-def test_each_pair_is_a_row_of_csv(spec, d):
-    """The CSV has wavelengths and rotations by their formulas, and each pair is in one band."""
-    found = describe_context(spec, 16384, 4096, d)[1]
-    (r,) = found.rotations
-    names, rows = found.series()
-    assert names == ["rotation", "pair", "wavelength", "frequency", "class", "turns_trained"]
-    assert len(rows) == r.rotated
-    rotation, pair, wavelength, frequency, treatment, turns = zip(*rows, strict=True)
-    assert (set(rotation), list(pair)) == ({"all layers"}, list(range(r.rotated)))
-    np.testing.assert_array_equal(frequency, load(spec, 16384, d).measure.frequencies[: len(rows)])
-    np.testing.assert_allclose(wavelength, 2 * np.pi / np.array(frequency))
-    np.testing.assert_allclose(turns, 4096 / np.array(wavelength))  # trained with the same rotation
-    for b in r.bands:
-        inside = [t == b.treatment for t in treatment]
-        assert sum(inside) == b.pairs
-        assert pair[inside.index(True)] == b.first_pair
-    shown = " ".join(line["values"] for line in found.frequency_lines).split()
-    np.testing.assert_allclose(list(map(float, shown)), frequency, rtol=5e-6)
-
-
 def test_only_rotations_are_described():
     for spec in ("dft", "xpos"):
         with pytest.raises(PefourierError, match=f"^'{spec}' is neither rope nor"):

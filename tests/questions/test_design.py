@@ -10,7 +10,6 @@ from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.questions.design import (
     PUBLISHED,
     base_of_phase,
-    base_of_rotations,
     base_text,
     bounded_bases,
     cast_distance,
@@ -20,16 +19,6 @@ from pefourier.questions.design import (
     passes,
     smallest_bounded_base,
 )
-
-
-@pytest.mark.parametrize(
-    ("length", "d", "base"), [(80, 256, 12.990), (4096, 128, 722.52), (131072, 128, 24428.2)]
-)
-def test_base_with_which_every_pair_rotates(length, d, base):
-    assert base_of_rotations(d, length) == pytest.approx(base, rel=1e-5)
-    assert base ** (-(d - 2) / d) * length == pytest.approx(2 * np.pi, rel=1e-4)
-    (candidate,) = design_base(min(length, 4096), d, bases=(), criteria=("turns",)).candidates
-    assert candidate.idle == 0
 
 
 @pytest.mark.parametrize(
@@ -117,16 +106,6 @@ def test_the_lattice_of_the_dft_serves_short_lengths_and_no_grid():
     assert not any(axis.dft_serves for axis in design_grid((8, 8), 32, bases=(10.0,), criteria=()))
 
 
-@pytest.mark.parametrize("d", [16, 128])
-@pytest.mark.parametrize("phase", ["0", ".9:1", "0.9:32"])
-def test_with_the_base_of_a_phase_the_slowest_pair_keeps_the_cosine(phase, d):
-    """The base of a phase keeps the cosine of the lowest frequency, base^(-(d-2)/d)."""
-    rho = design_base(131072, d, (), (f"phase={phase}",)).best[f"phase={phase}"]
-    cosine, _, layers = phase.partition(":")
-    kept = np.cos(131072 * rho ** (-(d - 2) / d)) ** int(layers or 1)
-    assert 0 <= kept - float(cosine) < 1e-4
-
-
 @pytest.mark.parametrize(("cosine", "layers", "base"), [(0, 1, 83443), (0.9, 1, 290609)])
 def test_the_bound_on_phases_is_the_published_one_for_endless_d(cosine, layers, base):
     """The bases are those of arXiv 2602.10959 at 131072 positions."""
@@ -197,16 +176,6 @@ def test_all_bases_tried_up_to_ten_times_the_base_have_the_bound(length, d, smal
     assert ("fails" in note.message) == (found.failing is not None)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("length", "smallest", "base"), [(65536, 2.090180e6, 8.175e6), (262144, 2.366240e7, 5.433e7)]
-)
-def test_bases_of_long_contexts(length, smallest, base):
-    found = bounded_bases(128, length)
-    assert found.smallest == pytest.approx(smallest, rel=1e-6)
-    assert found.steady == base
-
-
 @pytest.mark.parametrize("length", [1024, 4096, 8192, 32768])
 def test_the_headline_has_the_published_minimum(length):
     """The published minima are those of a coarser search, rounded to two digits."""
@@ -238,12 +207,6 @@ def test_the_printed_base_meets_its_criterion(length, d, criterion):
         assert radians >= last * (1 - 1e-12)
         assert radians == pytest.approx(last, rel=1e-6)
         assert candidate.idle == 0 or criterion == "wavelength=3"
-
-
-def test_a_base_by_the_table_is_the_best_of_so_many():
-    words = design_base(1000, 64, criteria=("rank", "stable_rank")).bases_in_words
-    assert words == "rank: 5 (best of 13 tried; 6 others tie); stable_rank: 5 (best of 13 tried)"
-    assert design_base(2, 16, (3.0,), ("turns",)).best == {"turns": None}
 
 
 @pytest.mark.parametrize(("length", "d"), [(90, 64), (80, 16), (500, 32)])

@@ -237,22 +237,6 @@ def test_golden_rows_are_the_formula_in_many_digits(tmp_path):
                 assert abs(row["sin"][i] - mpmath.sin(angle)) <= most
 
 
-def test_positions_of_golden_rows(tmp_path):
-    yarn = "rope:scaling=yarn,factor=4,original=2048"
-    _, found = golden(tmp_path, yarn, d=64, length=8192)
-    assert {2047, 2048, 4095, 8191} <= {row["position"] for row in found["rows"]}
-    dynamic = "rope:scaling=dynamic,factor=4,original=2048"  # depends on the length
-    _, found = golden(tmp_path, dynamic, d=64, length=300)
-    assert [row["position"] for row in found["rows"]] == [0, 1, 2, 3, 17, 255, 256, 299]
-    _, found = golden(tmp_path, "learned", d=8, length=20)
-    assert [row["position"] for row in found["rows"]] == [0, 1, 2, 3, 17, 19]
-    _, found = golden(tmp_path, "sinusoidal", np.array([7, 70]), d=8)
-    for row in found["rows"]:
-        np.testing.assert_array_equal(
-            row["vector"], load("sinusoidal", 80, 8).vectors([row["position"]])[0]
-        )
-
-
 def by_powers(p, base, d, kind=torch.float32):
     angles = p.to(kind)[:, None] * (1.0 / base ** (torch.arange(0, d, 2).float() / d)).to(kind)
     return angles.float()

@@ -255,12 +255,6 @@ def test_an_original_length_that_no_config_says_is_reported(written):
         extend(path, 131072)
 
 
-def test_no_grid_is_extended(run):
-    for options in (["--grid", "4x4"], ["--grid", "4x4", "--to", "9"], []):
-        done = run("design", "--extend-from", "axial-rope", *options)
-        assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-
-
 @pytest.mark.parametrize("to", [32_768, 262_144])
 def test_the_factor_counts_from_the_length_that_was_trained_without_the_scaling(tmp_path, to):
     """Linear scaling by 4 with max_position_embeddings of 4096 counts from 4096, as in Llama 2."""

@@ -7,7 +7,6 @@ from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table
 from pefourier.questions.reconstruct import (
     LineReconstructions,
-    describe_peak,
     position_functions,
 )
 from pefourier.questions.spectrum import spectrum
@@ -62,23 +61,6 @@ def test_inverse_error_of_a_position_is_its_row_of_the_projection():
     beyond = position_functions(build("dft", length=8, d=16), [12])
     assert beyond.reconstructions[0].inverse_error is None
     assert [f.code for f in beyond.findings] == ["beyond-codes"]
-
-
-LONE = {"peak": 1.0, "width": 1.0, "half_max_count": 1, "side_lobe": 0.0}
-TENT = np.maximum(0, 1 - np.minimum(np.arange(20), 20 - np.arange(20)) / 4)
-LOBES = np.array([1.0, 0.2, -0.3, 0.1, -0.2, 0.1, -0.3, 0.2])
-PEAKS = [(np.eye(8)[0], LONE), (TENT, {"width": 4.0}), (LOBES, {"side_lobe": 0.2})]
-PEAKS += [(np.full(7, 0.3), {"width": 7.0, "half_max_count": 7})]
-PEAKS += [(np.full(7, np.nan), {"half_max_count": 0})]
-
-
-@pytest.mark.parametrize(("h", "expected"), PEAKS)
-def test_peaks_are_described(h, expected):
-    facts = describe_peak(h)
-    assert {key: getattr(facts, key) for key in expected} == pytest.approx(expected)
-    if np.isnan(h).any():
-        numbers = [getattr(facts, key) for key in ("peak", "width", "side_lobe", "error")]
-        assert np.isnan(numbers).all()
 
 
 def test_a_position_that_comes_back_at_several_places_is_not_sharp():

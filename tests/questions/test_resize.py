@@ -16,13 +16,10 @@ from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table, lags_on
 from pefourier.encodings.sources.tables import array_names, read_table
 from pefourier.errors import PefourierError
-from pefourier.geometry.interpolation import METHODS
 from pefourier.questions.resize import (
-    neighbour_products,
     picture,
     picture_of,
     resize_table,
-    similarities,
 )
 
 
@@ -39,17 +36,6 @@ def table(rng, folder):
 
 
 SIDES = "--from 3x4 --to 6x5 --prefix 1"
-
-
-def test_neighbours_are_those_of_each_axis(rng):
-    table = rng.normal(size=(12, 5))
-    unit = (table / np.linalg.norm(table, axis=1, keepdims=True)).reshape(3, 4, 5)
-    down = [unit[y, x] @ unit[y + 1, x] for y in range(2) for x in range(4)]
-    right = [unit[y, x] @ unit[y, x + 1] for y in range(3) for x in range(3)]
-    assert similarities(neighbour_products(table, (3, 4))) == pytest.approx(
-        [np.mean(down), np.mean(right)]
-    )
-    assert np.isnan(similarities(neighbour_products(table, (12, 1)))[1])
 
 
 def test_methods_compared_in_parts_are_those_of_whole_tables(monkeypatch, rng):
@@ -232,14 +218,6 @@ def test_coordinates_beyond_those_of_training_are_stated(old, pretrained, new, s
         assert all(number in notes[0] for number in stated)
 
 
-@pytest.mark.parametrize("name", ["axial", "axial-rope"])
-def test_a_grid_in_a_spec_is_the_old_grid(name):
-    written = pefourier.resize(f"{name}:grid=3x4,rho=100", (6, 5), d=16)
-    requested = pefourier.resize(f"{name}:rho=100", (6, 5), d=16, grid=(3, 4))
-    assert (written.old, written.unseen) == ((3, 4), requested.unseen)
-    np.testing.assert_array_equal(written.table, requested.table)
-
-
 REFUSED = [
     ("t.npy --from 3x4 --to 6x6", "--prefix 1"),
     ("t.npy --to 6x6", "--from"),
@@ -262,16 +240,6 @@ def test_what_does_not_fit_is_refused(arguments, named, run, table, rng):
     assert named in done.err
     np.testing.assert_array_equal(np.load("t.npy"), table)
     assert pefourier.resize("sam.npz", (15,)).table.shape == (15, 64)
-
-
-@pytest.mark.usefixtures("table")
-def test_the_command_answers_and_writes(run):
-    (record,) = run("resize", "t.npy", *SIDES.split(), "--out", "new.npy", "--json").results
-    assert (record["from"], record["to"], record["prefix"]) == ([3, 4], [6, 5], 1)
-    methods = [entry["method"] for entry in record["methods"]]
-    assert methods == ["bicubic", "bilinear", "antialias", "fourier", "dinov2"]
-    assert np.load("new.npy").shape == (31, 4)
-    assert run("resize", "t.npy", *SIDES.split(), "--csv").out.count("\n") == 6
 
 
 @pytest.mark.parametrize(
@@ -337,11 +305,3 @@ def test_a_grid_is_resized_as_torch_does(old, new, method, rng):
 def test_vectors_of_other_points_than_positions_are_not_resized(spec):
     with pytest.raises(PefourierError, match=r"encodes a (lag|graph|place), not a position"):
         pefourier.resize(spec, (90,), d=4)
-
-
-@pytest.mark.parametrize("method", ["", *METHODS])
-def test_positions_of_a_text_are_no_grid(method, written):
-    """A length that is a square number is no image, and is refused before any table is made."""
-    text = {"model_type": "llama", "head_dim": 128, "max_position_embeddings": 512**2}
-    with pytest.raises(PefourierError, match="262144 positions of text"):
-        pefourier.resize(written(text), "8x8", method=method)

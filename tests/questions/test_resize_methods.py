@@ -16,7 +16,6 @@ from transformers.models.sam.modeling_sam import SamVisionAttention
 
 import pefourier
 from pefourier.encodings.encoding import from_table, lags_on, lattice
-from pefourier.errors import PefourierError
 from pefourier.questions.resize import methods_of
 
 RECORDED = json.loads((Path(__file__).parents[1] / "helpers/recorded_resizes.json").read_text())[
@@ -98,19 +97,6 @@ def test_the_middle_is_that_of_diffusers(height, width):
     assert again.method == "crop"
 
 
-def test_a_crop_of_text_begins_at_the_first_row(rng):
-    table = rng.normal(size=(40, 8))
-    made = pefourier.resize(table, (16,), method="crop")
-    np.testing.assert_array_equal(made.table, table[:16])
-    assert [m.method for m in made.methods] == [
-        "bicubic",
-        "bilinear",
-        "antialias",
-        "fourier",
-        "crop",
-    ]
-
-
 def test_the_middle_of_a_window_keeps_lags(rng, folder):
     table = rng.normal(size=(13 * 9, 3))
     np.save(folder / "t.npy", table)
@@ -139,12 +125,6 @@ def test_what_a_method_cannot_do_is_refused(options, named, run, folder, rng):
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
     assert named in done.err
     assert "--grid" not in done.err
-
-
-def test_a_window_is_not_cut_anywhere(rng, folder):
-    np.save(folder / "t.npy", rng.normal(size=(49, 3)))
-    with pytest.raises(PefourierError, match="center-crop"):
-        pefourier.resize("t.npy", (3, 3), grid=(4, 4), method="crop")
 
 
 OWN = [  # model type, sides, the method and its library

@@ -118,16 +118,6 @@ def test_the_lattice_is_the_length_where_that_is_set(case, folder):
         assert spectrum(timed).lattice == max(count, 16)
 
 
-def test_summary_of_a_flat_density():
-    s = spectrum(np.eye(15), lattice=15, sigma=0).summary
-    assert s.lowest_bin_share == pytest.approx(1 / 15)
-    assert s.centroid == pytest.approx(2 * np.pi / 15 * 2 / 15 * sum(range(8)))
-    shares = np.array([1, *[2] * 7]) / 15
-    assert s.flatness == pytest.approx(np.prod(shares**-shares) / 8)
-    assert (s.lowest_bin_index, s.below_first_bin) == (None, None)
-    assert spectrum(load("dft", d=20)).summary.cutoff95 == pytest.approx(2 * np.pi * 9 / 20)
-
-
 ASKED = [("sigma", -1.0, "-1.0"), ("sigma", np.nan, "nan"), ("sigma", 0.01, "0.01")]
 ASKED += [("lattice", 1, "--lattice"), ("method", "fft", "fft")]
 ASKED += [("method", "declared", "--method periodogram")]
@@ -191,20 +181,6 @@ def test_the_peaks_of_a_mixed_helix_are_its_waves(rng):
     assert spectrum(load("learned", 256, 64)).peaks == spectrum(load("dft", 256, 64)).peaks == []
 
 
-@pytest.mark.parametrize("d", [2, 8])
-def test_one_row_is_constant(d):
-    r = spectrum(from_table(np.arange(1.0, d + 1)[None]), sigma=0)
-    assert (r.summary.lowest_bin_share, r.verdict) == (1.0, "constant")
-
-
-@pytest.mark.parametrize(
-    ("spec", "length", "d"), [("sinusoidal", 80, 2**20), ("rope", 16, 2**19), ("rope", 2**18, 128)]
-)
-def test_bands_of_very_many_waves_are_reported(run, spec, length, d):
-    done = run("spectrum", spec, "--length", length, "--d", d)
-    assert (done.status, done.err) == (0, "")
-
-
 def of_pairs(*omega):
     """Write frequencies to a file and return the SPEC of their rotation."""
     np.save("omega.npy", np.array(omega))
@@ -242,7 +218,3 @@ def test_the_share_in_the_mean_row_of_a_formula_is_that_of_its_table(spec):
     table = enc.table()
     share = len(table) * (table.mean(axis=0) ** 2).sum() / (table**2).sum()
     assert spectrum(enc).in_mean_row == pytest.approx(share, rel=1e-9)
-
-
-GGUF = {"general.architecture": "llama", "llama.embedding_length": 64, "llama.context_length": 32}
-GGUF |= {"llama.attention.head_count": 4, "llama.block_count": 2, "llama.rope.freq_base": 1e4}

@@ -25,8 +25,6 @@ from pefourier.weights.model import (
     open_model_weights,
     rotations_of_model,
 )
-from pefourier.weights.pair_energy import LayerShares, normalised
-from pefourier.weights.summary import shuffled_spread
 from pefourier.weights.tensors import list_tensors
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -329,19 +327,6 @@ def test_layers_that_are_not_there_and_weights_without_a_config_are_refused(tmp_
         use_of_model(path)
 
 
-def test_the_command_reports_what_the_function_finds(run):
-    write_model(Path("m"), num_key_value_heads=2, rope_theta=1e4)
-    (record,) = run("usage", "m", "--json", "--all").results
-    assert record == pefourier.usage("m").to_dict()
-    assert len(record["heads"]) == 8
-    assert run("usage", "m", "--json").results[0]["heads"] is None
-    assert run("usage", "m", "--layers", "1", "--json").results[0]["layers"][0]["index"] == [1]
-    lines = run("usage", "m", "--csv", "--all").out.splitlines()
-    assert len(lines) == 1 + 4 + 8 * 4
-    assert [line.split(",")[5] for line in lines[1:9]] == ["0", "1", "2", "3"] * 2
-    assert run("usage", "m", "--length", "1k", "--json").results[0]["length"] == 1024
-
-
 def test_two_checkpoints_are_distinguished_by_what_moved(run):
     planted = np.ones((4, 8, 1))
     planted[2, [0, 1, 2, 4, 5, 6]] = 0
@@ -536,25 +521,12 @@ def norm_before(model, attention, width):
     return np.eye(width) if norm is None else gain_of(norm, width)
 
 
-SHAPES = [(1, 1, 1, 4, 16), (1, 2, 2, 8, 32), (2, 4, 2, 8, 64), (2, 4, 4, 4, 24)]
-SHAPES += [(4, 8, 2, 8, 32), (2, 2, 1, 32, 64)]  # layers, heads, key heads, pairs, columns
-
-
 def test_nothing_moved_since_the_same_weights(tmp_path):
     path = write_model(tmp_path)
     usage = use_of_model(path, against=path)
     (note,) = (f for f in usage.findings if f.code == "usage-moved")
     assert usage.against.moved == 0
     assert not re.search(r"\d", note.message.replace(path, ""))
-
-
-def test_the_spread_of_chance_is_that_of_shuffled_pairs(rng):
-    """The spread equals that of shuffled pairs, with the heads of a group shuffled together."""
-    shares = [normalised(rng.chisquare(3, (4, 8))) for _ in range(2)]
-    own = [LayerShares(i, 0, 2, s, s, s) for i, s in enumerate(shares)]
-    groups = [s[i : i + 2].sum(axis=0) / 8 for s in shares for i in (0, 2)]
-    drawn = [sum(rng.permutation(one)[:3].sum() for one in groups) for _ in range(10_000)]
-    assert shuffled_spread(own, 3 / 8) == pytest.approx(np.std(drawn), rel=0.03)
 
 
 def test_a_page_says_which_frequencies_the_weights_beside_a_config_use(run):
