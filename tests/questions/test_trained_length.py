@@ -164,7 +164,7 @@ def test_without_a_training_nothing_is_stated_of_one():
 
 def test_numbers_that_no_rotation_can_be_made_of_are_refused(written):
     config = {"model_type": "llama", "rope_theta": 1e4, LONGEST: 128, "head_dim": 16}
-    with pytest.raises(PefourierError, match="partial=0.05"):
+    with pytest.raises(PefourierError, match=r"partial=0\.05"):
         context(written(config), against="partial=0.05")
 
 
