@@ -374,9 +374,13 @@ class Context(Result):
             "softmax_factor": lambda r: f"{number(r.softmax_factor)}{how}",
         }
 
+        names = [r.name.removesuffix("_attention") or "all" for r in self.rotations]
+
         def value(name: str) -> Any:
             words = [in_words.get(name, attrgetter(name))(r) for r in self.rotations]
-            return words[0] if len(words) == 1 else by_rotation(self.rotations, words)
+            if len(words) == 1:
+                return words[0]
+            return {n: v for n, v in zip(names, words, strict=True) if v is not None} or None
 
         return {
             name: value(name)
@@ -517,13 +521,6 @@ def pairs_in_words(counts: Sequence[tuple[Rotation, int]]) -> str:
         for r, count in counts
     ]
     return " and ".join(parts)
-
-
-def by_rotation(rotations: Sequence[Rotation], values: list[Any]) -> Any:
-    """Return values by the name of layers; None if there are none."""
-    names = (r.name.removesuffix("_attention") or "all" for r in rotations)
-    filled = {name: v for name, v in zip(names, values, strict=True) if v is not None}
-    return filled or None
 
 
 def describe_context(

@@ -105,8 +105,8 @@ def next_base(base: float) -> float:
     (1006.0, 1012.0)
     """
     index = int(np.log10(base) * PER_DECADE)
-    points = (10 ** ((index + i) / PER_DECADE) for i in range(4))
-    return next(p for p in (float(f"{p:.{GRID_DIGITS}g}") for p in points) if p > base)
+    grid = (float(f"{10 ** ((index + i) / PER_DECADE):.{GRID_DIGITS}g}") for i in range(4))
+    return next(point for point in grid if point > base)
 
 
 def smallest_bounded_base(d: int, length: int) -> float:
@@ -451,7 +451,12 @@ def design_base(
         criteria = BY_FORMULA[:1] if is_long else CRITERIA
     exact = {name: exact_base(name, length, d) for name in criteria if name not in BY_TABLE}
     tried = sorted({*bases, *filter(None, exact.values())})
-    candidates = candidates_of(tried, length, d, FORMATS[dtype] if dtype else None, is_long=is_long)
+    form, rows = FORMATS[dtype] if dtype else None, 2 if is_long else length
+    ropes = (
+        replace(build_rope(length=rows, d=d, rho=rho), spec=f"rope:rho={base_text(rho)},d={d}")
+        for rho in tried
+    )
+    candidates = list(map_ahead(lambda enc: candidate(enc, length, form), ropes))
     best = {name: exact[name] if name in exact else best_of(name, candidates) for name in criteria}
     params = {"length": length, "d": d, "for": tuple(criteria), "bases": tuple(bases)}
     params |= {"dtype": dtype, **({"axis": axis} if axis else {})}
@@ -544,20 +549,6 @@ def typed_above_1(base: float, side: Callable[[float, float], bool]) -> float | 
     """Round a base to few digits on one side; None if the result is not above 1."""
     rounded = shortest(lambda typed: side(typed, base), base, FEWEST_DIGITS)
     return rounded if rounded > 1 else None
-
-
-def candidates_of(
-    bases: Sequence[float], length: int, d: int, form: Format | None, *, is_long: bool
-) -> list[Candidate]:
-    """Measure bases, by their tables of vectors unless these are too long."""
-    ropes = (
-        replace(
-            build_rope(length=2 if is_long else length, d=d, rho=rho),
-            spec=f"rope:rho={base_text(rho)},d={d}",
-        )
-        for rho in bases
-    )
-    return list(map_ahead(lambda enc: candidate(enc, length, form), ropes))
 
 
 def build_rope(**settings: Any) -> Encoding:

@@ -281,11 +281,14 @@ class Resizing(Result):
     @property
     def findings(self) -> list[Finding]:
         """Findings of the table, and pairs of a formula that reach unseen angles."""
-        unseen = [(a.unseen, a.pairs, a.axis) for a in self.unseen if a.unseen]
         notes = [
-            finding("unseen-phases", "grid", count=n, total=m, axis=axis) for n, m, axis in unseen
+            *self.encodings[0].findings,
+            *(
+                finding("unseen-phases", "grid", count=a.unseen, total=a.pairs, axis=a.axis)
+                for a in self.unseen
+                if a.unseen
+            ),
         ]
-        notes = [*self.encodings[0].findings, *notes]
         if self.method == RECOMPUTED and self.encodings[0].name == "swin2":
             notes += unseen_coordinates(self.encodings[0], self.old, self.new)
         kind = self.encodings[0].params.get("model_type")

@@ -232,10 +232,18 @@ def estimate_spectrum(
     With several axes, each point represents several frequencies.
     """
     sides = lattice_sides(enc, lattice)
-    check_sigma(sigma, round(LEAST_SIGMA * sqrt(len(sides)), 3))
+    smallest = round(LEAST_SIGMA * sqrt(len(sides)), 3)
+    if sigma and not smallest <= sigma < np.inf:
+        raise PefourierError(
+            f"sigma must be 0 (no smoothing) or a finite number of at least {smallest} lattice "
+            f"steps, to reach the nearest point; got {sigma}"
+        )
     measure = weighted_frequencies(enc, method)
     steps = measure.visible * (np.array(sides) / (2 * pi))
-    sigma = usual_sigma(steps, measure.method, len(sides)) if sigma is None else sigma
+    if sigma is None:
+        is_on_lattice = np.abs(steps - np.rint(steps)).max() < 1e-9
+        sigma = DEFAULT_SIGMA if len(sides) == 1 else DEFAULT_GRID_SIGMA
+        sigma = 0.0 if measure.method == "declared" and is_on_lattice else sigma
     if len(sides) > 1:
         weighted, count = (measure.visible, measure.weights, sides), multiplicity(sides)
         raw = torus_density(*weighted, 0.0) * count
@@ -274,22 +282,6 @@ def points_of_line(enc: Encoding, n: int, steps: Floats, sigma: float) -> int:
             f"{LATTICE}; set a smaller --lattice"
         )
     return points
-
-
-def usual_sigma(steps: Floats, method: str, axes: int) -> float:
-    """Default bandwidth: 0 if all declared frequencies lie on the lattice."""
-    if method == "declared" and np.abs(steps - np.rint(steps)).max() < 1e-9:
-        return 0.0
-    return DEFAULT_SIGMA if axes == 1 else DEFAULT_GRID_SIGMA
-
-
-def check_sigma(sigma: float | None, smallest: float) -> None:
-    """Raise an error if a bandwidth is invalid or too small to reach a lattice point."""
-    if sigma and not smallest <= sigma < np.inf:
-        raise PefourierError(
-            f"sigma must be 0 (no smoothing) or a finite number of at least {smallest} lattice "
-            f"steps, to reach the nearest point; got {sigma}"
-        )
 
 
 def at_nearest_points(steps: Floats, weights: Floats, points: int) -> Floats:

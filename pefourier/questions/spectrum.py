@@ -236,15 +236,10 @@ class LineSpectrum(Spectrum):
     lattice: int
     omega: Floats  # (K,), like the density
 
-    @cached_property
-    def step_and_unit(self) -> tuple[float, str]:
-        """Length of a step and its unit."""
-        return unit_of_waves(self.encodings[0])
-
     @property
     def unit(self) -> str:
         """Unit of wavelengths."""
-        return self.step_and_unit[1]
+        return unit_of_waves(self.encodings[0])[1]
 
     @cached_property
     def cutoff_wave(self) -> float:
@@ -253,7 +248,7 @@ class LineSpectrum(Spectrum):
 
     def period_of(self, omega: float) -> float:
         """Return the wavelength of a frequency, infinite for 0."""
-        return 2 * pi * self.step_and_unit[0] / omega if omega else np.inf
+        return 2 * pi * unit_of_waves(self.encodings[0])[0] / omega if omega else np.inf
 
     @property
     def peaks(self) -> list[Peak]:

@@ -7,7 +7,7 @@ from math import pi
 import numpy as np
 
 from pefourier.errors import PefourierError
-from pefourier.types import Bools, Counts, Fields, Floats, Places
+from pefourier.types import Bools, Counts, Fields, Floats
 from pefourier.weights.pair_energy import LayerShares
 from pefourier.writing.text import agreeing, number, percent, ranges
 
@@ -149,6 +149,10 @@ def summarise(
         label = f"{ranges(sorted(index[band].tolist()))} ({ends})"
         kinds.append((label, portion(np.isin(np.arange(len(order)), band))))
     kinds += [("without a full rotation", slow), (f"more than {OFTEN} rotations", fast)]
+    mean = used.mean(axis=0)
+    strongest = np.argsort(-mean, kind="stable")
+    held = np.cumsum(mean[strongest])
+    count = int(np.searchsorted(held, 0.5 * held[-1] * (1 - 1e-12))) + 1
     return RotationUse(
         name=name,
         pairs=tuple(map(PairUse, index.tolist(), *np.vstack([waves, turns, means]).tolist())),
@@ -156,7 +160,7 @@ def summarise(
         often=fast,
         effective_pairs=float(np.median(np.exp(entropy))),
         pair_spread=shuffled_spread(shares, 1 / len(index)),
-        half=tuple(index[fewest_holding(used.mean(axis=0), 0.5)].tolist()),
+        half=tuple(np.sort(index[strongest[:count]]).tolist()),
         kinds=tuple({"rotation": name or None, "kind": k, "portion": p} for k, p in kinds),
     )
 
@@ -179,14 +183,3 @@ def shuffled_spread(shares: Sequence[LayerShares], part: float) -> float:
         groups = np.nansum(layer.used.reshape(layer.kv_heads, -1, pairs), axis=1) / heads
         squares += float(groups.var(axis=1, ddof=1).sum()) if pairs > 1 else 0.0
     return float(np.sqrt(squares * part * (1 - part) * pairs))
-
-
-def fewest_holding(shares: Floats, part: float) -> Places:
-    """Return the indices of the fewest shares that sum to at least a part of the total, sorted.
-
-    >>> fewest_holding(np.array([0.1, 0.4, 0.2, 0.3]), 0.5).tolist()
-    [1, 3]
-    """
-    order = np.argsort(-shares, kind="stable")
-    count = int(np.searchsorted(np.cumsum(shares[order]), part * shares.sum() * (1 - 1e-12))) + 1
-    return np.sort(order[:count])
