@@ -146,7 +146,6 @@ class Builder:
     family: str
     paper: str
     domain: str
-    declared: bool  # whether the encoding declares its spectral measure
     untrained: bool  # whether the table has initial values, from before training
     function: Build
 
@@ -197,14 +196,13 @@ def encoding(
     paper: str,
     *,
     domain: str = "position",
-    declared: bool = False,
     untrained: bool = False,
 ) -> Callable[[F], F]:
     """Register a builder under a name; its family is its module."""
 
     def register(function: F) -> F:
         family = function.__module__.rpartition(".")[2].replace("_", "-")
-        KNOWN[name] = Builder(name, family, paper, domain, declared, untrained, function)
+        KNOWN[name] = Builder(name, family, paper, domain, untrained, function)
         return function
 
     return register

@@ -249,7 +249,7 @@ def sinusoids(
     )
 
 
-@encoding("sinusoidal", "Vaswani et al., 2017, section 3.5", declared=True)
+@encoding("sinusoidal", "Vaswani et al., 2017, section 3.5")
 def sinusoidal(
     length: int,
     d: int,
@@ -299,7 +299,7 @@ def sinusoidal(
     return sinusoids("sinusoidal", domain, frequencies, layout, offset, d, params=noted)
 
 
-@encoding("dft", "Idé et al., 2024, Eqs. 17-21", declared=True)
+@encoding("dft", "Idé et al., 2024, Eqs. 17-21")
 def dft(length: int, d: int) -> Encoding:
     """The real DFT of the position function (Idé et al., 2024, Eqs. 17-21).
 

@@ -403,7 +403,7 @@ def taking_axes(**defaults: Any) -> Callable[[Build], Build]:
     return extend
 
 
-@encoding("axial", "He et al., 2022 (MAE); Carion et al., 2020 (DETR)", declared=True)
+@encoding("axial", "He et al., 2022 (MAE); Carion et al., 2020 (DETR)")
 @taking_axes()
 def axial(length: int, d: int, *, grid: Counts = (), prefix: int = 0, **settings: Any) -> Encoding:
     """Sines and cosines of each axis of a grid, in separate columns.
@@ -432,7 +432,7 @@ def axial(length: int, d: int, *, grid: Counts = (), prefix: int = 0, **settings
     return encoding_on_axes("axial", grid_of(length, grid, prefix), d, Axes(**settings), "sin")
 
 
-@encoding("axial-rope", "Heo et al., 2024 (RoPE-ViT); Fang et al., 2023 (EVA-02)", declared=True)
+@encoding("axial-rope", "Heo et al., 2024 (RoPE-ViT); Fang et al., 2023 (EVA-02)")
 @taking_axes(layout="halves")
 def axial_rope(
     length: int, d: int, *, grid: Counts = (), prefix: int = 0, **settings: Any
@@ -461,9 +461,7 @@ def axial_rope(
     return encoding_on_axes("axial-rope", domain, d, axes, "cos", injection="rotate")
 
 
-@encoding(
-    "mixed-rope", "Heo et al., 2024 (RoPE-ViT, before training)", declared=True, untrained=True
-)
+@encoding("mixed-rope", "Heo et al., 2024 (RoPE-ViT, before training)", untrained=True)
 def mixed_rope(
     length: int,
     d: int,

@@ -46,7 +46,6 @@ from pefourier.types import Array, Counts, Floats, Ints, frozen_arrays
 @encoding(
     "learnable-sinusoidal",
     "Lin et al., 2021; Wang et al., 2021 (frequencies before training)",
-    declared=True,
     untrained=True,
 )
 def learnable_sinusoidal(
@@ -103,7 +102,6 @@ USUAL: dict[Mapping, Coordinates] = {  # coordinates that the authors of each ma
 @encoding(
     "fourier-features",
     "Tancik et al., 2020; Mildenhall et al., 2020 (NeRF); Jaegle et al., 2021 (Perceiver)",
-    declared=True,
 )
 def fourier_features(
     length: int,
@@ -206,7 +204,7 @@ def frequency_vectors(mapping: Mapping, sides: Ints, d: int, scale: float, seed:
     return np.asarray(np.pi * np.concatenate(bands)[:, None] * is_own)
 
 
-@encoding("tape", "Foumani et al., 2023 (ConvTran)", declared=True)
+@encoding("tape", "Foumani et al., 2023 (ConvTran)")
 def tape(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
     """Time absolute position encoding: sinusoidal, with frequencies scaled by d / length.
 
@@ -228,7 +226,7 @@ def tape(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
     return sinusoids("tape", positions(length), frequencies, "interleaved")
 
 
-@encoding("cape", "Likhomanenko et al., 2021, arXiv 2106.03143", declared=True)
+@encoding("cape", "Likhomanenko et al., 2021, arXiv 2106.03143")
 def cape(
     length: int,
     d: int,
@@ -284,7 +282,7 @@ def cape(
     )
 
 
-@encoding("shape", "Kiyono et al., 2021, arXiv 2109.05644", declared=True)
+@encoding("shape", "Kiyono et al., 2021, arXiv 2109.05644")
 def shape(length: int, d: int, *, rho: float = 10000.0, shift: int = 500) -> Encoding:
     """SHAPE: sinusoids whose positions are shifted at random for each sequence in training.
 
@@ -409,7 +407,6 @@ def mtan(length: int, d: int, *, seed: int = 0, times: Floats | None = None) -> 
     "mtan-fixed",
     "Shukla & Marlin, 2021 (reml-lab/mTAN, fixed_time_embedding)",
     domain="time",
-    declared=True,
 )
 def mtan_fixed(
     length: int, d: int, *, rho: float = 10.0, scale: float = 48.0, times: Floats | None = None

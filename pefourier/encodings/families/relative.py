@@ -776,7 +776,7 @@ def gates_up_to(length: int, gates: Floats) -> Floats:
     return array[:, :length]
 
 
-@encoding("xl", "Dai et al., 2019 (Transformer-XL), section 3.3", domain="lag", declared=True)
+@encoding("xl", "Dai et al., 2019 (Transformer-XL), section 3.3", domain="lag")
 def xl(
     length: int,
     d: int,

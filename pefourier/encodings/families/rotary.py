@@ -420,7 +420,7 @@ def check_head(name: str, d: int, partial: float) -> None:
         raise PefourierError(f"partial={partial:g} of d={d} leaves no pair of dimensions to rotate")
 
 
-@encoding("rope", "Su et al., 2021", declared=True)
+@encoding("rope", "Su et al., 2021")
 def rope(
     length: int,
     d: int,
@@ -537,7 +537,7 @@ every = {key: p for scaling in SCALINGS for key, p in scaling_parameters(scaling
 with_parameters(rope, (p.replace(default=None) for p in every.values()))  # None means unset
 
 
-@encoding("xpos", "Sun et al., 2022, Eq. 12", declared=True)
+@encoding("xpos", "Sun et al., 2022, Eq. 12")
 def xpos(
     length: int, d: int, *, rho: float = 10000.0, layout: Layout = "halves", span: float = XPOS_SPAN
 ) -> Encoding:
@@ -583,7 +583,7 @@ def xpos(
     )
 
 
-@encoding("rope++", "Liu et al., 2025, arXiv 2512.07525", declared=True)
+@encoding("rope++", "Liu et al., 2025, arXiv 2512.07525")
 def rope_imaginary(
     length: int, d: int, *, rho: float = 10000.0, layout: Layout = "halves", partial: float = 1.0
 ) -> Encoding:
@@ -615,9 +615,7 @@ def rope_imaginary(
     )
 
 
-@encoding(
-    "grape", "Zhang et al., 2025, arXiv 2512.07805 (before training)", declared=True, untrained=True
-)
+@encoding("grape", "Zhang et al., 2025, arXiv 2512.07805 (before training)", untrained=True)
 def grape(length: int, d: int, *, rho: float = 10000.0, inv_freq: Floats | None = None) -> Encoding:
     """GRAPE with commuting planes: rope with learned frequencies and opposite direction.
 
@@ -647,7 +645,7 @@ def grape(length: int, d: int, *, rho: float = 10000.0, inv_freq: Floats | None 
     )
 
 
-@encoding("pope", "Gopalakrishnan et al., 2025, arXiv 2509.10534", declared=True)
+@encoding("pope", "Gopalakrishnan et al., 2025, arXiv 2509.10534")
 def pope(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
     """Polar positions (PoPE): each dimension of a head has a frequency and two columns.
 
@@ -670,7 +668,7 @@ def pope(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
     return replace(rope(length, 2 * d, rho=rho), name="pope", params={"d": 2 * d, "head": d})
 
 
-@encoding("fope", "Hua et al., 2024, arXiv 2412.17739", declared=True)
+@encoding("fope", "Hua et al., 2024, arXiv 2412.17739")
 def fope(
     length: int,
     d: int,
@@ -735,7 +733,7 @@ def sums_of_frequencies(pairs: int, gain: float, seed: int) -> Floats:
     return np.eye(pairs) + gain / sqrt(pairs) * stream(seed).normal(size=(2, pairs, pairs))
 
 
-@encoding("liere", "Ostmeier et al., 2024 (before training)", declared=True, untrained=True)
+@encoding("liere", "Ostmeier et al., 2024 (before training)", untrained=True)
 def liere(length: int, d: int, *, seed: int = 0) -> Encoding:
     """LieRE (arXiv 2406.10322) on one axis: rotation by the exponential of a skew-symmetric matrix.
 
