@@ -172,7 +172,7 @@ class Blocked:
     def points(self, sides: Sides) -> Places:
         """Row of the expected table for each row of the observed one."""
         blocks = rows_of_blocks(sides)
-        return np.asarray(np.argsort(blocks) if self.undone else blocks)
+        return np.argsort(blocks) if self.undone else blocks
 
     def apply(self, expected: Points) -> Points:
         """Reorder the points."""

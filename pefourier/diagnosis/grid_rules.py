@@ -400,7 +400,7 @@ def coordinate_settings(facts: GridFacts, axes: Axes, slopes: Slopes, rho: float
     rates = {axes.coordinates: start / across, "index": start / across} | rates
     for kind, offset in product(rates, {axes.offset, 0.0, 0.5, 1.0}):
         away = rates[axes.coordinates] * [*slopes.values()] / rates[kind]
-        factor, one = shortest(float(away.mean()), ROUNDED), float(kind == "closed")
+        factor, one = shortest(away.mean(), ROUNDED), kind == "closed"
         sizes = start * away if kind == "index" else (start - one) / away + one
         reference = points | {k: shortest(x, ROUNDED) for k, x in zip(slopes, sizes, strict=True)}
         ways = [dict[str, Any](scale=axes.scale * factor), {"reference": (*reference.values(),)}]

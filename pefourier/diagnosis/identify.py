@@ -426,7 +426,7 @@ def propose_waves(table: Table, eps: float, usable: Bools | None = None) -> Form
     if pairs:
         proposal = fit_pairs(rows[:, :used], pairs, eps, start)
     else:
-        proposal = fit_one_wave(np.asarray(table[: start + len(rows)]), eps) if start < 2 else None
+        proposal = fit_one_wave(table[: start + len(rows)], eps) if start < 2 else None
     if not proposal:
         return None
     encoding, params = usual_name(*proposal)

@@ -179,7 +179,7 @@ def ordinary_zeros(facts: TableFacts, zero: Indices) -> Bools:
     shorter = np.minimum(*(facts.norms[live[np.clip(place - k, 0, len(live) - 1)]] for k in (0, 1)))
     sines = facts.single_waves is not None and facts.single_waves.part == "sin"
     limits = np.where(sines & (zero == 0), np.inf, np.median(facts.norms[live]) / 2)
-    return np.asarray(shorter <= limits)
+    return shorter <= limits
 
 
 def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
@@ -304,11 +304,11 @@ def random_vectors(facts: TableFacts) -> Iterator[Finding]:
 
 def padded_pairs(facts: TableFacts) -> Iterator[Finding]:
     """Find pairs in halves whose cosine and sine are both 1, FoPE's padding of frequency 0."""
-    ones = (np.asarray(facts.table[[0, -1]]) == 1).all(axis=0)
+    ones = (facts.table[[0, -1]] == 1).all(axis=0)
     pairs = len(ones) // 2
     if len(ones) % 2 or not ones.any() or (ones[:pairs] != ones[pairs:]).any():
         return
-    sines_at_0 = np.asarray(facts.table[0, pairs:])[~ones[pairs:]]
+    sines_at_0 = facts.table[0, pairs:][~ones[pairs:]]
     if (facts.table[:, ones] == 1).all() and not sines_at_0.any():
         padded = np.flatnonzero(ones[:pairs])
         yield finding("ones-in-both", count=len(padded), pairs=pairs, first=int(padded[0]))

@@ -83,11 +83,12 @@ def has_float32_phases(table: Table) -> bool:
     if (table[:READ] != table[0]).any(axis=0).all():
         table = table[:READ].astype(float)
     moved = (table != table[0]).argmax(axis=0)
-    step = table[moved, np.arange(table.shape[1])].astype(float) / top
-    sines = (table[0] == 0) & (moved > 0) & (np.abs(step) < STEEP)
-    cosines = (table[0] == top) & (moved > 0) & (np.abs(step) < 1)
-    phases = np.abs(np.concatenate([np.arcsin(step[sines]), np.arccos(step[cosines])]))
-    slack = 4 * FLOAT64_EPS * np.concatenate([phases[: sines.sum()], 1 / phases[sines.sum() :]])
+    start, step = (table[k, np.arange(table.shape[1])].astype(float) / top for k in (0, moved))
+    is_steep = np.abs(step) >= np.where(start == 0, STEEP, 1.0)
+    usable = (moved > 0) & ~is_steep & ((start == 0) | (start == 1))
+    is_sine, step = start[usable] == 0, step[usable]
+    phases = np.abs(np.where(is_sine, np.arcsin(step), np.arccos(step)))
+    slack = 4 * FLOAT64_EPS * np.where(is_sine, phases, 1 / phases)
     is_sharp = slack < SHARP * FLOAT32_EPS * phases
     nearest = rounded(phases[is_sharp], FORMATS["float32"])
     fits = bool((np.abs(nearest - phases[is_sharp]) <= slack[is_sharp]).all())

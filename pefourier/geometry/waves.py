@@ -154,10 +154,10 @@ class Waves:
 
 def declared(enc: Encoding, axis: Texts = ()) -> Waves | None:
     """Return the pairs of an encoding with declared frequencies on one axis, otherwise None."""
-    if not enc.measure.squared_length or enc.measure.frequencies.ndim != 1:
+    measure, domain = enc.measure, enc.domain
+    if not measure.squared_length or measure.frequencies.ndim != 1 or enc.origin != "formula":
         return None
-    measure = enc.measure
-    if enc.origin != "formula" or len(enc.domain.sides) > 1 or enc.domain.kind == "lag":
+    if len(domain.sides) > 1 or domain.kind == "lag":
         return None
     omega = measure.frequencies * (-1.0 if enc.params.get("backwards") else 1.0)
     amplitude = np.broadcast_to(measure.amplitudes, omega.shape)

@@ -127,7 +127,7 @@ def nearest_rows(a: Floats, b: Floats, allowed: Allowed) -> tuple[Places, Bools]
 
     index = np.arange(len(b))
     directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
-    rows = np.asarray(KDTree(a @ directions).query(b @ directions)[1])
+    rows = KDTree(a @ directions).query(b @ directions)[1]
     rows[np.all(np.abs(a[: len(b)] - b) <= allowed(index), axis=1)] = -1
     rows = np.where(rows < 0, index, rows)
     fits = np.all(np.abs(a[rows] - b) <= allowed(rows), axis=1)
@@ -284,7 +284,7 @@ def column_maps(
     for count in sorted({min(FEW, n), min(512, n), n}):
         weights = np.random.default_rng(count).standard_normal(count)
         sums = (sum(weights[k] @ rows for k, rows in float_blocks(x[:count])) for x in (a, b))
-        p, q = (np.asarray(x)[unmatched] for x in sums)
+        p, q = (x[unmatched] for x in sums)
         columns[unmatched[np.argsort(np.abs(q))]] = unmatched[np.argsort(np.abs(p))]
         products = sum(
             np.einsum("ij,ij->j", numbers[:, columns[unmatched]], b[rows][:, unmatched])
