@@ -400,21 +400,17 @@ def divided_positions(facts: TableFacts) -> Iterator[Finding]:
         yield finding("step", step=shortest(top, 8 * facts.eps))
 
 
-def unusual_base(facts: TableFacts, *, rotary: bool) -> Iterator[Finding]:
-    """Find a base other than 10000, or the result of a known mistake; rotary bases vary."""
-    rho, known = facts.params["rho"], read_toml(BASES)
-    known_errors = known["lost"] + ([] if rotary else known["near"])
-    reason = next((s["why"] for s in known_errors if abs(rho / s["base"] - 1) <= s["within"]), "")
-    if rho != 1e4 and (reason or not rotary) and not any(useless_frequencies(facts)):
-        yield finding("base", "slip" if reason else "other", rho=rho, slip=reason)
-
-
 def unusual_conventions(facts: TableFacts) -> Iterator[Finding]:
     """Find parameters of a sinusoidal, rotary or DFT table that differ from the papers."""
     name, p = (facts.identified or {}).get("encoding"), facts.params
     backwards = "backwards" in p
     if name in ("sinusoidal", "rope"):
-        yield from unusual_base(facts, rotary=name == "rope")
+        rho, known = p["rho"], read_toml(BASES)
+        errors = known["lost"] + ([] if name == "rope" else known["near"])
+        slip = next((s["why"] for s in errors if abs(rho / s["base"] - 1) <= s["within"]), "")
+        # rotary bases vary
+        if rho != 1e4 and (slip or name != "rope") and not any(useless_frequencies(facts)):
+            yield finding("base", "slip" if slip else "other", rho=rho, slip=slip)
         for key, usual in PAPERS.items():
             value = p.get(key, usual)
             if value != usual and not (key == "offset" and backwards):
@@ -502,7 +498,11 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
 
 
 def coarse_frequencies(facts: TableFacts) -> list[Finding]:
-    """Find geometric frequencies that were rounded to 16 bits before multiplying positions."""
+    """Find geometric frequencies that were rounded to 16 bits before multiplying positions.
+
+    Frequencies must be known far better than the format resolves them; otherwise any grid fits,
+    rounded or not.
+    """
     if facts.pairs:
         omega = np.sort(facts.pairs.frequency)[::-1]
         slack = frequency_slack(omega, facts.level, len(facts.sample))
@@ -510,30 +510,18 @@ def coarse_frequencies(facts: TableFacts) -> list[Finding]:
         omega, slack = facts.single_waves.omega, facts.single_waves.slack
     else:
         return []
-    grid = coarse_grid(omega, slack)
-    if not grid:
-        return []
-    form, rho, exact = grid
-    below = positions_below(exact, rounded(exact, FORMATS[form]))
-    return [finding("coarse-frequencies", rho=rho, form=form, below=tuple(below.values()))]
-
-
-def coarse_grid(omega: Floats, slack: Floats) -> tuple[str, float, Floats] | None:
-    """Return the format, base and exact frequencies of a geometric grid rounded to 16 bits.
-
-    Frequencies must be known far better than the format resolves them; otherwise any grid fits,
-    rounded or not.
-    """
     m, i = len(omega), np.arange(len(omega))
     if m < 4 or omega.min() <= 0:
-        return None
-    rate = -(i @ np.log(omega)) / (i @ i)
+        return []
     last = 2.0 ** (np.floor(np.log2(omega)) + 1)  # power of two above each frequency
-    for params, name in product(candidate_bases(rate, 2 * m), SHORT):
+    bases = candidate_bases(-(i @ np.log(omega)) / (i @ i), 2 * m)
+    for params, name in product(bases, SHORT):
         exact = frequencies(params, 2 * m)
         cast = rounded(exact, FORMATS[name])
         sharp = 32 * slack < last * 2.0 ** -FORMATS[name].digits
-        moved = sharp & (np.abs(cast - exact) > 2 * slack)
         if sharp.sum() >= 4 and (np.abs(cast - omega) <= 2 * slack).all():
-            return (name, params["rho"], exact) if moved.sum() >= 3 else None
-    return None
+            if (sharp & (np.abs(cast - exact) > 2 * slack)).sum() < 3:
+                return []
+            below = tuple(positions_below(exact, cast).values())
+            return [finding("coarse-frequencies", rho=params["rho"], form=name, below=below)]
+    return []

@@ -177,12 +177,12 @@ def find_affine_columns(a: Table, b: Table, allowed: Allowed, eps: float) -> Fou
     """
     if len(a) < FEWEST or not is_matched(a):  # with few rows, any two columns match
         return None
-    (a, b), own = np.asarray([a, b], dtype=float), allowed(np.arange(len(a)))
-    parts = [x - x.mean(axis=0) for x in (a, b)]
-    sizes = [np.sqrt((x**2).sum(axis=0)) for x in parts]
-    rounding = [16 * eps * np.abs(x).max(axis=0) * np.sqrt(len(x)) for x in (a, b)]
-    constant = [sizes[k] <= rounding[k] for k in (0, 1)]
-    units = [x / np.where(c, np.inf, n) for x, c, n in zip(parts, constant, sizes, strict=True)]
+    both, own = np.array([a, b], dtype=float), allowed(np.arange(len(a)))
+    (a, b), parts = both, both - both.mean(axis=1, keepdims=True)
+    sizes = np.sqrt((parts**2).sum(axis=1))
+    rounding = 16 * eps * np.abs(both).max(axis=1) * np.sqrt(len(a))
+    constant = sizes <= rounding
+    units = parts / np.where(constant, np.inf, sizes)[:, None]
     correlation = units[0].T @ units[1]
     if (np.abs(correlation).max(axis=0)[sizes[1] > FEW * rounding[1]] < CORRELATED).any():
         return None
