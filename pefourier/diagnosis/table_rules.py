@@ -233,7 +233,7 @@ def places_of_rows(facts: TableFacts, formula: Formula, stray: Indices) -> Place
             return None
         moved = stray + (fitting[0] - stray[0])
         agree = np.append(formula.residual(moved, vectors, facts.level)[1], np.False_)
-        piece = slice(int(agree.argmin()))
+        piece = slice(agree.argmin())
         places[stray[piece]] = moved[piece]
         stray = stray[piece.stop :]
         if not stray.size:
@@ -311,7 +311,7 @@ def padded_pairs(facts: TableFacts) -> Iterator[Finding]:
     sines_at_0 = facts.table[0, pairs:][~ones[pairs:]]
     if (facts.table[:, ones] == 1).all() and not sines_at_0.any():
         padded = np.flatnonzero(ones[:pairs])
-        yield finding("ones-in-both", count=len(padded), pairs=pairs, first=int(padded[0]))
+        yield finding("ones-in-both", count=len(padded), pairs=pairs, first=padded[0])
 
 
 RULES = (

@@ -71,7 +71,7 @@ def aliased_frequencies(enc: Encoding) -> Iterator[Finding]:
         lines = axis_encodings(enc) if len(enc.domain.sides) > 1 else [enc]
         tables = [line.table(line.domain.x[:ROWS]) for line in lines or ()]
         omega = np.concatenate([np.zeros(0), *(ladder_of(rows, enc.eps) for rows in tables)])
-    count = int((omega > FOLD).sum())
+    count = (omega > FOLD).sum()
     if count:
         yield finding("aliased-frequencies", count=count, total=len(omega))
 
@@ -104,7 +104,7 @@ def ladder_of(table: Table, eps: float) -> Floats:
             ladder = unfold(folded, second)
             slack = frequency_slack(ladder, level, len(rows))
             # phases of higher frequencies have no significant digits
-            sharp = int(np.argmin(np.append(slack < np.pi / 8, False)))
+            sharp = np.argmin(np.append(slack < np.pi / 8, False))
             if sharp <= KNOWN or ladder[:sharp].max() <= np.pi:
                 continue
             grid = geometric_grid(ladder[:sharp], slack[:sharp], 2 * m)
@@ -359,7 +359,7 @@ def mismatched_pairs(facts: TableFacts) -> Iterator[Finding]:
         differs = fast & (np.abs(a - b) > 1e-3 * a + np.maximum(error_a, error_b))
         are_kinds = not np.ptp(first) and (first + second == 1).all()
         if are_kinds and differs.sum() > min(fast.sum() / 2, 2):
-            k = int(np.argmax(differs))
+            k = np.argmax(differs)
             base, columns = (b[k] / a[k]) ** -d, (int(i[k]), int(j[k]))
             roots = {"base": base, "root": np.sqrt(base)}
             yield finding("mismatched-pairs", turns=(a[k], b[k]), d=d, columns=columns, **roots)

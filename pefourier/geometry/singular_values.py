@@ -276,7 +276,7 @@ def min_leverage(parts: Sequence[Part], n: int, tolerance: float) -> float | Non
     balanced, small = [], []
     for part in parts:
         largest = part.sigma[0]
-        rank, sharp = (int((part.sigma > x).sum()) for x in (tolerance, SHARP * largest))
+        rank, sharp = ((part.sigma > x).sum() for x in (tolerance, SHARP * largest))
         sharp = min(sharp, rank)
         if part.right is None or rank - sharp > SKETCHED or half * len(omega) ** 2 <= FEW_PRODUCTS:
             return None
@@ -367,7 +367,7 @@ class Factors:
         share = np.full((rows.stop - rows.start, 1), len(self.parts) ** -0.5)
         if self.n % 2 and rows.start == 0:
             share[0] = 1.0  # the middle position is its own mirror image
-        ranks = (int((part.sigma > self.tolerance).sum()) for part in self.parts)
+        ranks = ((part.sigma > self.tolerance).sum() for part in self.parts)
         parts = zip(self.parts, ranks, strict=True)
         return share * np.hstack([part.vectors(rows, slice(rank)) for part, rank in parts])
 
@@ -417,7 +417,7 @@ class Factors:
         error = float(np.abs(products.sum(axis=1) - is_row).max())
         if is_whole:
             return error
-        products[:, int((self.parts[0].sigma > self.tolerance).sum()) :] *= -1  # mirror positions
+        products[:, (self.parts[0].sigma > self.tolerance).sum() :] *= -1  # mirror positions
         mirror = is_row & (2 * s == self.n - 1)
         return max(error, float(np.abs(products.sum(axis=1) - mirror).max()))
 

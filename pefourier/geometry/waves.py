@@ -325,7 +325,7 @@ def sine_factor(sines: Floats, eps: float) -> float:
     >>> sine_factor(3 * np.sin([[0.0], [0.5], [1.0]]), 1e-16).__round__(9)
     3.0
     """
-    k = int(np.abs(sines[1]).argmax())
+    k = np.abs(sines[1]).argmax()
     cosine = np.clip(sines[2, k] / (2 * sines[1, k] or 1.0), -1, 1)
     factor = abs(sines[1, k]) / (np.sqrt(1 - cosine**2) or 1.0)
     return 1.0 if abs(factor - 1) < max(NEAR / 10, 4 * eps) else factor
@@ -437,7 +437,7 @@ def columns_on_grid(table: Floats, sides: Counts) -> Iterator[Indices]:
     """Yield candidate columns of cosines and sines, (2, m): halves, interleaved, halves of axes."""
     m = table.shape[1] // 2
     axes = axis_columns(table.reshape(*sides, -1)) or []
-    begins = sorted(int(columns[0]) for columns in axes if len(columns))
+    begins = sorted(columns[0] for columns in axes if len(columns))
     blocks = (np.diff([0, *begins[1:], 2 * m]) // 2).tolist()
     for layout, sizes in (("halves", [m]), ("interleaved", [m]), ("axis-halves", blocks)):
         if 2 * sum(sizes) == table.shape[1]:
