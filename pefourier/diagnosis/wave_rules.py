@@ -433,9 +433,11 @@ def without_rounding(
     the fit, which does not affect the rank. A fitted scale is only a factor.
     """
     n, d = factors.n, factors.d
-    worst = identified["max_difference"] if identified else 0.0
-    read = identified and (identified.get("changes") or has_read_numbers(identified["params"], eps))
-    rms = 0.0 if read else worst / 3
+    found, digits = identified or {"params": {}, "max_difference": 0.0}, chosen_digits(eps)
+    worst, params = found["max_difference"], found["params"].items()
+    values = chain(*(np.ravel(v).tolist() for k, v in params if k not in ("scale", "rho")))
+    is_fitted = any(isinstance(x, float) and to_digits(x, digits) != x for x in values)
+    rms = 0.0 if found.get("changes") or is_fitted else worst / 3
     counted = replace(factors, tolerance=max(factors.tolerance, rms * (n**0.5 + d**0.5)))
     if counted.rank == factors.rank:
         return factors, []
@@ -443,17 +445,6 @@ def without_rounding(
     extra, come = rank - left, agreeing(rank - left, "comes", "come")
     noted = finding("rank-of-rounding", rank=rank, left=left, worst=worst, extra=extra, come=come)
     return counted, [noted]
-
-
-def has_read_numbers(params: Params, eps: float = FLOAT32_EPS) -> bool:
-    """Whether parameters other than the scale and the base may carry errors of a fit.
-
-    >>> has_read_numbers({"rho": 40889.8, "step": [0.5, 1.234567], "scale": 0.123})
-    True
-    """
-    values = [np.ravel(v).tolist() for k, v in params.items() if k not in ("scale", "rho")]
-    digits = chosen_digits(eps)
-    return any(isinstance(x, float) and to_digits(x, digits) != x for x in chain(*values))
 
 
 def rounded_phases(facts: TableFacts) -> Iterator[Finding]:

@@ -69,15 +69,6 @@ def part_of(sigma: Floats, vectors: Floats) -> Part:
     return Part(sigma, lambda rows, columns: vectors[rows, columns])
 
 
-def project(sigma: Floats, right: Floats, entries: Entries) -> Part:
-    """Return a part that computes left singular vectors from matrix rows and right vectors."""
-
-    def left(rows: slice, columns: slice) -> Floats:
-        return entries(rows, ALL) @ (right[:, columns] / sigma[columns])
-
-    return Part(sigma, left, right)
-
-
 def factor(
     entries: Entries,
     n: int,
@@ -94,7 +85,8 @@ def factor(
         return part_of(sigma, left_vectors)
     if n <= m:
         return part_of(*long_svd(lambda block: entries(ALL, block).T, m, n, progress))
-    return project(*long_svd(lambda block: entries(block, ALL), n, m, progress, products), entries)
+    sigma, right = long_svd(lambda block: entries(block, ALL), n, m, progress, products)
+    return Part(sigma, lambda rows, k: entries(rows, ALL) @ (right[:, k] / sigma[k]), right)
 
 
 def long_svd(
