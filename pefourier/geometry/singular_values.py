@@ -268,7 +268,7 @@ def min_leverage(parts: Sequence[Part], n: int, tolerance: float) -> float | Non
     balanced, small = [], []
     for part in parts:
         largest = part.sigma[0]
-        rank, sharp = ((part.sigma > x).sum() for x in (tolerance, SHARP * largest))
+        rank, sharp = (int((part.sigma > x).sum()) for x in (tolerance, SHARP * largest))
         sharp = min(sharp, rank)
         if part.right is None or rank - sharp > SKETCHED or half * len(omega) ** 2 <= FEW_PRODUCTS:
             return None
