@@ -16,18 +16,16 @@ has bias 0; acts of no member are skipped. Vectors of lags are added to keys (ke
 queries (key-query); if they are twice as long as a key, their second half is added to values. Keys
 marked `hidden`, those of padding, receive no attention.
 
-Injections: an encoding's distinct vectors, and the vector of each place.
-
-Conventions
------------
-Distinct vectors have shape (U, k). Places are positions (acts add and rotate), pairs query · key
-(bias), or lags (key, key-query). Training changes the vectors; places that share a vector keep
-sharing it. Of a rotation, training changes the frequencies: the vector of a position p, its cosines
-and sines, is rotated further by :math:`p \cdot (\omega - \omega_0)`. Training therefore starts at
-the formula and preserves norms (xpos, attention factors). A zero frequency stays 0: pairs without
-rotation stay that way, and a rotary pair of one axis of a grid stays on that axis. Of mtan and
-time2vec at measured times, training changes slopes and shifts: vectors at other times follow.
-"""
+Injections
+----------
+An injection has an encoding's distinct vectors, and the vector of each place. Distinct vectors have
+shape (U, k). Places are positions (acts add and rotate), pairs query · key (bias), or lags (key,
+key-query). Training changes the vectors; places that share a vector keep sharing it. Of a rotation,
+training changes the frequencies: the vector of a position p, its cosines and sines, is rotated
+further by :math:`p \cdot (\omega - \omega_0)`. Training therefore starts at the formula and
+preserves norms (xpos, attention factors). A zero frequency stays 0: pairs without rotation stay
+that way, and a rotary pair of one axis of a grid stays on that axis. Of mtan and time2vec at
+measured times, training changes slopes and shifts: vectors at other times follow."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -9,16 +9,14 @@ CUDA graph, after compilation with torch where that saves more time than it take
 depends on a count of bytes and not on a measured time: equal requests are compiled in the same way
 and give equal numbers in every run. Torch caches compiled steps on disk.
 
-Training of a stack of members (encoding × seed × fold) as one program, from top to bottom.
-
-Conventions
------------
+Training
+--------
 `fit` trains a stack from one validation look to the next (`Training`); between two looks, all
-members take a number of steps (`program.Program`). A member's initial weights, batches and dropout
-depend only on its seed and fold. Encodings are therefore compared in pairs, and a member trains in
-a stack as it does alone, up to rounding: a library may sum in another order for another number of
-matrices. Members may differ in rate and dropout. Data stay on the device, windows are gathered
-there by index, and nothing is read back between two looks.
+members (encoding × seed × fold) take a number of steps (`Program`). A member's initial weights,
+batches and dropout depend only on its seed and fold. Encodings are therefore compared in pairs, and
+a member trains in a stack as it does alone, up to rounding: a library may sum in another order for
+another number of matrices. Members may differ in rate and dropout. Data stay on the device, windows
+are gathered there by index, and nothing is read back between two looks.
 
 Every `schedule.every` steps, weights are scored on the validation windows and the best are kept.
 Ties in the score go to the lower loss: where a score reaches 1 early, the first such weights belong

@@ -10,12 +10,12 @@ their windows `mistaken` (m, length, channels), nan in padding; `curve` (looks, 
 loss, score and loss on validation; and `dataset`, `encoding`, `seed`, `fold`. Other programs can
 compute further metrics from these files.
 
-Scores of one run: precision, recall, F1 at a threshold from validation, and average precision.
-
-With two classes, the score is the difference of the logits, and the threshold maximizes F1 on
-validation. With more classes, or two without a positive class (`macro`), the largest logit decides,
-and all four scores are means over classes.
-"""
+Scores
+------
+A run has precision, recall, F1 at a threshold from validation, and average precision. With two
+classes, the score is the difference of the logits, and the threshold maximizes F1 on validation.
+With more classes, or two without a positive class (`macro`), the largest logit decides, and all
+four scores are means over classes."""
 
 import zlib
 from collections.abc import Mapping, Sequence

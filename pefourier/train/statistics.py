@@ -30,9 +30,9 @@ A mean difference :math:`\delta` over M windows of equally large classes has a v
 differently. Over runs, which share their windows, this term is added; over folds it is a minimum.
 tests/tools/simulate_tests.py simulates the error rate and the power of both formulas.
 
-Decision on the best encoding, shared by headline, tables, page and JSON.
-
-The verdict on a dataset is
+Decision
+--------
+Headline, tables, page and JSON share the decision on the best encoding. The verdict on a dataset is
 
 * leaky, alone, cut short: nothing is compared, because windows leak or fewer than two encodings
   with complete training are left;
@@ -55,9 +55,9 @@ Bonferroni's method adjusts for the number of tests. The last two steps are repe
 encodings are worse. In a simulation (figures/simulation.md), 5% of headlines or fewer call a best
 encoding worse.
 
-Summary of result rows: scores, differences and verdicts by dataset, and ranks over all.
-
-The best encoding is decided in `statistics`. A difference in F1 from the reference is
+Verdicts
+--------
+A difference in F1 from the reference is
 
 * leaky, cut short: not assessed, because windows leak or training of one of the two was cut short;
 * better, worse: Holm's p is below 0.05;

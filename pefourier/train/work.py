@@ -4,8 +4,8 @@ After a crash, a stack with missing runs is trained again, from its checkpoint i
 with the same members in the stack: resumed numbers equal those of an undisturbed run, bit for bit
 on a CPU.
 
-Plan of a training: what would be trained, without training it.
-
+Plan
+----
 A plan checks its options like a training, rejects the same options, and writes nothing. The time
 is extrapolated from a few steps, whose weights are discarded. The detectable difference assumes
 that folds differ as much as in the results of this project.

@@ -7,8 +7,8 @@ with y (n,) and optional `groups`, `lengths` (n,) and `times` (n, length), X_tra
 and y_test, or a labelled series of `rows` (n, channels) with `label` (n,) and optional `train` and
 `times` (n,). The channels of X may be before the rows, or lack an axis if there is one.
 
-Labelled recordings: a user's rows, and published datasets in their layouts.
-
+Recordings
+----------
 The unlabelled part `train` gives the mean and standard deviation of each channel; the standard
 deviation has a lower bound. Windows are cut from the labelled part, scaled and clipped at ±20.
 SMD is the Server Machine Dataset (Su et al., 2019); MSL is the dataset of the Mars Science
