@@ -22,24 +22,18 @@ def config(config):
     return write
 
 
-REGISTERS = {"num_register_tokens": 4}
 TURNED = {"use_rotary_positional_embeddings": True}
 FRAMES = {"sample_frames": 81, "patch_size_t": 2}  # 21 frames, padded to 22
 SETS = [  # model type, settings other than defaults; encoding, grid, prefix, d
     ("dinov3_vit", {}, "axial-rope", (14, 14), 1, 64),
-    ("qwen2_vl_vision", {}, "axial-rope", (16, 16), 0, 80),
     ("qwen3_vl_vision", {}, "axial-rope", (16, 16), 0, 72),
-    ("llama4_vision_model", {}, "axial-rope", (32, 32), 0, 48),
     ("vjepa2", {}, "axial-rope", (32, 16, 16), 0, 64),
     ("vit_mae", {}, "axial", (14, 14), 1, 768),
     ("videomae", {}, "sinusoidal", (8, 14, 14), 0, 768),
     ("detr", {}, "axial", (25, 34), 0, 256),
-    ("FluxTransformer2DModel", {}, "axial-rope", (64, 64), 0, 128),
     ("QwenImageTransformer2DModel", {}, "axial-rope", (1, 64, 64), 0, 128),
     ("CogVideoXTransformer3DModel", {}, "axial", (13, 30, 45), 0, 1920),
     ("PixArtTransformer2DModel", {}, "axial", (64, 64), 0, 1152),
-    ("SD3Transformer2DModel", {}, "axial", (96, 96), 0, 1152),
-    ("CogVideoXTransformer3DModel", TURNED, "axial-rope", (13, 30, 45), 0, 64),
     ("CogVideoXTransformer3DModel", TURNED | FRAMES, "axial-rope", (11, 30, 45), 0, 64),
 ]
 

@@ -22,19 +22,16 @@ NOBODY = {"model_type": "nobody", "head_dim": 64, "rope_parameters": OWN, "slidi
 V4_KINDS = [LOCAL, "heavily_compressed_attention", "compressed_sparse_attention"]
 ALL, NONE = (lambda *index: (index, "rotary")), (lambda *index: (index, "none"))
 SCHEDULES = {  # config, and its runs: layers, kind, part, window
-    "no number": ({"model_type": "llama"}, [ALL()]),
     "by a pattern": (
         GEMMA | {"sliding_window_pattern": 4},
         [(*ALL(0, 1, 2, 4, 5, 6), LOCAL, 1024), (*ALL(3, 7), FULL)],
     ),
     "by flags": (SMOLLM3 | {"no_rope_layers": [1, 0, 1, 1]}, [ALL(0, 2, 3), NONE(1)]),
     "by an interval": (SMOLLM3 | {"no_rope_layer_interval": 2}, [ALL(0, 2), NONE(1, 3)]),
-    "no window": ({"model_type": "moshi", "sliding_window": 4, "num_hidden_layers": 1}, [ALL(0)]),
     "a window in all": (
         {"model_type": "minimax", "sliding_window": 4, "layer_types": [FULL]},
         [(*ALL(), "", 4)],
     ),
-    "another kind": ({"model_type": "bloom", "n_layer": 2}, [((0, 1), "learned")]),
     "a window of each layer": (
         {"model_type": "longformer", "num_hidden_layers": 2, "attention_window": [32, 64]},
         [((0,), "learned", "", 32), ((1,), "learned", "", 64)],
@@ -51,7 +48,6 @@ SCHEDULES = {  # config, and its runs: layers, kind, part, window
         NOBODY | {"num_hidden_layers": 2, "layer_types": [LOCAL, FULL]},
         [(*ALL(0), LOCAL, 128), (*ALL(1), FULL)],
     ),
-    "not known, no number": (NOBODY, [(*ALL(), FULL), (*ALL(), LOCAL, 128)]),
     "rotations of other names": (
         {"model_type": "deepseek_v4", "num_hidden_layers": 3, "layer_types": V4_KINDS},
         [(*ALL(0), "main", 128), (*ALL(1, 2), "compress")],

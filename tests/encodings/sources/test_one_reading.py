@@ -22,25 +22,6 @@ KIMI = {key: value for key, value in DEEPSEEK.items() if key != "model_type"} | 
     "max_position_embeddings": 131072,
     "rope_scaling": {**DEEPSEEK["rope_scaling"], "factor": 32.0},
 }
-DYNAMIC = {**LLAMA2, "rope_scaling": {"type": "dynamic", "factor": 4.0}}
-
-
-LINEAR = {**LLAMA2, "rope_scaling": {"type": "linear", "factor": 4.0}}
-LENGTHS = [(LLAMA31, 131072, 204800), (LLAMA31, 65536, 131072), (DEEPSEEK, 131072, 163840)]
-LENGTHS += [(DEEPSEEK, 163840, 163840), (LINEAR, 16384, 32768), (DYNAMIC, 8192, 16384)]
-
-
-@pytest.mark.parametrize(("config", "trained", "length"), LENGTHS)
-def test_a_given_trained_length_uses_the_current_rotation(config, trained, length, written):
-    """Pairs without a full rotation in training extrapolate if the length goes beyond it."""
-    path = written(config)
-    found = context(path, length=length, trained=trained)
-    met, own = (load(path, n).measure.frequencies for n in (trained, length))
-    beyond = own * length > met * trained * (1 + 1e-9)
-    wanted = ((met * trained < 2 * np.pi) & beyond).sum()
-    assert found.rotations[0].unseen == wanted
-    assert (found.trained.length, found.trained.source) == (trained, "given")
-    assert found.verdict == ("unseen angles" if wanted else "no new angles")
 
 
 UNREAD = {  # Llama 2's config
