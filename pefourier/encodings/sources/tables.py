@@ -137,8 +137,10 @@ class Stored:
         check_memory(file, [self], dtype, limit, way_out)
         with np.errstate(all="ignore"):  # a long double may become infinite, and is refused later
             array = self.copied()
-            if array.dtype.kind == "U":
-                check_text(array)
+            if array.dtype.kind == "U":  # other numbers than characters fail in Python later
+                codes = np.ascontiguousarray(array).reshape(-1).view(array.dtype.byteorder + "u4")
+                if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any():
+                    raise ValueError("it holds text that is not Unicode")
             return array.astype(dtype, copy=False) if dtype else array
 
     def need(self, dtype: str | None = None) -> int:
@@ -148,6 +150,9 @@ class Stored:
     def label(self, name: str) -> str:
         """Return a name and the shape."""
         return f"{shown(name) if name else 'an array'} {self.shape}"
+
+
+Arrays = Mapping[str, Stored]  # by name
 
 
 def check_memory(
@@ -217,13 +222,6 @@ def check_shape(shape: Sequence[object], width: int, room: float) -> None:
         raise ValueError(f"its shape {tuple(sizes)} needs {need} bytes; it has {max(0, room)}")
 
 
-def check_text(array: Array) -> None:
-    """Refuse numbers that are not Unicode characters, which fail in Python later."""
-    codes = np.ascontiguousarray(array).reshape(-1).view(array.dtype.byteorder + "u4")
-    if (codes > 0x10FFFF).any() or ((codes >= 0xD800) & (codes < 0xE000)).any():
-        raise ValueError("it holds text that is not Unicode")
-
-
 def bfloat16(bits: Array) -> Array:
     """Convert bfloat16 bits, the upper halves of float32, to float32.
 
@@ -281,7 +279,7 @@ SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
 }
 
 
-def read_npy(stream: BinaryIO) -> dict[str, Stored]:
+def read_npy(stream: BinaryIO) -> Arrays:
     """Return the array of a .npy file."""
     size = stream.seek(0, os.SEEK_END)
 
@@ -328,7 +326,7 @@ def map_of(
     return partial(np.memmap, stream, dtype, "r", *place) if is_file and dtype.isnative else None
 
 
-def read_npz(stream: BinaryIO) -> dict[str, Stored]:
+def read_npz(stream: BinaryIO) -> Arrays:
     """Return the arrays of a .npz file by name."""
     if stream.read(2) != ZIP_MAGIC[:2]:
         raise ValueError("it is not an archive of arrays as numpy.savez writes it")
@@ -358,7 +356,7 @@ def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> St
         return npy_array(member, info.file_size, min(info.compress_size, size), copied)
 
 
-def read_csv(stream: BinaryIO) -> dict[str, Stored]:
+def read_csv(stream: BinaryIO) -> Arrays:
     """Read numbers separated by commas; # starts a comment, the first line may be a header."""
     text = io.TextIOWrapper(stream, "utf-8-sig")
     try:
@@ -405,7 +403,7 @@ def reads_as_number(cell: str) -> bool:
     return cell.isascii() and "_" not in cell
 
 
-def read_torch(stream: BinaryIO) -> dict[str, Stored]:
+def read_torch(stream: BinaryIO) -> Arrays:
     """Return the tensors of a torch.save file by dotted names; refuse other Python objects."""
     magic = stream.read(4)
     zipped = magic == ZIP_MAGIC
@@ -462,7 +460,7 @@ def torch_array(tensor: Any, size: int) -> Stored:
     return Stored(tuple(tensor.shape), kind, width, file_bytes, copied)
 
 
-def read_safetensors(stream: BinaryIO) -> dict[str, Stored]:
+def read_safetensors(stream: BinaryIO) -> Arrays:
     """Return the tensors of a .safetensors file: length of the header, JSON header, data.
 
     Tensors of unsupported types are refused when they are loaded.
@@ -514,7 +512,7 @@ def safetensor(stream: BinaryIO, entry: Any, start: int, size: int) -> Stored:
     return RawArray(tuple(shape), kind, *sizes, copied, mapped, start=first, bits=dtype)
 
 
-READERS: dict[str, Callable[[BinaryIO], dict[str, Stored]]] = {
+READERS: dict[str, Callable[[BinaryIO], Arrays]] = {
     ".npy": read_npy,
     ".npz": read_npz,
     **dict.fromkeys((".csv", ".txt"), read_csv),
@@ -659,7 +657,7 @@ class ArrayFile:
     label: str
     suffix: str  # of its format
     advice: str  # what to do if the file is damaged
-    arrays: Mapping[str, Stored]
+    arrays: Arrays
 
     def load(self, name: str, dtype: str | None = None, **how: Any) -> Array:
         """Check and load an array: see `Stored.load`."""
@@ -730,7 +728,7 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
         return NamedTable(names[0], table, eps, paired, chosen, sides, beside)
 
 
-def waves_by_part(arrays: Mapping[str, Stored]) -> list[str]:
+def waves_by_part(arrays: Arrays) -> list[str]:
     """Return the names of two arrays such as cos and sin, if the file has no other tables."""
     names = sorted(name for name, stored in arrays.items() if stored.is_table)
     is_pair = len(names) == 2 and names[0].replace("cos", "sin") == names[1]
@@ -770,7 +768,7 @@ def open_arrays(
         yield ArrayFile(label(path), suffix, advice, arrays)
 
 
-def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> str:
+def choose_array(arrays: Arrays, key: str | None, file: str) -> str:
     """Return the array to read: `key`, the only table, or the table with a name of positions."""
     refuse_ids(arrays, key, file)
     if key is None:
@@ -792,7 +790,7 @@ def choose_array(arrays: Mapping[str, Stored], key: str | None, file: str) -> st
     return key
 
 
-def refuse_ids(arrays: Mapping[str, Stored], key: str | None, file: str) -> None:
+def refuse_ids(arrays: Arrays, key: str | None, file: str) -> None:
     """Refuse position ids, which are not vectors, by their name or as the only array.
 
     Position ids are integers in one row, or in rows that mostly step by 1. A single run over all
@@ -820,7 +818,7 @@ def no_table(stored: Stored, name: str, file: str) -> PefourierError:
     return PefourierError(f"{contents}; {rule}{reshaping(stored.shape)}")
 
 
-def find_array(arrays: Mapping[str, Stored], key: str, file: str) -> str:
+def find_array(arrays: Arrays, key: str, file: str) -> str:
     """Return the name of an array if the file has it."""
     if key in arrays:
         return key
@@ -830,7 +828,7 @@ def find_array(arrays: Mapping[str, Stored], key: str, file: str) -> str:
     raise unknown(f"array of {file}", key, names, f"It holds {names_and_shapes(arrays)}.")
 
 
-def names_and_shapes(arrays: Mapping[str, Stored]) -> str:
+def names_and_shapes(arrays: Arrays) -> str:
     """Return the first names with their shapes."""
     listing = [stored.label(name) for name, stored in islice(arrays.items(), 10)]
     return ", ".join(listing + ["…"] * (len(arrays) > 10)) or "no array"

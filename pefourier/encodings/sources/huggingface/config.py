@@ -580,24 +580,18 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
         once = [FULL, *windowed] if once[0] == FULL else [*windowed, FULL]
     if "slides" in row:
         once = sliding_or_not(model, number) if number else []
-    if "indexed" in row:
-        once = by_index(model, number)
+    if "indexed" in row:  # the config lists the numbers of the layers of one type
+        key, listed, other_type, usual = row["indexed"]
+        entries = usual if model.get(key) is None else model.get(key)
+        if not isinstance(entries, list | None) or any(type(i) is not int for i in entries or ()):
+            raise model.wrong(key, entries, "a list of layer numbers")
+        once = [listed if entries is None or i in entries else other_type for i in range(number)]
     if not number:
         return list(dict.fromkeys(once)), False
     if "from_end" in row:
         return list(islice(cycle(once[::-1]), number))[::-1], True
     first = [FULL] * min(dense_layers(model), number)
     return [*first, *islice(cycle(once), number - len(first))], True
-
-
-def by_index(model: ModelConfig, number: int) -> list[str]:
-    """Return the type of each layer if a config lists the numbers of the layers of one type."""
-    key, listed, other_type, usual = model.row["indexed"]
-    entries = model.get(key)
-    entries = usual if entries is None else entries
-    if not isinstance(entries, list | None) or any(type(i) is not int for i in entries or ()):
-        raise model.wrong(key, entries, "a list of layer numbers")
-    return [listed if entries is None or i in entries else other_type for i in range(number)]
 
 
 def dense_layers(model: ModelConfig) -> int:
