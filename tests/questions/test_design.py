@@ -14,7 +14,6 @@ from pefourier.questions.design import (
     bounded_bases,
     cast_distance,
     design_base,
-    design_grid,
     negative_lags,
     passes,
     smallest_bounded_base,
@@ -98,12 +97,6 @@ def test_what_has_no_base_is_refused(options):
     with pytest.raises(PefourierError) as error:
         design(**options)
     assert "\n" not in str(error.value)
-
-
-def test_the_lattice_of_the_dft_serves_short_lengths_and_no_grid():
-    assert design_base(80, 256, bases=(10.0,), criteria=()).verdict == "no base needed"
-    assert not design_base(80, 32, bases=(10.0,), criteria=()).dft_serves
-    assert not any(axis.dft_serves for axis in design_grid((8, 8), 32, bases=(10.0,), criteria=()))
 
 
 @pytest.mark.parametrize(("cosine", "layers", "base"), [(0, 1, 83443), (0.9, 1, 290609)])

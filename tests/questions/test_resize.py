@@ -1,6 +1,5 @@
 """Effects of resizing on tables and formulas."""
 
-import json
 import pickle
 from dataclasses import replace
 
@@ -102,14 +101,6 @@ def test_pairs_that_meet_unseen_phases_are_named(spec, old, new, unseen):
         assert r.unseen[0].which == np.flatnonzero(omega * 13 < 2 * np.pi).tolist()
         assert r.unseen[0].pairs == 16
     assert resize_table(load(spec, None, 8, grid=(4, 4)), (5, 5)).unseen == []
-
-
-def test_a_config_is_a_formula_too(run, folder):
-    config = {"model_type": "dinov3_vit", "hidden_size": 128, "num_attention_heads": 2}
-    (folder / "config.json").write_text(json.dumps(config | {"image_size": 96, "patch_size": 16}))
-    (record,) = run("resize", "config.json", "--to", "8x9", "--json").results
-    assert (record["from"], record["to"]) == ([6, 6], [8, 9])
-    assert [axis["unseen"] for axis in record["unseen"]] == [0, 0]
 
 
 def test_rotations_are_reported_as_they_are_computed():

@@ -168,13 +168,6 @@ def test_numbers_that_no_rotation_can_be_made_of_are_refused(written):
         context(written(config), against="partial=0.05")
 
 
-@pytest.mark.parametrize("value", [["absolute"], {}, {"a": 1}, [["rope"]], 3, True])
-def test_a_key_of_any_json_is_read_or_named(value, written):
-    found = context(written({**LLAMA2, "position_embedding_type": value}))
-    assert found.verdict == "no new angles"
-    assert ("position_embedding_type" in found.unread) == (value != {})
-
-
 @pytest.mark.parametrize("known", [{}, {"architectures": ["DeepseekV3ForCausalLM"]}])
 def test_two_sizes_of_a_head_of_an_unknown_type_are_a_warning(known, written):
     own = {"model_type": "mystery", "qk_rope_head_dim": 64, "rope_theta": 1e4, LONGEST: 4096}
