@@ -1041,15 +1041,6 @@ STEPS |= {"graph": "edges", "place": "places"}
 WORDS = {"t": "frames", "y": "rows", "x": "columns"}
 
 
-def axis_names(count: int) -> list[str]:
-    """Names of axes, the slowest first.
-
-    >>> axis_names(2), axis_names(4)
-    (['y', 'x'], ['a', 'b', 'c', 'd'])
-    """
-    return list(axis_letters(count))
-
-
 def point_of(place: Iterable[int]) -> str:
     """Format a point as typed after --pos, in brackets.
 
@@ -1069,7 +1060,7 @@ def by_axis(values: Sequence[Any] | None, digits: int = 3) -> str | None:
         return None
     if len(values) == 1:
         return number(values[0], digits)
-    return by_name(axis_names(len(values)), values, digits)
+    return by_name(axis_letters(len(values)), values, digits)
 
 
 def by_name(names: Strings, values: Sequence[Any], digits: int = 3) -> str:

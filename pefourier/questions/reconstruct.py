@@ -25,7 +25,7 @@ from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     as_encoding,
-    axis_names,
+    axis_letters,
     finding,
     points_in_words,
     without_prefix,
@@ -319,7 +319,7 @@ class Reconstructions(Result):
 
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
         """Column names for CSV, and one row for each position and lattice point."""
-        axes = axis_names(len(self.sides)) if self.on_grid else []
+        axes = axis_letters(len(self.sides)) if self.on_grid else []
         names = [*(f"position_{axis}" for axis in axes), *axes] or ["position", "t"]
         return [*names, "value"], (
             [*np.atleast_1d(r.position).tolist(), *place, value]

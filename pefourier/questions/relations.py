@@ -25,7 +25,7 @@ from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     as_encoding,
-    axis_names,
+    axis_letters,
     finding,
     lattice_points,
     row_blocks,
@@ -358,7 +358,7 @@ def kernel_curves(enc: Encoding, k: Floats | None) -> dict[str, tuple[Floats, Fl
     """Return lags and the kernel at these, by the name of the axis ("" for a single axis)."""
     if k is None:
         return None
-    names = axis_names(k.ndim) if k.ndim > 1 else [""]
+    names = axis_letters(k.ndim) if k.ndim > 1 else [""]
     lines = zip(names, kernel_lines(k), strict=True)
     return {name: (in_units(enc, np.arange(len(line))), line) for name, line in lines}
 

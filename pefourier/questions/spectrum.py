@@ -25,7 +25,7 @@ from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     as_encoding,
-    axis_names,
+    axis_letters,
     finding,
     unit_of_waves,
     without_mean,
@@ -297,7 +297,7 @@ class GridSpectrum(Spectrum):
 
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
         """Names of the columns of CSV, and a row for each frequency of the lattice."""
-        axes = axis_names(len(self.omega))
+        axes = axis_letters(len(self.omega))
         names = [*(f"k_{axis}" for axis in axes), *(f"omega_{axis}" for axis in axes), "density"]
         return names, (
             [*k, *(line[i] for line, i in zip(self.omega, k, strict=True)), share]

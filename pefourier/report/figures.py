@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.encodings.attention_decay import LEVELS, reading_cosine
-from pefourier.encodings.encoding import axis_names, unit_of_waves, without_prefix
+from pefourier.encodings.encoding import axis_letters, unit_of_waves, without_prefix
 from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.grids import size_of
 from pefourier.errors import PefourierError, shorten
@@ -97,7 +97,7 @@ FAINT = 1e-6  # share of energy below which nothing is drawn
 def resizing(answers: Answers, look: Look) -> Figure:
     """Draw the share of energy over cycles along each axis, before and after resizing."""
     result = answers[0].result
-    letters = axis_names(len(result.old))
+    letters = axis_letters(len(result.old))
     figure, panels = make_panels(look, 0.5 + 2.4 * len(letters), len(letters))
     figure.suptitle(f"{caption(answers[0].encoding)}, {result.method}", fontsize=9)
     for axis, (panel, letter) in enumerate(zip(panels, letters, strict=True)):

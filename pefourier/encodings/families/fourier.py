@@ -20,7 +20,6 @@ import numpy as np
 from pefourier.encodings.encoding import (
     Domain,
     Encoding,
-    Finding,
     Layout,
     Wave,
     axis_letters,
@@ -317,15 +316,6 @@ def span(domain: Domain) -> float:
     return float(domain.x[-1] - domain.x[0]) or 1.0
 
 
-def far_from_one(domain: Domain) -> tuple[Finding, ...]:
-    """Return a finding if the median step of times is far from 1, the scale of the rates."""
-    steps = np.diff(domain.x)
-    median = float(np.median(steps)) if domain.kind == "time" and len(steps) else 1.0
-    if 1 / UNUSUAL <= median <= UNUSUAL:
-        return ()
-    return (finding("times-unit", span=domain.x[-1] - domain.x[0], median=median),)
-
-
 @frozen_arrays
 class LineAndSines:
     r"""Columns :math:`a_0 t + b_0` and :math:`\sin(a_j t + b_j)`, j = 1 … d - 1."""
@@ -372,8 +362,12 @@ def time2vec(length: int, d: int, *, seed: int = 0, times: Floats | None = None)
     """
     domain, noted = time_axis(length, times)
     slopes, shifts = stream(seed).normal(size=(2, d))
-    facts = {"params": noted, "findings": far_from_one(domain)}
-    return line_and_sines("time2vec", domain, slopes, shifts, **facts)
+    steps = np.diff(domain.x)
+    median = float(np.median(steps)) if domain.kind == "time" and len(steps) else 1.0
+    is_usual = 1 / UNUSUAL <= median <= UNUSUAL
+    unit = {"span": domain.x[-1] - domain.x[0], "median": median}
+    notes = () if is_usual else (finding("times-unit", **unit),)
+    return line_and_sines("time2vec", domain, slopes, shifts, params=noted, findings=notes)
 
 
 @encoding("mtan", "Shukla & Marlin, 2021 (before training)", domain="time", untrained=True)

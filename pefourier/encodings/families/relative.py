@@ -747,7 +747,15 @@ def fox(length: int, d: int, *, gates: Floats | None = None) -> Encoding:
     facts: Fields = {"findings": (finding("gates-default"),)}
     logs = -alibi_slopes(d)[:, None]
     if gates is not None:
-        stored = gates_up_to(length, gates)
+        array = np.atleast_2d(np.asarray(gates, dtype=float))
+        (heads, n), low, high = array.shape[-2:], array.min(initial=1), array.max(initial=0)
+        if array.ndim > 2 or not (max(length, heads) <= n and 0 < low <= high <= 1):
+            raise PefourierError(
+                f"gates must be (n,) or (heads, n), above 0 and up to 1, with n of at least "
+                f"{length} and at least the number of heads; got {np.shape(gates)}, {low:.6g} to "
+                f"{high:.6g}"
+            )
+        stored = array[:, :length]
         facts = {"params": {"d": len(stored), "gates": tuple(map(tuple, stored.tolist()))}}
         logs = np.log(stored)
     totals = np.cumsum(logs, axis=1)
@@ -762,18 +770,6 @@ def fox(length: int, d: int, *, gates: Floats | None = None) -> Encoding:
             "fox", length, len(last), lambda lag: np.abs(lag)[:, None] * last, causal=True, **facts
         )
     return bias_of_pairs("fox", between, lags_between(length, causal=True), len(logs), **facts)
-
-
-def gates_up_to(length: int, gates: Floats) -> Floats:
-    """Return the gates (heads, length) of the first positions; refuse numbers outside (0, 1]."""
-    array = np.atleast_2d(np.asarray(gates, dtype=float))
-    (heads, n), low, high = array.shape[-2:], array.min(initial=1), array.max(initial=0)
-    if array.ndim > 2 or not (max(length, heads) <= n and 0 < low <= high <= 1):
-        raise PefourierError(
-            f"gates must be (n,) or (heads, n), above 0 and up to 1, with n of at least {length} "
-            f"and at least the number of heads; got {np.shape(gates)}, {low:.6g} to {high:.6g}"
-        )
-    return array[:, :length]
 
 
 @encoding("xl", "Dai et al., 2019 (Transformer-XL), section 3.3", domain="lag")
