@@ -292,34 +292,25 @@ def kernel(enc: Encoding) -> Floats | None:
         return None  # displacements have no order
     if enc.domain.kind == "lag":
         return kernel_of_biases(enc.table(enc.domain.x[enc.domain.x <= 0])[::-1])
-    if len(enc.domain.sides) > 1:
-        return kernel_on_grid(enc)
-    if enc.measure.squared_length:
+    sides = enc.domain.sides
+    if len(sides) > 1 and enc.is_stationary:  # one half, and the other by symmetry
+        ahead, m = steps_ahead(sides), len(enc.measure)
+        blocks = (enc.measure.kernel(ahead[rows]) for rows in row_blocks(len(ahead), BLOCK, m))
+        half = np.concatenate([np.zeros(0), *blocks])
+        whole = np.concatenate([half[::-1], [1.0], half])
+        return np.asarray(whole.reshape([2 * n - 1 for n in sides]))
+    if len(sides) == 1 and enc.measure.squared_length:
         count, finer = lag_axis(enc)
-        blocks = row_blocks(count, BLOCK, len(enc.measure))
-        parts = (np.arange(block.start, block.stop) for block in blocks)
+        parts = (np.arange(b.start, b.stop) for b in row_blocks(count, BLOCK, len(enc.measure)))
         lags = (part if finer == 1 else part / finer for part in parts)
         return np.concatenate([enc.measure.kernel(part) for part in lags])
     if enc.inverse_keys:  # scores of queries with the key at 0, where factors are 1
         table = enc.table()
         return np.asarray(table @ table[0] / (table[0] @ table[0]))
-    means = mean_products(enc.table(), enc.domain.sides)[len(enc) - 1 :]
-    return np.asarray(means / means[0]) if means[0] else None
-
-
-def kernel_on_grid(enc: Encoding) -> Floats | None:
-    """Kernel of a grid at all displacements, computed from one half by symmetry."""
-    sides = enc.domain.sides
-    if not enc.is_stationary:
-        means = mean_products(enc.table(), sides)
-        size = means[tuple(n - 1 for n in sides)]
-        return means / size if size else None
-    ahead = steps_ahead(sides)
-    m = len(enc.measure)
-    parts = (enc.measure.kernel(ahead[rows]) for rows in row_blocks(len(ahead), BLOCK, m))
-    half = np.concatenate([np.zeros(0), *parts])
-    whole = np.concatenate([half[::-1], [1.0], half])
-    return np.asarray(whole.reshape([2 * n - 1 for n in sides]))
+    means = mean_products(enc.table(), sides)
+    size = means[tuple(n - 1 for n in sides)]
+    means = means if len(sides) > 1 else means[len(enc) - 1 :]
+    return means / size if size else None
 
 
 def lag_axis(enc: Encoding) -> tuple[int, int]:
