@@ -32,6 +32,7 @@ from pefourier.causes.rope import (
     ROUNDED,
     Rope,
     are_close,
+    base_of_grid,
     both_at,
     is_rotation,
     known_mistakes,
@@ -318,16 +319,6 @@ def fitted_scalings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
         for reading in sought.with_changes(code, ntk, cost + 0.5):
             base = {"base": (rope.rho, base_of_grid(reading.omega))}  # to which it amounts
             yield replace(reading, changes={**reading.changes, **base})
-
-
-def base_of_grid(omega: Floats) -> float:
-    """Return the base of geometric frequencies from 1, by the lowest (the base of NTK scaling).
-
-    >>> base_of_grid(5e5 ** (-np.arange(64) / 64)).__round__(3)
-    500000.0
-    """
-    m = len(omega)
-    return float(omega[-1]) ** (-m / (m - 1)) if m > 1 else 1.0
 
 
 def derived(sought: Sought) -> Iterator[Misreading]:

@@ -423,7 +423,8 @@ class Rounded(Named):
 
     def apply(self, expected: Indices) -> Indices:
         """Round positions."""
-        return rounded(expected.astype(float), FORMATS[self.form]).astype(np.int64)
+        with np.errstate(invalid="ignore"):  # numbers beyond the format
+            return rounded(expected.astype(float), FORMATS[self.form]).astype(np.int64)
 
 
 def causes_of(positions: Indices) -> tuple[Cause[Any], ...]:

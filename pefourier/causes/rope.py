@@ -200,6 +200,16 @@ def list_at(settings: Values, length: int) -> str:
     return "long" if length > settings["original"] else "short"
 
 
+def base_of_grid(omega: Floats) -> float:
+    """Return the base of geometric frequencies from 1, by the lowest (the base of NTK scaling).
+
+    >>> base_of_grid(5e5 ** (-np.arange(64) / 64)).__round__(3)
+    500000.0
+    """
+    m = len(omega)
+    return float(omega[-1]) ** (-m / (m - 1)) if m > 1 else 1.0
+
+
 def usual_scalings(
     factors: Iterable[float], originals: Iterable[int] = LENGTHS
 ) -> Iterator[Fields]:

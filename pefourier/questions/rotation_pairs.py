@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from pefourier.causes.mistakes import (
     SEARCHED,
     Cause,
-    base_of_grid,
     cause_of,
     find_mistakes,
     geometric_rotation,
@@ -42,7 +41,7 @@ from pefourier.causes.pairs import (
     runs_of,
     shift_between,
 )
-from pefourier.causes.rope import BY_LENGTH, Rope, is_rotation, list_at
+from pefourier.causes.rope import BY_LENGTH, Rope, base_of_grid, is_rotation, list_at
 from pefourier.causes.rows import Shifted
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pefourier.causes.rope import Rope, layer_of, misread
+from pefourier.causes.rope import Rope, base_of_grid, layer_of, misread
 from pefourier.encodings.attention_decay import (
     FARTHEST,
     firsts_below,
@@ -226,10 +226,10 @@ def effective_base(enc: Encoding) -> float | None:
     >>> round(effective_base(as_rotation(enc)), 2)
     72195.86
     """
-    omega, rotated = enc.measure.frequencies, int(enc.params["d"] * enc.params["partial"])
+    omega = enc.measure.frequencies
     if enc.params["scaling"] not in ("ntk", "dynamic") or omega[-1] == 0:
         return None
-    base = float(omega[-1] ** (-rotated / 2 / (len(omega) - 1)))
+    base = base_of_grid(omega)
     return None if isclose(base, enc.params["rho"], rel_tol=RATIO_SLACK) else base
 
 
