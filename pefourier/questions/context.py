@@ -277,11 +277,11 @@ class Context(Result):
             return "limited distance"
         if self.held is not None:
             return "too few rows" if self.lost > 0 else "fixed length"
-        if enc.measure is not None and len(enc.domain.sides) > 1:
+        if enc.measure and len(enc.domain.sides) > 1:
             return "a grid"
         if any(f.code == "repeating-codes" for f in enc.findings):
             return "codes repeat"
-        return "any length" if enc.measure is not None or enc.name in FORMULAS else "no rotation"
+        return "any length" if enc.measure or enc.name in FORMULAS else "no rotation"
 
     @property
     def is_within(self) -> bool:
