@@ -52,9 +52,9 @@ from pefourier.encodings.sources.json_object import (
     TrackedKeys,
 )
 from pefourier.errors import PefourierError, is_count, shown
-from pefourier.types import Counts, Fields, Texts, Values
+from pefourier.types import Counts, Fields, Strings, Values
 
-Sized = tuple[tuple[str, ...], int | None]  # keys of a size in order of priority, and its default
+Sized = tuple[Strings, int | None]  # keys of a size in order of priority, and its default
 Pairing = Literal["halves", "neighbours"]
 PAIRED: dict[str, Pairing] = {"halves": "halves", "interleaved": "neighbours"}  # by layout
 PARAMS = "params.json"  # config format of Mistral's and Meta's original weights
@@ -64,15 +64,15 @@ PARAMS = "params.json"  # config format of Mistral's and Meta's original weights
 class Rotary:
     """Keys and defaults of a model type's configs for the rotation of one type of layer."""
 
-    size: Texts = ("head_dim",)  # keys of the size of a head, in order of priority
+    size: Strings = ("head_dim",)  # keys of the size of a head, in order of priority
     head: int | None = None  # default size; None: times * width // heads
     times: int = 1  # multiple of width // heads
     null: bool = False  # a key that is null means width // heads
     width: Sized = (("hidden_size",), None)
     heads: Sized = (("num_attention_heads",), None)
-    bases: Texts = ("rope_theta",)  # keys of the base besides rope_theta of the section
+    bases: Strings = ("rope_theta",)  # keys of the base besides rope_theta of the section
     base: float = 10000.0
-    shares: Texts = ()  # keys of the rotated share of a head
+    shares: Strings = ()  # keys of the rotated share of a head
     share: float = 1.0
     scaled_share: float | None = None  # default share with scaling, if different
     rotated: int | None = None  # default number of rotated dimensions
@@ -251,16 +251,10 @@ def rotary(row: ModelRow, layer: str = "") -> Rotary:
     1000000.0
     """
     settings = {**row, **row["layers"].get(layer, {})} if "layers" in row else row
-    frozen = {key: as_tuple(settings[key]) for key in NAMES & settings.keys()}
-    return Rotary(**frozen)
+    return Rotary(**{key: settings[key] for key in NAMES & settings.keys()})
 
 
 NAMES = {parameter.name for parameter in fields(Rotary)}
-
-
-def as_tuple(value: Any) -> Any:
-    """Convert lists to tuples, recursively."""
-    return tuple(map(as_tuple, value)) if isinstance(value, list) else value
 
 
 USUAL_LENGTH = 80
@@ -320,7 +314,7 @@ class ModelConfig(Section):
         """Return a size by the first of its keys that is set, or the default."""
         return self.count(*keys[0]) or keys[1]
 
-    def own(self, name: str, usual: Texts) -> Sized:
+    def own(self, name: str, usual: Strings) -> Sized:
         """Return keys and default of a size: the keys of the model type, then the usual keys."""
         keys, default = self.row.get(name, ((), None))
         return (*keys, *usual), default

@@ -47,7 +47,7 @@ from pefourier.encodings.sources.huggingface.config import (
 )
 from pefourier.encodings.sources.json_object import HEADS, LAYERS, Section
 from pefourier.errors import PefourierError, is_number, shown, unknown
-from pefourier.types import Counts, Fields, Ints, Texts, Values
+from pefourier.types import Counts, Fields, Ints, Strings, Values
 from pefourier.writing.text import first_few
 
 Notes = Iterator[Finding]
@@ -511,11 +511,11 @@ def layout_of(model: ModelConfig) -> str:
 def head_by_layer(model: ModelConfig, type_keys: Rotary, layer: str) -> int | None:
     """Return the size of a head of a type of layer from ``per_layer_config``; None if not set."""
     row, key = model.row, "per_layer_config"
-    if "layers" not in row or key not in model.values or type_keys.size not in HEAD_BY_LAYER:
+    if "layers" not in row or key not in model.values or [*type_keys.size] not in HEAD_BY_LAYER:
         return None
     section, kinds = model.section(key), model.get("layer_types")
     sizes = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
-    if not any(sizes.values()) and type_keys.size == HEAD_BY_LAYER[0]:
+    if not any(sizes.values()) and [*type_keys.size] == HEAD_BY_LAYER[0]:
         return None
     if any(sizes.values()) and not isinstance(kinds, list):
         raise PefourierError(f"{section.label} needs layer_types, the type of each layer")
@@ -529,7 +529,7 @@ def head_by_layer(model: ModelConfig, type_keys: Rotary, layer: str) -> int | No
     return widths.pop()
 
 
-HEAD_BY_LAYER = (("head_dim",), ("global_head_dim",))  # the first has priority
+HEAD_BY_LAYER = (["head_dim"], ["global_head_dim"])  # the first has priority
 
 
 def find_head(model: ModelConfig, type_keys: Rotary, layer: str = "") -> int:
@@ -717,7 +717,7 @@ def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str
 
 
 def reconcile(
-    section: Section, inside: Texts, config: Section, above: Texts
+    section: Section, inside: Strings, config: Section, above: Strings
 ) -> tuple[float | None, list[Finding]]:
     """Return a number from a section or above it; the section has priority; report conflicts."""
     inner, outer = section.number(*inside), config.number(*above) if above else None
