@@ -238,7 +238,18 @@ def batch_of(
         visible, mask = as_visible(mask, shape), None
     past, hidden, mask = cached_tokens(roles, mask, shape, cached)
     given = {role: fitted(as_ids(roles[role], role), shape, role) for role in TOKENWISE & {*roles}}
-    segments, knows_documents = segments_of(roles, given, mask, shape)
+    segments = given.get("segment_ids")
+    if "seq_idx" in given:
+        segments = given["seq_idx"] + 1
+    if "cu_seqlens" in roles:
+        segments = segments_between(as_ids(roles["cu_seqlens"], "cu_seqlens").ravel(), shape)
+    knows_documents = segments is not None
+    if mask is not None:  # one of 0 and 1 shows padding alone
+        tokens = fitted(as_ids(mask, "the mask"), shape, "the mask")
+        knows_documents = knows_documents or int(tokens.max()) > 1
+        segments = tokens if segments is None else np.where(tokens == 0, 0, segments)
+    if segments is not None and segments.min() < 0:
+        raise PefourierError(f"segment numbers must be at least 0; got {int(segments.min())}")
     depth = depth_of(given)
     if visible is not None and segments is None and depth is None:
         heads = max(1, len(visible) // shape[0])  # a matrix for each row shows what any head sees
@@ -338,31 +349,6 @@ def as_visible(mask: Array, shape: Counts | None = None) -> Array:
 
 
 HIDDEN = -1e4 + 1  # an additive mask hides keys below this; ALiBi biases stay above
-
-
-def segments_of(
-    roles: Roles,
-    given: Roles,
-    mask: Array | None,
-    shape: Counts,
-) -> tuple[Array | None, bool]:
-    """Return segment numbers, and whether they show documents.
-
-    They come from cu_seqlens, seq_idx or segment numbers; a mask of 0 and 1 shows padding alone.
-    """
-    segments = given.get("segment_ids")
-    if "seq_idx" in given:
-        segments = given["seq_idx"] + 1
-    if "cu_seqlens" in roles:
-        segments = segments_between(as_ids(roles["cu_seqlens"], "cu_seqlens").ravel(), shape)
-    knows_documents = segments is not None
-    if mask is not None:
-        tokens = fitted(as_ids(mask, "the mask"), shape, "the mask")
-        knows_documents = knows_documents or int(tokens.max()) > 1
-        segments = tokens if segments is None else np.where(tokens == 0, 0, segments)
-    if segments is not None and segments.min() < 0:
-        raise PefourierError(f"segment numbers must be at least 0; got {int(segments.min())}")
-    return segments, knows_documents
 
 
 def segments_between(bounds: Array, shape: Counts) -> Array:
