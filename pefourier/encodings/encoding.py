@@ -624,9 +624,8 @@ def is_bias(shape: Counts) -> bool:
     >>> is_bias((4, 40, 40)), is_bias((1, 4, 40, 40)), is_bias((1, 40, 40)), is_bias((40, 2, 2))
     (True, True, False, False)
     """
-    heads, *sides = shape[-3:] if len(shape) in (3, 4) else (0, 0, 1)
-    batch = shape[0] if len(shape) == 4 else 1
-    return batch == 1 and heads > 1 and sides[0] == sides[1] > 2
+    has_heads = len(shape) in (3, 4) and shape[:-3] in ((), (1,)) and shape[-3] > 1
+    return has_heads and shape[-2] == shape[-1] > 2
 
 
 def from_bias(array: Array, name: str = "bias", **facts: Any) -> Encoding:

@@ -377,6 +377,7 @@ def convert(key: str, text: str, kind: Any) -> Any:
 
 
 SECTION = re.compile(r"^(\w+)\n-+\n", re.MULTILINE)
+ENTRY = re.compile(r"^([\w, ]+) : [^\n]+\n((?: +[^\n]*\n?)+)", re.MULTILINE)  # of parameters
 
 
 def describe(function: Callable[..., Any]) -> Fields:
@@ -399,21 +400,16 @@ def describe(function: Callable[..., Any]) -> Fields:
     parts = dict(zip(sections[::2], sections[1::2], strict=True))
     prose, arrow, doctest = prose.partition(">>>")
     meaning, _, formula = prose.strip().partition("\n\n")
+    entries = ENTRY.findall(parts.get("Parameters", ""))
     return {
         "meaning": as_plain_text(meaning),
         "formula": as_plain_text(formula),
-        "meanings": read_meanings(parts.get("Parameters", "")),
+        "meanings": {
+            name.strip(): as_plain_text(text)
+            for names, text in entries
+            for name in names.split(",")
+        },
         "example": (arrow + doctest or parts.get("Examples", "")).strip(),
-    }
-
-
-def read_meanings(section: str) -> dict[str, str]:
-    """Parse a section of parameters into names and meanings; names may share a meaning."""
-    entries = re.findall(r"^([\w, ]+) : [^\n]+\n((?: +[^\n]*\n?)+)", section, re.MULTILINE)
-    return {
-        name.strip(): as_plain_text(meaning)
-        for names, meaning in entries
-        for name in names.split(",")
     }
 
 

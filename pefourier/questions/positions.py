@@ -451,19 +451,6 @@ def with_place(note: Finding) -> TokenFinding:
     return note if isinstance(note, TokenFinding) else TokenFinding(**vars(note))
 
 
-def judge_mask(visible: Array, model: Model | None, *, spec: str, params: Values) -> Positions:
-    """Describe what a mask (matrices, n, n) without ids makes visible."""
-    mask = describe_mask(visible)
-    return Positions(
-        shape=visible.shape,
-        rows=(),
-        mask=mask,
-        findings=tuple(map(with_place, mask_findings(mask, model))),
-        ids=np.zeros((1, 0, visible.shape[-1]), np.int64),
-        encodings=(from_table(visible[0], "mask", spec=spec, params=params),),
-    )
-
-
 def mask_findings(mask: Visibility | None, model: Model | None) -> list[Finding]:
     """Findings about a mask that shows too much, or whose window differs from the model's."""
     if mask is None:
@@ -525,7 +512,16 @@ def judge_input(
     roles, ignored = arrays_by_role(named, label)
     lone = next(iter(roles.values())) if len(content) == 1 else np.zeros(0)
     if is_mask(lone) and not content.keys() & {*NAMES["position_ids"]}:
-        return judge_mask(as_visible(lone), model, spec=name, params=params)
+        visible = as_visible(lone)
+        mask = describe_mask(visible)
+        return Positions(
+            shape=visible.shape,
+            rows=(),
+            mask=mask,
+            findings=tuple(map(with_place, mask_findings(mask, model))),
+            ids=np.zeros((1, 0, visible.shape[-1]), np.int64),
+            encodings=(from_table(visible[0], "mask", spec=name, params=params),),
+        )
     parts = ("cos", "sin") if {"cos", "sin"} <= roles.keys() else ("position_ids",) * is_wave(lone)
     waves = [roles.pop(role) for role in parts]
     stated = recovered = None
