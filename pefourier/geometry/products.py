@@ -89,10 +89,11 @@ def toeplitz_residual_of_rows(table: Table, sides: Counts, placed: Indices | Non
     unit, (n, d) = unit_of(table), table.shape
     sums = products_at_lags(table, sides, placed, unit)
     counts = np.rint(products_at_lags(np.ones((n, 1)), sides, placed))
-    gram = np.zeros((d, d))  # of the columns: the sum of its squares equals that of the rows
-    for rows in row_blocks(n, BLOCK, d):
-        vectors = table[rows].astype(float) * unit
-        gram += vectors.T @ vectors
+    size = min(n, d)
+    gram = np.zeros((size, size))  # of rows, or of columns: their squares have the same sum
+    for part in row_blocks(max(n, d), BLOCK, size):
+        vectors = (table[part].T if n > d else table[:, part]).astype(float) * unit
+        gram += vectors @ vectors.T
     total = (gram**2).sum()
     share = 1 - (sums**2 / np.maximum(counts, 1)).sum() / total if total else 0.0
     return float(np.sqrt(share)) if share > RESOLVED**2 else 0.0
