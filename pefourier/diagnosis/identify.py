@@ -55,7 +55,13 @@ def geometric_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
     if not abs(first) < 700:  # exp would overflow or underflow
         return None
     step = exp(first)
-    step = 1.0 if abs(step - 1) <= 4 * slack[0] else short_step(step, slack[0] / max(step, 1.0))
+    allowed, of_pi = slack[0] / max(step, 1.0), to_digits(step / np.pi, 1) * np.pi
+    if abs(step - 1) <= 4 * slack[0]:
+        step = 1.0
+    elif abs(of_pi - step) <= min(allowed, 1e-4) * step:
+        step = of_pi
+    else:
+        step = shortest(step, allowed)
     if m == 2 and step != 1.0:
         return None  # two frequencies always form a geometric grid
     rate = (weight * i) @ (log(step) - np.log(omega)) / ((weight * i) @ i)
@@ -137,16 +143,6 @@ def frequency_slack(omega: Floats, eps: float, n: int) -> Floats:
     """
     stored: Floats = eps * (4 / n**1.5 + omega / (1 + (omega * n) ** 2))
     return stored + precision.phase_rounding(omega, eps)
-
-
-def short_step(step: float, slack: float) -> float:
-    """Return a simple multiple of pi or the shortest number within a relative slack.
-
-    >>> short_step(3.1415926, 1e-7) == np.pi, short_step(0.25, 1e-7)
-    (True, 0.25)
-    """
-    of_pi = to_digits(step / np.pi, 1) * np.pi
-    return of_pi if abs(of_pi - step) <= min(slack, 1e-4) * step else shortest(step, slack)
 
 
 def shortest(value: float, slack: float) -> float:

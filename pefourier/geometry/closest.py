@@ -130,11 +130,6 @@ class BestPair:
             self.squared, self.place = squared[first], int(places[first])
 
 
-def sample_rows(index: Indices) -> Indices:
-    """Return a sample of rows at equal steps."""
-    return index[:: -(-len(index) // SAMPLE_ROWS)]
-
-
 @dataclass(frozen=True, eq=False)
 class Block:
     """Rows (z, -|z|²/2, 1) of vectors z minus a centre, rounded, and |z|² before rounding."""
@@ -167,7 +162,7 @@ def search_blocks(best: BestPair, blocks: list[Indices], report: Progress) -> No
 
     Distances are from the median of a sample of rows, whose products would swamp those of rows.
     """
-    centre = np.median(best.table[sample_rows(np.arange(len(best.table)))].astype(float), axis=0)
+    centre = np.median(best.table[:: -(-len(best.table) // SAMPLE_ROWS)].astype(float), axis=0)
 
     def make(k: int, dtype: type[np.floating]) -> Block:
         z = best.less(blocks[k], centre)
@@ -235,7 +230,8 @@ def search_tree(best: BestPair) -> None:
     index = np.arange(len(best.table))
     places = best.table.astype(float) * best.scale
     tree = KDTree(places)
-    for sample in (sample_rows(index), index):  # a sample tightens the bound first
+    few = index[:: -(-len(index) // SAMPLE_ROWS)]  # tighten the bound first
+    for sample in (few, index):
         reach = np.sqrt(best.limit) * (1 + TIE)
         query = partial(tree.query, distance_upper_bound=reach, workers=THREADS)
         nearest = query(places[sample], 2)[1]
