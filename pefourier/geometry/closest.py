@@ -230,8 +230,7 @@ def search_tree(best: BestPair) -> None:
     index = np.arange(len(best.table))
     places = best.table.astype(float) * best.scale
     tree = KDTree(places)
-    few = index[:: -(-len(index) // SAMPLE_ROWS)]  # tighten the bound first
-    for sample in (few, index):
+    for sample in (index[:: -(-len(index) // SAMPLE_ROWS)], index):  # few rows tighten the bound
         reach = np.sqrt(best.limit) * (1 + TIE)
         query = partial(tree.query, distance_upper_bound=reach, workers=THREADS)
         nearest = query(places[sample], 2)[1]

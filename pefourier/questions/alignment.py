@@ -251,8 +251,7 @@ def largest_left(
 ) -> float | None:
     """Largest difference of y from the scaled columns of x; None if one exceeds its limit."""
     worst, index = 0.0, np.arange(len(x))
-    few = x[:FEW]  # exclude most candidates
-    for rows, numbers in chain(float_blocks(few), float_blocks(x)):
+    for rows, numbers in chain(float_blocks(x[:FEW]), float_blocks(x)):  # few rows exclude most
         residual = np.abs(numbers[:, columns] * factors - y[rows])
         if not (residual <= allowed(index[rows])[:, columns]).all():
             return None
