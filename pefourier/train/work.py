@@ -312,6 +312,7 @@ def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> Fields:
 
 
 PARTS = ("train", "valid", "test")
+TIMES = (2, 5, 10, 20, 40, 80)  # minutes
 TIMED = 10  # steps
 SAFE = 0.9  # share of --minutes for training; the rest is for loading and the answer
 MOST_RUNS, LONGER = 64, 4  # largest number of runs per fold, and multiple of the usual steps
@@ -338,6 +339,7 @@ class DatasetPlan:
     dropped: tuple[Dropped, ...]
     seconds: float  # estimated limit of training time, without other methods
     detectable: float | None  # smallest difference in F1 that these folds or runs detect
+    minutes: tuple[Values, ...]  # seeds and steps that --minutes would choose, and detectable
     conclusion: str
 
 
@@ -367,7 +369,8 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
     keys = {run.key for run in resolved.runs}
     unfinished, steps = len(keys - finished), resolved.schedule.steps
     dropped = "".join(f" {fill(REMARKS[d.reason], count=d.count)}." for d in task.dropped)
-    seconds = seconds_of_steps(resolved, experiment) * steps * unfinished / len(keys)
+    of_step = seconds_of_steps(resolved, experiment)
+    seconds = of_step * steps * unfinished / len(keys)
     found, units = find_difference(task, options.seeds)
     runs = f"{unfinished} {agreeing(unfinished, 'run', 'runs')}"
     least = "no difference" if found is None else f"differences of {found} or more"
@@ -378,6 +381,13 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
     )
     if few := shortage(task, options):
         conclusion += f" {few.removeprefix(f'{task.name}: ')}."
+    choices = [
+        {"minutes": minutes, "seeds": seeds, "steps": number, "detectable": detected}
+        for minutes in TIMES
+        for seeds, number in [divide_time(60 * minutes, of_step / options.seeds, experiment)]
+        if number >= LOOK
+        for detected, _ in [find_difference(task, seeds)]
+    ]
     return DatasetPlan(
         dataset=task.name,
         encodings=tuple(arm.name for arm in resolved.arms),
@@ -400,6 +410,7 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
         dropped=task.dropped,
         seconds=round(seconds, 1),
         detectable=found,
+        minutes=tuple(choices),
         conclusion=conclusion,
     )
 
@@ -499,7 +510,7 @@ def plan_page(plans: Sequence[DatasetPlan]) -> Page:
     lines = [first, *(plan.conclusion for plan in plans)]
     return Page(
         "plan",
-        words=lambda: tables_in_words(map(windows_table, plans)),
+        words=lambda: tables_in_words(t for p in plans for t in (windows_table(p), times_table(p))),
         records=lambda: plans,
         rows=lambda: flattened(plain(plans)),
         conclusion=lambda: "\n".join(paragraph(printable(line)) for line in lines),
@@ -517,3 +528,10 @@ def windows_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
     sizes = f"windows of {plan.length} rows and {plan.channels} channels"
     title = f"{plan.dataset}: {sizes}, split {split}, of classes {' / '.join(plan.classes)}"
     return title, [["fold", *PARTS], *body]
+
+
+def times_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
+    """Title and table of what --minutes would choose and could detect."""
+    title = f"{plan.dataset}: runs of each fold and encoding in a time, and what they detect"
+    body = [[str(value or "none") for value in choice.values()] for choice in plan.minutes]
+    return title, [["--minutes", "runs", "steps", "difference in F1"], *body]

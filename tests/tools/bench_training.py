@@ -3,7 +3,7 @@
 All programs train on the same windows, stored on the device, with the same sizes, batches and
 optimizer. The peers are a loop over members of torch's modules (eager in float32 and, on a GPU,
 compiled in bfloat16 and captured as a CUDA graph), `torch.func.vmap` over stacked modules (eager
-and compiled). For a loop, one member is timed after
+and compiled), and JAX's vmap with jit if jax is installed. For a loop, one member is timed after
 its warm-up and multiplied by the number of members, because compiling each member would be unfair
 to the peer. The fused program trains members that all add vectors, as the peers do, and members
 with all injections, in the stacks that training makes.
@@ -14,6 +14,7 @@ It prints milliseconds for a step of all members; --keep writes them to figures/
 """
 
 import argparse
+import importlib.util
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -206,6 +207,77 @@ def fused_stack(s: Setting, members: Sequence[Replica], *, compiled: bool) -> fl
     return seconds_of(s, lambda: program.train(s.steps)) / s.steps * 1e3
 
 
+def jax_fleet(s: Setting) -> float:
+    """Return the milliseconds of all members by JAX: vmap over members, scan over steps."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    t, x, y = s.sizes, *(jnp.asarray(part.cpu().numpy()) for part in s.windows())
+    dtype = jnp.bfloat16 if s.device.type == "cuda" else jnp.float32
+    vectors = jnp.asarray(s.vectors().cpu().numpy(), dtype)
+
+    def weights(key: jax.Array) -> dict:
+        shapes = {"project.w": (t.channels, t.d), "head.w": (t.d, t.classes)}
+        for i in range(t.layers):
+            shapes |= {f"{i}.qkv": (t.d, 3 * t.d), f"{i}.out": (t.d, t.d)}
+            shapes |= {f"{i}.wide": (t.d, t.wide), f"{i}.narrow": (t.wide, t.d)}
+        keys = jax.random.split(key, len(shapes))
+        drawn = {
+            name: jax.random.uniform(k, shape, minval=-1, maxval=1) * (6 / sum(shape)) ** 0.5
+            for k, (name, shape) in zip(keys, shapes.items(), strict=True)
+        }
+        zeros = {f"{i}.{n}.b": jnp.zeros(t.d) for i in range(t.layers) for n in ("out", "narrow")}
+        zeros |= {f"{i}.wide.b": jnp.zeros(t.wide) for i in range(t.layers)}
+        zeros |= {"project.b": jnp.zeros(t.d), "head.b": jnp.zeros(t.classes)}
+        norms = {
+            f"{i}.norm{n}": jnp.stack([jnp.ones(t.d), jnp.zeros(t.d)])
+            for i in range(t.layers)
+            for n in (1, 2)
+        }
+        return drawn | zeros | norms
+
+    def norm(h: jax.Array, gain_shift: jax.Array) -> jax.Array:
+        h = h.astype(jnp.float32)
+        centred = h - h.mean(-1, keepdims=True)
+        scaled = centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        return (scaled * gain_shift[0] + gain_shift[1]).astype(dtype)
+
+    def loss(p: dict, windows: jax.Array, classes: jax.Array) -> jax.Array:
+        c = {name: value.astype(dtype) for name, value in p.items()}
+        h = windows.astype(dtype) @ c["project.w"] + c["project.b"] + vectors
+        for i in range(t.layers):
+            heads = (h @ c[f"{i}.qkv"]).reshape(*h.shape[:2], 3, t.heads, t.d // t.heads)
+            q, k, v = heads[:, :, 0], heads[:, :, 1], heads[:, :, 2]
+            mixed = jax.nn.dot_product_attention(q, k, v).reshape(h.shape)
+            h = norm(h + mixed @ c[f"{i}.out"] + c[f"{i}.out.b"], p[f"{i}.norm1"])
+            wide = jax.nn.relu(h @ c[f"{i}.wide"] + c[f"{i}.wide.b"])
+            h = norm(h + wide @ c[f"{i}.narrow"] + c[f"{i}.narrow.b"], p[f"{i}.norm2"])
+        logits = h.astype(jnp.float32).mean(1) @ p["head.w"] + p["head.b"]
+        return optax.softmax_cross_entropy_with_integer_labels(logits, classes).mean()
+
+    adam = optax.adam(1e-3)
+
+    def one(p: dict, state: tuple, windows: jax.Array, classes: jax.Array) -> tuple:
+        updates, state = adam.update(jax.grad(loss)(p, windows, classes), state)
+        return optax.apply_updates(p, updates), state
+
+    @jax.jit
+    def many(p: dict, state: tuple, keys: jax.Array) -> tuple:
+        def step(carry: tuple, key: jax.Array) -> tuple:
+            index = jax.random.randint(key, (s.members, s.batch), 0, len(x))
+            return jax.vmap(one)(*carry, x[index], y[index]), None
+
+        return jax.lax.scan(step, (p, state), keys)[0]
+
+    p = jax.vmap(weights)(jax.random.split(jax.random.key(0), s.members))
+    state, keys = jax.vmap(adam.init)(p), jax.random.split(jax.random.key(1), s.steps)
+    p, state = jax.block_until_ready(many(p, state, keys))
+    began = time.perf_counter()
+    jax.block_until_ready(many(p, state, keys))
+    return (time.perf_counter() - began) / s.steps * 1e3
+
+
 def milliseconds(s: Setting, step: Callable[[], None]) -> float:
     """Return the milliseconds of a step, after a warm-up."""
     for _ in range(WARM_UP):
@@ -232,6 +304,7 @@ def programs(s: Setting) -> dict[str, Callable[[], float]]:
         "loop, CUDA graph bfloat16": partial(loop, s, half=True, graph=True) if is_gpu else None,
         "vmap, eager": partial(mapped, s),
         "vmap, compiled": partial(mapped, s, compiled=True) if is_gpu else None,
+        "JAX, vmap and jit": partial(jax_fleet, s) if importlib.util.find_spec("jax") else None,
         "fused": partial(fused, s, ["dft"]),
         "fused, compiled": partial(fused, s, ["dft"], compiled=True) if is_gpu else None,
         "fused, all acts": partial(fused, s, MIXED),
