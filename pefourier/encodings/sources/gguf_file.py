@@ -117,12 +117,11 @@ def walk_header(data: mmap.mmap) -> tuple[Fields, dict[str, TensorPlace]]:
     return values, places
 
 
-@dataclass
 class Walk:
     """A reader of a file's bytes that advances with every read."""
 
-    data: mmap.mmap
-    at: int = 4
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data, self.at = data, 4
 
     def number(self, reader: Struct) -> Any:
         """Read a number."""

@@ -503,8 +503,6 @@ RECURRENT = ("linear_attention", "mamba", "conv", "recurrent", "kda")  # types w
 TYPES = ("layer_types", "layers_block_type", "attention_layers")
 LOCAL = ("sliding", "local")  # parts of the names of types of layers with a window
 SLIDING, FULL = "sliding_attention", "full_attention"
-WINDOWED = ("window", "windows", "slides", "square")
-EVERY = ("sliding_window_pattern", "global_attn_every_n_layers")
 
 
 @dataclass(frozen=True)
@@ -568,7 +566,9 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
     if "irregular" in row:  # a formula of the class
         return row["layer_types"], False
     once = row.get("layer_types", [])
-    interval = model.count(*row.get("every", EVERY))
+    interval = model.count(
+        *row.get("every", ("sliding_window_pattern", "global_attn_every_n_layers"))
+    )
     if interval and FULL in once and len(set(once)) == 2:
         windowed = [*({*once} - {FULL})] * (interval - 1)
         once = [FULL, *windowed] if once[0] == FULL else [*windowed, FULL]
@@ -636,7 +636,9 @@ def windows_of(model: ModelConfig, kind: str, number: int) -> list[int | None]:
     everything: list[int | None] = [None] * number
     local = row.get("local", LOCAL)
     is_local = any(name in kind for name in local) if kind else local
-    if not is_local or (row and not any(key in row for key in WINDOWED)):
+    if not is_local or (
+        row and not any(key in row for key in ("window", "windows", "slides", "square"))
+    ):
         return everything  # the class has no window, or not here
     has_switch = not row or row.get("slides", ("after",))[0] != "after"
     if has_switch and model.get("use_sliding_window", not row) is False:

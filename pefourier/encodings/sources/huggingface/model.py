@@ -185,9 +185,6 @@ def select_part(spec: str, file: str, values: Values) -> ModelFile:
     )
 
 
-NO_POSITIONS = ("nope", "none", "no_position")  # values of position_embedding_type
-
-
 def no_answer(model: ModelConfig) -> PefourierError:
     """Return the error for a config with positions that are not supported."""
     who = f"{shown(model.file)} (model_type {shown(model.kind)})"
@@ -213,7 +210,9 @@ def read_none(model: ModelConfig) -> Encoding | None:
     """Return an encoding without positions if a config switches off its model type's rotation."""
     row, embedding_type = model.row, model.untracked.get("position_embedding_type")
     switched = "switch" in row and row["kind"].split() == ["rotary"] and "otherwise" not in row
-    if rotates(model) or not (switched or (not row and embedding_type in NO_POSITIONS)):
+    if rotates(model) or not (
+        switched or (not row and embedding_type in ("nope", "none", "no_position"))
+    ):
         return None
     width = model.sized(model.own("width", WIDTH)) or model.d
     return model.build("none", model.dimension(width, "width"))
@@ -233,7 +232,6 @@ HARMLESS = {*LONGEST} | set(
     segment_means_seq_len sliding_window_pattern video_seq_length""".split()
 )
 MISSPELT = 0.85  # similarity from which a key counts as a misspelling of another
-SWITCHED_OFF = {"sliding_window", "max_window_layers"}  # ignored if use_sliding_window is false
 SCHEDULED = {  # keys that are read if a row has the field
     "slides": "max_window_layers sliding_window",
     "window": "sliding_window",
@@ -241,7 +239,6 @@ SCHEDULED = {  # keys that are read if a row has the field
     "unrotated": "no_rope_layer_interval",
     "axial": "window_size use_relative_position_bias use_shared_relative_position_bias",
 }
-USUAL_WAYS = ("rope", "rotary", "absolute")  # kinds of positions that model types imply
 STATING = (  # keys that repeat a parameter of the encoding
     ("_len(gth)?$", "length"),
     ("theta|base", "rho"),
@@ -337,8 +334,10 @@ def is_about(key: str, values: Values) -> bool:
     if not OF_POSITIONS.search(key):
         return False
     if key == "position_embedding_type":
-        return value not in USUAL_WAYS
-    return not (key in SWITCHED_OFF and values.get("use_sliding_window") is False)
+        return value not in ("rope", "rotary", "absolute")  # which model types imply
+    return not (
+        key in ("sliding_window", "max_window_layers") and values.get("use_sliding_window") is False
+    )
 
 
 def note_unread(enc: Encoding, model: ModelFile) -> Encoding:
