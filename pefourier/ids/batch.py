@@ -242,7 +242,14 @@ def batch_of(
     if "seq_idx" in given:
         segments = given["seq_idx"] + 1
     if "cu_seqlens" in roles:
-        segments = segments_between(as_ids(roles["cu_seqlens"], "cu_seqlens").ravel(), shape)
+        bounds, count = as_ids(roles["cu_seqlens"], "cu_seqlens").ravel(), ids[0].size
+        if bounds[0] != 0 or (np.diff(bounds) < 0).any() or bounds[-1] > count:
+            raise PefourierError(
+                f"cu_seqlens must increase from 0 to at most {count} tokens; "
+                f"got {bounds[:4].tolist()} … {int(bounds[-1])}"
+            )
+        numbers = np.repeat(np.arange(1, len(bounds)), np.diff(bounds))
+        segments = np.pad(numbers, (0, count - len(numbers))).reshape(shape)
     knows_documents = segments is not None
     if mask is not None:  # one of 0 and 1 shows padding alone
         tokens = fitted(as_ids(mask, "the mask"), shape, "the mask")
@@ -349,23 +356,6 @@ def as_visible(mask: Array, shape: Counts | None = None) -> Array:
 
 
 HIDDEN = -1e4 + 1  # an additive mask hides keys below this; ALiBi biases stay above
-
-
-def segments_between(bounds: Array, shape: Counts) -> Array:
-    """Return segment numbers from cumulative lengths 0, …, total over the concatenated rows.
-
-    >>> segments_between(np.array([0, 2, 5]), (1, 6))
-    array([[1, 1, 2, 2, 2, 0]])
-    """
-    count = shape[0] * shape[1]
-    if bounds[0] != 0 or (np.diff(bounds) < 0).any() or bounds[-1] > count:
-        raise PefourierError(
-            f"cu_seqlens must increase from 0 to at most {count} tokens; "
-            f"got {bounds[:4].tolist()} … {int(bounds[-1])}"
-        )
-    numbers = np.zeros(count, np.int64)
-    numbers[: bounds[-1]] = np.repeat(np.arange(1, len(bounds)), np.diff(bounds))
-    return numbers.reshape(shape)
 
 
 def depth_of(given: Roles) -> Array | None:

@@ -207,13 +207,6 @@ def changed_lags(ids: Array, due: Array) -> tuple[Array, Array]:
     return old[:, moved], new[:, moved]
 
 
-def read_model(spec: str) -> Model:
-    """Read the rules for ids from a config or a named encoding."""
-    positions = describe_positions(spec)
-    config = positions.encoding.file and positions.encoding.file.model
-    return Model(spec, positions, read_object(config.file) if config else {})
-
-
 SHOWN = 15  # rows and findings about single tokens that text lists
 WORDS = read_toml(Path(__file__).with_suffix(".toml"))  # of the answer
 WRONG_MASK = "wrong mask"
@@ -492,15 +485,19 @@ def judge_input(
 ) -> Positions:
     """Check the ids of an input, with `arrays` by name and `files` by content."""
     spec = path_of(config)
-    model = read_model(spec) if spec is not None else None
+    model = None
+    if spec is not None:
+        described = describe_positions(spec)
+        own = described.encoding.file and described.encoding.file.model
+        model = Model(spec, described, read_object(own.file) if own else {})
     rank = "/".join(map(str, rank)) if isinstance(rank, tuple) else rank
     rules = model.rules(length) if model else Rules(limit=length)
     if rank is not None:
-        own, slash, ranks = rank.partition("/")
-        if not (slash and own.isdigit() and ranks.isdigit() and int(own) < int(ranks)):
+        at, slash, ranks = rank.partition("/")
+        if not (slash and at.isdigit() and ranks.isdigit() and int(at) < int(ranks)):
             rule = "--rank must be R/N with R from 0 to N - 1, such as 1/4"
             raise PefourierError(f"{rule}; got {rank}")
-        rules = replace(rules, rank=int(own), ranks=int(ranks), shard=shard)
+        rules = replace(rules, rank=int(at), ranks=int(ranks), shard=shard)
     elif shard is not None:
         raise PefourierError("--shard needs --rank R/N")
     name = path_of(source) or "ids"
