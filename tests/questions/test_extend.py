@@ -183,7 +183,7 @@ def test_each_way_is_a_spec_that_gives_it_back(written):
 
 NOT_EXTENDED = [
     ("rope", {"trained": 4096, "to": 4096}, "4096 positions"),
-    ("rope", {"to": 4096}, "length=8192"),
+    ("rope", {"to": 4096}, "length 8192"),
     ("dft", {"trained": 80, "to": 4096}, "dft"),
     ("rope", {"trained": 80, "to": 4096, "criteria": ("distance",)}, "distance"),
     ("rope:inv_freq=inv.npy", {"trained": 1024, "to": 8192}, "base"),
@@ -236,7 +236,7 @@ def test_an_advice_takes_no_pair_to_new_angles(written):
 
 def test_layers_without_a_window_are_extended(written):
     result = extend(written(PUBLISHED["google/gemma-3-1b-it"] | {"num_hidden_layers": 26}), 131072)
-    assert (result.part, result.covered, result.window) == ("full_attention", 32768, None)
+    assert (result.name, result.covered, result.window) == ("full_attention", 32768, None)
     assert result.unchanged.rho == 1e6
 
 
