@@ -906,6 +906,9 @@ def rotated_columns(enc: Encoding) -> Columns:
     return columns_of_blocks(layout, sizes)
 
 
+WAVES = {"sin": (np.sin, np.cos), "cos": (np.cos, np.sin)}  # by the function of first columns
+
+
 def waves(phases: Floats, layout: Layout, first: Wave = "sin", d: int | None = None) -> Floats:
     """Sines and cosines of (n, m) phases in d columns, by default 2m.
 
@@ -916,8 +919,7 @@ def waves(phases: Floats, layout: Layout, first: Wave = "sin", d: int | None = N
     """
     n, pairs = phases.shape
     table = np.zeros((n, 2 * pairs if d is None else d))
-    functions = (np.sin, np.cos) if first == "sin" else (np.cos, np.sin)
-    for place, function in zip(pair_columns(layout, pairs), functions, strict=True):
+    for place, function in zip(pair_columns(layout, pairs), WAVES[first], strict=True):
         columns = table[:, place]
         columns[:] = function(phases[:, : columns.shape[1]])
     return table

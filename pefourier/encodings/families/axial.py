@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from pefourier.encodings.encoding import (
     NO_WAVES,
+    WAVES,
     Columns,
     Domain,
     Encoding,
@@ -322,7 +323,6 @@ def wave_vectors(
     """
     d = 2 * len(measure)
     columns_a, columns_b = columns
-    functions = (np.sin, np.cos) if first == "sin" else (np.cos, np.sin)
     blank = np.zeros(d)
     blank[columns_a if first == "cos" else columns_b] = float(rotates)
 
@@ -332,7 +332,7 @@ def wave_vectors(
         table = np.tile(blank, (len(x), 1))
         inside = x >= domain.prefix if domain.prefix else np.ones(len(x), dtype=bool)
         phases = measure.phases(places(domain, x[inside]))
-        for where, function in zip((columns_a, columns_b), functions, strict=True):
+        for where, function in zip((columns_a, columns_b), WAVES[first], strict=True):
             table[np.ix_(inside, where)] = function(phases)
         return table
 
