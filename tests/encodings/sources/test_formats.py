@@ -222,8 +222,9 @@ def test_damaged_archives():
     whole = npz_file({"codes": TABLE})
     put("cut.npz", whole[:-40])
     put("zeros.npz", whole.replace(TABLE.tobytes(), bytes(120)))
-    for kind in ("LZMA", "BZIP2"):  # which numpy never writes
+    for kind in ("LZMA", "BZIP2"):  # a few kB of either expand to gigabytes
         put(f"{kind}.npz", npz_file({"codes": TABLE}, getattr(zipfile, f"ZIP_{kind}")))
+    np.testing.assert_array_equal(read_table("LZMA.npz")[0], TABLE)  # as for training data
     with zipfile.ZipFile("x.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/data.pkl", bytes(10**6))
     with warnings.catch_warnings(), zipfile.ZipFile("twice.npz", "w") as archive:
@@ -231,7 +232,7 @@ def test_damaged_archives():
         for _ in range(2):
             archive.writestr("codes.npy", npy_bytes(HEADER, bytes(120)))
     put("table.npz", npy_bytes(HEADER, bytes(120)))
-    for path in ("cut.npz", "zeros.npz", "LZMA.npz", "BZIP2.npz", "x.pt", "twice.npz", "table.npz"):
+    for path in ("cut.npz", "zeros.npz", "BZIP2.npz", "x.pt", "twice.npz", "table.npz"):
         assert "is not a readable" in refused(path)
 
 
