@@ -350,7 +350,7 @@ def rank_of(found: tuple[Explanation[Numbers], Numbers]) -> tuple[bool, int, flo
     return not found[0].reproduced.all(), len(found[0].causes), -found[0].share
 
 
-def runs_in_words(ids: Numbers, most: int = 4) -> str:
+def runs_in_words(ids: Numbers) -> str:
     """List the first runs of ids.
 
     >>> runs_in_words(np.array([0, 1, 2, 0, 1, 7]))
@@ -359,7 +359,7 @@ def runs_in_words(ids: Numbers, most: int = 4) -> str:
     cuts = np.flatnonzero(np.diff(ids) != 1) + 1
     texts = [
         f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}"
-        for run in np.split(ids, cuts[:most])[:most]
+        for run in np.split(ids, cuts[:4])[:4]
     ]
     left_out = len(cuts) + 1 - len(texts)
     return ", ".join(texts) + (f", … ({left_out} more)" if left_out > 0 else "")
@@ -447,10 +447,10 @@ def layout_of(kinds: Any, blocks: dict[int, Iterator[Block]]) -> Layout:
     return parts
 
 
-def ids_of(layout: Layout, rule: str = AUTHORS) -> Numbers:
+def ids_of(layout: Layout, rule: str) -> Numbers:
     """Return the ids (3, n) of a document.
 
-    >>> ids_of([1, Block((0,), 1, 2), 1]).tolist()
+    >>> ids_of([1, Block((0,), 1, 2), 1], AUTHORS).tolist()
     [[0, 1, 1, 3], [0, 1, 1, 3], [0, 1, 2, 3]]
     """
     parts, start = [np.zeros((3, 0), np.int64)], 0
@@ -574,7 +574,14 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str
         kinds = (Shifted, known, AxesExchanged, BlockStart)
         found = explain(ids, axes, kinds, agree)
         if not found.causes:
-            found = explain(ids, axes, (*kinds, OnAxis), agree, is_smooth)
+            found = explain(
+                ids,
+                axes,
+                (*kinds, OnAxis),
+                agree,
+                # few places separate ids from those expected, as one cause on an axis makes
+                lambda due, seen: corners(shift_of(due, seen)) <= CORNERS,
+            )
         tries.append((found, ids))
     found, expected = min(tries, key=rank_of)
     followed = {rule for rule, ids in due.items() if (ids == axes).all()}
@@ -586,11 +593,6 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str
         span = describe(document, expected, found, "ids-text-only")
         span = replace(span, explained=None, expected_first=None, due=None, faults=(flat,))
     return span, followed if len(followed) == 1 else set()
-
-
-def is_smooth(expected: Numbers, observed: Numbers) -> bool:
-    """Whether few places separate ids from those expected, as one cause on an axis makes."""
-    return corners(shift_of(expected, observed)) <= CORNERS
 
 
 def read_layout(axes: Numbers) -> Layout:

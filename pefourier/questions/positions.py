@@ -338,7 +338,10 @@ def judge_positions(
         findings.append(finding("ids-vision-rule", rule=followed.pop()))
     if batch.ignored:
         findings.append(finding("ids-ignored", names=", ".join(batch.ignored)))
-    findings += [*mask_findings(mask, model), *(recovered.findings if recovered else ())]
+    findings += [
+        *(mask_findings(mask, model) if mask else ()),
+        *(recovered.findings if recovered else ()),
+    ]
     bad = [pair for pair in pairs if pair[0].verdict != EXPECTED]
     is_unread = any(f.code.startswith("ids-mask") and f.severity != "note" for f in findings)
     harmless = ""
@@ -444,10 +447,8 @@ def with_place(note: Finding) -> TokenFinding:
     return note if isinstance(note, TokenFinding) else TokenFinding(**vars(note))
 
 
-def mask_findings(mask: Visibility | None, model: Model | None) -> list[Finding]:
+def mask_findings(mask: Visibility, model: Model | None) -> list[Finding]:
     """Findings about a mask that shows too much, or whose window differs from the model's."""
-    if mask is None:
-        return []
     notes = []
     if mask.documents_seen:
         notes.append(finding("ids-mask-documents"))
