@@ -71,7 +71,7 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
         cause=None,
     )
     if is_rotated:
-        return replace(aligned, verdict="same geometry")
+        return replace(outcome, verdict="same geometry", transform=transform, pairs=(), cause=None)
     if outcome.pairs and "rotate" in injections and transform.keys() <= {"scale"}:
         return outcome
     is_rotation = rotates(first) or rotates(second)

@@ -64,7 +64,7 @@ def read_bias(enc: Encoding, counterpart: Biases | None = None) -> Biases | None
     if enc.between:
         queries = np.arange(enc.tokens)
         return Biases(queries, enc.bias, enc.eps, causal=is_hidden(enc.bias))
-    if enc.domain.grid or len(enc.domain.sides) > 1:
+    if enc.operator or enc.domain.grid or len(enc.domain.sides) > 1:
         return None
     if enc.injection == "bias" and enc.domain.kind == "lag":
         table = np.asarray(enc.table(), dtype=float)
@@ -151,7 +151,9 @@ def compare_biases(first: Encoding, second: Encoding) -> Outcome | None:
         for enc, rows in ((first, bias_a), (second, bias_b))
     )
     outcome = uncompared("heads", (length_a, length_b), (heads_a, heads_b))
-    if not bias_a or not bias_b or outcome.differing:
+    if not bias_a or not bias_b:
+        return replace(outcome, unit=f"{'first' if bias_a else 'second'} is a bias")
+    if outcome.differing:
         return replace(outcome, differing=outcome.counted)
     return compare_heads(outcome, *(first_keys(rows, outcome.length) for rows in (bias_a, bias_b)))
 

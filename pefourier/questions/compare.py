@@ -71,6 +71,7 @@ from pefourier.questions.outcome import (
     compare_numbers,
     compare_waves,
     has_layers,
+    similarity_of,
     uncompared,
     unread_keys,
 )
@@ -126,6 +127,10 @@ class Comparison(Outcome, Result):
         "transform": "transform_names",
         "permutation of rows": "operator.name",
         "scores differ from position": "operator.first_position",
+        "mean cosine of rows": "similarity.mean_cosine",
+        "linear CKA": "similarity.cka",
+        "rows that moved most": "moved_rows",
+        "wavelengths that moved most": "moved_waves",
         "likely mistake": "cause_codes",
         "cosine below 0.9 from position": "costly_from",
     }
@@ -184,6 +189,8 @@ class Comparison(Outcome, Result):
         """The start of a sentence on how many units differ or are missing."""
         if self.unit in ("factors", "grids"):
             return f"The {'attention factor differs' if self.unit == 'factors' else 'grids differ'}"
+        if self.unit.endswith("is a bias"):
+            return f"Only the {self.unit}"
         if self.counted == 1:
             return f"The only {self.unit.removesuffix('s')} differs"
         verb = agreeing(self.differing, "differs", "differ")
@@ -191,6 +198,17 @@ class Comparison(Outcome, Result):
             longer = "first" if self.lengths[0] > self.lengths[1] else "second"
             verb = f"{agreeing(self.differing, 'is', 'are')} in the {longer} only"
         return f"{self.differing} of {self.counted} {self.unit} {verb}"
+
+    @property
+    def moved_rows(self) -> str:
+        """The rows with the smallest cosines."""
+        return ", ".join(map(str, self.similarity.rows if self.similarity else ()))
+
+    @property
+    def moved_waves(self) -> str:
+        """The wavelengths that are strongest in the difference, in positions."""
+        waves = self.similarity.wavelengths if self.similarity else ()
+        return ", ".join(number(wave, 4) for wave in waves)
 
     @property
     def cause_codes(self) -> str | None:
@@ -373,6 +391,10 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
     is_moved = outcome.first_difference or (verdict == "the same" and outcome.positions)
     if verdict in ("the same", "equivalent") and is_moved:  # numbers before the transformation
         outcome = outcome.without_numbers()
+    are_rows = outcome.first_difference or outcome.transform or verdict == "same geometry"
+    are_tables = not any(rotates(e) or e.injection == "bias" for e in encodings)
+    if are_rows and are_tables and outcome.lengths[0] == outcome.lengths[1] and not outcome.heads:
+        outcome = replace(outcome, similarity=similarity_of(*(e.table() for e in encodings)))
     facts = {"verdict": verdict, "same": verdict == "the same", "given_tolerance": tolerance}
     result = Comparison(encodings=encodings, **vars(outcome) | facts)
     return replace(result, findings=(*difference_findings(result), *notes))

@@ -28,7 +28,7 @@ from pefourier.geometry.precision import FLOAT32_EPS, NUMBERS_AT_ONCE
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.geometry.waves import Waves, apart, wave_tolerance
 from pefourier.questions.operators import OperatorComparison
-from pefourier.types import Bools, Counts, Fields, Texts
+from pefourier.types import Bools, Counts, Fields, Table, Texts
 from pefourier.writing.text import ranges
 
 Field = Literal["layers", "rotations", "windows", "factors"]
@@ -74,6 +74,47 @@ class LayerDifference:
         return f"layers {ranges(self.index, MOST)}" if self.index else "models"
 
 
+@dataclass(frozen=True)
+class Similarity:
+    """How similar two tables of equal length are, over at most `SIMILAR` rows, evenly spaced."""
+
+    mean_cosine: float | None  # of rows that are not 0; None for other widths
+    cka: float | None  # linear: 1 if inner products of centred rows agree up to a factor
+    rows: Counts = ()  # with the smallest cosines
+    wavelengths: tuple[float, ...] = ()  # strongest in the difference, in positions
+
+
+def similarity_of(a: Table, b: Table) -> Similarity:
+    r"""Compare rows by their cosines, and inner products by linear CKA.
+
+    With centred columns, :math:`\|A^T B\|^2 / (\|A^T A\| \|B^T B\|)` by Frobenius norms (Kornblith
+    et al., 2019, arXiv 1905.00414).
+
+    >>> table = np.random.default_rng(0).normal(size=(9, 4))
+    >>> found = similarity_of(table, 2 * table[:, ::-1])
+    >>> round(found.cka, 12), similarity_of(table, -table).mean_cosine
+    (1.0, -1.0)
+    """
+    rows = np.unique(np.linspace(0, len(a) - 1, min(len(a), SIMILAR)).astype(int))
+    x, y = (np.asarray(table[rows], dtype=float) for table in (a, b))
+    mean, moved, waves = None, (), ()
+    if x.shape == y.shape:
+        norms = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
+        cosines = (x * y).sum(axis=1) / np.where(norms > 0, norms, np.nan)
+        mean = None if np.isnan(cosines).all() else float(np.nanmean(cosines))
+        worst = np.argsort(cosines)[:MOVED]
+        moved = tuple(rows[worst[cosines[worst] < 1 - ALIKE]].tolist())
+        if len(rows) == len(a):
+            energy = (np.abs(np.fft.rfft(y - x, axis=0)) ** 2).sum(axis=1)[1:]
+            strongest = np.argsort(-energy)[:MOVED]
+            strongest = strongest[energy[strongest] > ALIKE * (y**2).sum() * len(y)]
+            waves = tuple((len(a) / (strongest + 1)).tolist())
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    size = np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)
+    cka = float(np.linalg.norm(x.T @ y) ** 2 / size) if size else None
+    return Similarity(mean, cka, moved, waves)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Outcome:
     """Outcome of one strategy: a verdict, the number of differing units, and evidence."""
@@ -105,6 +146,7 @@ class Outcome:
     operator: OperatorComparison | None = None  # of two rotations
     layers: tuple[LayerDifference, ...] = ()  # that differ
     unread: Texts = ()  # keys about positions that a config sets and the reader ignores
+    similarity: Similarity | None = None  # of tables of equal length
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -130,6 +172,11 @@ class Outcome:
     def with_findings(self, *findings: Finding, **facts: Any) -> Outcome:
         """Return a copy with more findings."""
         return replace(self, findings=(*self.findings, *findings), **facts)
+
+
+SIMILAR = 2**12  # rows of which a similarity is computed
+MOVED = 3  # rows and wavelengths that are named
+ALIKE = 1e-9  # share that rounding explains
 
 
 def uncompared(unit: str, lengths: tuple[int, int], dimensions: tuple[int, int]) -> Outcome:
@@ -159,13 +206,18 @@ def compare_numbers(
     allowed, _ = stored_tolerance(a, b, first, second)
     differs, largest, worst = np.zeros(a.shape[1], bool), 0.0, 0.0
     places: list[tuple[int, int] | None] = [None, None]  # of the first and the largest difference
+    first_tolerance = 0.0
     for part in row_blocks(n, NUMBERS_AT_ONCE, a.shape[1]):
         residual = np.abs(np.asarray(a[part], dtype=float) - b[part])
         rows = np.arange(part.start, part.stop)
         limits = allowed(rows) if tolerance is None else np.array(tolerance)
         beyond, largest = residual > limits, max(largest, float(limits.max()))
         differs |= beyond.any(axis=0)
-        places[0] = places[0] or first_place(beyond, part.start)
+        if places[0] is None and (place := first_place(beyond, part.start)):
+            places[0] = place
+            first_tolerance = float(
+                np.broadcast_to(limits, beyond.shape)[place[0] - part.start, place[1]]
+            )
         if residual.max() > worst:
             worst = float(residual.max())
             places[1] = first_place(residual == worst, part.start)
@@ -174,7 +226,7 @@ def compare_numbers(
         verdict="different" if differs.any() else "the same",
         differing=int(differs.sum()),
         bitwise=not worst,
-        tolerance=largest,
+        tolerance=largest if places[0] is None else first_tolerance,
         max_difference=worst,
         first_difference=places[0],
         largest_difference=places[1],

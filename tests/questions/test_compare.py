@@ -239,3 +239,41 @@ def test_random_pairs_of_encodings_are_never_the_same(rng):
         found = compare(load(str(one), n, d), load(str(two), n, d).table())
         assert not found.same, (one, two, n, d)
         assert found.verdict in ("different", "same geometry", "equivalent"), (one, two, n, d)
+
+
+@pytest.mark.parametrize(("n", "d"), [(7, 3), (40, 16), (6000, 5)])
+def test_similarity_is_that_of_its_definitions(n, d, rng):
+    a = rng.normal(size=(n, d))
+    b = a + 0.1 * rng.normal(size=(n, d))
+    b[3] = rng.normal(size=d) - 3 * a[3]
+    found = compare(a, b).similarity
+    rows = np.unique(np.linspace(0, n - 1, min(n, 4096)).astype(int))
+    x, y = a[rows], b[rows]
+    cosines = [u @ v / np.linalg.norm(u) / np.linalg.norm(v) for u, v in zip(x, y, strict=True)]
+    assert found.mean_cosine == pytest.approx(np.mean(cosines), rel=1e-12)
+    assert 3 in found.rows or 3 not in rows
+    if n <= 40:  # by the definition of Kornblith et al., with centred kernels
+        centre = np.eye(n) - 1 / n
+        k, l = (centre @ (t @ t.T) @ centre for t in (x, y))  # noqa: E741
+        hsic = (k * l).sum() / np.sqrt((k * k).sum() * (l * l).sum())
+        assert found.cka == pytest.approx(hsic, rel=1e-9)
+
+
+def test_a_wave_that_was_added_and_turned_columns_are_seen_in_the_similarity(rng):
+    a = rng.normal(size=(64, 8))
+    wave = np.cos(2 * np.pi * np.arange(64) / 16)[:, None]
+    assert compare(a, a + 0.1 * wave).similarity.wavelengths == (16.0,)
+    turned, _ = np.linalg.qr(rng.normal(size=(8, 8)))
+    c = compare(a, a @ turned)
+    assert (c.verdict, c.similarity.cka) == ("same geometry", pytest.approx(1.0))
+    assert c.max_difference > 1
+    assert compare(a, a).similarity is None
+    assert compare(load("rope", 9, 8), load("rope:rho=500", 9, 8)).similarity is None
+
+
+def test_the_tolerance_is_that_of_the_number_that_differs(rng):
+    table = np.c_[100 * rng.normal(size=(64, 4)), 0.01 * rng.normal(size=(64, 4))]
+    less = np.c_[table[:, :4], np.zeros((64, 4))]
+    c = compare(stored(table, np.float16), stored(less, np.float16))
+    assert (c.verdict, c.first_difference) == ("different", (0, 4))
+    assert c.tolerance < np.abs(table[0, 4])
