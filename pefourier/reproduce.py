@@ -9,7 +9,6 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +22,7 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import spectrum as spectrum_of
 from pefourier.report.forms import as_json, markdown_of
 from pefourier.report.render import Answer
-from pefourier.types import Array, Fields, Values
+from pefourier.types import Array, Fields, Values, frozen
 from pefourier.writing.files import read_toml, write_text
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import agreeing, aligned, paragraph
@@ -53,7 +52,7 @@ Verdict = Literal[
 ]
 
 
-@dataclass(frozen=True)
+@frozen
 class Claim:
     """One statement of the paper and the result of recomputing it."""
 

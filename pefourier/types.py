@@ -4,7 +4,7 @@ At run time a type of arrays is `numpy.ndarray`, and numpy is loaded when the fi
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
@@ -30,14 +30,78 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(kind: type[T]) -> type[T]:
-    """Make a frozen dataclass that compares by its fields."""
-    return dataclass(frozen=True)(kind)
+    """Make a frozen dataclass that compares by its fields.
+
+    `dataclass(frozen=True)` compiles six functions for each class, which took a sixth of the time
+    of a comparison of two configs. Classes made here share all but `__init__`.
+
+    >>> @frozen
+    ... class Point:
+    ...     x: int
+    ...     y: int = 0
+    >>> Point(1), Point(1) == Point(1, 0), hash(Point(1)) == hash((1, 0))
+    (Point(x=1, y=0), True, True)
+    >>> Point(1).x = 2
+    Traceback (most recent call last):
+    ...
+    dataclasses.FrozenInstanceError: cannot assign to field 'x'
+    """
+    return with_shared(kind, __eq__=are_equal, __hash__=hash_of)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def frozen_by_name(kind: type[T]) -> type[T]:
+    """Make a frozen dataclass that compares by its fields, which are given by name."""
+    return with_shared(kind, kw_only=True, __eq__=are_equal, __hash__=hash_of)
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def frozen_arrays(kind: type[T]) -> type[T]:
     """Make a frozen dataclass of arrays, which compares by identity."""
-    return dataclass(frozen=True, eq=False)(kind)
+    return with_shared(kind)
+
+
+def with_shared(kind: type[T], *, kw_only: bool = False, **methods: Any) -> type[T]:
+    """Make a dataclass with shared methods, unless the class has its own."""
+    methods |= {"__setattr__": assign_once, "__delattr__": refuse_deletion}
+    if kind.__repr__ is object.__repr__:
+        methods["__repr__"] = in_full
+    for name in methods.keys() - vars(kind).keys():
+        setattr(kind, name, methods[name])
+    return dataclass(eq=False, repr=False, kw_only=kw_only)(kind)
+
+
+def assign_once(self: Any, name: str, value: object) -> None:
+    """Set a field that has no value yet."""
+    if name in vars(self) or name not in self.__dataclass_fields__:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+    vars(self)[name] = value
+
+
+def refuse_deletion(self: Any, name: str) -> None:
+    """Raise an error."""
+    raise FrozenInstanceError(f"cannot delete field {name!r} of {type(self).__name__}")
+
+
+def compared(self: Any) -> tuple[object, ...]:
+    """Return the values that make two instances of a class equal."""
+    return tuple(getattr(self, f.name) for f in fields(self) if f.compare)
+
+
+def are_equal(self: Any, other: object) -> bool:
+    """Return whether both have one class and equal values."""
+    return type(other) is type(self) and compared(self) == compared(other)
+
+
+def hash_of(self: Any) -> int:
+    """Return a hash, equal for equal values."""
+    return hash(compared(self))
+
+
+def in_full(self: Any) -> str:
+    """Return the class with the names and values of its fields."""
+    shown = (f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.repr)
+    return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
 def __getattr__(name: str) -> Any:

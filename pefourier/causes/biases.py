@@ -10,7 +10,7 @@ biases of the expected side. Where values of the expected side cannot show what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import product
 from typing import Literal
@@ -20,7 +20,7 @@ import numpy as np
 from pefourier.causes.explain import Named
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.geometry.precision import FLOAT32_EPS
-from pefourier.types import Array, Bools, Counts, Floats, Ints, Places
+from pefourier.types import Array, Bools, Counts, Floats, Ints, Places, frozen, frozen_arrays
 from pefourier.writing.text import first_few, joined_runs, number, shortest
 
 STRAIGHT = 1e-5  # share of the largest bias of a head, up to which its biases are linear
@@ -36,7 +36,7 @@ IN_WORDS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Biases:
     """Biases between some queries and n keys."""
 
@@ -78,7 +78,7 @@ class Biases:
         return replace(self, numbers=table[:, self.lags + self.numbers.shape[2] - 1], rule=None)
 
 
-@dataclass(frozen=True)
+@frozen
 class BucketRule:
     """Groups of lags that share a bias: T5's buckets, or lags clipped to two limits."""
 
@@ -122,7 +122,7 @@ def slope_of(profile: Floats) -> float | None:
     return slope if np.abs(profile - line).max() <= STRAIGHT * np.abs(profile).max() else None
 
 
-@dataclass(frozen=True)
+@frozen
 class Transposed(Named):
     """Queries and keys are exchanged: the direction of the lag is reversed."""
 
@@ -142,7 +142,7 @@ class Transposed(Named):
         return expected.with_lags(expected.by_lag[:, ::-1])
 
 
-@dataclass(frozen=True)
+@frozen
 class LaterKeys(Named):
     """Keys after the query have other biases, which follow from those of earlier keys."""
 
@@ -173,7 +173,7 @@ class LaterKeys(Named):
         return expected.with_lags(table)
 
 
-@dataclass(frozen=True)
+@frozen
 class Window(Named):
     """A mask hides other keys: all but `before` keys before and `after` keys after the query."""
 
@@ -201,7 +201,7 @@ class Window(Named):
         return replace(expected, numbers=np.where(visible, numbers, -np.inf))
 
 
-@dataclass(frozen=True)
+@frozen
 class HeadsReordered(Named):
     """Heads are in another order: head h is head order[h] of the expected biases."""
 
@@ -227,7 +227,7 @@ class HeadsReordered(Named):
         return replace(expected, numbers=expected.numbers[list(self.order)])
 
 
-@dataclass(frozen=True)
+@frozen
 class Scaled(Named):
     """The biases of some heads are multiplied by one factor."""
 
@@ -274,7 +274,7 @@ def in_words(heads: Ints) -> str:
     return f"head{'s' * (len(heads) > 1)} {first_few(joined_runs(heads, ' to '))}"
 
 
-@dataclass(frozen=True)
+@frozen
 class Slopes(Named):
     """The slopes of heads follow another rule."""
 
@@ -334,7 +334,7 @@ def name_of_slopes(slopes: Floats) -> str | None:
     return next(fits, None)
 
 
-@dataclass(frozen=True)
+@frozen
 class Grouped(Named):
     """Lags share biases in other groups: T5's buckets of other settings, or a clip of lags."""
 

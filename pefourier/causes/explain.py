@@ -10,13 +10,13 @@ number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.types import Bools, Counts
+from pefourier.types import Bools, Counts, frozen, frozen_arrays
 
 Data = TypeVar("Data")
 
@@ -43,7 +43,7 @@ class Kind(Protocol[Data]):
         """Yield causes that could explain the observed data, the likeliest first."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Named:
     """Base class of causes with a name, and words filled in from the fields."""
 
@@ -61,7 +61,7 @@ class Named:
         return self.says.format(c=self)
 
 
-@dataclass(frozen=True)
+@frozen
 class Difference:
     """The first number that is not as expected."""
 
@@ -70,7 +70,7 @@ class Difference:
     observed: float
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Explanation(Generic[Data]):
     """Causes in the order in which they are applied, and the numbers that they reproduce."""
 
@@ -109,7 +109,7 @@ def explain(
     Both causes of a pair are proposed on what remains: the second on the result of the first, if
     it is `near` the observed data.
 
-    >>> @dataclass(frozen=True)
+    >>> @frozen
     ... class Scaled(Named):
     ...     by: float
     ...     name = "scaled"

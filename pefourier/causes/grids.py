@@ -10,7 +10,7 @@ exchanged. This covers crops, reversed axes and every k-th point.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import permutations, product
 from math import prod
 
@@ -19,7 +19,7 @@ import numpy as np
 from pefourier.encodings.encoding import FLOAT32_EPS, WORDS, axis_letters
 from pefourier.encodings.families.axial import rows_of_blocks
 from pefourier.geometry.interpolation import WEIGHTS, resize_lattice, why_not
-from pefourier.types import Array, Bools, Counts, Floats, Places
+from pefourier.types import Array, Bools, Counts, Floats, Places, frozen, frozen_arrays
 
 SAMPLE = 64  # points compared before all of them
 STARTS = 8  # points that may be the first of another table
@@ -29,7 +29,7 @@ HIDDEN = {"told": False}
 Sides = tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Points:
     """The numbers (n, d) of the points of a grid, real or complex, and their tolerances."""
 
@@ -53,7 +53,7 @@ def agree(applied: Points, observed: Points) -> Bools:
     return np.asarray(np.abs(a - b) <= applied.tolerance)
 
 
-@dataclass(frozen=True)
+@frozen
 class Placed:
     """Axis k of the observed grid runs along axes[k] of the expected one, in equal steps."""
 
@@ -150,7 +150,7 @@ class Placed:
         return expected.at(self.points, self.observed)
 
 
-@dataclass(frozen=True)
+@frozen
 class Blocked:
     """Points are in the order of blocks of 2 x 2 points, or blocks are put in raster order."""
 
@@ -179,7 +179,7 @@ class Blocked:
         return expected.at(self.points(expected.sides), expected.sides)
 
 
-@dataclass(frozen=True)
+@frozen
 class Resized:
     """The table was resized to the observed sides."""
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import groupby, product
 from math import exp, log, pi
@@ -49,7 +49,7 @@ from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, Format, phase_rounding, rounded
 from pefourier.geometry.waves import Complex, Numbers, Waves, apart, evaluate, of_frequencies
-from pefourier.types import Bools, Floats, Places, Texts, Values
+from pefourier.types import Bools, Floats, Places, Texts, Values, frozen, frozen_arrays
 from pefourier.writing.files import read_toml
 
 SEARCHED = 2**17  # positions searched for the cost of a mistake
@@ -64,7 +64,7 @@ HIDDEN = {"told": False}  # metadata of fields that no output shows
 Changes = Mapping[str, tuple[Any, Any]]  # settings, correct and misread
 
 
-@dataclass(frozen=True)
+@frozen
 class Cause:
     """The mistake that explains a difference."""
 
@@ -74,7 +74,7 @@ class Cause:
     below: Mapping[str, int | None]  # first position of cosines below 0.99, 0.9, 0.5, or None
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Misreading:
     """A mistake and the rotation that results from it."""
 
@@ -128,7 +128,7 @@ class Misreading:
         return float(excess(source, observed, self.numbers(observed), stop=True)[0].max())
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Sought:
     """A rotation as meant, and what was observed in its place."""
 

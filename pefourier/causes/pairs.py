@@ -13,7 +13,7 @@ several axes, each axis is read from its own pairs.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -34,7 +34,7 @@ from pefourier.geometry.waves import (
     position_offset,
     wave_tolerance,
 )
-from pefourier.types import Array, Bools, Floats, Indices, Places
+from pefourier.types import Array, Bools, Floats, Indices, Places, frozen, frozen_arrays
 
 COMMON = 1e-3  # relative tolerance for equal ratios of frequencies
 OTHER: dict[Wave, Wave] = {"cos": "sin", "sin": "cos"}
@@ -42,7 +42,7 @@ FITTED = 4  # units of rounding: fitted frequencies are rounded, too
 AT_ZERO = 0.01  # of the factor: 16-bit numbers at phase 0 are closer to 0
 
 
-@dataclass(frozen=True)
+@frozen
 class PairDifference:
     """A pair whose rotation differs between two encodings."""
 
@@ -260,7 +260,7 @@ NARROWER = 2.0  # ratio of successive frequencies used to narrow a position
 SHOWN = 4  # runs that a sentence lists
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class RowPositions:
     """The position of each row of a table."""
 
@@ -269,7 +269,7 @@ class RowPositions:
     uncertainty: Floats  # (n,) positions by which it may be wrong; 0: no other position fits
 
 
-@dataclass(frozen=True)
+@frozen
 class PositionRun:
     """Consecutive rows whose positions increase by a constant step."""
 
@@ -408,7 +408,7 @@ def describe_runs(runs: Sequence[PositionRun], noun: str = "position(s)") -> str
     return ", ".join(texts + more)
 
 
-@dataclass(frozen=True)
+@frozen
 class Rounded(Named):
     """Positions are rounded to a format."""
 

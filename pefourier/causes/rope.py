@@ -19,7 +19,7 @@ All other settings keep their correct values. mistakes.toml lists the mistakes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from itertools import product
 from math import log
@@ -40,7 +40,7 @@ from pefourier.encodings.families.rotary import (
 from pefourier.encodings.loader import load_model, open_model, source_of
 from pefourier.encodings.registry import ALIASES, BUILDERS, build, parse_parameters
 from pefourier.errors import PefourierError, shown, unknown
-from pefourier.types import Fields, Floats, Values
+from pefourier.types import Fields, Floats, Values, frozen
 from pefourier.writing.files import read_toml
 
 ROUNDED = 1e-6  # relative tolerance, for numbers in float32
@@ -50,7 +50,7 @@ LENGTHS = tuple(2**k for k in range(11, 18))  # of training
 OWN = ("d", "rho", "partial", "scaling", "layout", "attention_factor")  # of every rotation
 
 
-@dataclass(frozen=True)
+@frozen
 class Rope:
     """Settings of a rotation.
 

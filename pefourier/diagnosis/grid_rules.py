@@ -19,7 +19,7 @@ differs by rounding alone.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 from itertools import product
 from typing import Any, get_args
@@ -48,7 +48,7 @@ from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distan
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.products import better_reading, toeplitz_residual_of_rows
 from pefourier.geometry.waves import LAYOUTS, Complex, Form, copies_of
-from pefourier.types import Counts, Fields, Floats, Indices, Places, Table, Texts
+from pefourier.types import Counts, Fields, Floats, Indices, Places, Table, Texts, frozen_arrays
 from pefourier.writing.text import agreeing
 
 CERTAIN = 4.0  # least ratio of the given residual to that of the right order
@@ -57,7 +57,7 @@ NEARLY = 1e-3  # relative tolerance on steps of coordinates, as in float32
 ORTHOGONAL = 1e-6  # relative inner product of neighbours that counts as 0
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class GridFacts:
     """A table of the points of a grid, with facts that rules use."""
 

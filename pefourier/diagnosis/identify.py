@@ -17,7 +17,7 @@ A column is :math:`A \sin(\omega (s + o) + \varphi)` with row s; parameters are 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import exp, log, log10
 from typing import Any
@@ -36,7 +36,7 @@ from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision
 from pefourier.geometry.waves import Part, Waves, align, copies_of, fit, fit_columns
-from pefourier.types import Array, Bools, Fields, Floats, Indices, Table
+from pefourier.types import Array, Bools, Fields, Floats, Indices, Table, frozen_arrays
 from pefourier.writing import text
 
 Params = dict[str, Any]  # of a formula, by their names in a SPEC
@@ -172,7 +172,7 @@ def chosen_digits(eps: float) -> int:
     return max(2, int(log10(CHANCE / max(eps, precision.FLOAT32_EPS))))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class SingleWaves:
     """Cosines alone or sines alone, at positions from 0 on."""
 
@@ -205,7 +205,7 @@ NEAR = 1e-7  # step of a difference quotient in the logarithm of the base
 UNUSUAL = 1e9  # larger bases result from mistakes in exponents, not from a choice
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Formula:
     """A proposed formula of a table: its vectors at rows s (n,), and the rounding tolerance."""
 

@@ -7,7 +7,7 @@ Rules for frequencies: aliasing, and lists that follow no rule.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain, product
 from pathlib import Path
@@ -40,7 +40,7 @@ from pefourier.geometry.closest import ClosestPair, between_zeros, row_period
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, float_blocks, phase_rounding, rounded
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import LAYOUTS, Waves, copies_of, fit_columns, recurrence, unfold
-from pefourier.types import Fields, Floats, Indices, Table
+from pefourier.types import Fields, Floats, Indices, Table, frozen_arrays
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import agreeing, first_few
 
@@ -159,7 +159,7 @@ SHARE = 1e-3  # relative residual of sinusoids, in addition to rounding
 SEARCHED = 2**21  # numbers of a table up to which other orders of rows are tried
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class TableFacts:
     """A table with facts that rules use."""
 

@@ -22,7 +22,7 @@ rows.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache, partial
 from itertools import islice
 from math import prod
@@ -51,7 +51,7 @@ from pefourier.geometry.precision import (
 )
 from pefourier.geometry.singular_values import kernel_of_period
 from pefourier.geometry.waves import recurrence
-from pefourier.types import Array, Bools, Counts, Floats, Indices, Table
+from pefourier.types import Array, Bools, Counts, Floats, Indices, Table, frozen, frozen_arrays
 
 TIE = 2e-9  # relative, of squared distances: one part in 10^9 of distances
 FINE = 2e-10  # a later pair is recomputed only if it is closer by this share
@@ -130,7 +130,7 @@ class BestPair:
             self.squared, self.place = squared[first], int(places[first])
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Block:
     """Rows (z, -|z|²/2, 1) of vectors z minus a centre, rounded, and |z|² before rounding."""
 
@@ -487,7 +487,7 @@ PHASES_AT_ONCE = 2**20
 MOST_PARTS = 64
 
 
-@dataclass(frozen=True)
+@frozen
 class ClosestPair:
     """The closest two of n vectors and the number of distinct vectors.
 

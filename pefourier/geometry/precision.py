@@ -10,7 +10,7 @@ float8_e4m3 has no infinity and saturates at 448, as in torch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from math import prod, sqrt
 
@@ -27,7 +27,7 @@ from pefourier.encodings.encoding import (
     unit_of,
 )
 from pefourier.errors import check_cost, shown
-from pefourier.types import Array, Bools, Floats, Indices, Ints, Table
+from pefourier.types import Array, Bools, Floats, Indices, Ints, Table, frozen
 
 CACHED = 2**15  # numbers rounded at a time: their arrays stay in the cache
 NUMBERS_AT_ONCE = 2**20  # of a table, per block of rows read in float64
@@ -88,7 +88,7 @@ NEAR_TOP = 15  # scale by 2^15, near the top of float16's range, so small number
 Columns = Callable[[Indices, slice], Floats]  # (rows, columns) -> numbers of a table
 
 
-@dataclass(frozen=True)
+@frozen
 class Format:
     """A binary floating-point format."""
 
@@ -106,7 +106,7 @@ FORMATS = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class FormatLoss:
     """Distinct vectors and phase error of an encoding in one format."""
 

@@ -17,7 +17,7 @@ which is negative if its first rows are missing.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, reduce
 from itertools import product
 from math import prod
@@ -32,7 +32,7 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.families.location import LAGS, PlaceDomain
 from pefourier.geometry.precision import NUMBERS_AT_ONCE
-from pefourier.types import Counts, Floats, Indices, Ints, Table
+from pefourier.types import Counts, Floats, Indices, Ints, Table, frozen
 
 RESOLVED = 1e-7  # smallest residual that a difference of squares resolves from 0
 
@@ -150,7 +150,7 @@ LEFT_OUT = 5  # most rows to leave out of the grid
 SHARE = 16  # at most one row in this many may be left out
 
 
-@dataclass(frozen=True)
+@frozen
 class Reading:
     """Rows read as a grid."""
 

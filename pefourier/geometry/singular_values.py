@@ -25,7 +25,7 @@ lost by squaring.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Literal
@@ -44,7 +44,7 @@ from pefourier.encodings.encoding import (
 from pefourier.errors import NUMBERS, PefourierError, check_cost, check_size, shown
 from pefourier.geometry import Progress, keep_last, map_ahead
 from pefourier.geometry.precision import stored_resolution
-from pefourier.types import Floats, Indices, Ints
+from pefourier.types import Floats, Indices, Ints, frozen_arrays
 
 Wave = Literal["cosines", "sines"]
 BLOCK = 2**20  # numbers of a block: 8 MiB
@@ -54,7 +54,7 @@ Entries = Callable[[slice, slice], Floats]  # (rows, columns) -> float64 block o
 ALL = slice(None)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Part:
     """Singular values of a matrix and, on demand, rows of its left singular vectors."""
 
@@ -324,7 +324,7 @@ SAMPLE = 2**9  # rows from which the resolution of a table is measured
 UNSEEN = 1e-7  # sine that a float64 cosine cannot distinguish from 0
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Factors:
     """Singular values of a table and its projection on the column space."""
 

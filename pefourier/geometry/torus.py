@@ -9,13 +9,12 @@ the last axis runs over :math:`0 \dots N // 2`, the others over :math:`0, 1, \do
 of the half plane whose mirror image lies outside represents two frequencies (`multiplicity`).
 """
 
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from pefourier.encodings.encoding import half_plane, lattice_points, row_blocks
-from pefourier.types import Bools, Floats, Ints
+from pefourier.types import Bools, Floats, Ints, frozen_arrays
 
 AT_ONCE = 2**22  # numbers of a block of Gaussians
 TAILS = 39.0  # standard deviations at which a Gaussian underflows
@@ -98,7 +97,7 @@ def torus_density(frequencies: Floats, weights: Floats, sides: Ints, sigma: floa
     return total.reshape(points)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Directions:
     """Density by the length of the frequencies, and by their direction."""
 

@@ -18,7 +18,7 @@ pass.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -50,6 +50,8 @@ from pefourier.types import (
     Places,
     Table,
     Texts,
+    frozen,
+    frozen_arrays,
 )
 
 BLOCK = 2**20  # numbers compared at a time
@@ -63,7 +65,7 @@ Complex = NDArray[np.complex128]
 Numbers = Callable[[Any], Complex]  # rows (n,) -> sinusoids (n, m)
 
 
-@dataclass(frozen=True)
+@frozen
 class Form:
     """Columns in which a table holds the cosines and sines of its pairs."""
 
@@ -88,7 +90,7 @@ class Form:
         return waves
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Waves:
     """Pairs of sinusoids, declared by a formula or fitted to a table."""
 
@@ -328,7 +330,7 @@ def sine_factor(sines: Floats, eps: float) -> float:
     k = np.abs(sines[1]).argmax()
     cosine = np.clip(sines[2, k] / (2 * sines[1, k] or 1.0), -1, 1)
     factor = abs(sines[1, k]) / (np.sqrt(1 - cosine**2) or 1.0)
-    return 1.0 if abs(factor - 1) < max(NEAR / 10, 4 * eps) else factor
+    return 1.0 if abs(factor - 1) < max(NEAR / 10, 4 * eps) else float(factor)
 
 
 def refine_frequencies(
@@ -602,15 +604,24 @@ def align(waves: Waves, slack: Floats, n: int, eps: float) -> tuple[Waves, Indic
 def common_offset(omega: Floats, phase: Floats, quarters: int) -> tuple[float, Indices]:
     """Return the offset in rows and the quarter rotations of each pair, by ascending frequency.
 
-    The lowest frequency gives an unambiguous offset; each higher frequency refines it.
+    The lowest frequency gives an offset up to its period; each higher frequency refines it. Of the
+    offsets one period apart, that with the smallest residual is returned.
     """
-    offset, weight = 0.0, 0.0
-    k = np.zeros(len(omega), dtype=int)
-    for i in np.argsort(omega, kind="stable"):
-        residual = wrapped(phase[i] - omega[i] * offset, quarters * np.pi / 2)
-        k[i] = round((phase[i] - omega[i] * offset - residual) / (np.pi / 2)) % 4
-        weight += omega[i] ** 2
-        offset += residual * omega[i] / weight if weight else 0.0
+    period = quarters * np.pi / 2
+
+    def refined(start: float) -> tuple[float, float, Indices]:
+        offset, weight, apart, k = start, 0.0, 0.0, np.zeros(len(omega), dtype=int)
+        for i in np.argsort(omega, kind="stable"):
+            residual = float(wrapped(phase[i] - omega[i] * offset, period))
+            k[i] = round((phase[i] - omega[i] * offset - residual) / (np.pi / 2)) % 4
+            weight += omega[i] ** 2
+            apart += residual**2 if weight > omega[i] ** 2 else 0.0
+            offset += residual * omega[i] / weight if weight else 0.0
+        return apart, offset, k
+
+    slowest = omega[omega > 0].min(initial=np.inf)
+    starts = (0.0, period / slowest, -period / slowest)
+    _, offset, k = min(map(refined, starts), key=lambda found: round(found[0], 6))
     return offset, k
 
 

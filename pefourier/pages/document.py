@@ -14,7 +14,6 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -35,7 +34,7 @@ from pefourier.questions.usage import use_of_model
 from pefourier.report.plot import USUAL, Look, render
 from pefourier.report.render import Answer, Refusal, conclude, conclusion_of, head_of, text_of
 from pefourier.report.terms import Term, read_terms, spelling
-from pefourier.types import Fields, Strings, Values
+from pefourier.types import Fields, Strings, Values, frozen
 from pefourier.version import __version__
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import Page, fields_of, flattened
@@ -174,7 +173,7 @@ def versions_table() -> Markup:
     return table([("program", "version"), *programs.items()], "Versions")
 
 
-@dataclass(frozen=True)
+@frozen
 class Chapter:
     """A section of a page."""
 
@@ -216,7 +215,7 @@ CAPTIONS = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class Study:
     """All answers about one SPEC, by command."""
 
@@ -224,7 +223,7 @@ class Study:
     answers: Mapping[str, Answer]
 
 
-@dataclass(frozen=True)
+@frozen
 class Inquiry:
     """Options of a page, with which its encodings were loaded."""
 

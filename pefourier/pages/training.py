@@ -4,7 +4,7 @@ Nothing is trained and no data are read: runs come from results.jsonl and option
 and both are checked first. The page shows the same answer as `pefourier train`.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from pefourier.train.report import all_words, summary_page
 from pefourier.train.run_artifacts import read_traces
 from pefourier.train.statistics import Summary, common_runs, rows_by, summarize_runs
 from pefourier.train.store import Store, option_of, read_configuration
-from pefourier.types import Fields, Texts, Values
+from pefourier.types import Fields, Texts, Values, frozen
 from pefourier.writing.page import Page
 from pefourier.writing.text import parts_of_words, printable
 
@@ -44,7 +44,7 @@ COSTS = (
 ELSEWHERE = {"data", "out", "plot", "resume", "device"}  # options of the machine
 
 
-@dataclass(frozen=True)
+@frozen
 class TrainFolder:
     """Content of a folder of `pefourier train`."""
 

@@ -19,7 +19,7 @@ are those of the keys of one query, the query with the most keys that share a ve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.families.location import PlaceDomain
 from pefourier.questions.result import Result
-from pefourier.types import Counts, Fields, Values
+from pefourier.types import Counts, Fields, Values, frozen, frozen_by_name
 from pefourier.writing.text import Verdict, join, number
 
 if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
@@ -54,7 +54,7 @@ NOTES = {"cos": "cosines alone", "sin": "sines alone", 2: "each column twice"}
 RECOVERED = 1e-6  # sine of the largest angle that counts as rounding
 
 
-@dataclass(frozen=True)
+@frozen
 class FormatRow:
     """Row of the table of formats: how many vectors are distinct in one format."""
 
@@ -62,7 +62,7 @@ class FormatRow:
     loss: FormatLoss
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class Faithfulness(Result):
     """Faithfulness of an encoding; distances are l2, tolerances absolute."""
 
@@ -238,7 +238,7 @@ class Faithfulness(Result):
         return {"layers": layers, "softmax_factor": enc.params.get("softmax_factor", 1.0)}
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class LineFaithfulness(Faithfulness):
     """Faithfulness of an encoding of one axis."""
 
@@ -256,7 +256,7 @@ class LineFaithfulness(Faithfulness):
         return f"Use at most {count} positions: {points} have distinct vectors."
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
+@frozen_by_name
 class PlaceFaithfulness(LineFaithfulness):
     """Faithfulness of an encoding of places; `closest_pair` holds their rows in the file."""
 
@@ -273,7 +273,7 @@ class PlaceFaithfulness(LineFaithfulness):
         return f", {distance} from ".join(names) or None
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class GridFaithfulness(Faithfulness):
     """Faithfulness of an encoding of a grid; `length` counts points, pairs hold row numbers."""
 

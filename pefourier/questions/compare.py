@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -83,7 +83,7 @@ from pefourier.questions.rotation_pairs import (
     length_note,
     read_pairs,
 )
-from pefourier.types import Array, Fields, Values
+from pefourier.types import Array, Fields, Values, frozen_by_name
 from pefourier.writing.text import Verdict, agreeing, first_few, joined_runs, number
 
 LARGE = 2**20  # numbers in a table of cosines and sines, above which only pairs are compared
@@ -92,9 +92,11 @@ AGREEING = ("the same", "permuted", "equivalent")
 SHOWN = 8  # runs of indices that a sentence lists
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
+@frozen_by_name
 class Comparison(Outcome, Result):
     """Result of comparing encodings a and b; `transform` maps a to b."""
+
+    __repr__ = Result.__repr__
 
     command = "compare"
     figure = "compare"
@@ -395,6 +397,8 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
     are_tables = not any(rotates(e) or e.injection == "bias" for e in encodings)
     if are_rows and are_tables and outcome.lengths[0] == outcome.lengths[1] and not outcome.heads:
         outcome = replace(outcome, similarity=similarity_of(*(e.table() for e in encodings)))
+    if outcome.first_difference:
+        outcome = replace(outcome, tolerance=outcome.first_tolerance or outcome.tolerance)
     facts = {"verdict": verdict, "same": verdict == "the same", "given_tolerance": tolerance}
     result = Comparison(encodings=encodings, **vars(outcome) | facts)
     return replace(result, findings=(*difference_findings(result), *notes))

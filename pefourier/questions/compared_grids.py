@@ -16,7 +16,7 @@ Rows are the points of a grid in raster order. Pair i has the columns :math:`a \
 the axis' first pair), base :math:`\rho`, exponent :math:`e_i` and offset :math:`o_k` in points.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -121,6 +121,36 @@ def fit_change(first: Waves, second: Waves) -> Changes | None:
     return None
 
 
+SPACINGS: dict[str, Callable[[float, float, int], Array]] = {  # by first, last and count
+    "linear": np.linspace,
+    "logarithmic": np.geomspace,
+    "halved": lambda first, _, count: first / 2.0 ** np.arange(count),
+}
+
+
+def fit_spacing(first: Waves, second: Waves) -> Changes | None:
+    """Return the rules of the frequencies along each axis, if only these differ.
+
+    Both are rebuilt from the ends of the first's frequencies and compared to rounding.
+    """
+    axes, names = np.abs(first.frequency).argmax(axis=1), dict[int, str]()
+    if first.frequency.shape != second.frequency.shape:
+        return None
+    for name, rule in SPACINGS.items():
+        omega, start, farthest = np.zeros_like(first.frequency), first.phase.copy(), 0.0
+        for k in set(axes.tolist()):
+            mine = np.flatnonzero(axes == k)
+            speed = np.abs(first.frequency[mine, k])
+            offset, _ = common_offset(speed, first.phase[mine], 4)
+            omega[mine, k] = rule(speed[0], speed[-1], len(mine))
+            start[mine], farthest = omega[mine, k] * offset, max(farthest, abs(offset))
+        for side, waves in enumerate((first, second)):
+            limit = limit_of(waves, omega, max(first.eps, second.eps), farthest)
+            if (residual_of(waves, omega, start) <= LIMIT * limit).all():
+                names.setdefault(side, name)
+    return {"spacing": (names[0], names[1])} if len({*names.values()}) == len(names) == 2 else None
+
+
 def fit_line(
     first: Waves, second: Waves, mine: Places, axis: int, power: float
 ) -> tuple[Floats, Floats]:
@@ -161,7 +191,8 @@ def changed_lines(lines: Floats, *sides: Counts) -> Changes:
 
 
 LARGEST = 2**25  # largest number of entries of a table whose frequencies are fitted
-CAUSES = {"rho": "base", "axes": "axes"}  # codes of settings; all others: coordinates
+# codes of settings; all others: coordinates
+CAUSES = {"rho": "base", "axes": "axes", "spacing": "spacing"}
 EXCHANGE = str.maketrans("xy", "yx")
 Sides = tuple[int, ...]
 
@@ -184,7 +215,14 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     is_open = aligned.verdict == "equivalent" or not are_formulas  # a better explanation may exist
     if not is_open or first.dim != second.dim or prefix_rows_apart(encodings, ..., ...):
         return aligned
-    changes = (fit_change(*waves) if waves else None) or {}
+    if (
+        not waves
+        and has_shape
+        and (keep := ~(coordinates_in(a, sides[0]) & (a == b).all(axis=0))).any()
+    ):
+        pairs = waves_of(first, a[:, keep]), waves_of(second, b[:, keep])
+        waves = (pairs[0], pairs[1]) if pairs[0] and pairs[1] else None
+    changes = (waves and (fit_change(*waves) or fit_spacing(*waves))) or {}
     axes = changes.get("axes", ("", ""))
     exchange = {"axes": "y and x exchanged"} if axes[0].translate(EXCHANGE) == axes[1] != "" else {}
     if aligned.verdict == "equivalent":
@@ -200,6 +238,13 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
             return replace(outcome, verdict="equivalent", transform=exchange)
         return with_changes(with_pairs(outcome, *waves), changes)
     return replace(aligned, tried=aligned.tried and aligned.tried | {"axes": len(sides[0])})
+
+
+def coordinates_in(table: Floats, sides: Counts) -> Bools:
+    """Return which columns (d,) are coordinates of the points, scaled and shifted."""
+    points = np.c_[np.ones(len(table)), lattice_points([np.arange(side) for side in sides])]
+    fitted = points @ np.linalg.lstsq(points, table, rcond=None)[0]
+    return np.asarray((np.abs(fitted - table) <= ROUNDED * np.abs(table).max(axis=0)).all(axis=0))
 
 
 def waves_of(enc: Encoding, table: Floats) -> Waves | None:

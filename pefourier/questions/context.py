@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import attrgetter
 from typing import Any
 
@@ -33,12 +33,12 @@ from pefourier.questions.rotations import (
     read_against,
     window_within,
 )
-from pefourier.types import Counts, Fields, Texts
+from pefourier.types import Counts, Fields, Texts, frozen
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, number, ranges
 
 
-@dataclass(frozen=True)
+@frozen
 class Layers:
     """Layers of a model with equal settings."""
 
@@ -54,7 +54,7 @@ class Layers:
         return ranges(self.index) or "all"
 
 
-@dataclass(frozen=True)
+@frozen
 class Reach:
     """Distance that a token sees if every layer has a window, in positions."""
 
@@ -85,7 +85,7 @@ IN_A_LINE = 8
 DIGITS = 6
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class Context(Result):
     """Positions of a model, or of one encoding."""
 

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from math import ceil, exp, floor, inf, log, log10, pi
 from operator import ge, le
@@ -56,7 +56,7 @@ from pefourier.geometry.precision import FORMATS, Format, rounded
 from pefourier.geometry.singular_values import decompose
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import base_bound, count_idle
-from pefourier.types import Floats, Ints, Strings, Texts
+from pefourier.types import Floats, Ints, Strings, Texts, frozen, frozen_by_name
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, agreeing, number, shortest
 
@@ -69,7 +69,7 @@ LIKELY_DIP = 3  # standard deviations of the sum over fast pairs, used to rank b
 LAGS_KEPT = 8  # failing lags kept to exclude larger bases
 
 
-@dataclass(frozen=True)
+@frozen
 class BoundedBases:
     """Bases that pass for a length."""
 
@@ -215,7 +215,7 @@ DURATION = re.compile(rf"(\d*\.?\d+(?:e[+-]?\d+)?)\s*({'|'.join(SECONDS)})")
 MOST_DIGITS = 17  # of any float64 number
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_by_name
 class Candidate:
     """A base and its properties; distances are l2 between vectors of unit cosines and sines.
 
@@ -239,7 +239,7 @@ class Candidate:
         return base_text(self.rho)
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class Design(Result):
     """Candidate bases, and the best base for each criterion."""
 

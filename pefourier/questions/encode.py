@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from pefourier.encodings.sources.tables import RowBlocks, rows_of_vectors, write
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.questions.result import Result
-from pefourier.types import Array, Counts, Fields, Table
+from pefourier.types import Array, Counts, Fields, Table, frozen
 from pefourier.writing.files import suffix_of, write_whole
 from pefourier.writing.text import Verdict, printable
 
@@ -237,7 +236,7 @@ def lines_of(entries: Fields) -> str:
     return ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items())
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class Written(Result):
     """Numbers of an encoding in a file."""
 

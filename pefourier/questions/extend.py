@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf, pi
 from shlex import quote
 from typing import Any, Literal
@@ -42,7 +42,7 @@ from pefourier.geometry.precision import FORMATS, Format
 from pefourier.questions.design import Candidate, candidate, exact_base
 from pefourier.questions.result import HIDDEN, Result, csv_table
 from pefourier.questions.rotations import Band, bands, count_unseen, window_within
-from pefourier.types import Fields, Floats, Strings, Texts, Values
+from pefourier.types import Fields, Floats, Strings, Texts, Values, frozen, frozen_by_name
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import fields_of, labelled_fields
 from pefourier.writing.text import Verdict, number
@@ -60,7 +60,7 @@ LLAMA_CPP = {  # options by setting of a scaling
 IN_FILE = "llama3", "longrope", "factors"  # scalings that a .gguf file holds as factors
 
 
-@dataclass(frozen=True)
+@frozen
 class Settings:
     """What to type so that an engine rotates with a scaling."""
 
@@ -185,7 +185,7 @@ VENDORS = dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), "yarn")  #
 FACTOR_DIGITS, BASE_DIGITS = 10, 7
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_by_name
 class Extension(Candidate):
     """One way to extend the context, and its effects."""
 
@@ -227,7 +227,7 @@ class Extension(Candidate):
         return self.below[".9"]
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class Extensions(Result):
     """Ways to extend a trained rotation to a length."""
 
@@ -507,7 +507,7 @@ def choose(
     return choice, settings[choice]
 
 
-@dataclass(frozen=True)
+@frozen
 class Trained:
     """The rotation of training and its length: all angles below their product are known."""
 

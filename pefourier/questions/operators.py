@@ -11,7 +11,7 @@ head.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from pefourier.causes.explain import Explanation, explain
 from pefourier.encodings.encoding import Encoding, distinct, rotated_columns, without_prefix
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import Complex, Form, Waves, follow_phases, position_offset
-from pefourier.types import Bools, Counts, Fields, Floats, Places
+from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen, frozen_arrays
 
 FIRST = 32  # the first positions, which are all compared
 ENTRIES = 2**20  # largest number of entries of the matrices of one operator
@@ -34,7 +34,7 @@ Matrices = tuple[Floats, Floats]  # of queries and of keys, (n, d, d)
 Pairs = tuple[Places, Places]  # first and second rows, (m,)
 
 
-@dataclass(frozen=True)
+@frozen
 class OperatorComparison:
     """Result of comparing the effect of two rotations on queries and keys."""
 
@@ -118,7 +118,7 @@ def rotation_matrices(waves: Complex, pairs: Pairs, d: int) -> Floats:
     return matrices
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class ScoreRows:
     """S(p, 0), S(0, p) and S(p, p') at some positions: two entries per row, or all."""
 
@@ -192,7 +192,7 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
     return OperatorComparison("different", **facts)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Acts:
     """What a rotation does to queries and keys at some positions, for causes."""
 
@@ -207,7 +207,7 @@ class Acts:
         return self.scaled * score_matrices(self.enc, self.positions, self.ahead)
 
 
-@dataclass(frozen=True)
+@frozen
 class KeysChanged:
     """Keys, or all scores, are multiplied by a number, or keys have later positions."""
 

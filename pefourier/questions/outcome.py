@@ -12,7 +12,7 @@ three are equal. A table of tokens shows the integer position by which each pair
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -28,7 +28,7 @@ from pefourier.geometry.precision import FLOAT32_EPS, NUMBERS_AT_ONCE
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.geometry.waves import Waves, apart, wave_tolerance
 from pefourier.questions.operators import OperatorComparison
-from pefourier.types import Bools, Counts, Fields, Table, Texts
+from pefourier.types import Bools, Counts, Fields, Table, Texts, frozen, frozen_by_name
 from pefourier.writing.text import ranges
 
 Field = Literal["layers", "rotations", "windows", "factors"]
@@ -40,7 +40,7 @@ INTERPOLATED = 20 * FLOAT32_EPS  # of the largest number: difference of two floa
 MOST_ROWS = 4096  # most rows of long sinusoidal tables compared number by number
 
 
-@dataclass(frozen=True)
+@frozen
 class HeadDifference:
     """A head whose biases differ."""
 
@@ -51,7 +51,7 @@ class HeadDifference:
     max_difference: float
 
 
-@dataclass(frozen=True)
+@frozen
 class LayerDifference:
     """Layers of two models that differ in one way."""
 
@@ -74,7 +74,7 @@ class LayerDifference:
         return f"layers {ranges(self.index, MOST)}" if self.index else "models"
 
 
-@dataclass(frozen=True)
+@frozen
 class Similarity:
     """How similar two tables of equal length are, over at most `SIMILAR` rows, evenly spaced."""
 
@@ -97,6 +97,8 @@ def similarity_of(a: Table, b: Table) -> Similarity:
     """
     rows = np.unique(np.linspace(0, len(a) - 1, min(len(a), SIMILAR)).astype(int))
     x, y = (np.asarray(table[rows], dtype=float) for table in (a, b))
+    size = max(np.abs(x).max(initial=0.0), np.abs(y).max(initial=0.0)) or 1.0
+    x, y = x / size, y / size
     mean, moved, waves = None, (), ()
     if x.shape == y.shape:
         norms = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
@@ -115,7 +117,7 @@ def similarity_of(a: Table, b: Table) -> Similarity:
     return Similarity(mean, cka, moved, waves)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@frozen_by_name
 class Outcome:
     """Outcome of one strategy: a verdict, the number of differing units, and evidence."""
 
@@ -130,6 +132,7 @@ class Outcome:
     lengths: tuple[int, int]
     dimensions: tuple[int, int]
     tolerance: float | None = None  # largest difference that rounding explains
+    first_tolerance: float | None = field(default=None, metadata={"told": False})  # of the first
     max_difference: float | None = None
     first_difference: tuple[int, int] | None = None  # position and column; lag and head for biases
     largest_difference: tuple[int, int] | None = None
@@ -206,7 +209,7 @@ def compare_numbers(
     allowed, _ = stored_tolerance(a, b, first, second)
     differs, largest, worst = np.zeros(a.shape[1], bool), 0.0, 0.0
     places: list[tuple[int, int] | None] = [None, None]  # of the first and the largest difference
-    first_tolerance = 0.0
+    first_tolerance = None
     for part in row_blocks(n, NUMBERS_AT_ONCE, a.shape[1]):
         residual = np.abs(np.asarray(a[part], dtype=float) - b[part])
         rows = np.arange(part.start, part.stop)
@@ -226,7 +229,8 @@ def compare_numbers(
         verdict="different" if differs.any() else "the same",
         differing=int(differs.sum()),
         bitwise=not worst,
-        tolerance=largest if places[0] is None else first_tolerance,
+        tolerance=largest,
+        first_tolerance=first_tolerance,
         max_difference=worst,
         first_difference=places[0],
         largest_difference=places[1],

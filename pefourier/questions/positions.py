@@ -10,7 +10,7 @@ dump or a mask. A config sets the first id, the limit, the axes, and the effect 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ from pefourier.ids.spans import (
 )
 from pefourier.questions.result import HIDDEN, Result, csv_table
 from pefourier.questions.rotation_pairs import FARTHEST, at_rows_of, positions_in
-from pefourier.types import Array, Counts, Fields, Values, frozen, frozen_arrays
+from pefourier.types import Array, Counts, Fields, Values, frozen, frozen_arrays, frozen_by_name
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import Verdict, ranges
 
@@ -212,7 +212,7 @@ WORDS = read_toml(Path(__file__).with_suffix(".toml"))  # of the answer
 WRONG_MASK = "wrong mask"
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
+@frozen_by_name
 class Positions(Result):
     """Result of checking the position ids of a batch."""
 

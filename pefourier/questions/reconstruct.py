@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -41,7 +41,7 @@ from pefourier.questions.spectral_density import (
     estimate_spectrum,
     lattice_sides,
 )
-from pefourier.types import Counts, Floats, Ints
+from pefourier.types import Counts, Floats, Ints, frozen
 from pefourier.writing.text import Verdict, number
 
 if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
@@ -62,7 +62,7 @@ Distances = list[tuple[int, int]]  # to the top of a peak, and to its last point
 OWN_BASE = re.compile(r"[:,](rho|base|theta)=")
 
 
-@dataclass(frozen=True)
+@frozen
 class Reconstruction:
     """One rebuilt position function, on a line or a grid."""
 
@@ -79,7 +79,7 @@ class Reconstruction:
         return ",".join(map(str, np.atleast_1d(self.position)))
 
 
-@dataclass(frozen=True)
+@frozen
 class LineReconstruction(Reconstruction):
     """One rebuilt function (N,) of a position."""
 
@@ -98,7 +98,7 @@ class LineReconstruction(Reconstruction):
         return self.width
 
 
-@dataclass(frozen=True)
+@frozen
 class GridReconstruction(Reconstruction):
     """One rebuilt function (N_1, …) of a point, with axes in row-major order."""
 
@@ -117,7 +117,7 @@ class GridReconstruction(Reconstruction):
         return self.half_max_area
 
 
-@dataclass(frozen=True)
+@frozen
 class Vectors:
     """Number of distinct vectors within a lattice, and the first two rows that share one."""
 
@@ -126,7 +126,7 @@ class Vectors:
     pair: Counts  # empty if all are distinct
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class Reconstructions(Result):
     """Position functions rebuilt on a lattice of one or several axes."""
 
@@ -328,7 +328,7 @@ class Reconstructions(Result):
         )
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class LineReconstructions(Reconstructions):
     """Position functions on a lattice of one axis."""
 
@@ -369,7 +369,7 @@ class LineReconstructions(Reconstructions):
         return max(self.repeats[self.is_hidden])[1]
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class GridReconstructions(Reconstructions):
     """Functions of points on a lattice of several axes."""
 

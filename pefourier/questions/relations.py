@@ -13,7 +13,6 @@ position. On a grid, lags are displacements (dy, dx), and each axis has a T for 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -38,7 +37,7 @@ from pefourier.geometry import keep_last
 from pefourier.geometry.products import mean_products, products_by_distance, toeplitz_residual
 from pefourier.geometry.waves import numbers_look_random
 from pefourier.questions.result import Result
-from pefourier.types import Counts, Floats, Table
+from pefourier.types import Counts, Floats, Table, frozen
 from pefourier.writing.text import Verdict, number
 
 EXACT = 1e-6  # largest residual that counts as rounding
@@ -49,7 +48,7 @@ LARGEST_SHIFT = FITTED // 2  # most dimensions for which a shift is fitted
 SAMPLE = 2**10  # evenly spaced positions used to correlate distances
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class Relations(Result):
     """Relations of vectors to the distance and order of positions; None if undefined."""
 
@@ -168,7 +167,7 @@ class Relations(Result):
         return kernel_curves(self.encodings[0], self.kernel)
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class GridRelations(Relations):
     """Relations of vectors of grid points to their displacements.
 

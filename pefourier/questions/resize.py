@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -54,7 +54,7 @@ from pefourier.geometry.precision import NUMBERS_AT_ONCE
 from pefourier.geometry.products import better_reading
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
-from pefourier.types import Array, Counts, Fields, Floats, Ints
+from pefourier.types import Array, Counts, Fields, Floats, Ints, frozen
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, join, printable
 
@@ -64,7 +64,7 @@ VERDICTS = ("not distinct", "now distinct"), ("no longer distinct", "still disti
 RECOMPUTED = "anew"  # computed by the formula, as models do at every size, not by a method
 
 
-@dataclass(frozen=True)
+@frozen
 class Picture:
     """Vectors of a table on a lattice: their distances and frequencies."""
 
@@ -101,7 +101,7 @@ class Picture:
         return folded
 
 
-@dataclass(frozen=True)
+@frozen
 class Method:
     """Result of resizing a table by one method."""
 
@@ -111,7 +111,7 @@ class Method:
     largest_difference: float  # from the chosen method, over all numbers
 
 
-@dataclass(frozen=True)
+@frozen
 class Unseen:
     """Pairs of a formula that reach angles on the new lattice not seen on the old."""
 
@@ -127,7 +127,7 @@ LIBRARY_METHOD = (  # action of most verdicts
 )
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class Resizing(Result):
     """A table resized to a new lattice, with a comparison of methods."""
 

@@ -6,13 +6,13 @@ Results hold numbers and arrays; `report.render` makes text and records from any
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, shorten
 from pefourier.report import render
-from pefourier.types import Array, Fields, Floats
+from pefourier.types import Array, Fields, Floats, frozen_by_name
 from pefourier.writing.page import plain
 from pefourier.writing.text import Verdict, in_html, printable
 
@@ -24,7 +24,7 @@ SENTENCE = 180  # characters of a conclusion in one line
 HIDDEN = {"told": False}  # metadata of fields that no output shows
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@frozen_by_name
 class Result:
     """A result and the encodings that it describes; `pefourier explain FIELD` explains a field."""
 

@@ -17,7 +17,7 @@ in place of halves.
 
 from collections import UserDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from math import ceil, isclose, log, pi
 from typing import TYPE_CHECKING, Literal
@@ -36,7 +36,7 @@ from pefourier.encodings.encoding import Encoding, distinct, row_blocks
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.sources.huggingface import PAIRED, trained_as_stated
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Bools, Counts, Fields, Floats, Values
+from pefourier.types import Bools, Counts, Fields, Floats, Values, frozen
 from pefourier.writing.text import number
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ Treatment = Literal["kept", "blended", "stretched", "same"]
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
 
 
-@dataclass(frozen=True)
+@frozen
 class Band:
     """Pairs that a scaling treats in the same way."""
 
@@ -84,7 +84,7 @@ class Band:
         return from_to(self.shortest_wavelength, self.longest_wavelength)
 
 
-@dataclass(frozen=True)
+@frozen
 class Pair:
     """One rotated pair of a head."""
 
@@ -125,7 +125,7 @@ class Losses(UserDict[str, "FormatLoss"]):
         return dict, (self.data,)
 
 
-@dataclass(frozen=True)
+@frozen
 class Rotation:
     """Description of one rotation at a length."""
 
@@ -407,7 +407,7 @@ def longest_familiar(
     return int(longest) if longest < (window or 2**53) else None
 
 
-@dataclass(frozen=True)
+@frozen
 class Fall:
     """Position from which a cosine is below a level."""
 
@@ -415,7 +415,7 @@ class Fall:
     position: int | None
 
 
-@dataclass(frozen=True)
+@frozen
 class Reading:
     """Agreement of a rotation with a different reading."""
 

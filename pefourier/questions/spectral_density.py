@@ -5,7 +5,6 @@ Conventions
 Frequencies are in lattice steps of 2 pi / N radians; points 0, 1 … cover half the circle.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, log, pi, sqrt
 from typing import Literal
@@ -30,7 +29,7 @@ from pefourier.geometry.torus import (
     multiplicity,
     torus_density,
 )
-from pefourier.types import Bools, Counts, Fields, Floats
+from pefourier.types import Bools, Counts, Fields, Floats, frozen, frozen_arrays
 
 DEFAULT_SIGMA = 4.0  # lattice steps
 DEFAULT_GRID_SIGMA = 1.0  # for several axes, which have short sides
@@ -48,7 +47,7 @@ MOST = 0.95  # of the energy
 Method = Literal["auto", "declared", "periodogram"]
 
 
-@dataclass(frozen=True)
+@frozen
 class DecadeDensity:
     """Energy density over the logarithm of frequency."""
 
@@ -57,7 +56,7 @@ class DecadeDensity:
     at_zero: float  # share at frequency 0, which has no logarithm
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class WeightedFrequencies:
     """Spectral measure of an encoding: declared, or from the periodogram of its table."""
 
@@ -207,7 +206,7 @@ def frequency_holding(part: float, sizes: Floats, shares: Floats) -> float:
     return float(sizes[order][np.argmax(reached)]) if reached.any() else np.nan
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class SpectralEstimate:
     """A spectral measure and its density over a lattice, with axes in row-major order."""
 
@@ -314,7 +313,7 @@ def smear(steps: Floats, weights: Floats, points: int, sigma: float) -> Floats:
     return np.asarray(density / density.sum())
 
 
-@dataclass(frozen=True)
+@frozen
 class DensitySummary:
     """Single numbers of a spectrum; frequencies in radians per position."""
 

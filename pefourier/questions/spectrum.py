@@ -13,7 +13,7 @@ half plane of frequencies of ``numpy.rfftn``. Verdicts use the measure, not the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from math import pi
 from typing import Any
@@ -45,7 +45,7 @@ from pefourier.questions.spectral_density import (
     share_of_mean_row,
     summarize_density,
 )
-from pefourier.types import Counts, Fields, Floats
+from pefourier.types import Counts, Fields, Floats, frozen
 from pefourier.writing.text import Verdict, percent
 
 MANY, SOME = 0.75, 0.05  # shares of the energy
@@ -55,7 +55,7 @@ ONE_SIDED, ROUND = 0.99, 0.15  # limits of A2 and A4 for one or two directions, 
 MOST_WAVES = 0.5  # share of idle frequencies that is reported
 
 
-@dataclass(frozen=True)
+@frozen
 class Peak:
     """A local maximum of energy in the spectrum of a measured table."""
 
@@ -63,7 +63,7 @@ class Peak:
     share: float  # of the energy
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class Spectrum(Result):
     """A density over a lattice: a `LineSpectrum` or, over several axes, a `GridSpectrum`."""
 
@@ -227,7 +227,7 @@ class Spectrum(Result):
         return [*self.encodings[0].findings, *(() if zero else notes_on_spectrum(self))]
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class LineSpectrum(Spectrum):
     """A density over the N // 2 + 1 = K points of a lattice of one axis."""
 
@@ -267,7 +267,7 @@ class LineSpectrum(Spectrum):
         return ["k", "omega", "density"], rows
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class GridSpectrum(Spectrum):
     """A density (K_1, …) over the half plane of numpy.rfftn, with axes in row-major order."""
 

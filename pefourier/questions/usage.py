@@ -19,7 +19,7 @@ group. A full rotation is 2 pi. Weights alone do not show the means of activatio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from pefourier.encodings.model_positions import ModelPositions
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry import map_ahead
 from pefourier.questions.result import Result
-from pefourier.types import Counts, Fields, Floats, Ints
+from pefourier.types import Counts, Fields, Floats, Ints, frozen
 from pefourier.weights import quantise, summary
 from pefourier.weights.model import (
     LayerEnergies,
@@ -59,7 +59,7 @@ MOST_MOVED = 5  # heads that a comparison lists
 SAMPLED = 8  # layers that check-faithful samples to test a pairing
 
 
-@dataclass(frozen=True)
+@frozen
 class HeadUse:
     """Shares of the product in one head."""
 
@@ -68,7 +68,7 @@ class HeadUse:
     share: Floats  # (pairs,)
 
 
-@dataclass(frozen=True)
+@frozen
 class UsedLayers:
     """Layers of a model with equal properties."""
 
@@ -85,7 +85,7 @@ class UsedLayers:
         return ranges(self.index)
 
 
-@dataclass(frozen=True)
+@frozen
 class MovedHead:
     """A head with shares that differ between two checkpoints."""
 
@@ -94,7 +94,7 @@ class MovedHead:
     moved: float  # half the sum of differences, 0 … 1
 
 
-@dataclass(frozen=True)
+@frozen
 class MovedPair:
     """A pair with mean shares of two checkpoints."""
 
@@ -108,7 +108,7 @@ class MovedPair:
         return f"pair {self.index}{of}: {percent(self.before, 2)} -> {percent(self.now, 2)}"
 
 
-@dataclass(frozen=True)
+@frozen
 class Moved:
     """Difference in the use of pairs between two checkpoints."""
 
@@ -173,7 +173,7 @@ VERDICTS = {
 }
 
 
-@dataclass(frozen=True, repr=False)
+@frozen
 class Usage(Result):
     """Result of `pefourier usage`: the rotary frequencies that a model's weights use."""
 

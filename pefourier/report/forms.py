@@ -6,10 +6,9 @@ A new format is a function of a page that is added to `FORMS`.
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from pefourier.types import Fields, Strings
+from pefourier.types import Fields, Strings, frozen
 from pefourier.version import __version__
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import SCHEMA, Page, plain
@@ -104,7 +103,7 @@ def latex_table(rows: Sequence[Strings]) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
-@dataclass(frozen=True)
+@frozen
 class Annotation:
     """An annotation of a file: a finding, a refusal, or a reason to fail."""
 

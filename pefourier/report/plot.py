@@ -12,7 +12,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.errors import PefourierError
-from pefourier.types import Array, Fields
+from pefourier.types import Array, Fields, frozen
 from pefourier.writing.files import write_whole
 from pefourier.writing.text import printable
 
@@ -63,7 +62,7 @@ LINE = 0.17  # inches between lines of text
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-@dataclass(frozen=True)
+@frozen
 class Look:
     """Style of a figure."""
 

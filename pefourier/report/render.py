@@ -10,13 +10,13 @@ columns). `series()` returns the rows of CSV; without it, CSV has a row of singl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pefourier.encodings.encoding import Encoding, Finding, by_axis, by_name
 from pefourier.encodings.grids import size_of
-from pefourier.types import Fields, Strings, Texts
+from pefourier.types import Fields, Strings, Texts, frozen
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
     aligned,
@@ -37,7 +37,7 @@ MOST_LINES = 12  # of measurements of an encoding, without --full
 MORE = "Pass --full for all measurements.\n"
 
 
-@dataclass(frozen=True)
+@frozen
 class Answer:
     """An encoding and the result for it."""
 
@@ -48,7 +48,7 @@ class Answer:
 Answers = Sequence[Answer]
 
 
-@dataclass(frozen=True)
+@frozen
 class Refusal:
     """A SPEC that could not be answered, and the reason."""
 
@@ -112,7 +112,7 @@ def short_text_of(answers: Answers) -> str:
     return "\n".join(parts) + more + "".join(findings_text(a, leading(a.result)) for a in answers)
 
 
-@dataclass(frozen=True)
+@frozen
 class Table:
     """Rows of cells, the header first."""
 

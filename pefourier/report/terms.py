@@ -9,14 +9,13 @@ checks that every finding, encoding and option has a term.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain, groupby
 from pathlib import Path
 
 from pefourier.errors import PefourierError, unknown
 from pefourier.report.catalogue import assignment, name_behind, read_catalogue, spec_text
-from pefourier.types import Fields, Strings, Texts
+from pefourier.types import Fields, Strings, Texts, frozen
 from pefourier.writing.files import read_toml
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import Verdict, capital, paragraph
@@ -28,7 +27,7 @@ SEVERITIES = ("error", "warning", "note")  # of the messages of a finding
 SLOT = r"\{(?:[^{}]|\{[^{}]*\})*\}"  # of a message
 
 
-@dataclass(frozen=True)
+@frozen
 class Term:
     """A term of an answer or a question; attributes that do not apply are empty."""
 

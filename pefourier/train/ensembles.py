@@ -8,7 +8,7 @@ import os
 import platform
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import product
 
 import numpy as np
@@ -40,7 +40,7 @@ from pefourier.train.program import AT_ONCE, batch_and_steps, device_memory
 from pefourier.train.request import Arm, Schedule, parse_arm, schedule_of
 from pefourier.train.statistics import REMARKS, chance_of, units_needed
 from pefourier.train.store import NOT_NUMBERS, Key, Store, store_of
-from pefourier.types import Array, Fields, Values
+from pefourier.types import Array, Fields, Values, frozen, frozen_arrays
 from pefourier.version import __version__
 from pefourier.writing.text import agreeing, fill, first_few, join
 
@@ -64,7 +64,7 @@ APART |= {"device", "compile", "columns", "channels", "labels", "channels_first"
 APART |= {*NOT_NUMBERS}
 
 
-@dataclass(frozen=True)
+@frozen
 class Run:
     """A single training: dataset, arm, seed and fold."""
 
@@ -79,7 +79,7 @@ class Run:
         return self.dataset, self.arm.name, self.seed, self.fold
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class ResolvedTask:
     """A task with its classifier, arms, injections and runs."""
 
@@ -91,7 +91,7 @@ class ResolvedTask:
     runs: Sequence[Run]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Ensemble:
     """Runs of one dataset that are trained together."""
 
@@ -354,7 +354,7 @@ def list_remarks(resolved: ResolvedTask) -> list[str]:
     return remarks
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Experiment:
     """A comparison: its data, device, rank and result folder."""
 

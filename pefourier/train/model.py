@@ -28,7 +28,7 @@ that way, and a rotary pair of one axis of a grid stays on that axis. Of mtan an
 measured times, training changes slopes and shifts: vectors at other times follow."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from typing import NamedTuple, get_args
 
@@ -49,7 +49,7 @@ from pefourier.encodings.loader import SpecWithDefaults, source_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import NUMBERS, WIDEST, PefourierError, check_count
 from pefourier.train.options import LEAST_D, Inject, Options
-from pefourier.types import Array, Counts, Fields, Ints, Values
+from pefourier.types import Array, Counts, Fields, Ints, Values, frozen, frozen_arrays
 
 ACTS = ("add", "rotate", "bias", "key", "key-query")
 WITH_TIMES = "none alibi fourier-features mtan mtan-fixed rope sinusoidal tape time2vec xpos"
@@ -75,7 +75,7 @@ def no_waves() -> Array:
     return np.zeros((0, 0))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Injection:
     """Injection of one member: distinct vectors and the vector of each place."""
 
@@ -318,7 +318,7 @@ Parameters = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]  # without the member axis
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class StackVectors:
     """Vectors of one act for all members of a stack, padded to the largest count."""
 
@@ -530,7 +530,7 @@ def attend(
     return torch.unflatten(mixed, 0, (m, batch)).transpose(2, 3).flatten(3)
 
 
-@dataclass(frozen=True)
+@frozen
 class Transformer:
     """Transformer classifier, defined by its sizes."""
 
@@ -744,7 +744,7 @@ class Dropout:
         return uniform
 
 
-@dataclass(frozen=True)
+@frozen
 class OrderFree:
     """Order-free baseline: two layers on mean, deviation, minimum and maximum of channels."""
 

@@ -4,10 +4,9 @@ This module imports neither torch nor the shell, which makes command-line option
 and from their help in options.toml.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
-from pefourier.types import Texts
+from pefourier.types import Texts, frozen
 
 PUBLISHED = ("msl", "smd")  # datasets read under --data DIR
 SYNTHETIC = ("grid", "irregular", "lags", "order")  # tasks drawn on request
@@ -52,7 +51,7 @@ def flag_of(name: str) -> str:
     return FLAGS.get(name, [f"--{name.replace('_', '-')}"])[-1]
 
 
-@dataclass(frozen=True)
+@frozen
 class Options:
     """Options of `pefourier train`; fields with several values may be repeated."""
 

@@ -76,7 +76,7 @@ from pefourier.train.run_artifacts import (
     validation_score,
 )
 from pefourier.train.store import KEY, Checkpoint
-from pefourier.types import Array, Fields, Ints
+from pefourier.types import Array, Fields, Ints, frozen_arrays
 
 AT_ONCE = 64  # windows per member in evaluation
 WARM_UP = 3  # steps before a CUDA graph is captured
@@ -237,7 +237,7 @@ class Compiler:
 # Steps
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Replica:
     """A single training: an encoding's injection, a seed, a fold."""
 
@@ -258,7 +258,7 @@ def no_rows() -> Array:
     return np.zeros((0, 3))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Outcome:
     """Result of one member: logits of validation and test windows with the kept weights."""
 
@@ -663,7 +663,7 @@ def fit(
         ) from error
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Look:
     """Results of a program at a validation look, readable once `wait` returns."""
 

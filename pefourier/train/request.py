@@ -5,7 +5,7 @@ An encoding, scaled or unscaled, is an `Arm`. Checks that need data happen after
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -36,7 +36,7 @@ from pefourier.train.options import (
     flag_of,
 )
 from pefourier.train.store import NOT_NUMBERS, read_configuration, read_rank, stored_options
-from pefourier.types import Counts, Ints
+from pefourier.types import Counts, Ints, frozen, frozen_by_name
 from pefourier.writing.files import check_suffix, reason
 
 AT_RMS = "@rms="
@@ -49,7 +49,7 @@ MOST_MINUTES = 10_000
 FASTER = 10
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_by_name
 class Schedule:
     """Duration and pace of training in steps."""
 
@@ -110,7 +110,7 @@ def count_steps(
     return steps
 
 
-@dataclass(frozen=True)
+@frozen
 class Arm:
     """A row of the answer: an encoding, unscaled or scaled to a root mean square."""
 

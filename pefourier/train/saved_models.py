@@ -31,7 +31,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import get_type_hints
 
@@ -66,7 +66,7 @@ from pefourier.train.run_artifacts import (
     score,
 )
 from pefourier.train.store import MEASURES, check_type, parse_json
-from pefourier.types import Array, Fields, Strings, Texts, Values
+from pefourier.types import Array, Fields, Strings, Texts, Values, frozen_arrays
 from pefourier.writing.files import check_suffix, label, write_whole
 from pefourier.writing.page import Page
 from pefourier.writing.text import agreeing, first_few, join
@@ -104,7 +104,7 @@ def apply_classifier(
     return torch.cat(logits).double().numpy()
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class TrainedClassifier:
     """A trained classifier of windows (length, channels)."""
 

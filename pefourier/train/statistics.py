@@ -67,7 +67,7 @@ A difference in F1 from the reference is
 
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ from pefourier.errors import PefourierError
 from pefourier.train.data.split import FOLDS
 from pefourier.train.options import BESIDE, FIND, LEVEL, WITHOUT_VECTORS, seeds_of
 from pefourier.train.store import MEASURES
-from pefourier.types import Array, Fields, Strings, Texts, Values
+from pefourier.types import Array, Fields, Strings, Texts, Values, frozen, frozen_by_name
 from pefourier.writing.files import read_toml
 
 RESAMPLES = 10_000
@@ -91,7 +91,7 @@ TEST_TO_TRAIN = 1 / (FOLDS - 2)  # one fold tests, one validates, the rest train
 REDRAWN = 2  # tests per window above which folds count as resamples
 
 
-@dataclass(frozen=True)
+@frozen
 class Chance:
     """Inputs of the standard error of mean differences, besides the spread of units."""
 
@@ -161,7 +161,7 @@ def chance_of(rows: Sequence[Values], confusions: Mapping[str, Array], folds: Ar
     return Chance(folds, ratio, float(equal), float(classes.min()), variances, are_redrawn)
 
 
-@dataclass(frozen=True)
+@frozen
 class Mean:
     """A mean with its 95% bootstrap interval over runs; nan for a single run."""
 
@@ -170,7 +170,7 @@ class Mean:
     high: float
 
 
-@dataclass(frozen=True)
+@frozen
 class Difference:
     """Paired difference of an encoding from its reference."""
 
@@ -396,7 +396,7 @@ SHARED = 0.15  # of the level, for tests without a reference while a reference m
 KINDS = ("encoding", "scaled", "baseline")  # later kinds are compared if earlier ones are too few
 
 
-@dataclass(frozen=True)
+@frozen
 class Decision:
     """The verdict on the encodings of a dataset, or over datasets, with its reasons."""
 
@@ -549,7 +549,7 @@ COLLIDES = "vectors collide"  # of encodings that give several tokens one vector
 CUT_SHORT = 5  # training is cut short if more than one run in this many keeps its last weights
 
 
-@dataclass(frozen=True)
+@frozen
 class LengthMeans:
     """Means of an encoding's runs on windows of a length, or the reason why they are missing."""
 
@@ -560,7 +560,7 @@ class LengthMeans:
     reason: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_by_name
 class DatasetSummary(Decision):
     """Summary of a dataset: the decision, and each encoding's scores, difference and verdict."""
 
@@ -617,7 +617,7 @@ class DatasetSummary(Decision):
         return f"{f'series of {self.shortest} to' if padded else 'windows of'} {self.length} rows"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_by_name
 class Summary(Decision):
     """Summary of all datasets: average ranks and the overall decision."""
 

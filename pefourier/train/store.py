@@ -27,7 +27,7 @@ import numpy as np
 
 from pefourier.errors import PefourierError, shown
 from pefourier.train.options import MOST_SEEDS, Options
-from pefourier.types import Array, Fields, Values
+from pefourier.types import Array, Fields, Values, frozen
 from pefourier.writing.files import reason, write_whole
 from pefourier.writing.text import printable
 
@@ -54,7 +54,7 @@ TIMEOUT = 300.0  # seconds that ranks wait for one another
 CLOSE = 1e-4  # larger than rounding of logarithms and shares on other machines
 
 
-@dataclass(frozen=True)
+@frozen
 class Row:
     """A run as a line of results.jsonl; invalid values raise a `ValueError`."""
 
@@ -153,7 +153,7 @@ def parse_row(line: str | bytes) -> Fields:
         raise ValueError(str(error).removeprefix("Row.__init__() ")) from error
 
 
-@dataclass(frozen=True)
+@frozen
 class Store:
     """A folder of results; without a path, nothing is stored."""
 

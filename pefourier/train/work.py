@@ -63,7 +63,7 @@ from pefourier.train.store import (
     key_of,
     read_rank,
 )
-from pefourier.types import Fields, Texts, Values
+from pefourier.types import Fields, Texts, Values, frozen
 from pefourier.writing.files import remove_old_drafts
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import agreeing, fill, paragraph, printable
@@ -318,7 +318,7 @@ SAFE = 0.9  # share of --minutes for training; the rest is for loading and the a
 MOST_RUNS, LONGER = 64, 4  # largest number of runs per fold, and multiple of the usual steps
 
 
-@dataclass(frozen=True)
+@frozen
 class DatasetPlan:
     """Plan of the training on a dataset."""
 

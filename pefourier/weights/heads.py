@@ -7,13 +7,12 @@ MLA only the rotated rows are listed: the last rows of each query head, and one 
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Array, Fields, Texts
+from pefourier.types import Array, Fields, Texts, frozen
 from pefourier.weights.tensors import Tensor
 from pefourier.writing.files import read_toml
 
@@ -26,7 +25,7 @@ def known_names() -> Fields:
     return read_toml(Path(__file__).with_suffix(".toml"))
 
 
-@dataclass(frozen=True)
+@frozen
 class HeadSizes:
     """Sizes of a model's heads, from its config or GGUF file."""
 
@@ -38,7 +37,7 @@ class HeadSizes:
     grouped: bool = False  # a tensor with queries and keys stores them by groups of heads
 
 
-@dataclass(frozen=True)
+@frozen
 class Projection:
     """The rows of one tensor that hold queries, or keys."""
 
@@ -48,7 +47,7 @@ class Projection:
     gains: Texts  # gains of the query or key norm: one tensor, or one per head
 
 
-@dataclass(frozen=True)
+@frozen
 class Attention:
     """Queries and keys of one layer, or of one module in it."""
 

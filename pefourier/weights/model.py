@@ -5,7 +5,7 @@ Rows are read once, with gains multiplied in.
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from pefourier.encodings.model_positions import (
 from pefourier.encodings.sources.gguf_file import GgufFile, open_gguf
 from pefourier.encodings.sources.huggingface import ModelFile, open_config
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Floats, Ints, Strings
+from pefourier.types import Floats, Ints, Strings, frozen
 from pefourier.weights.heads import (
     Attention,
     HeadSizes,
@@ -36,7 +36,7 @@ Scale = Callable[[int, int], NDArray[np.float32]]  # of the rows between two row
 KV_HEADS = "num_key_value_heads num_kv_heads n_kv_heads n_head_kv multi_query_group_num".split()
 
 
-@dataclass(frozen=True)
+@frozen
 class ModelWeights:
     """The tensors of a model, and the file that describes its positions."""
 
@@ -171,7 +171,7 @@ def gguf_sizes(model: ModelWeights, file: GgufFile, d: int, described: int) -> H
     return HeadSizes(model.kind, d, 0, heads, kv)
 
 
-@dataclass(frozen=True)
+@frozen
 class LayerEnergies:
     """Energies of the rows of a layer's heads, with gains multiplied in."""
 

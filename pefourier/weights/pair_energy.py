@@ -10,14 +10,14 @@ length of each pair, and optionally ``k_abs_mean``.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from pefourier.encodings.sources.huggingface import ModelFile
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Bools, Floats, Places
+from pefourier.types import Bools, Floats, Places, frozen
 from pefourier.weights.model import LayerEnergies, ModelWeights
 
 MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean")
@@ -30,7 +30,7 @@ PAIRINGS = {  # llama.cpp calls pairings "interleaved" and "axes"
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class PairLayout:
     """The rows of a head that are rotated together, and the evidence for it."""
 
@@ -118,7 +118,7 @@ def choose_pairing(model: ModelWeights, rows: Sequence[tuple[Floats, int]]) -> P
     return replace(layout, name=layout.likely, source="weights")
 
 
-@dataclass(frozen=True)
+@frozen
 class LayerShares:
     """Shares of the rotary pairs in each query head of a layer; NaN in a head of zeros."""
 

@@ -18,14 +18,14 @@ x: :math:`E[e^2] = E[x^2]\, 4^{-m} / (32 \ln 2)`, averaged over scales.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import erfc, log, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.encodings.encoding import row_blocks
-from pefourier.types import Array, Bools, Counts, Places
+from pefourier.types import Array, Bools, Counts, Places, frozen
 from pefourier.weights.pair_energy import LayerShares
 from pefourier.writing.text import agreeing, ranges
 
@@ -51,7 +51,7 @@ SCHEMES: tuple[tuple[str, int, str, bool], ...] = (  # format, bits, granularity
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class LayerError:
     """Error of the attention scores of a layer."""
 
@@ -60,7 +60,7 @@ class LayerError:
     after: float
 
 
-@dataclass(frozen=True)
+@frozen
 class QuantisationError:
     """Error of the attention scores if cached keys are rounded by one scheme."""
 
@@ -81,7 +81,7 @@ class QuantisationError:
         return f"{self.scheme}{step}{', zero point' * self.zero_point}"
 
 
-@dataclass(frozen=True)
+@frozen
 class Spared:
     """Pairs that deserve a higher precision when keys are int4 with one step per token."""
 
@@ -101,7 +101,7 @@ class Spared:
         return f"{noun} {ranges(self.pairs, count)} (rows {ranges(row, count)})"
 
 
-@dataclass(frozen=True)
+@frozen
 class Rotation:
     """The rotation of the pairs of a head, and the number of positions."""
 
@@ -152,7 +152,7 @@ class Rotation:
         return np.asarray((1 + self.mean.real) / 2)
 
 
-@dataclass(frozen=True)
+@frozen
 class Keys:
     """Key heads of all layers before rotation.
 

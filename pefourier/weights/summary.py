@@ -1,13 +1,13 @@
 """Summarise the shares of rotary pairs over the heads of all layers of a rotation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import pi
 
 import numpy as np
 
 from pefourier.errors import PefourierError
-from pefourier.types import Bools, Counts, Fields, Floats
+from pefourier.types import Bools, Counts, Fields, Floats, frozen
 from pefourier.weights.pair_energy import LayerShares
 from pefourier.writing.text import agreeing, number, percent, ranges
 
@@ -20,7 +20,7 @@ ALIKE = 0.9  # of the excess of the preferred pairs, from which other pairs are 
 FEW = 0.5  # share of effective pairs up to which few pairs are used
 
 
-@dataclass(frozen=True)
+@frozen
 class PairUse:
     """A pair of a rotation, and its mean share over heads."""
 
@@ -33,7 +33,7 @@ class PairUse:
     used: float = field(metadata={"told": False})  # `share`, or `share_q` if keys are unknown
 
 
-@dataclass(frozen=True)
+@frozen
 class Portion:
     """Shares of a group of pairs."""
 
@@ -53,7 +53,7 @@ class Portion:
         return 0 if is_even else 1 if excess > 0 else -1
 
 
-@dataclass(frozen=True)
+@frozen
 class RotationUse:
     """Use of rotary pairs by the heads of all layers of one rotation."""
 

@@ -14,7 +14,6 @@ the base. A is small and read as a whole; rows of W and B are read on demand.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from math import prod, sqrt
 from pathlib import Path
@@ -28,13 +27,13 @@ from pefourier.encodings.sources.huggingface import all_tensors
 from pefourier.encodings.sources.json_object import Section, read_object
 from pefourier.encodings.sources.tables import DECODERS, KINDS, RawArray, bfloat16, open_arrays
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Array, Counts
+from pefourier.types import Array, Counts, frozen
 from pefourier.writing.files import inside, is_folder, missing, os_errors, status_of, suffix_among
 
 Decoder = Callable[[NDArray[Any]], NDArray[Any]]
 
 
-@dataclass(frozen=True)
+@frozen
 class Tensor:
     """The place of a tensor's rows in a file, and the decoder of their bytes."""
 
@@ -155,7 +154,7 @@ REFUSED = (  # settings with another merge
 MERGE = "merge it with peft's merge_and_unload, save the model, and pass its folder"
 
 
-@dataclass(frozen=True)
+@frozen
 class MergedTensor(Tensor):
     """A tensor of the base, to which the product of two small matrices is added."""
 

@@ -5,17 +5,16 @@ A page holds functions instead of texts; `report.forms` calls only those of the 
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import isfinite
 from typing import Any, Literal
 
-from pefourier.types import Fields, Values
+from pefourier.types import Fields, Values, frozen
 
 SCHEMA = 5  # of JSON; increases when a field changes its meaning or is removed, not when added
 
 
-@dataclass(frozen=True)
+@frozen
 class Reason:
     """A reason for a negative answer, or a warning."""
 
@@ -33,7 +32,7 @@ class Reason:
         return {"spec": self.spec, "kind": self.kind, "message": self.text}
 
 
-@dataclass(frozen=True)
+@frozen
 class Page:
     """The answer of a command."""
 

@@ -14,7 +14,7 @@ such as vocabularies, are skipped.
 
 import mmap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import log, prod
 from pathlib import Path
 from struct import Struct
@@ -40,7 +40,7 @@ from pefourier.encodings.sources.huggingface import (
 )
 from pefourier.encodings.sources.json_object import Section
 from pefourier.errors import WIDEST, PefourierError, is_count, is_number, shown, unknown
-from pefourier.types import Counts, Fields, Places, Strings, Values
+from pefourier.types import Counts, Fields, Places, Strings, Values, frozen, frozen_by_name
 from pefourier.writing.files import missing, os_errors, read_toml, split_spec, status_of
 
 SCALARS = {  # by type number
@@ -60,7 +60,7 @@ BLOCKS = {name: (count, size) for name, (_, count, size) in KNOWN.items()}  # nu
 TYPES = {number: name for name, (number, _, _) in KNOWN.items()}
 
 
-@dataclass(frozen=True)
+@frozen
 class TensorPlace:
     """Shape, type and place of a tensor in a GGUF file."""
 
@@ -182,7 +182,7 @@ EXT_FACTOR = "rope.scaling.yarn_ext_factor"
 BETAS = ("beta_fast", "beta_slow")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_by_name
 class GgufFile(Section):
     """Metadata and factor tensors of a GGUF file, with the interface of `ModelFile`.
 

@@ -6,12 +6,12 @@ An error names the key, the file, the rule and the value. A key that is null cou
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from pefourier.errors import PefourierError, UnknownPositions, is_count, is_number, shorten, shown
-from pefourier.types import Fields
+from pefourier.types import Fields, frozen
 from pefourier.writing.files import missing, os_errors, status_of
 
 LARGEST_CONFIG = 2**26  # bytes
@@ -46,7 +46,7 @@ class TrackedKeys(dict[str, Any]):
         return super().__getitem__(key)
 
 
-@dataclass(frozen=True)
+@frozen
 class Section:
     """A JSON object of a config that checks values on access."""
 

@@ -29,7 +29,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -52,7 +52,7 @@ from pefourier.errors import (
     table_axes,
     unknown,
 )
-from pefourier.types import Array, Counts, Ints
+from pefourier.types import Array, Counts, Ints, frozen
 from pefourier.writing.files import (
     check_suffix,
     in_place,
@@ -84,7 +84,7 @@ KINDS = {*EPS, *WHOLE, np.dtype(np.longdouble).name}
 TEXT = re.compile(r"(str|bytes)[1-9][0-9]*")  # fixed-width text
 
 
-@dataclass(frozen=True)
+@frozen
 class Stored:
     """An array as a file declares it; `load` reads the data."""
 
@@ -204,7 +204,7 @@ the limits are 536870912 and, above 268435456, 100 times the bytes in the file
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class RawArray(Stored):
     """An array that a file stores in raster order."""
 
@@ -650,7 +650,7 @@ LIST = 2**29  # largest list of numbers in bytes: 2^26 positions
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@frozen
 class ArrayFile:
     """The arrays in an open file by name, and the words of errors about it."""
 
@@ -720,6 +720,7 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
         parts = [file.load(name, kind, mapping=True).reshape(axes) for name in names]
         table, paired = in_rows(parts[0] if len(parts) == 1 else np.stack(parts, axis=-1))
         if table.ndim != 2 and not is_bias(table.shape):
+            choose_array(file.arrays, key, file.label)  # of several tables, one must be named
             raise no_table(stored, names[0], file.label)
         chosen = not key and len(names) == 1 < sum(entry.is_table for entry in file.arrays.values())
         eps = EPS.get(stored.kind, EPS["float64"])

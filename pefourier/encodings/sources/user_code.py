@@ -24,7 +24,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, chdir, contextmanager, nullcontext, redirect_stdout, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -43,7 +43,7 @@ from pefourier.encodings.encoding import (
     row_blocks,
 )
 from pefourier.errors import PefourierError, check_size, shown
-from pefourier.types import Array, Counts, Fields
+from pefourier.types import Array, Counts, Fields, frozen, frozen_by_name
 from pefourier.writing.files import read_toml
 
 NAMES = read_toml(Path(__file__).with_name("code_names.toml"))
@@ -65,7 +65,7 @@ class Unfit(PefourierError):
     """The error for code that fits no convention."""
 
 
-@dataclass(frozen=True)
+@frozen
 class CodeRequest:
     """A request for a table from user code; errors name the code by its SPEC."""
 
@@ -81,7 +81,7 @@ class CodeRequest:
         return Unfit(f"{shown(self.spec)} {why}; write a function of {kinds}")
 
 
-@dataclass(frozen=True)
+@frozen
 class CodeTable:
     """Vectors (n, d) from user code, or an intermediate array."""
 
@@ -295,7 +295,7 @@ SPREAD = 2**23  # numbers up to which probes cover the whole length
 Images = tuple[Array, Array, float]  # of queries and of keys, with their resolution
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_by_name
 class VectorMap(CodeRequest):
     """User code that maps vectors by their positions."""
 
@@ -366,7 +366,7 @@ class VectorMap(CodeRequest):
         return sides[0], sides[-1], max(images[0][1], numbers(vectors[:0])[1])
 
 
-@dataclass(frozen=True)
+@frozen
 class PairRotation:
     """The pairs of columns that an operator rotates, and the kind of the operator."""
 

@@ -21,7 +21,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -49,7 +49,7 @@ from pefourier.train.data.split import (
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
 from pefourier.train.data.tables import NAMES, SUFFIXES, from_tables, read_columns
 from pefourier.train.options import PUBLISHED, SYNTHETIC, Options, flag_of
-from pefourier.types import Array, Fields, Strings, Texts
+from pefourier.types import Array, Fields, Strings, Texts, frozen
 from pefourier.writing.files import label as name_of_file
 from pefourier.writing.files import missing
 from pefourier.writing.text import join
@@ -410,7 +410,7 @@ def truth_values(name: str, rows: Array, label: Array) -> Array:
     return label.astype(bool)
 
 
-@dataclass(frozen=True)
+@frozen
 class Source:
     """A published dataset: its folders, its blocks, and recordings that must stay together."""
 

@@ -20,7 +20,7 @@ Examples of unequal length are padded at the end; padding is masked in training 
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -31,7 +31,7 @@ from pefourier.encodings.encoding import EVEN
 from pefourier.encodings.sources.tables import reads_as_number
 from pefourier.errors import PefourierError, check_count, shown
 from pefourier.train.options import Missing, Options, Split
-from pefourier.types import Array, Counts, Ints, Strings, Texts
+from pefourier.types import Array, Counts, Ints, Strings, Texts, frozen, frozen_arrays
 from pefourier.writing.text import first_few, join
 
 FOLDS = 5
@@ -52,7 +52,7 @@ NO_GROUP = (
 NO_REGRESSION = "regression is not supported: write a class for each range of numbers"
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Fold:
     """Window indices of a fold, and the channels' mean and scale from its training windows."""
 
@@ -63,7 +63,7 @@ class Fold:
     scale: Array  # (C,)
 
 
-@dataclass(frozen=True)
+@frozen
 class Dropped:
     """A count of dropped windows, rows, series or groups, and the code of its remark."""
 
@@ -76,7 +76,7 @@ def drops(counts: Mapping[str, int]) -> tuple[Dropped, ...]:
     return tuple(Dropped(reason, count) for reason, count in counts.items() if count)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Task:
     """Rows, windows into these rows, their classes, and the folds."""
 
@@ -127,7 +127,7 @@ class Task:
         return self.classes[1] if len(self.classes) == 2 and not self.balanced else None
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Series:
     """A labelled recording; blocks with the same number and `dealt_with` share a fold."""
 
@@ -141,7 +141,7 @@ class Series:
     changes: Ints = ()  # rows that begin another activity; nor does it span a change
 
 
-@dataclass(frozen=True)
+@frozen
 class Span:
     """Rows [start, stop) of all series concatenated, and the unit that is dealt as a whole."""
 

@@ -33,7 +33,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -46,7 +46,7 @@ from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import split
 from pefourier.train.data.split import Task
 from pefourier.train.options import Options
-from pefourier.types import Array, Ints, Strings, Texts
+from pefourier.types import Array, Ints, Strings, Texts, frozen_arrays
 from pefourier.writing.files import label as name_of_file
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import join
@@ -76,7 +76,7 @@ EVEN = 0.9  # least share of steps that differ from the usual step by less than 
 # Columns
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class Columns:
     """The columns of a file: numbers, or texts as objects."""
 
@@ -282,10 +282,11 @@ def find_roles(names: Strings, chosen: dict[str, str]) -> tuple[list[str], list[
 # Tables
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen_arrays
 class Table(Columns):
     """The rows of a file, or of all files of a folder."""
 
+    _: KW_ONLY
     path: Path
     files: Sequence[Path]
     file: Array  # (n,) number of the file

@@ -33,7 +33,7 @@ rotated whatever their type.
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cache, cached_property, partial
 from itertools import cycle, islice
 from math import log
@@ -52,7 +52,7 @@ from pefourier.encodings.sources.json_object import (
     TrackedKeys,
 )
 from pefourier.errors import PefourierError, is_count, shown
-from pefourier.types import Counts, Fields, Strings, Values
+from pefourier.types import Counts, Fields, Strings, Values, frozen, frozen_by_name
 
 Sized = tuple[Strings, int | None]  # keys of a size in order of priority, and its default
 Pairing = Literal["halves", "neighbours"]
@@ -60,7 +60,7 @@ PAIRED: dict[str, Pairing] = {"halves": "halves", "interleaved": "neighbours"}  
 PARAMS = "params.json"  # config format of Mistral's and Meta's original weights
 
 
-@dataclass(frozen=True)
+@frozen
 class Rotary:
     """Keys and defaults of a model type's configs for the rotation of one type of layer."""
 
@@ -291,7 +291,7 @@ def states_training(key: str, value: object) -> bool:
     return bool(is_named) and is_count(value, 2)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_by_name
 class ModelConfig(Section):
     """A model's config, the selected part of it, and the requested sizes."""
 
@@ -505,7 +505,7 @@ LOCAL = ("sliding", "local")  # parts of the names of types of layers with a win
 SLIDING, FULL = "sliding_attention", "full_attention"
 
 
-@dataclass(frozen=True)
+@frozen
 class LayerRun:
     """Layers with equal positions."""
 

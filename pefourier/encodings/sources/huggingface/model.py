@@ -14,7 +14,7 @@ transformers reads.
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 
 from pefourier.encodings.encoding import Encoding, Finding, axes_of_sections, finding
@@ -57,11 +57,11 @@ from pefourier.encodings.sources.huggingface.weights import (
 )
 from pefourier.encodings.sources.json_object import Section, TrackedKeys, read_object
 from pefourier.errors import PefourierError, UnknownPositions, shown
-from pefourier.types import Counts, Places, Texts, Values
+from pefourier.types import Counts, Places, Texts, Values, frozen_by_name
 from pefourier.writing.files import inside, is_folder, read_toml, split_spec
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_by_name
 class ModelFile(ModelConfig):
     """The positions that a config sets, or an inner config that a SPEC names.
 

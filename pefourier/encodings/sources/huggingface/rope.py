@@ -21,7 +21,7 @@ warning.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property, partial
 from typing import Literal
@@ -47,7 +47,7 @@ from pefourier.encodings.sources.huggingface.config import (
 )
 from pefourier.encodings.sources.json_object import HEADS, LAYERS, Section
 from pefourier.errors import PefourierError, is_number, shown, unknown
-from pefourier.types import Counts, Fields, Ints, Strings, Values
+from pefourier.types import Counts, Fields, Ints, Strings, Values, frozen_arrays
 from pefourier.writing.text import first_few
 
 Notes = Iterator[Finding]
@@ -232,7 +232,7 @@ def family_lost(label: str, longest: int, family: Values) -> Finding:
     )
 
 
-@dataclass(frozen=True, eq=False)
+@frozen_arrays
 class ConfigCase:
     """A rotation of a config, with the sections that it was read from."""
 
