@@ -601,6 +601,9 @@ def align(waves: Waves, slack: Floats, n: int, eps: float) -> tuple[Waves, Indic
     return replace(waves, columns=columns), sign, offset
 
 
+SLOWEST = 1e-12  # radians per row from which a period is a possible offset
+
+
 def common_offset(omega: Floats, phase: Floats, quarters: int) -> tuple[float, Indices]:
     """Return the offset in rows and the quarter rotations of each pair, by ascending frequency.
 
@@ -619,7 +622,7 @@ def common_offset(omega: Floats, phase: Floats, quarters: int) -> tuple[float, I
             offset += residual * omega[i] / weight if weight else 0.0
         return apart, offset, k
 
-    slowest = omega[omega > 0].min(initial=np.inf)
+    slowest = omega[omega > SLOWEST].min(initial=np.inf)
     starts = (0.0, period / slowest, -period / slowest)
     _, offset, k = min(map(refined, starts), key=lambda found: round(found[0], 6))
     return offset, k

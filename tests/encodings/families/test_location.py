@@ -122,8 +122,9 @@ def test_places_beyond_lie_at_the_distance_in_the_direction(rng):
 def test_places_that_repeat_are_written_but_not_told_apart(run, tmp_path):
     file = tmp_path / "places.csv"
     file.write_text("lon,lat\n50,10\n0,0\n50,10\n")
-    run("encode", "sphere2vec", "--d", 8, "--places", file, "--out", "o.npy")
-    table = np.load("o.npy")
+    out = tmp_path / "o.npy"
+    run("encode", "sphere2vec", "--d", 8, "--places", file, "--out", out)
+    table = np.load(out)
     assert (table[0] == table[2]).all()
     refused = run("check-faithful", "sphere2vec", "--d", 8, "--places", file)
     assert (refused.status, refused.out) == (2, "")
