@@ -406,7 +406,7 @@ def geometric_rotation(pairs: Waves) -> Encoding | None:
 
 # not parameters, or computed from another parameter
 SIZES = {"length", "path", "model_type", "array", "spans", "position_ids", "eigenvalues"}
-LABELS = read_toml(Path(__file__).with_name("labels.toml"))
+LABELS = Path(__file__).with_name("labels.toml")
 
 
 def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
@@ -514,7 +514,7 @@ def changes_in_words(changes: Changes) -> Iterator[tuple[str, str, str]]:
     for key, pair in changes.items():
         if key not in hidden:
             a, b = map(value_in_words, pair)
-            yield LABELS.get(key, key), a, b
+            yield read_toml(LABELS).get(key, key), a, b
 
 
 def scaling_in_words(kind: str, side: int, changes: Changes) -> str:

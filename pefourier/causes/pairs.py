@@ -221,8 +221,8 @@ def unfolded(a: Waves, b: Waves) -> Floats:
     omega = np.array([a.frequency, b.frequency], dtype=float)
     shared = is_certain.all(axis=0) & (omega != 0).all(axis=0)
     ratios = omega[1, shared] / omega[0, shared]
-    is_common = len(ratios) > 1 and np.ptp(ratios) <= COMMON * abs(np.median(ratios))
-    ratio = float(np.median(ratios)) if is_common else np.nan
+    middle = float(np.sort(ratios)[len(ratios) // 2]) if len(ratios) > 1 else np.nan
+    ratio = middle if len(ratios) > 1 and np.ptp(ratios) <= COMMON * abs(middle) else np.nan
     expected = np.array([omega[1] / ratio, omega[0] * ratio])
     fits = is_certain[::-1] & (np.abs(np.angle(np.exp(1j * (omega - expected)))) <= COMMON)
     return np.where(is_certain, omega, np.where(fits, expected, np.nan))

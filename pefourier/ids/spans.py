@@ -488,8 +488,9 @@ class OnAxis:
                     yield cls(cause, axis)
 
     def apply(self, expected: Numbers) -> Numbers:
-        ids = expected.copy()
-        ids[self.axis] = self.inner.apply(expected[self.axis])
+        line = self.inner.apply(expected[self.axis])[: expected.shape[1]]
+        ids = expected[:, : len(line)].copy()
+        ids[self.axis] = line
         return ids
 
 

@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.causes.biases import in_words
 from pefourier.causes.mistakes import (
     Cause,
     describe_changes,
@@ -59,7 +58,6 @@ from pefourier.encodings.loader import (
 from pefourier.encodings.model_positions import temperature_of
 from pefourier.errors import PefourierError
 from pefourier.geometry.waves import LAYOUTS, copies_of
-from pefourier.questions.biases import compare_biases
 from pefourier.questions.operators import OperatorComparison, head_size, rotates
 from pefourier.questions.outcome import (
     MOST_ROWS,
@@ -268,8 +266,11 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
     ('equivalent', 'interleaved to halves', 2)
     """
     encodings = as_encoding(a), as_encoding(b)
-    if outcome := compare_biases(*encodings):
-        return conclude(outcome, encodings)
+    if not (encodings[0].operator and encodings[1].operator):
+        from pefourier.questions.biases import compare_biases
+
+        if outcome := compare_biases(*encodings):
+            return conclude(outcome, encodings)
     first, second = at_rows_of(*encodings), at_rows_of(*encodings[::-1])
     lengths, on_grids = (len(first), len(second)), are_on_grids(first, second)
     if lengths[0] != lengths[1] and first.domain.sides == second.domain.sides:
@@ -470,6 +471,8 @@ def differing_units(result: Comparison) -> list[Finding]:
     if axes and is_one:
         return [*notes, finding("pairs-differ", "axes", places=places, axes=axes[0])]
     if result.heads and result.max_difference:
+        from pefourier.causes.biases import in_words
+
         heads = in_words([head.index for head in result.heads])
         facts = {"heads": heads, "ratios": extremes, "worst": result.max_difference}
         kind = "slopes" if ratios and not result.causes else "plain"

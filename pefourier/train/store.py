@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, is_number, shown
 from pefourier.train.options import MOST_SEEDS, Options
 from pefourier.types import Array, Fields, Values, frozen
 from pefourier.writing.files import reason, write_whole
@@ -298,8 +298,9 @@ def check_same(file: Path, old: Values, config: Values) -> None:
 
 def equal_up_to_rounding(was: Any, now: Any) -> bool:
     """Whether two facts about data are equal up to rounding."""
-    lists = isinstance(now, list) and isinstance(was, list) and len(was) == len(now)
-    return bool(np.allclose(was, now, rtol=0, atol=CLOSE)) if lists else was == now
+    if not (isinstance(now, list) and isinstance(was, list) and len(was) == len(now)):
+        return bool(was == now)
+    return all(map(is_number, was)) and bool(np.allclose(was, now, rtol=0, atol=CLOSE))
 
 
 def read_rows(file: Path) -> list[Fields]:

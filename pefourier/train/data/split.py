@@ -802,7 +802,13 @@ def read_classes(name: str, x: Array, y: Array) -> tuple[Array, list[str]]:
 
 
 def check_labels(name: str, names: Strings, count: int) -> None:
-    """Reject labels of so many numbers that they are measurements."""
+    """Reject labels of so many numbers that they are measurements, and two spellings of one."""
+    spelled = dict[str, str]()
+    for label in names:
+        if (other := spelled.setdefault(label.casefold(), label)) != label:
+            raise PefourierError(
+                f"{name}: labels {shown(other)} and {shown(label)} differ in case; use one spelling"
+            )
     most = min(MOST_NUMBERS, max(FEW_NUMBERS, count // FOLDS))
     if len(names) > most and all(map(reads_as_number, names)):
         raise PefourierError(

@@ -274,3 +274,16 @@ def test_the_size_of_an_archive_is_that_of_its_rows_in_training(tmp_path):
         load_task(str(tmp_path / "x.npz"))
     assert tracemalloc.get_traced_memory()[1] < 2**22
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["wide.csv", "rows.csv"])
+def test_two_spellings_of_a_label_are_refused(name, tmp_path):
+    if name == "wide.csv":
+        numbers = (",".join(str((7 * k + i) % 5) for i in range(8)) for k in range(60))
+        lines = [f"{('ok', 'OK', 'bad')[k % 3]},{row}" for k, row in enumerate(numbers)]
+    else:
+        cells = [(t, s, ("ok", "OK")[t > 30], t % 7) for s in range(6) for t in range(60)]
+        lines = ["time,series,state,a", *(",".join(map(str, row)) for row in cells)]
+    (tmp_path / name).write_text("\n".join(lines) + "\n")
+    with pytest.raises(PefourierError, match="one spelling"):
+        load_task(str(tmp_path / name))
