@@ -27,7 +27,6 @@ import numpy as np
 from pefourier.causes.rope import usual_scalings
 from pefourier.encodings.encoding import (
     FLOAT64_EPS,
-    Layout,
     orders,
     pair_columns,
     unit_of,
@@ -35,7 +34,7 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.registry import build
 from pefourier.geometry import precision
-from pefourier.geometry.waves import Part, Waves, align, copies_of, fit, fit_columns
+from pefourier.geometry.waves import Waves, align, copies_of, fit, fit_columns
 from pefourier.types import Array, Bools, Fields, Floats, Indices, Table, frozen_arrays
 from pefourier.writing import text
 
@@ -172,33 +171,21 @@ def chosen_digits(eps: float) -> int:
     return max(2, int(log10(CHANCE / max(eps, precision.FLOAT32_EPS))))
 
 
-@frozen_arrays
-class SingleWaves:
-    """Cosines alone or sines alone, at positions from 0 on."""
-
-    part: Part
-    copies: Layout | None  # if each column occurs twice
-    factor: float
-    omega: Floats  # (m,) radians per row
-    slack: Floats  # (m,) of each frequency
-
-
-def fit_single_waves(rows: Table, eps: float) -> SingleWaves | None:
-    """Fit cosines alone or sines alone to the columns; None if neither fits.
+def fit_single_waves(rows: Table, eps: float) -> tuple[Waves, Floats] | None:
+    """Fit cosines alone or sines alone, with the slack (m,) of frequencies; None if neither fits.
 
     A cosine that hardly rotates is flat: a small rounding error shifts its frequency far.
     """
     waves = fit(rows, eps) if len(rows) > 3 else None
     if not waves or waves.repeats > 1 or waves.form is None:
         return None
-    part = waves.form.part
-    if part not in ("cos", "sin"):
+    if waves.form.part not in ("cos", "sin"):
         return None
     n, omega = len(rows), np.maximum(np.abs(waves.frequency), 1e-12)
-    wave = np.sin if part == "cos" else np.cos
+    wave = np.sin if waves.form.part == "cos" else np.cos
     steep = np.where(omega * n < 1, wave(omega * n), 1.0)
     slack = frequency_slack(omega, eps, n) + 8 * eps / (n * np.maximum(steep, np.sqrt(8 * eps)))
-    return SingleWaves(part, waves.form.copies, waves.factor, omega, slack)
+    return replace(waves, frequency=omega), slack
 
 
 NEAR = 1e-7  # step of a difference quotient in the logarithm of the base
@@ -511,13 +498,13 @@ def usual_scale(scale: float, d: int, eps: float) -> float:
 
 def fit_one_wave(rows: Table, eps: float) -> tuple[str, Params] | None:
     """Return parameters of a rotation's cosines alone or sines alone, each column once or twice."""
-    waves = fit_single_waves(rows, eps)
-    if not waves:
+    found = fit_single_waves(rows, eps)
+    if not found or not (form := found[0].form):
         return None
-    fitted = waves.omega, waves.slack, 2 * len(waves.slack)
+    fitted = found[0].frequency, found[1], 2 * len(found[1])
     grid = geometric_grid(*fitted) or scaled_grid(*fitted)
     if not grid:
         return None
-    times: Params = {"layout": waves.copies} if waves.copies else {"times": 1}
-    size = usual_scale(waves.factor, rows.shape[1], 2 * eps)
-    return "rope", {"rho": grid["rho"], **times, "part": waves.part, "scale": size} | grid
+    times: Params = {"layout": form.copies} if form.copies else {"times": 1}
+    size = usual_scale(found[0].factor, rows.shape[1], 2 * eps)
+    return "rope", {"rho": grid["rho"], **times, "part": form.part, "scale": size} | grid

@@ -177,7 +177,8 @@ def ordinary_zeros(facts: TableFacts, zero: Indices) -> Bools:
         return np.ones(len(zero), dtype=bool)
     place = np.searchsorted(live, zero)
     shorter = np.minimum(*(facts.norms[live[np.clip(place - k, 0, len(live) - 1)]] for k in (0, 1)))
-    sines = facts.single_waves is not None and facts.single_waves.part == "sin"
+    form = facts.single_waves and facts.single_waves[0].form
+    sines = form is not None and form.part == "sin"
     limits = np.where(sines & (zero == 0), np.inf, np.median(facts.norms[live]) / 2)
     return shorter <= limits
 

@@ -17,7 +17,6 @@ import numpy as np
 from pefourier.diagnosis.identify import (
     SHORT,
     Params,
-    SingleWaves,
     candidate_bases,
     chosen_digits,
     fit_single_waves,
@@ -280,7 +279,7 @@ class TableFacts:
         return rows[:, : used[-1] + 1] if len(used) else rows[:, :0]
 
     @cached_property
-    def single_waves(self) -> SingleWaves | None:
+    def single_waves(self) -> tuple[Waves, Floats] | None:
         """Cosines alone or sines alone, each column once or twice; otherwise None."""
         if min(self.sample.shape) < 4 or self.pairs:
             return None
@@ -498,7 +497,7 @@ def coarse_frequencies(facts: TableFacts) -> list[Finding]:
         omega = np.sort(facts.pairs.frequency)[::-1]
         slack = frequency_slack(omega, facts.level, len(facts.sample))
     elif facts.single_waves:
-        omega, slack = facts.single_waves.omega, facts.single_waves.slack
+        omega, slack = facts.single_waves[0].frequency, facts.single_waves[1]
     else:
         return []
     m, i = len(omega), np.arange(len(omega))

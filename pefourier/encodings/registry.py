@@ -132,7 +132,7 @@ SYNONYMS = {  # common names, and the encodings they mean
     "tps": "pseudo-gaussian",
     **{name: f"rope:scaling={name}" for name in ("yarn", "ntk", "longrope", "dynamic")},
 }
-ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length", "max": "max_distance"}
+ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length", "max": "max_distance", "heads": "d"}
 
 
 Build = Callable[..., Encoding]
