@@ -357,7 +357,7 @@ def main(only=""):
     if only == "check":
         sys.exit(1 if bench_commands.check_commands(stored["commands"]) else 0)
     if only in ("", "commands"):
-        stored["commands"] = bench_commands.measure_commands()
+        stored["commands"] = bench_commands.measure_commands(stored["commands"])
     machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "numpy": np.__version__}
     rows, slopes = [], []
     for case in (case for case in CASES if only in case[0]):

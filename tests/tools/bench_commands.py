@@ -2,9 +2,9 @@
 
 A command's ratio is its CPU seconds over those of `ruler`, measured just before it on one thread,
 which makes ratios comparable between machines and hours. The median of three runs is stored in
-figures/bench.json. Peak memory is at least that of this program, which starts the command. A check
-names the commands whose fastest of up to three runs, each with a separate ruler, is `SLOWER` times
-the stored ratio.
+figures/bench.json, beside `limit`, the ratio of the numpy work that the command cannot avoid. Peak
+memory is at least that of this program, which starts the command. A check names the commands whose
+fastest of up to three runs, each with a separate ruler, is `SLOWER` times the stored ratio.
 """
 
 import json
@@ -30,41 +30,54 @@ CONFIG = {
 }
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3 |= {"original_max_position_embeddings": 8192}
-COMMANDS = """
-list
-explain rank
-spectrum --d 16
-spectrum --d 1048576
-spectrum table.npy
-reconstruct --d 16
-reconstruct --pos 5 40 75 --d 262144
-reconstruct axial --grid 64x64 --d 768
-check-faithful rope --d 16
-check-faithful rope --length 1048576 --d 128
-check-faithful sinusoidal --length 1000000 --d 64
-check-faithful axial --grid 64x64 --d 1152
-check-faithful axial --grid 128x128 --d 768
-check-faithful dft --length 16384 --d 16384
-check-faithful onehot --length 16384 --d 16384
-check-faithful table.npy
-context config.json
-context config.json --length 1m
-compare rope sinusoidal
-compare config.json linear.json
-compare config.json model.gguf
-compare config.json dump.npy
-positions ids.npy
-positions ids-large.npy config.json
-usage model
-design --length 4096 --d 64
-design --length 128k --d 128
-encode rope --d 16 --out small.npy
-encode rope --length 1048576 --d 128 --out large.npy
-resize table.npy --from 64x64 --to 32x32
-resize table.npy --from 64x64 --to 128x128
-report config.json --out report.html
-train --plan
-""".strip().splitlines()
+# each command, and the numpy work that it cannot avoid: reading, one pass, one decomposition
+WORK = {
+    "list": None,
+    "explain rank": None,
+    "spectrum --d 16": "",
+    "spectrum --d 1048576": "np.fft.irfft(np.fft.rfft(1e4 ** (-np.arange(0, 2**20, 2) / 2**20)))",
+    "spectrum table.npy": "np.fft.rfft(np.load('table.npy'), axis=0)",
+    "reconstruct --d 16": "",
+    "reconstruct --pos 5 40 75 --d 262144": "np.fft.rfft(1e4 ** (-np.arange(0, 2**18, 2) / 2**18))",
+    "reconstruct axial --grid 64x64 --d 768": "np.fft.fft2(np.ones((64, 64)))",
+    "check-faithful rope --d 16": "np.linalg.svd(np.ones((80, 16)))",
+    "check-faithful rope --length 1048576 --d 128": "np.cos(np.arange(2**20.0)); eig(128)",
+    "check-faithful sinusoidal --length 1000000 --d 64": "np.cos(np.arange(1e6)); eig(64)",
+    "check-faithful sinusoidal --length 32768 --d 2048": "eig(2048)",
+    "check-faithful sinusoidal --length 131072 --d 4096": "eig(4096)",
+    "check-faithful axial --grid 64x64 --d 1152": "np.cos(np.arange(64.0)); eig(576)",
+    "check-faithful axial --grid 128x128 --d 768": "np.cos(np.arange(128.0)); eig(384)",
+    "check-faithful dft --length 16384 --d 16384": "np.cos(np.arange(16384.0))",
+    "check-faithful onehot --length 16384 --d 16384": "",
+    "check-faithful table.npy": (
+        "t = np.load('table.npy'); t @ t.T; np.linalg.svd(t, compute_uv=False)"
+    ),
+    "context config.json": "",
+    "context config.json --length 1m": "",
+    "compare rope sinusoidal": "",
+    "compare config.json linear.json": "",
+    "compare config.json model.gguf": "",
+    "compare config.json dump.npy": (
+        "t = np.load('dump.npy'); np.cos(t[:, :64]); np.sin(t[:, 64:]); np.abs(t).max()"
+    ),
+    "positions ids.npy": "np.load('ids.npy')",
+    "positions ids-large.npy config.json": "np.diff(np.load('ids-large.npy'))",
+    "usage model": "np.sum(np.fromfile('model/model.safetensors', 'f4') ** 2)",
+    "design --length 4096 --d 64": "np.cos(np.outer(np.arange(4096.0), np.ones(32)))",
+    "design --length 128k --d 128": "np.cos(np.outer(np.arange(2**17.0), np.ones(64)))",
+    "encode rope --d 16 --out small.npy": "np.save('small.npy', np.cos(np.ones((80, 16))))",
+    "encode rope --length 1048576 --d 128 --out large.npy": (
+        "[np.cos(np.ones((2**16, 128))).astype('f4').tofile('large') for _ in range(16)]"
+    ),
+    "resize table.npy --from 64x64 --to 32x32": "np.ones((1024, 4096)) @ np.load('table.npy')",
+    "resize table.npy --from 64x64 --to 128x128": (
+        "np.ones((128, 64)) @ np.load('table.npy').reshape(64, -1)"
+    ),
+    "report config.json --out report.html": "",
+    "train --plan": "",
+}
+START = "import numpy as np; eig = lambda n: np.linalg.eigvalsh(np.random.random((n, n)))"
+COMMANDS = list(WORK)
 
 
 def ruler():
@@ -119,14 +132,25 @@ def write_inputs(folder):
 
 def run(command, folder):
     """Return the CPU seconds of a command over those of the ruler, and its peak MiB."""
+    return measure([sys.executable, "-m", "pefourier", *command.split(), "--quiet"], folder)
+
+
+def run_work(command, folder):
+    """Return the CPU seconds of the work that a command cannot avoid over those of the ruler."""
+    code = WORK[command]
+    program = "" if code is None else f"{START}; {code}"
+    return measure([sys.executable, "-c", program], folder)[0]
+
+
+def measure(arguments, folder):
+    """Return the CPU seconds of a process over those of the ruler, and its peak MiB."""
     unit = ruler()
-    arguments = [sys.executable, "-m", "pefourier", *command.split(), "--quiet"]
     with (folder / "out").open("w") as out:
         process = subprocess.Popen(arguments, cwd=folder, stdout=out, stderr=out)
         _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 1):  # 1: a negative answer
-        raise SystemExit(f"{command}: {(folder / 'out').read_text()}")
+        raise SystemExit(f"{arguments}: {(folder / 'out').read_text()}")
     return (used.ru_utime + used.ru_stime) / unit, used.ru_maxrss / 1024
 
 
@@ -154,15 +178,21 @@ def in_folder(work):
         return work(folder)
 
 
-def measure_commands():
-    """Return the rows of the table: each command with median ratio and peak memory."""
+def measure_commands(stored):
+    """Return the rows of the table: each command with median ratio, its limit and peak memory."""
+    before = {row["command"]: row["ratio"] for row in stored}
 
     def work(folder):
+        print("  before   after   limit  times limit  memory", flush=True)
         for command in COMMANDS:
-            runs = [run(command, folder) for _ in range(RUNS)]
-            ratio, peak = (statistics.median(values) for values in zip(*runs, strict=True))
-            print(f"{ratio:8.2f} {peak:6.0f} MiB  {command}", flush=True)
-            yield {"command": command, "ratio": round(ratio, 3), "peak_mib": round(peak)}
+            runs = [(*run(command, folder), run_work(command, folder)) for _ in range(RUNS)]
+            ratio, peak, limit = (statistics.median(values) for values in zip(*runs, strict=True))
+            times = f"{ratio:7.2f} {limit:7.2f} {ratio / limit:12.1f}"
+            print(
+                f"{before.get(command, np.nan):8.2f} {times} {peak:4.0f} MiB  {command}", flush=True
+            )
+            row = {"command": command, "ratio": round(ratio, 3), "limit": round(limit, 3)}
+            yield row | {"peak_mib": round(peak)}
 
     return in_folder(lambda folder: list(work(folder)))
 
