@@ -132,7 +132,14 @@ SYNONYMS = {  # common names, and the encodings they mean
     "tps": "pseudo-gaussian",
     **{name: f"rope:scaling={name}" for name in ("yarn", "ntk", "longrope", "dynamic")},
 }
-ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length", "max": "max_distance", "heads": "d"}
+ALIASES = {
+    "base": "rho",
+    "theta": "rho",
+    "dim": "d",
+    "S": "length",
+    "max": "max_distance",
+    "heads": "d",
+}
 
 
 Build = Callable[..., Encoding]
