@@ -348,7 +348,7 @@ def nearer_scores_higher(frequencies: Floats, length: int) -> float | None:
     phases = (np.multiply.outer(lags[block].astype(float), frequencies) for block in blocks)
     kernel = np.concatenate([np.cos(part).sum(axis=1) for part in phases])
     first = np.searchsorted(lags, 2 * lags[2 * lags <= lags[-1]])
-    higher = sum(int((kernel[i] > kernel[j:]).sum()) for i, j in enumerate(first))
+    higher = sum(int(np.count_nonzero(kernel[i] > kernel[j:])) for i, j in enumerate(first))
     pairs = int((len(lags) - first).sum())
     return higher / pairs if pairs else None
 
