@@ -392,7 +392,9 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
             notes.append(finding("numbers-unchanged"))
         outcome = replace(outcome, differing=0)
     is_moved = outcome.first_difference or (verdict == "the same" and outcome.positions)
-    if verdict in ("the same", "equivalent") and is_moved:  # numbers before the transformation
+    is_explained = outcome.positions and not outcome.first_difference
+    # numbers before the transformation, or of rows that their positions explain
+    if is_explained or (verdict in ("the same", "equivalent") and is_moved):
         outcome = outcome.without_numbers()
     are_rows = outcome.first_difference or outcome.transform or verdict == "same geometry"
     are_tables = not any(rotates(e) or e.injection == "bias" for e in encodings)
