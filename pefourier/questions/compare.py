@@ -63,6 +63,7 @@ from pefourier.questions.outcome import (
     MOST_ROWS,
     HeadDifference,
     Outcome,
+    Similarity,
     Two,
     are_one_resize,
     compare_layers,
@@ -127,8 +128,8 @@ class Comparison(Outcome, Result):
         "transform": "transform_names",
         "permutation of rows": "operator.name",
         "scores differ from position": "operator.first_position",
-        "mean cosine of rows": "similarity.mean_cosine",
-        "linear CKA": "similarity.cka",
+        "mean cosine of rows": "moved.mean_cosine",
+        "linear CKA": "moved.cka",
         "rows that moved most": "moved_rows",
         "wavelengths that moved most": "moved_waves",
         "likely mistake": "cause_codes",
@@ -200,14 +201,19 @@ class Comparison(Outcome, Result):
         return f"{self.differing} of {self.counted} {self.unit} {verb}"
 
     @property
+    def moved(self) -> Similarity | None:
+        """The similarity of tables that differ."""
+        return None if self.same else self.similarity
+
+    @property
     def moved_rows(self) -> str:
         """The rows with the smallest cosines."""
-        return ", ".join(map(str, self.similarity.rows if self.similarity else ()))
+        return ", ".join(map(str, self.moved.rows if self.moved else ()))
 
     @property
     def moved_waves(self) -> str:
         """The wavelengths that are strongest in the difference, in positions."""
-        waves = self.similarity.wavelengths if self.similarity else ()
+        waves = self.moved.wavelengths if self.moved else ()
         return ", ".join(number(wave, 4) for wave in waves)
 
     @property
@@ -396,10 +402,10 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
     # numbers before the transformation, or of rows that their positions explain
     if is_explained or (verdict in ("the same", "equivalent") and is_moved):
         outcome = outcome.without_numbers()
-    are_rows = outcome.first_difference or outcome.transform or verdict == "same geometry"
     are_tables = not any(rotates(e) or e.injection == "bias" for e in encodings)
-    if are_rows and are_tables and outcome.lengths[0] == outcome.lengths[1] and not outcome.heads:
-        outcome = replace(outcome, similarity=similarity_of(*(e.table() for e in encodings)))
+    are_rows = outcome.unit not in ("grids", "heads") and not outcome.unit.endswith("bias")
+    if are_rows and are_tables and outcome.lengths[0] == outcome.lengths[1]:
+        outcome = replace(outcome, similarity=similarity_of(*encodings))
     if outcome.first_difference:
         outcome = replace(outcome, tolerance=outcome.first_tolerance or outcome.tolerance)
     facts = {"verdict": verdict, "same": verdict == "the same", "given_tolerance": tolerance}

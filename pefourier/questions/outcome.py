@@ -28,7 +28,7 @@ from pefourier.geometry.precision import FLOAT32_EPS, NUMBERS_AT_ONCE
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.geometry.waves import Waves, apart, wave_tolerance
 from pefourier.questions.operators import OperatorComparison
-from pefourier.types import Bools, Counts, Fields, Table, Texts, frozen, frozen_by_name
+from pefourier.types import Bools, Counts, Fields, Texts, frozen, frozen_by_name
 from pefourier.writing.text import ranges
 
 Field = Literal["layers", "rotations", "windows", "factors"]
@@ -84,19 +84,19 @@ class Similarity:
     wavelengths: tuple[float, ...] = ()  # strongest in the difference, in positions
 
 
-def similarity_of(a: Table, b: Table) -> Similarity:
+def similarity_of(first: Encoding, second: Encoding) -> Similarity:
     r"""Compare rows by their cosines, and inner products by linear CKA.
 
     With centred columns, :math:`\|A^T B\|^2 / (\|A^T A\| \|B^T B\|)` by Frobenius norms (Kornblith
     et al., 2019, arXiv 1905.00414).
 
-    >>> table = np.random.default_rng(0).normal(size=(9, 4))
-    >>> found = similarity_of(table, 2 * table[:, ::-1])
-    >>> round(found.cka, 12), similarity_of(table, -table).mean_cosine
-    (1.0, -1.0)
+    >>> from pefourier.encodings import load
+    >>> found = similarity_of(load("sinusoidal", 9, 4), load("sinusoidal:layout=halves", 9, 4))
+    >>> round(found.cka, 12), found.mean_cosine < 1
+    (1.0, True)
     """
-    rows = np.unique(np.linspace(0, len(a) - 1, min(len(a), SIMILAR)).astype(int))
-    x, y = (np.asarray(table[rows], dtype=float) for table in (a, b))
+    rows = np.unique(np.linspace(0, len(first) - 1, min(len(first), SIMILAR)).astype(int))
+    x, y = (np.asarray(e.table(e.domain.x[rows]), dtype=float) for e in (first, second))
     size = max(np.abs(x).max(initial=0.0), np.abs(y).max(initial=0.0)) or 1.0
     x, y = x / size, y / size
     mean, moved, waves = None, (), ()
@@ -106,11 +106,11 @@ def similarity_of(a: Table, b: Table) -> Similarity:
         mean = None if np.isnan(cosines).all() else float(np.nanmean(cosines))
         worst = np.argsort(cosines)[:MOVED]
         moved = tuple(rows[worst[cosines[worst] < 1 - ALIKE]].tolist())
-        if len(rows) == len(a):
+        if len(rows) == len(first):
             energy = (np.abs(np.fft.rfft(y - x, axis=0)) ** 2).sum(axis=1)[1:]
             strongest = np.argsort(-energy)[:MOVED]
             strongest = strongest[energy[strongest] > ALIKE * (y**2).sum() * len(y)]
-            waves = tuple((len(a) / (strongest + 1)).tolist())
+            waves = tuple((len(first) / (strongest + 1)).tolist())
     x, y = x - x.mean(axis=0), y - y.mean(axis=0)
     size = np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)
     cka = float(np.linalg.norm(x.T @ y) ** 2 / size) if size else None
