@@ -132,14 +132,7 @@ SYNONYMS = {  # common names, and the encodings they mean
     "tps": "pseudo-gaussian",
     **{name: f"rope:scaling={name}" for name in ("yarn", "ntk", "longrope", "dynamic")},
 }
-ALIASES = {
-    "base": "rho",
-    "theta": "rho",
-    "dim": "d",
-    "S": "length",
-    "max": "max_distance",
-    "heads": "d",
-}
+ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length", "max": "max_distance"}
 
 
 Build = Callable[..., Encoding]
@@ -305,6 +298,8 @@ def unknown_parameter(name: str, key: str) -> PefourierError:
     parameters = {"length", "d", *BUILDERS[name].parameters}
     shortened = len(parameters) > SEVERAL and nearest(key, parameters)
     way_out = f"'pefourier list {name}' shows all." if shortened else ""
+    if key == "heads" and BUILDERS[name].domain == "lag":
+        way_out = "Set d, which is the number of heads of a bias."
     return unknown(f"parameter of {name}", key, parameters, way_out)
 
 
