@@ -203,9 +203,9 @@ class Resized:
     def apply(self, expected: Points) -> Points:
         """Resize the numbers; each is a weighted sum, which libraries compute in float32."""
         numbers = resize_lattice(expected.numbers, expected.sides, self.observed, self.method)
-        size = np.abs(expected.numbers).max(initial=0.0)
-        largest = expected.tolerance.max(initial=0.0) + ROUNDED * FLOAT32_EPS * size
-        return Points(numbers, self.observed, np.full((len(numbers), 1), largest))
+        size = np.abs(expected.numbers).max(axis=0, initial=0.0)
+        largest = expected.tolerance.max(axis=0, initial=0.0) + ROUNDED * FLOAT32_EPS * size
+        return Points(numbers, self.observed, np.tile(largest, (len(numbers), 1)))
 
 
 BLOCKS = "blocks of 2 x 2 points"

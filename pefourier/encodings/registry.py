@@ -180,7 +180,8 @@ class Builders(Mapping[str, Builder]):
 
     def __iter__(self) -> Iterator[str]:
         self.get("-")  # imports all
-        return iter(sorted(KNOWN, key=lambda name: FAMILIES.index(KNOWN[name].family)))
+        places = {family: k for k, family in enumerate(FAMILIES)}  # those of users come last
+        return iter(sorted(KNOWN, key=lambda name: places.get(KNOWN[name].family, len(places))))
 
     def __len__(self) -> int:
         self.get("-")

@@ -128,10 +128,11 @@ class Comparison(Outcome, Result):
         "transform": "transform_names",
         "permutation of rows": "operator.name",
         "scores differ from position": "operator.first_position",
+        "rows sampled for similarity": "moved.sampled",
         "mean cosine of rows": "moved.mean_cosine",
         "linear CKA": "moved.cka",
-        "rows that moved most": "moved_rows",
-        "wavelengths that moved most": "moved_waves",
+        "rows with the smallest cosines": "moved_rows",
+        "wavelengths of the difference": "moved_waves",
         "likely mistake": "cause_codes",
         "cosine below 0.9 from position": "costly_from",
     }

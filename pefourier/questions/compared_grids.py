@@ -134,7 +134,8 @@ def fit_spacing(first: Waves, second: Waves) -> Changes | None:
     Both are rebuilt from the ends of the first's frequencies and compared to rounding.
     """
     axes, names = np.abs(first.frequency).argmax(axis=1), dict[int, str]()
-    if first.frequency.shape != second.frequency.shape:
+    still = not np.abs(first.frequency).max(axis=1).all()  # a pair with frequency 0
+    if still or first.frequency.shape != second.frequency.shape:
         return None
     for name, rule in SPACINGS.items():
         omega, start, farthest = np.zeros_like(first.frequency), first.phase.copy(), 0.0

@@ -82,6 +82,7 @@ class Similarity:
     cka: float | None  # linear: 1 if inner products of centred rows agree up to a factor
     rows: Counts = ()  # with the smallest cosines
     wavelengths: tuple[float, ...] = ()  # strongest in the difference, in positions
+    sampled: int | None = None  # number of rows, if they are not all
 
 
 def similarity_of(first: Encoding, second: Encoding) -> Similarity:
@@ -114,7 +115,8 @@ def similarity_of(first: Encoding, second: Encoding) -> Similarity:
     x, y = x - x.mean(axis=0), y - y.mean(axis=0)
     size = np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)
     cka = float(np.linalg.norm(x.T @ y) ** 2 / size) if size else None
-    return Similarity(mean, cka, moved, waves)
+    sampled = len(rows) if len(rows) < len(first) else None
+    return Similarity(mean, cka, moved, waves, sampled)
 
 
 @frozen_by_name

@@ -376,3 +376,35 @@ def test_frequencies_spaced_by_another_rule_are_named(one, two, with_coordinates
     assert (found.verdict, found.cause.changes) == ("different", {"spacing": (one, two)})
     tables[1][3, 2] += 0.01
     assert compare(first, table_on((28, 28), tables[1], eps=EPS)).cause is None
+
+
+def test_a_pair_that_does_not_rotate_has_no_spacing():
+    points = np.indices((8, 8)).reshape(2, -1)
+    tables = []
+    for bands in ((1.5, 0.5, 1.0, 0.0), (1.5, 0.4, 0.9, 0.0)):
+        angles = np.multiply.outer(points, bands)
+        tables.append(np.concatenate([*np.sin(angles), *np.cos(angles)], axis=1))
+    assert compare(*(table_on((8, 8), table) for table in tables)).verdict == "different"
+
+
+@pytest.mark.parametrize("real", [np.float64, np.float32, np.float16])
+def test_no_column_of_a_resized_grid_hides_behind_larger_ones(real, rng):
+    sizes = np.repeat([100.0, 0.01], 4)
+    old = (sizes * rng.normal(size=(64, 8))).astype(real)
+    new = resize_lattice(old, (8, 8), (5, 6), "bilinear").astype(real)
+    eps = float(np.finfo(real).eps)
+    for table, codes in ((new, ["resized"]), (np.where(sizes > 1, new, 0).astype(real), [])):
+        grids = table_on((8, 8), old, eps=eps), table_on((5, 6), table, eps=eps)
+        assert [cause.code for cause in compare(*grids).causes] == codes
+
+
+@pytest.mark.parametrize(("n", "m"), [(9, 5), (5, 9)])
+def test_the_method_keys_is_the_cubic_kernel_with_a_half(n, m):
+    weights = np.zeros((m, n))
+    for i in range(m):
+        place = (i + 0.5) * n / m - 0.5
+        for k in range(int(np.floor(place)) - 1, int(np.floor(place)) + 3):
+            t = abs(place - k)  # Keys, 1981: 1.5, -2.5, 1 and -0.5, 2.5, -4, 2
+            near, far = 1.5 * t**3 - 2.5 * t**2 + 1, -0.5 * t**3 + 2.5 * t**2 - 4 * t + 2
+            weights[i, min(max(k, 0), n - 1)] += near if t <= 1 else far if t < 2 else 0.0
+    np.testing.assert_allclose(resize_lattice(np.eye(n), (n,), (m,), "keys"), weights, atol=1e-12)
