@@ -1,12 +1,14 @@
 """One function adds an encoding; tests/helpers/reference.py and the laws then need its row."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from pefourier.encodings import build, load
 from pefourier.encodings.loader import source_of
+from pefourier.encodings.registry import BUILDERS, KNOWN
 from pefourier.errors import PefourierError
 from pefourier.train.options import Options
 
@@ -41,3 +43,10 @@ def test_an_odd_d_is_filled_as_reported(odd):
     np.testing.assert_allclose(table, np.transpose([*waves, last]), atol=1e-14)
     fairseq = load("sinusoidal:divisor=d/2-1", 9, 6).measure.frequencies
     np.testing.assert_allclose(fairseq, 1e4 ** -np.linspace(0, 1, 3), rtol=1e-14)
+
+
+def test_an_encoding_of_another_module_is_listed_last(monkeypatch):
+    own = replace(BUILDERS["none"], name="my-own", family="elsewhere")
+    monkeypatch.setitem(KNOWN, "my-own", own)
+    names = [*BUILDERS]
+    assert (names[-1], len(names)) == ("my-own", len(BUILDERS))
