@@ -13,7 +13,7 @@ import pytest
 
 QUESTIONS = sorted(p.stem for p in (Path(__file__).parent / "helpers/claims").glob("[a-z]*.py"))
 FEW, MANY = 40, 400
-NOTHING: dict = {}
+NOTHING = {}
 
 
 def claims_of(question, seed, count):

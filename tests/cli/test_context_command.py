@@ -4,22 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
-from published_configs import PUBLISHED
 
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}
 LLAMA |= {"num_hidden_layers": 32, "max_position_embeddings": 131072, "rope_theta": 500000.0}
 SCALING = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA["rope_scaling"] = SCALING | {"original_max_position_embeddings": 8192}
-GEMMA = {"model_type": "gemma3_text", "head_dim": 256, "num_hidden_layers": 12}
-GEMMA |= {"sliding_window": 1024, "max_position_embeddings": 131072}
-GEMMA["rope_scaling"] = {"rope_type": "linear", "factor": 8.0}
 pytestmark = pytest.mark.usefixtures("sketched")
 
 
 @pytest.fixture(autouse=True)
 def files(folder):
-    for name, config in (("llama", LLAMA), ("gemma", GEMMA), ("bloom", {"model_type": "bloom"})):
-        (folder / f"{name}.json").write_text(json.dumps(config))
+    (folder / "llama.json").write_text(json.dumps(LLAMA))
 
 
 def test_context_of_a_config(run):
@@ -110,40 +105,6 @@ def test_invalid_requests_are_refused_in_one_line(run, arguments, stated):
     done = run(*arguments)
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
     assert stated in done.err
-
-
-DEEPSEEK = PUBLISHED["deepseek-ai/DeepSeek-V3"]
-SMOL = {**LLAMA, "model_type": "smollm3", "no_rope_layers": [0] * 32}
-MINIMAX = {"model_type": "minimax_m2", "head_dim": 128, "rotary_dim": 64, "rope_theta": 5e6}
-ROBERTA = {"model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}
-LOST = {key: value for key, value in LLAMA.items() if key != "rope_scaling"}
-LONG, LEARNED = ["--length", 4096], {"verdict": "too few rows", "layers.0.kind": "learned"}
-TOLD = [  # config or SPEC, options, fields of the answer
-    ({"model_type": "bloom"}, [], {"verdict": "any length", "rotations": []}),
-    (DEEPSEEK, [], {"rotations.0.pairs": 96, "rotations.0.bound": None}),
-    (DEEPSEEK, [], {"rotations.0.rotated": 32, "rotations.0.attention_factor": 1.0}),
-    (GEMMA, ["--length", "256k"], {"rotations.0.unseen": 0, "rotations.1.unseen": 55}),
-    (GEMMA, [], {"rotations.0.unseen": 0, "rotations.1.unseen": 0}),
-    ({"model_type": "t5"}, [], {"verdict": "limited distance", "length": 80}),
-    ({"model_type": "whisper", "d_model": 64}, ["-S", "3000"], {"verdict": "too few rows"}),
-    ({"model_type": "dinov3_vit"}, [], {"verdict": "a grid"}),
-    ("axial-rope:grid=14x14,convention=dinov3", ["--d", 16], {"verdict": "a grid"}),
-    (SMOL, [], {"verdict": "no positions"}),
-    (LOST, ["--length", "40k"], {"findings.0.code": "rope-scaling-lost"}),
-    ({"model_type": "gpt2", "n_positions": 1024}, LONG, LEARNED),
-    ({"model_type": "opt", "max_position_embeddings": 2048}, LONG, LEARNED),
-    (ROBERTA, LONG, LEARNED),
-    (ROBERTA, ["--length", 512], {"verdict": "fixed length"}),
-    (ROBERTA, ["--length", 513], LEARNED),
-    (LLAMA, ["--against", "llama.json"], {"verdict": "read alike"}),
-    (LLAMA, ["--against", "base=10000"], {"verdict": "read differently"}),
-    ("rope:scaling=yarn,factor=4,original=8192", ["--length", 80], {"verdict": "no new angles"}),
-    ("dft", ["--trained", 24, "-S", 96, "--d", 64], {"verdict": "codes repeat"}),
-    ("learned", ["--trained", 24, "-S", 96, "--d", 64], {"verdict": "too few rows"}),
-    ("alibi", ["--d", 2], {"verdict": "any length", "slopes.0": 2.0**-4, "slopes.1": 2.0**-8}),
-    ("t.npy", ["--length", 50], {"verdict": "too few rows"}),
-    (MINIMAX, [], {"rotations.0.rotated": 32, "rotations.0.bound": None}),
-]
 
 
 def test_linear_scaling_reports_a_trained_length_that_it_ignores(run, tmp_path):

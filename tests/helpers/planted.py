@@ -34,7 +34,7 @@ class Plant:
     absent: str = ""  # why not in the others
 
 
-PLANTS: dict[str, Plant] = {}
+PLANTS = {}
 
 
 def plant(code, **facts):

@@ -44,7 +44,7 @@ class Row:
     damped: bool = False  # amplitudes decay: the frequencies do not span the vectors
 
     @property
-    def code(self) -> tuple[float, ...]:
+    def code(self):
         return self.derived or self.recorded
 
 

@@ -13,14 +13,13 @@ import os
 import re
 import warnings
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")
 import torch
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
@@ -39,13 +38,13 @@ def quiet():
     logging.disable(logging.NOTSET)
 
 
-def config_class(kind: str) -> type[PreTrainedConfig]:
+def config_class(kind):
     """Return the configuration class of a model type."""
     return CONFIG_MAPPING[kind]
 
 
 @cache
-def modeling(module: str) -> Any:
+def modeling(module):
     """Return the modeling module of a configuration module, or None if it cannot be imported."""
     try:
         with quiet():
@@ -54,7 +53,7 @@ def modeling(module: str) -> Any:
         return None
 
 
-def models_of(cls: type) -> list[type]:
+def models_of(cls):
     """Return the models of a configuration class, that of AutoModel first."""
     try:
         with quiet():
@@ -75,7 +74,7 @@ def models_of(cls: type) -> list[type]:
     return [*first, *(model for model in found if model not in first)]
 
 
-def on_meta(config: PreTrainedConfig) -> PreTrainedModel | None:
+def on_meta(config):
     """Build a model of a configuration without its weights; None if no class can be built."""
     for model in models_of(type(config))[:6]:
         try:
@@ -86,7 +85,7 @@ def on_meta(config: PreTrainedConfig) -> PreTrainedModel | None:
     return None
 
 
-def rotary_classes(config: PreTrainedConfig) -> list[type]:
+def rotary_classes(config):
     """Return the rotary modules of a configuration's model, or else those named for it."""
     model = on_meta(config)
     if model is None:
@@ -102,7 +101,7 @@ def rotary_classes(config: PreTrainedConfig) -> list[type]:
     return found or annotated(type(config))
 
 
-def annotated(cls: type) -> list[type]:
+def annotated(cls):
     """Return the rotary modules whose constructor requires this configuration class."""
     module = modeling(cls.__module__)
     found = []
@@ -114,11 +113,11 @@ def annotated(cls: type) -> list[type]:
     return found
 
 
-def rotations(module: type, config: PreTrainedConfig) -> Rotations:
+def rotations(module, config):
     """Return frequencies and attention factor by type of layer, as a module computes them."""
     with quiet():
         made = module(config)
-    found: Rotations = {}
+    found = {}
     for name, buffer in made.named_buffers(recurse=False):
         layer = name.removesuffix("inv_freq").removesuffix("_")
         if not name.endswith("inv_freq") or layer.endswith("original"):

@@ -17,7 +17,6 @@ import argparse
 import importlib.util
 import json
 import time
-from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -50,7 +49,7 @@ class Setting:
     steps: int
     device: torch.device
 
-    def windows(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def windows(self):
         """Return scaled windows (n, T, C) and their classes, on the device."""
         fold = self.task.folds[0]
         rows = torch.as_tensor(self.task.rows, dtype=torch.float32)
@@ -60,13 +59,13 @@ class Setting:
         y = torch.as_tensor(self.task.labels[fold.train])
         return x.to(self.device), y.to(self.device)
 
-    def vectors(self) -> torch.Tensor:
+    def vectors(self):
         """Return the table that every member adds."""
         table = load_injection("dft", self.sizes.tokens, self.sizes.d, self.sizes.heads, 0).table()
         return torch.tensor(table, dtype=torch.float32, device=self.device)
 
     @property
-    def operations(self) -> float:
+    def operations(self):
         """Return the floating-point operations of the matrix products of a step of all members."""
         s = self.sizes
         layer = 2 * s.d * (4 * s.d + 2 * s.wide) + 4 * s.tokens * s.d
@@ -77,7 +76,7 @@ class Setting:
 class Layer(torch.nn.Module):
     """A layer of ``torch.nn.TransformerEncoder``, with attention that `vmap` supports."""
 
-    def __init__(self, sizes: Transformer) -> None:
+    def __init__(self, sizes):
         super().__init__()
         self.heads = sizes.heads
         self.qkv = torch.nn.Linear(sizes.d, 3 * sizes.d, bias=False)
@@ -88,7 +87,7 @@ class Layer(torch.nn.Module):
         self.narrow = torch.nn.Linear(sizes.wide, sizes.d)
         self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(sizes.d) for _ in range(2))
 
-    def forward(self, h: torch.Tensor) -> torch.Tensor:
+    def forward(self, h):
         q, k, v = (
             part.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
             for part in self.qkv(h).chunk(3, dim=-1)
@@ -101,23 +100,23 @@ class Layer(torch.nn.Module):
 class Classifier(torch.nn.Module):
     """The same classifier as a module."""
 
-    def __init__(self, sizes: Transformer, vectors: torch.Tensor) -> None:
+    def __init__(self, sizes, vectors):
         super().__init__()
         self.project = torch.nn.Linear(sizes.channels, sizes.d)
         self.register_buffer("vectors", vectors)
         self.layers = torch.nn.Sequential(*(Layer(sizes) for _ in range(sizes.layers)))
         self.head = torch.nn.Linear(sizes.d, sizes.classes)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         return self.head(self.layers(self.project(x) + self.vectors).mean(dim=-2))
 
 
-def rounding(s: Setting, *, half: bool) -> torch.autocast:
+def rounding(s, *, half):
     """Compute matrix products in bfloat16 or float32."""
     return torch.autocast(s.device.type, HALF, enabled=half, cache_enabled=False)
 
 
-def loop(s: Setting, *, half: bool = False, compiled: bool = False, graph: bool = False) -> float:
+def loop(s, *, half=False, compiled=False, graph=False):
     """Return the milliseconds of a loop over members."""
     x, y = s.windows()
     model = Classifier(s.sizes, s.vectors()).to(s.device)
@@ -125,7 +124,7 @@ def loop(s: Setting, *, half: bool = False, compiled: bool = False, graph: bool 
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True, capturable=graph)
     index = torch.zeros(s.batch, dtype=torch.long, device=s.device)
 
-    def step() -> None:
+    def step():
         optimizer.zero_grad(set_to_none=True)
         with rounding(s, half=half):
             loss = F.cross_entropy(run(x[index]).float(), y[index])
@@ -134,14 +133,14 @@ def loop(s: Setting, *, half: bool = False, compiled: bool = False, graph: bool 
 
     replay = captured(step) if graph else step
 
-    def draw_and_step() -> None:
+    def draw_and_step():
         index.copy_(torch.randint(len(x), (s.batch,), device=s.device))
         replay()
 
     return s.members * milliseconds(s, draw_and_step)
 
 
-def captured(step: Callable[[], None]) -> Callable[[], None]:
+def captured(step):
     """Capture a step as a CUDA graph."""
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
@@ -154,7 +153,7 @@ def captured(step: Callable[[], None]) -> Callable[[], None]:
     return graph.replay
 
 
-def mapped(s: Setting, *, compiled: bool = False) -> float:
+def mapped(s, *, compiled=False):
     """Return the milliseconds of all members by `torch.func.vmap`; bfloat16 on a GPU."""
     x, y = s.windows()
     models = [Classifier(s.sizes, s.vectors()).to(s.device) for _ in range(s.members)]
@@ -162,7 +161,7 @@ def mapped(s: Setting, *, compiled: bool = False) -> float:
     base = models[0]
     half = s.device.type == "cuda"
 
-    def loss_of(p: dict, b: dict, windows: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    def loss_of(p, b, windows, classes):
         with rounding(s, half=half):
             logits = torch.func.functional_call(base, (p, b), (windows,))
         return F.cross_entropy(logits.float(), classes)
@@ -172,7 +171,7 @@ def mapped(s: Setting, *, compiled: bool = False) -> float:
         gradients = torch.compile(gradients, dynamic=False)
     optimizer = torch.optim.Adam(parameters.values(), lr=1e-3, fused=True)
 
-    def step() -> None:
+    def step():
         index = torch.randint(len(x), (s.members, s.batch), device=s.device)
         found, _ = gradients(parameters, buffers, x[index], y[index])
         for name, p in parameters.items():
@@ -182,14 +181,14 @@ def mapped(s: Setting, *, compiled: bool = False) -> float:
     return milliseconds(s, step)
 
 
-def fused(s: Setting, specs: Sequence[str], *, compiled: bool = False) -> float:
+def fused(s, specs, *, compiled=False):
     """Return the milliseconds of the fused program, with equal shares of encodings.
 
     Members are stacked by cost.
     """
     sizes = s.sizes.tokens, s.sizes.d, s.sizes.heads
     injections = {spec: load_injection(spec, *sizes, 0) for spec in specs}
-    stacks: dict[str, list[Replica]] = {}
+    stacks = {}
     for seed in range(s.members):
         spec = specs[seed * len(specs) // s.members]
         kind = COSTS.get(injections[spec].act, "codes")
@@ -197,7 +196,7 @@ def fused(s: Setting, specs: Sequence[str], *, compiled: bool = False) -> float:
     return sum(fused_stack(s, members, compiled=compiled) for members in stacks.values())
 
 
-def fused_stack(s: Setting, members: Sequence[Replica], *, compiled: bool) -> float:
+def fused_stack(s, members, *, compiled):
     """Return the milliseconds of members that are trained together."""
     compiler = Compiler("on", lambda _: None) if compiled else None
     schedule = Schedule(steps=s.steps, batch_size=s.batch, rate=1e-3)
@@ -207,7 +206,7 @@ def fused_stack(s: Setting, members: Sequence[Replica], *, compiled: bool) -> fl
     return seconds_of(s, lambda: program.train(s.steps)) / s.steps * 1e3
 
 
-def jax_fleet(s: Setting) -> float:
+def jax_fleet(s):
     """Return the milliseconds of all members by JAX: vmap over members, scan over steps."""
     import jax
     import jax.numpy as jnp
@@ -217,7 +216,7 @@ def jax_fleet(s: Setting) -> float:
     dtype = jnp.bfloat16 if s.device.type == "cuda" else jnp.float32
     vectors = jnp.asarray(s.vectors().cpu().numpy(), dtype)
 
-    def weights(key: jax.Array) -> dict:
+    def weights(key):
         shapes = {"project.w": (t.channels, t.d), "head.w": (t.d, t.classes)}
         for i in range(t.layers):
             shapes |= {f"{i}.qkv": (t.d, 3 * t.d), f"{i}.out": (t.d, t.d)}
@@ -237,13 +236,13 @@ def jax_fleet(s: Setting) -> float:
         }
         return drawn | zeros | norms
 
-    def norm(h: jax.Array, gain_shift: jax.Array) -> jax.Array:
+    def norm(h, gain_shift):
         h = h.astype(jnp.float32)
         centred = h - h.mean(-1, keepdims=True)
         scaled = centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
         return (scaled * gain_shift[0] + gain_shift[1]).astype(dtype)
 
-    def loss(p: dict, windows: jax.Array, classes: jax.Array) -> jax.Array:
+    def loss(p, windows, classes):
         c = {name: value.astype(dtype) for name, value in p.items()}
         h = windows.astype(dtype) @ c["project.w"] + c["project.b"] + vectors
         for i in range(t.layers):
@@ -258,13 +257,13 @@ def jax_fleet(s: Setting) -> float:
 
     adam = optax.adam(1e-3)
 
-    def one(p: dict, state: tuple, windows: jax.Array, classes: jax.Array) -> tuple:
+    def one(p, state, windows, classes):
         updates, state = adam.update(jax.grad(loss)(p, windows, classes), state)
         return optax.apply_updates(p, updates), state
 
     @jax.jit
-    def many(p: dict, state: tuple, keys: jax.Array) -> tuple:
-        def step(carry: tuple, key: jax.Array) -> tuple:
+    def many(p, state, keys):
+        def step(carry, key):
             index = jax.random.randint(key, (s.members, s.batch), 0, len(x))
             return jax.vmap(one)(*carry, x[index], y[index]), None
 
@@ -278,14 +277,14 @@ def jax_fleet(s: Setting) -> float:
     return (time.perf_counter() - began) / s.steps * 1e3
 
 
-def milliseconds(s: Setting, step: Callable[[], None]) -> float:
+def milliseconds(s, step):
     """Return the milliseconds of a step, after a warm-up."""
     for _ in range(WARM_UP):
         step()
     return seconds_of(s, lambda: [step() for _ in range(s.steps)]) / s.steps * 1e3
 
 
-def seconds_of(s: Setting, work: Callable[[], object]) -> float:
+def seconds_of(s, work):
     """Return the seconds of some work, including those of the device."""
     synchronize = torch.cuda.synchronize if s.device.type == "cuda" else nullcontext
     synchronize()
@@ -295,10 +294,10 @@ def seconds_of(s: Setting, work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def programs(s: Setting) -> dict[str, Callable[[], float]]:
+def programs(s):
     """Return the measured programs by name."""
     is_gpu = s.device.type == "cuda"
-    all_programs: dict[str, Callable[[], float] | None] = {
+    all_programs = {
         "loop, eager float32": partial(loop, s),
         "loop, compiled bfloat16": partial(loop, s, half=True, compiled=True) if is_gpu else None,
         "loop, CUDA graph bfloat16": partial(loop, s, half=True, graph=True) if is_gpu else None,
@@ -330,9 +329,9 @@ class Row:
     torch: str
 
 
-def measure(s: Setting) -> list[Row]:
+def measure(s):
     """Measure all programs on one setting."""
-    took: dict[str, float] = {}
+    took = {}
     for name, program in programs(s).items():
         try:
             took[name] = program()
@@ -347,7 +346,7 @@ def measure(s: Setting) -> list[Row]:
     ]
 
 
-def keep(rows: Sequence[Row]) -> None:
+def keep(rows):
     """Replace the stored rows that have the same sizes and device."""
     stored = json.loads(KEPT.read_text())
     keys = [(r.device, r.tokens, r.d, r.layers, r.batch, r.members) for r in rows]
@@ -357,7 +356,7 @@ def keep(rows: Sequence[Row]) -> None:
     KEPT.write_text(json.dumps(stored, indent=1) + "\n")
 
 
-def measure_here() -> None:
+def measure_here():
     """Measure on the available device."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     usual = {"members": 16, "steps": 36, "batch-size": 32, "tokens": 16, "d": 32, "layers": 1}

@@ -4,10 +4,8 @@ A window of each class, over rows and over time; accuracies of encodings of rows
 """
 
 import sys
-from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from pefourier.report import plot
 from pefourier.train.data.synthetic import draw_examples
@@ -20,7 +18,7 @@ POSITIONS = {"index": "row numbers", "time": "times"}
 Accuracies = dict[str, list[Mean]]
 
 
-def accuracies() -> Accuracies:
+def accuracies():
     """Mean accuracy of each encoding, by what is encoded."""
     found = {}
     for positions in ("index", "time"):
@@ -34,7 +32,7 @@ def accuracies() -> Accuracies:
     return found
 
 
-def draw(found: Accuracies, look: plot.Look = plot.USUAL) -> Figure:
+def draw(found, look=plot.USUAL):
     """Two windows with events the same number of rows apart, and accuracies."""
     x, y, classes, times = draw_examples("irregular")
     events = np.sort(np.argsort(x[:, :, 0], axis=1)[:, -2:], axis=1)
@@ -42,7 +40,7 @@ def draw(found: Accuracies, look: plot.Look = plot.USUAL) -> Figure:
     figure, ((rows, clock, panel),) = plot.make_panels(1, 3, (1.5 * plot.WIDTH, 2.6), look)
     for axes, label in ((rows, "row"), (clock, "time, as a share of the window's")):
         for number, one in enumerate(pair):
-            at: Any = times[one] if axes is clock else np.arange(x.shape[1])
+            at = times[one] if axes is clock else np.arange(x.shape[1])
             axes.plot(at, x[one, :, 0] - 1.6 * number, marker=".", label=classes[number])
         axes.set(xlabel=label, yticks=[])
     rows.legend(loc="upper center", bbox_to_anchor=(1.1, 1.2), ncols=2).set_in_layout(False)

@@ -11,7 +11,7 @@ from pefourier.train.run import write_summary
 from pefourier.train.store import Store
 
 
-def render(folder: Path) -> None:
+def render(folder):
     """Write summary.json, summary.md and pictures of a folder from its results.jsonl.gz."""
     with TemporaryDirectory() as unpacked:
         copy = Path(unpacked)

@@ -10,7 +10,6 @@ the variance of Nadeau and Bengio, the same with a ratio of at most 1, and
 """
 
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +48,7 @@ class Learner:
     columns: int
     apart: float
 
-    def predict(self, x: np.ndarray, y: np.ndarray, training: np.ndarray) -> np.ndarray:
+    def predict(self, x, y, training):
         """Return the class of every window (N,) after training on each fold (J, N)."""
         if self.name == "fixed":
             sums = x.sum(axis=1)
@@ -75,9 +74,7 @@ LEARNERS = {
 }
 
 
-def draw_folds(
-    rng: np.random.Generator, y: np.ndarray, folds: int, trained: int | None
-) -> tuple[np.ndarray, np.ndarray]:
+def draw_folds(rng, y, folds, trained):
     """Return training and test windows (J, N) of cross-validation or of resamples."""
     if trained is None:
         fold = rng.permutation(np.arange(len(y)) % folds)
@@ -91,9 +88,7 @@ def draw_folds(
     return training, ~training
 
 
-def compare(
-    rng: np.random.Generator, learner: Learner, folds: int, ratio: float | None, better: float
-) -> tuple[np.ndarray, Chance, float]:
+def compare(rng, learner, folds, ratio, better):
     """Return the differences in F1 of all folds, their chance, and the ratio of windows."""
     n = 300 if ratio is None else round(max(SMALLEST, 300 / (1 + ratio)) * (1 + ratio))
     trained = None if ratio is None else round(n / (1 + ratio))
@@ -118,9 +113,7 @@ def compare(
     return f1["b"] - f1["a"], chance_of(rows, confusions, np.arange(folds)), ratio
 
 
-def rates(
-    learner: Learner, folds: int, ratio: float | None, better: float, draws: int, seed: int = 0
-) -> tuple[float, np.ndarray]:
+def rates(learner, folds, ratio, better, draws, seed=0):
     """Return the mean difference, and the share of draws in which each method finds one at 5%."""
     rng, found, means = np.random.default_rng(seed), np.zeros(len(METHODS)), []
     for _ in range(draws):
@@ -134,7 +127,7 @@ def rates(
     return float(np.mean(means)), found / draws
 
 
-def lines_of_table(draws: int) -> Iterator[str]:
+def lines_of_table(draws):
     """Yield the lines of the table."""
     head = ["learner", "folds", "n_test/n_train", "difference"]
     head += [f"{of}: {method}" for of in ("noise", "found") for method in METHODS]
@@ -151,7 +144,7 @@ def lines_of_table(draws: int) -> Iterator[str]:
                 yield "| " + " | ".join(cells) + " |"
 
 
-def named_worse(runs: dict[str, np.ndarray], chance: Chance) -> list[set[str]]:
+def named_worse(runs, chance):
     """Encodings that the headline of each procedure calls worse than a leader."""
     first, *others = runs
     references = dict.fromkeys(others, first)
@@ -170,9 +163,7 @@ def named_worse(runs: dict[str, np.ndarray], chance: Chance) -> list[set[str]]:
     return [*named, {*statistics.decide(runs, table, chance, 0.1, {}).worse}]
 
 
-def headline_rates(
-    levels: tuple[float, ...], units: int, draws: int, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+def headline_rates(levels, units, draws, seed=0):
     """Shares of draws in which one of the best is called worse, and of worse encodings named."""
     rng, chance = np.random.default_rng(seed), Chance(np.zeros(units))
     wrong, named = np.zeros(len(PROCEDURES)), np.zeros(len(PROCEDURES))
@@ -187,7 +178,7 @@ def headline_rates(
     return wrong / draws, named / draws
 
 
-def lines_of_headlines(draws: int) -> Iterator[str]:
+def lines_of_headlines(draws):
     """The table of headlines, a line at a time."""
     head = ["encodings", "runs"]
     head += [f"{of}: {name}" for of in ("wrong", "named") for name in PROCEDURES]
@@ -214,7 +205,7 @@ HEADLINE_INTRO = (
 )
 
 
-def main() -> None:
+def main():
     """Write the tables to the file that is named."""
     intro = (
         f"# Tests of differences, simulated\n\nShare of {DRAWS} draws, in %, in which a difference "

@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 import transformers
 from rotary_modules import (
     TYPES,
-    Rotations,
     config_class,
     on_meta,
     quiet,
@@ -69,7 +67,7 @@ SIGNS = {  # parts of tensor names that indicate positions
 }
 
 
-def changed(kind: str, **edits: Any) -> Any:
+def changed(kind, **edits):
     """Return the configuration of a type with keys set, as from a file with only these keys."""
     with quiet():
         return config_class(kind)(**deepcopy(SWITCHED.get(kind, {}) | edits))
@@ -83,7 +81,7 @@ class Probe:
     module: type
     layer: str = ""
 
-    def run(self, **edits: Any) -> Rotations:
+    def run(self, **edits):
         """Return the rotations with keys set, or none if transformers cannot build them."""
         try:
             return rotations(self.module, changed(self.kind, **edits))
@@ -91,21 +89,21 @@ class Probe:
             return {}
 
     @cached_property
-    def plain(self) -> Rotations:
+    def plain(self):
         """Return the rotations of the defaults."""
         return self.run()
 
-    def pairs(self, **edits: Any) -> int | None:
+    def pairs(self, **edits):
         """Return the number of rotated pairs of the layer with keys set."""
         rotated = self.run(**edits)
         return len(rotated[self.layer][0]) if self.layer in rotated else None
 
-    def moves(self, **edits: Any) -> bool:
+    def moves(self, **edits):
         """Return whether the keys change the rotation of the layer."""
         return self.layer in moved(self.plain, self.run(**edits))
 
 
-def moved(before: Rotations, after: Rotations) -> list[str]:
+def moved(before, after):
     """Return the types of layers that rotate in both, but differently."""
     return [
         layer
@@ -115,12 +113,12 @@ def moved(before: Rotations, after: Rotations) -> list[str]:
     ]
 
 
-def numbers(config: Any) -> dict[str, Any]:
+def numbers(config):
     """Return the keys of a configuration that hold plain numbers."""
     return {k: v for k, v in vars(config).items() if type(v) in (int, float) and k[0] != "_"}
 
 
-def size_keys(probe: Probe) -> list[str]:
+def size_keys(probe):
     """Return the keys of the size of a head, in order of precedence."""
     defaults = numbers(changed(probe.kind))
     keys = [key for key in SIZES if probe.moves(**{key: 2 * defaults.get(key, 20)})]
@@ -134,9 +132,9 @@ def size_keys(probe: Probe) -> list[str]:
     return ordered + keys
 
 
-def quotient(probe: Probe, settings: dict) -> dict[str, Any]:
+def quotient(probe, settings):
     """Return the width and number of heads whose quotient is the default size of a head."""
-    row: dict[str, Any] = {}
+    row = {}
     config, before = changed(probe.kind), probe.pairs(**settings)
     aliases = {key: alias for alias, key in getattr(config, "attribute_map", {}).items()}
     for key, value in numbers(config).items():
@@ -149,26 +147,26 @@ def quotient(probe: Probe, settings: dict) -> dict[str, Any]:
     return row if len(row) == 2 else {}
 
 
-def base_keys(probe: Probe, settings: dict) -> list[str]:
+def base_keys(probe, settings):
     """Return the keys outside the rope parameters that set the base of a type of layer."""
     before = probe.run(**settings)
     return [k for k in BASES if probe.layer in moved(before, probe.run(**{k: 777.0}, **settings))]
 
 
-def share_keys(probe: Probe, settings: dict) -> list[str]:
+def share_keys(probe, settings):
     """Return the keys outside the rope parameters that set the rotated share of a head."""
     values = {key: 0.375 if key != "rotary_dim" else 12 for key in SHARES}
     usual = (None, probe.pairs())
     return [k for k, v in values.items() if probe.pairs(**{k: v}, **settings) not in usual]
 
 
-def rotation(probe: Probe, *, nested: bool) -> dict[str, Any]:
+def rotation(probe, *, nested):
     """Return the settings of the rotation of one type of layer."""
     settings = {} if nested else {"rope_parameters": PLAIN}
     config = changed(probe.kind)
     default = getattr(config, "rope_parameters", None) or {}
     default = dict(default.get(probe.layer) or {} if nested else default)
-    row: dict[str, Any] = {"size": size_keys(probe), **quotient(probe, {})}
+    row = {"size": size_keys(probe), **quotient(probe, {})}
     if "width" not in row and row["size"]:
         sizes = (vars(config).get(key) for key in row["size"])
         row["head"] = next((value for value in sizes if type(value) is int), None)
@@ -195,7 +193,7 @@ def rotation(probe: Probe, *, nested: bool) -> dict[str, Any]:
     return row
 
 
-def section_shares(probe: Probe) -> dict[str, Any]:
+def section_shares(probe):
     """Return the shares of a section without one, where they differ from the default.
 
     If only the scaled share differs, the key is ``scaled``.
@@ -212,7 +210,7 @@ def section_shares(probe: Probe) -> dict[str, Any]:
     return {"partial_rotary_factor": 1.0} if all(whole) else {"scaled": 1.0} if whole[1] else {}
 
 
-def counts_share(probe: Probe, default: dict, *, nested: bool) -> bool:
+def counts_share(probe, default, *, nested):
     """Return whether a share in the rope parameters has an effect without a scaling."""
     section = {**PLAIN, "partial_rotary_factor": 0.375}
     if nested:
@@ -221,13 +219,13 @@ def counts_share(probe: Probe, default: dict, *, nested: bool) -> bool:
     return probe.moves(rope_parameters=section)
 
 
-def where_null(probe: Probe, key: str) -> dict[str, Any]:
+def where_null(probe, key):
     """Return whether null for the size of a head requests the quotient, unlike a missing key."""
     null = {key: None}
     return {"null": True, **quotient(probe, null)} if probe.moves(**null) else {}
 
 
-def bare(kind: str, default: dict) -> dict[str, Any]:
+def bare(kind, default):
     """Return the rope parameters that a class makes from only the type."""
     try:
         return dict(changed(kind, rope_parameters=dict(PLAIN)).rope_parameters)
@@ -235,7 +233,7 @@ def bare(kind: str, default: dict) -> dict[str, Any]:
         return default
 
 
-def layout(module: type, config: Any, layer: str) -> str | None:
+def layout(module, config, layer):
     """Return where the partner of column 0 is: its neighbour, or half of the columns away.
 
     The functions of the modeling file run on unit vectors, with queries at position 1 and keys at
@@ -250,7 +248,7 @@ def layout(module: type, config: Any, layer: str) -> str | None:
     return layouts.pop() if len(layouts) == 1 else None
 
 
-def partner(function: Any, module: type, config: Any, layer: str) -> str:
+def partner(function, module, config, layer):
     """Return the layout of one function."""
     with quiet():
         made = module(config)
@@ -273,15 +271,15 @@ def partner(function: Any, module: type, config: Any, layer: str) -> str:
     return {1: "interleaved", d // 2: "halves"}[at[0]] if len(at) == 1 and d > 2 else "other"
 
 
-def arguments(function: Any) -> set[str]:
+def arguments(function):
     """Return the argument names of a function inside its decorators."""
     code = getattr(function, "__wrapped__", function).__code__
     return set(code.co_varnames[: code.co_argcount])
 
 
-def types_of_layers(config: Any) -> dict[str, Any]:
+def types_of_layers(config):
     """Return the order of layer types, those that rotate, and the windows."""
-    row: dict[str, Any] = {}
+    row = {}
     kinds = vars(config).get("layer_types")
     if isinstance(kinds, list) and len(set(kinds)) > 1:
         laid = period_of(kinds)
@@ -297,7 +295,7 @@ def types_of_layers(config: Any) -> dict[str, Any]:
     return row
 
 
-def period_of(kinds: list[str]) -> list[str]:
+def period_of(kinds):
     """Return the shortest list of types that is repeated."""
     return next(
         kinds[:p]
@@ -306,9 +304,9 @@ def period_of(kinds: list[str]) -> list[str]:
     )
 
 
-def rotary_row(kind: str, config: Any, module: type) -> dict[str, Any]:
+def rotary_row(kind, config, module):
     """Return the row of a type whose model rotates queries and keys."""
-    row: dict[str, Any] = {"kind": "rotary", "module": module.__name__}
+    row = {"kind": "rotary", "module": module.__name__}
     source = module.__module__.removeprefix("transformers.models.").partition(".")[0]
     if source != type(config).__module__.removeprefix("transformers.models.").partition(".")[0]:
         row["of"] = source
@@ -331,7 +329,7 @@ def rotary_row(kind: str, config: Any, module: type) -> dict[str, Any]:
     return row | lengths(config) | types_of_layers(config)
 
 
-def of_layers(probe: Probe) -> dict[str, Any]:
+def of_layers(probe):
     """Return the rotation of each type of layer, and the types that a common section sets."""
     layers = [Probe(probe.kind, probe.module, layer) for layer in probe.plain]
     flat = probe.run(rope_parameters={**LINEAR, "rope_theta": 777.0})
@@ -342,9 +340,9 @@ def of_layers(probe: Probe) -> dict[str, Any]:
     }
 
 
-def lengths(config: Any) -> dict[str, Any]:
+def lengths(config):
     """Return the longest sequence, its key, and the trained length if a class has one."""
-    row: dict[str, Any] = {}
+    row = {}
     length = next(((k, v) for k, v in numbers(config).items() if k in LENGTHS), None)
     mapped = getattr(config, "attribute_map", {}).get("max_position_embeddings")
     if mapped in vars(config):
@@ -356,10 +354,10 @@ def lengths(config: Any) -> dict[str, Any]:
     return row
 
 
-def unread_keys(probe: Probe) -> list[str]:
+def unread_keys(probe):
     """Return the places and names of a scaling that a class ignores."""
 
-    def moves(**edits: Any) -> bool:
+    def moves(**edits):
         rotated = probe.run(**edits)
         return not rotated or bool(moved(probe.plain, rotated))
 
@@ -376,7 +374,7 @@ def unread_keys(probe: Probe) -> list[str]:
     return unread
 
 
-def other_row(config: Any) -> dict[str, Any]:
+def other_row(config):
     """Return the row of a type without a rotation, from the position tensors of its model."""
     model = on_meta(config)
     if model is None:
@@ -405,7 +403,7 @@ def other_row(config: Any) -> dict[str, Any]:
     return {"kind": " ".join(kinds) or "none", **row}
 
 
-def first_row(model: Any, config: Any) -> int | str | None:
+def first_row(model, config):
     """Return the row of a learned table for position 0, if its module defines it."""
     for name, module in model.named_modules():
         if not TABLE.search(name) or not hasattr(module, "weight"):
@@ -418,7 +416,7 @@ def first_row(model: Any, config: Any) -> int | str | None:
     return None
 
 
-def parts_of(config: Any) -> dict[str, Any]:
+def parts_of(config):
     """Return the configurations inside a configuration, and which is the text model's."""
     inner = {
         key: getattr(config, key)
@@ -427,7 +425,7 @@ def parts_of(config: Any) -> dict[str, Any]:
     }
     if not inner:
         return {}
-    row: dict[str, Any] = {"parts": {key: value.model_type for key, value in inner.items()}}
+    row = {"parts": {key: value.model_type for key, value in inner.items()}}
     try:
         text = config.get_text_config()
     except ValueError:
@@ -438,7 +436,7 @@ def parts_of(config: Any) -> dict[str, Any]:
     return row
 
 
-def unusual(config: Any) -> dict[str, Any]:
+def unusual(config):
     """Return the sizes and bases of an inner configuration that differ from its class."""
     with quiet():
         usual = type(config)().to_dict()
@@ -450,13 +448,13 @@ def unusual(config: Any) -> dict[str, Any]:
     return sizes | found if found else {}
 
 
-def holds(config: Any, wanted: Any) -> bool:
+def holds(config, wanted):
     """Return whether a configuration is or contains another."""
     inner = (getattr(config, key, None) for key in getattr(config, "sub_configs", None) or ())
     return config is wanted or any(holds(part, wanted) for part in inner)
 
 
-def flat(kind: str, text: str) -> bool:
+def flat(kind, text):
     """Return whether top-level keys reach the text model if its object is missing."""
     for key in ("hidden_size", "num_attention_heads", "max_position_embeddings"):
         with suppress(Exception):
@@ -465,7 +463,7 @@ def flat(kind: str, text: str) -> bool:
     return False
 
 
-def row_of(kind: str) -> dict[str, Any]:
+def row_of(kind):
     """Return the known facts about a model type."""
     try:
         config = changed(kind)
@@ -493,7 +491,7 @@ USUAL = {
 }
 
 
-def short(row: dict[str, Any]) -> dict[str, Any]:
+def short(row):
     """Return a row without its usual values."""
     if "layers" in row:
         row = {**row, "layers": {name: short(own) for name, own in row["layers"].items()}}
@@ -504,7 +502,7 @@ def short(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def main():
     """Write the file."""
     torch.set_num_threads(1)
     lines = [f"{json.dumps(kind)}: {json.dumps(short(row_of(kind)))}" for kind in TYPES]
