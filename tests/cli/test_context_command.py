@@ -83,30 +83,6 @@ def test_a_grid_has_a_base_for_each_axis(run):
     assert [c["idle"] for c in rows["candidates"] if c["rho"] == 1e4] == [20]  # of 28
 
 
-REFUSED = [  # command line, part of the error
-    (["context"], "Missing argument 'SPEC'"),
-    (["context", "llama.json", "--against", "local-for-global"], "local-for-global needs two"),
-    (["context", "llama.json", "--against", "dft"], "'dft' is not rotary"),
-    (["context", "llama.json", "--against", "scaling_ignore"], "Did you mean 'scaling-ignored'?"),
-    (["context", "dft", "--against", "rope"], "'dft' is not rotary"),
-    (["context", "xpos"], "'xpos' is neither rope nor"),
-    (["context", "axial-rope"], "'axial-rope:grid=14x14'"),
-    (["context", "axial-rope:convention=dinov3"], ",grid=14x14'"),
-    (["context", "alibi:heads=32"], "'heads'"),
-    (["context", "llama.json#nonsense"], "leave out '#nonsense'"),
-    (["context", "none.json"], "none.json"),
-    (["design", "--length", "80"], "--d"),
-    (["design", "--extend-from", "llama.json", "--to", "128k"], "131072"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "stated"), REFUSED, ids=str)
-def test_invalid_requests_are_refused_in_one_line(run, arguments, stated):
-    done = run(*arguments)
-    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-    assert stated in done.err
-
-
 def test_linear_scaling_reports_a_trained_length_that_it_ignores(run, tmp_path):
     scaling = {"type": "linear", "factor": 3.5, "original_max_position_embeddings": 8192}
     config = {"model_type": "llama", "head_dim": 128, "rope_theta": 5e5, "rope_scaling": scaling}
