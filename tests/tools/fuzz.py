@@ -526,7 +526,7 @@ def command_lines(rng):
         words += [name] if values is None else [name, value_of(rng, name, values)]
     words += [rng.choice(TEXTS)] * (rng.random() < 0.1)
     status, out, err = printed(words)
-    wrapper = r"(?m)^import .*\ndef .*\n    return .*\n?"  # for functions with another signature
+    wrapper = r"(?m)^from .*\ndef .*\n    return .*\n?"  # for functions with another signature
     lines = re.sub(wrapper, "", err).splitlines()
     plain = all(line.startswith("pefourier: ") and len(line) < LONGEST for line in lines)
     texts = "".join((*lines, *out.split("\n")))

@@ -3,7 +3,7 @@
 Only this reader runs user code. A function is called with (length, d). An ``nn.Module`` runs in
 evaluation mode on zeros (batch, length, d); a class is built with the sizes that it names. Code
 with parameters (q, k), or x and positions, is a rotation. Other code is refused with a wrapper to
-paste.
+paste and complete.
 
 Conventions
 -----------
@@ -22,7 +22,7 @@ import os
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, chdir, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -43,18 +43,12 @@ from pefourier.encodings.encoding import (
     row_blocks,
 )
 from pefourier.errors import PefourierError, check_size, shown
-from pefourier.types import Array, Counts, Fields, frozen, frozen_by_name
+from pefourier.types import Array, Counts, frozen, frozen_by_name
 from pefourier.writing.files import read_toml
 
-NAMES = read_toml(Path(__file__).with_name("code_names.toml"))
-ROLE = {name: role for role, names in NAMES["roles"].items() for name in names.split()}
-WORDS = NAMES["words"]
-INDICES = {"inputs": "length", "vectors": WORDS["positions"]}  # a module that looks up rows
+NAMES: dict[str, str] = read_toml(Path(__file__).with_name("code_names.toml"))
+ROLE = {name: role for role, names in NAMES.items() for name in names.split()}
 PLACES, VECTORS = {"ids", "positions"}, {"queries", "keys", "vectors"}  # roles
-AXES = {  # conversions of vectors before and after a rotation, for x and for queries and keys
-    False: [("[:, :, None]", "[:, :, 0]"), ("[:, None]", "[:, 0]"), 2 * (".transpose(0, 1)",)],
-    True: [2 * (".transpose(1, 2)",), ("[:, 0]", "[:, None]")],
-}
 SEQUENCE_FIRST = re.compile(
     r"\b((?i:seq|len|time)\w*( len\w*)?|[STL]), *((?i:batch)\w*|bs\w*|[BN])\b"
 )
@@ -157,61 +151,6 @@ def first_axis(code: Any) -> str:
         return "batch" if is_batch else "declared sequence"
     shapes = [tuple(t.shape) for t in (*code.parameters(), *code.buffers()) if t.ndim == 3]
     return "batch" if any(first == 1 < n for first, n, _ in shapes) else "sequence"
-
-
-def wrappers(request: CodeRequest, code: Any) -> Iterator[tuple[str, Fields]]:
-    """Yield wrappers that may make user code fit: lines of Python, and the names that they need.
-
-    The last name that the lines define is the function. Wrappers are not run here. Code with a
-    parameter of an unknown name has no wrapper. Modules are called in evaluation mode.
-    """
-    module, _, name = request.spec.removeprefix("py:").rpartition(":")
-    name = name if module else name.rpartition(".")[2]
-    root = name.partition(".")[0]
-    function = "wrapper" if root == "codes" else "codes"
-    kind: Any = code if inspect.isclass(code) else type(code)
-    makes = code is kind or kind.__qualname__ == name
-    is_module = hasattr(kind, "forward")
-    functions = [kind] * makes + [kind.forward] if is_module else [code]
-    calls = [
-        [
-            p.name
-            for p in parameters_of(function)
-            if p.name != "self" and (is_needed(p) or ROLE.get(p.name) in ("length", "d"))
-        ]
-        for function in functions
-    ]
-    if not all(ROLE.get(key) for call in calls for key in call):
-        return
-    for parameters, body in bodies(name, ".eval()" * is_module, calls):
-        imports = ["import torch"] * ("torch." in body)
-        imports += [f"from {module} import {root}"] * bool(module)
-        lines = f"{'; '.join(imports)}\ndef {function}({parameters}):\n    return {body}"
-        yield lines.strip(), {} if module else {root: code}
-
-
-def bodies(name: str, mode: str, calls: list[list[str]]) -> Iterator[tuple[str, str]]:
-    """Yield parameters and bodies of wrapper functions: for tables, then for rotations."""
-
-    def written(call: list[str], words: Mapping[str, str]) -> str:
-        return f"({', '.join(f'{key}={words[ROLE[key]]}' for key in call)})"
-
-    *before, names = calls
-    vectors = [key for key in names if ROLE[key] in VECTORS]
-    for words in (WORDS, WORDS | INDICES, WORDS | {"inputs": "d"}):
-        if all(ROLE[key] in words for call in calls for key in call):
-            made = name + "".join(written(call, words) for call in before) + mode
-            call_text = made + written(names, words)
-            for body in (call_text, f"{call_text}.T", f"torch.cat({call_text}, -1)"):
-                yield "length, d", body
-    if vectors and roles_of(names) <= VECTORS | PLACES:
-        sizes = {"length": f"{vectors[0]}.shape[-2]", "d": f"{vectors[0]}.shape[-1]"}
-        made = name + "".join(written(call, WORDS | sizes) for call in before) + mode
-        for into, back in AXES[ROLE[vectors[0]] != "vectors"]:
-            values = {ROLE[key]: f"{key}{into if key in vectors else ''}" for key in names}
-            image = f"{made}{written(names, values)}"
-            body = f"{image}{back}" if len(vectors) == 1 else f"[y{back} for y in {image}]"
-            yield ", ".join(names), body
 
 
 @contextmanager
@@ -379,8 +318,7 @@ class PairRotation:
 def vectors_of_rotation(code: VectorMap) -> CodeTable:
     """Return the vectors and the operator of rotation code.
 
-    The vectors are the paired columns in the image of a vector with 1 at the first of each pair. If
-    nothing rotates, they are the image of ones, which is equal at all positions.
+    The vectors are the paired columns in the image of a vector with 1 at the first of each pair.
     """
     d, length = code.d, code.length
     probed = min(PROBED, length, LARGEST // d**2)
@@ -395,6 +333,8 @@ def vectors_of_rotation(code: VectorMap) -> CodeTable:
         raise code.unfit(f"is not deterministic: two calls differ by up to {worst:.3g}")
     rotations = [read_rotation(np.moveaxis(image, 0, 2)) for image in images]
     kinds = [rotation.kind for rotation in rotations]
+    if kinds == ["still", "still"]:
+        raise code.unfit(f"does not change with the position; vectors have the axes ({code.axes})")
     if "other" in kinds:
         side = "queries" if kinds[0] == "other" else "keys"
         raise code.unfit(
@@ -402,14 +342,13 @@ def vectors_of_rotation(code: VectorMap) -> CodeTable:
             "do not stay orthogonal"
         )
     eps = max(eps, noise_of(code, sample, eps))
-    moving = next((k for k in (0, 1) if kinds[k] != "still"), 0)
+    moving = int(kinds[0] == "still")
     rotation = rotations[moving]
     columns = np.sort([rotation.firsts, rotation.seconds], axis=None)
     vector = np.zeros((1, length, d))
-    vector[..., rotation.firsts if len(columns) else slice(None)] = 1
+    vector[..., rotation.firsts] = 1
     vectors = code.images(vector, np.arange(length))[:2][moving][0]
-    if len(columns):
-        vectors = np.linalg.solve(rotation.start, vectors.T).T[:, columns]
+    vectors = np.linalg.solve(rotation.start, vectors.T).T[:, columns]
 
     def operator(positions: Array) -> tuple[Array, Array]:
         return probe(code, rotations, positions, eps)
@@ -544,16 +483,13 @@ def probe(
     (*images, _), (*alone, _) = (code.images(x, positions) for x in (vectors, vectors[4:]))
     answers = []
     for k, rotation in enumerate(rotations):
-        matrices = np.broadcast_to(np.eye(d), (len(positions), d, d)).copy()
-        if rotation.kind != "still":
-            firsts, seconds = rotation.firsts, rotation.seconds
-            ends_of_pairs = np.moveaxis(images[k][2 * k : 2 * k + 2], 0, 2)
-            first, second = np.moveaxis(np.linalg.solve(rotation.start, ends_of_pairs), 2, 0)
-            near, pair = np.arange(d), [*firsts, *seconds]
-            near[seconds] = firsts
-            matrices[:, seconds, seconds] = 0
-            matrices[:, np.arange(d), near] = first
-            matrices[:, pair, [*seconds, *seconds]] = second[:, pair]
+        ends_of_pairs = np.moveaxis(images[k][2 * k : 2 * k + 2], 0, 2)
+        first, second = np.moveaxis(np.linalg.solve(rotation.start, ends_of_pairs), 2, 0)
+        near, far = np.arange(d), np.arange(d)
+        near[rotation.seconds], far[rotation.firsts] = rotation.firsts, rotation.seconds
+        matrices = np.zeros((len(positions), d, d))
+        matrices[:, np.arange(d), far] = second
+        matrices[:, np.arange(d), near] = first
         answers.append(rotation.start @ matrices)
         residual = np.abs([answers[k] @ random - images[k][4], alone[k][0] - images[k][4]]).max()
         if residual > ROUNDING * eps * np.abs(random).max() * max(1.0, np.abs(answers[k]).max()):
@@ -592,7 +528,12 @@ def read_code(
         request = CodeRequest(spec, length, d, on_grid, seed)
         doing = f"{shown(spec)}, called for length {length}, d {d},"
         with as_user_error(doing), seeded(seed), evaluating(code):  # the import may load torch
-            table = tabulate_or_wrap(request, code)
+            try:
+                table = tabulate(request, code)
+            except Unfit as error:
+                if in_shell:
+                    error.add_note(wrapper_of(spec, code))
+                raise
     width = table.vectors.shape[1]
     params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
     if table.operator and width < d:
@@ -653,35 +594,21 @@ def stored_sizes(code: Any) -> tuple[int, int]:
     return max(rows, default=0), columns
 
 
-def tabulate_or_wrap(request: CodeRequest, code: Any) -> CodeTable:
-    """Tabulate user code; refuse code that fits no convention, with a wrapper that works.
+def wrapper_of(spec: str, code: Any) -> str:
+    """Return the lines of a wrapper, in which users complete the arguments.
 
-    Code that rotates nothing is refused only if a wrapper of it rotates.
+    >>> print(wrapper_of("py:model:Table", lambda tokens, d: None))
+    from model import Table
+    def codes(length, d):
+        return Table(tokens=..., d=...)  # an array of shape (length, d)
     """
-    try:
-        table = tabulate(request, code)
-        if table.operator is None or varies(table):
-            return table
-        refusal = request.unfit("does not change with the position")
-    except Unfit as error:
-        table, refusal = None, error
-    for text, names in wrappers(request, code):
-        works = False
-        with suppress(PefourierError), as_user_error("it"), catch_warnings():
-            simplefilter("error")
-            exec(text, names)  # runs user code as the wrapper calls it
-            works = varies(tabulate(request, [*names.values()][-1]))
-        if works:
-            refusal.add_note(text)
-            raise refusal
-    if table is None:
-        raise refusal
-    return table
-
-
-def varies(table: CodeTable) -> bool:
-    """Return whether vectors depend on the position."""
-    return bool(np.ptp(table.vectors, axis=0).any())
+    module, _, name = spec.removeprefix("py:").partition(":")
+    called = code if inspect.isclass(code) else getattr(code, "forward", code)
+    values = ", ".join(f"{key}=..." for key in needed_names(called))
+    return (
+        f"from {module} import {name.partition('.')[0]}\ndef codes(length, d):\n"
+        f"    return {name}({values})  # an array of shape (length, d)"
+    )
 
 
 def as_table(answer: Any) -> CodeTable:
@@ -734,9 +661,8 @@ def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:
         if np.ptp(table.vectors, axis=0).max() > SAME * np.abs(table.vectors).max():
             return table
         if not table.vectors.any():
-            rotation = vectors_of_rotation(replace(code, names=["x"]))
-            if varies(rotation):
-                return rotation
+            with suppress(Unfit):
+                return vectors_of_rotation(replace(code, names=["x"]))
         check_blind_to_order(code)
         return table
     if code.is_rotation:
