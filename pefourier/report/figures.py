@@ -15,7 +15,6 @@ import numpy as np
 
 from pefourier.encodings.attention_decay import LEVELS, reading_cosine
 from pefourier.encodings.encoding import axis_letters, unit_of_waves, without_prefix
-from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.grids import size_of
 from pefourier.errors import PefourierError, shorten
 from pefourier.geometry.torus import multiplicity
@@ -35,6 +34,12 @@ MOST_ROWS = 400  # in a picture
 UNITS = {"time": "unit of the times", "place": "km; on a plane, unit of x and y"}  # of lags
 
 
+def heat(axes: Axes, values: Array, label: str, *, place: str = "right", **style: Any) -> None:
+    """Draw numbers (rows, columns) in colours, with a scale."""
+    image = axes.imshow(values, **style)
+    axes.figure.colorbar(image, ax=axes, label=label, location=place, aspect=15)
+
+
 def encode(answers: Answers, look: Look) -> Figure:
     """Draw the written vectors."""
     tables = [Answer(a.encoding, a.encoding.table(a.result.positions)) for a in answers]
@@ -44,51 +49,44 @@ def encode(answers: Answers, look: Look) -> Figure:
 def compare(answers: Answers, look: Look) -> Figure:
     """Draw both tables over their common rows and, for equal widths, their difference."""
     encodings = answers[0].result.encodings
-    tables = [enc.table() for enc in encodings]
-    first, second = (table[: min(map(len, tables))] for table in tables)
-    encoded = [Answer(*pair) for pair in zip(encodings, (first, second), strict=True)]
-    return heatmap(encoded, look, second - first if first.shape == second.shape else None)
+    tables = [enc.table()[: min(map(len, encodings))] for enc in encodings]
+    encoded = [Answer(*pair) for pair in zip(encodings, tables, strict=True)]
+    return heatmap(encoded, look, has_difference=tables[0].shape == tables[1].shape)
 
 
-def heatmap(answers: Answers, look: Look, difference: Array | None = None) -> Figure:
-    """Draw tables: positions down, dimensions across; and a difference below them."""
-    count = len(answers) + (difference is not None)
+def heatmap(answers: Answers, look: Look, *, has_difference: bool = False) -> Figure:
+    """Draw tables: rows down, dimensions across; and a difference of two below them."""
+    count = len(answers) + has_difference
     figure, panels = make_panels(look, 1.2 + 2.2 * count, count)
     for axes, a in zip(panels, answers, strict=False):
-        draw_table(axes, a, a.result)
-    if difference is not None:
-        is_large = len(difference) > MOST_ROWS
-        title = "|second − first|" if is_large else "second − first (red: larger in the second)"
-        shown = np.abs(difference) if is_large else difference
-        draw_table(panels[-1], answers[0], shown, np.maximum, title)
+        draw_table(axes, a.result, entry(axes, a.encoding))
+    if has_difference:
+        size = np.abs(answers[1].result - answers[0].result)
+        draw_table(panels[-1], size, "|second − first|", np.maximum)
     return figure
 
 
-def draw_table(axes: Axes, a: Answer, table: Array, of: np.ufunc = np.add, title: str = "") -> None:
+def draw_table(axes: Axes, table: Array, title: str, of: np.ufunc = np.add) -> None:
     """Draw a table in colours; if there are too many rows, draw means of neighbouring rows.
 
-    Means are used because a selection of rows shows patterns that are not in the table. `of` can
-    select the maximum instead, for differences, which would cancel in a mean.
+    Means are used because a selection of rows shows patterns that are not in the table. The sizes
+    of a difference would cancel in a mean, so `of` selects their maximum.
     """
-    count = min(MOST_ROWS, len(table))
+    count, is_size = min(MOST_ROWS, len(table)), of is np.maximum
     starts = np.arange(count) * len(table) // count
-    counts = np.diff([*starts, len(table)])[:, None]
-    means = of.reduceat(table, starts) / (counts if of is np.add else 1)
+    counts = 1 if is_size else np.diff([*starts, len(table)])[:, None]
     limit = float(np.abs(table).max()) or 1.0
-    sizes = of is np.maximum and (table >= 0).all()
-    image = axes.imshow(
-        means,
-        "Reds" if sizes else "RdBu_r",
-        vmin=0.0 if sizes else -limit,
+    heat(
+        axes,
+        of.reduceat(table, starts) / counts,
+        "difference" if is_size else "value",
+        cmap="Reds" if is_size else "RdBu_r",
+        vmin=0.0 if is_size else -limit,
         vmax=limit,
         aspect="auto",
         extent=(-0.5, table.shape[1] - 0.5, len(table) - 0.5, -0.5),
     )
-    rows = "row" if a.encoding.domain.kind == "time" else "position"
-    axes.set(xlabel="dimension", ylabel=rows, title=title or entry(axes, a.encoding))
-    together = f" ({'means' if of is np.add else 'largest'} of some rows)"
-    label = f"{'difference' if title else 'value'}{together * (len(table) > MOST_ROWS)}"
-    axes.figure.colorbar(image, ax=axes, label=label)
+    axes.set(xlabel="dimension", ylabel="row", title=title)
 
 
 FAINT = 1e-6  # share of energy below which nothing is drawn
@@ -113,28 +111,11 @@ MOST_POINTS = 1000  # of a decreasing curve
 
 
 def faithful(answers: Answers, look: Look) -> Figure:
-    """Draw singular values (for rank and conditioning), and inner products by lag or a map."""
+    """Draw singular values (for rank and conditioning), and inner products by lag."""
     figure, ((values_axes, kernel_axes),) = make_panels(look, 3.0, columns=2)
     draw_singular_values(values_axes, answers)
-    if isinstance(answers[0].encoding.domain, PlaceDomain):
-        draw_map(kernel_axes, answers[0], answers[0].encoding.domain)
-    else:
-        draw_kernels(kernel_axes, answers)
-    if not any_grid(answers):  # curves are named at the left
-        for line in kernel_axes.lines:
-            line.set_label("_nolegend_")
+    draw_kernels(kernel_axes, answers)
     return figure
-
-
-def draw_map(axes: Axes, a: Answer, domain: PlaceDomain) -> None:
-    """Draw places in colours of the distance of their vectors to the first of the closest pair."""
-    pair, table = list(a.result.closest_pair or [0]), a.encoding.table()
-    x, y = domain.at.T
-    image = axes.scatter(x, y, c=np.linalg.norm(table - table[pair[0]], axis=1), s=9)
-    axes.plot(x[pair], y[pair], "r+", markersize=12)
-    axes.set(xlabel="longitude" if domain.unit else "x", ylabel="latitude" if domain.unit else "y")
-    axes.set_title(f"{a.encoding.label}: + closest pair")
-    axes.figure.colorbar(image, ax=axes, label=f"distance to vector {pair[0]}")
 
 
 def draw_singular_values(axes: Axes, answers: Answers) -> None:
@@ -144,11 +125,10 @@ def draw_singular_values(axes: Axes, answers: Answers) -> None:
     lowest = 1.0
     for a in answers:
         sigma = decompose(without_prefix(a.encoding)).sigma
-        label = entry(axes, a.encoding, f" (rank {a.result.rank})")
         index = np.unique(np.linspace(0, len(sigma) - 1, MOST_POINTS).astype(int))
         index = index[: len(index) * bool(sigma[0] > 0)]  # none if all vectors are zero
         ratios = np.maximum(sigma[index] / sigma[0], np.finfo(float).tiny)
-        axes.plot(index + 1, ratios, label=label)
+        axes.plot(index + 1, ratios, label=entry(axes, a.encoding))
         if len(index):
             zero = a.result.rank_tolerance / sigma[0]
             axes.axhline(zero, color="0.4", linestyle=":", label="counted as zero")
@@ -168,10 +148,7 @@ def draw_kernels(axes: Axes, answers: Answers) -> None:
     """Draw inner products by lag (on grids, along each axis); many lags on a logarithmic axis."""
     steps = [1.0]
     for i, a in enumerate(answers):
-        curves = a.result.kernel_lines  # lags and inner products, by axis
-        if curves is None:
-            axes.plot([], [], label=entry(axes, a.encoding, ": no inner products by lag"))
-            continue
+        curves = a.result.kernel_lines or {"": ([], [])}  # lags and inner products, by axis
         for (name, (lags, line)), dashes in zip(curves.items(), plot.LINES, strict=False):
             style = {"color": f"C{i}", "linestyle": dashes} if name else {}
             label = entry(axes, a.encoding, f" along {name}" if name else "")
@@ -182,10 +159,7 @@ def draw_kernels(axes: Axes, answers: Answers) -> None:
         name = "shaded: least to largest nearby"
         axes.plot([], [], label=name, color="0.75", linestyle="-", linewidth=6)
     units = dict.fromkeys(UNITS.get(a.encoding.domain.kind, "positions") for a in answers)
-    biases = (a.encoding.injection == "bias" and a.encoding.domain.kind == "lag" for a in answers)
-    kinds = dict.fromkeys("mean of exp(bias)" if is_bias else "inner product" for is_bias in biases)
-    ylabel = f"{' or '.join(kinds)} (1 at lag 0)"
-    axes.set(xlabel=f"lag ({' or '.join(units)})", ylabel=ylabel)
+    axes.set(xlabel=f"lag ({' or '.join(units)})", ylabel="kernel (1 at lag 0)")
 
 
 GREY = "0.6"
@@ -201,11 +175,9 @@ def positions(answers: Answers, look: Look) -> Figure:
         spans = [span for span in result.rows if span.row == number]
         for span in spans:
             x = np.arange(span.start, min(span.start + span.tokens, result.ids.shape[2]))
-            is_right = span.verdict == EXPECTED
-            for axis in result.ids[-3:] if len(result.ids) > 1 else result.ids:
-                colour = GREY if is_right else plot.COLOURS[1]
-                axes.plot(x, axis[number, x], ".-", color=colour)
-            if not is_right and span.due is not None:
+            colour = GREY if span.verdict == EXPECTED else plot.COLOURS[1]
+            axes.plot(x, result.ids[-3:, number][:, x].T, ".-", color=colour)
+            if colour != GREY and span.due is not None:
                 axes.plot(x, span.due[0][: len(x)], ":", color="0.3")
         verdicts = ", ".join(dict.fromkeys(span.verdict for span in spans))
         axes.set(title=f"row {number}: {verdicts}", ylabel="id")
@@ -214,21 +186,14 @@ def positions(answers: Answers, look: Look) -> Figure:
 
 
 def bands_chart(answers: Answers) -> str:
-    """Draw where the bands of rotations and the lengths are over the logarithm of wavelength."""
+    """Draw where the bands of rotations are over the logarithm of wavelength."""
     curves = [
-        (
-            f"{a.encoding.label} {r.name} {treatment}",
-            2 * pi / r.frequencies[members],
-            members[members],
-        )
+        (f"{a.encoding.label} {r.name} {treatment}", 2 * pi / r.frequencies[of], np.ones(of.sum()))
         for a in answers
         for r in a.result.rotations
-        for treatment, members in r.treatments.items()
+        for treatment, of in r.treatments.items()
         if r.rotated
     ]
-    for result in (a.result for a in answers):
-        lengths = {"trained": result.trained.length, "requested": result.length}
-        curves += [(name, np.array([n]), np.ones(1)) for name, n in lengths.items() if n and curves]
     title = "rotary pairs over wavelength in positions (log)"
     return chart(title, curves, logarithmic=True) + "\n" if curves else ""
 
@@ -247,17 +212,12 @@ def wavelengths(answers: Answers, look: Look) -> Figure:
     figure, panels = make_panels(look, 0.5 + sum(heights), len(heights), share="x")
     panels[0].get_gridspec().set_height_ratios(heights)
     for axes, (a, r) in zip(panels, rotations, strict=True):
-        rows = {r.scaling: [(r.frequencies[of], COLOURS[t], t) for t, of in r.treatments.items()]}
-        if "same" in r.treatments:
-            rows = {"": rows[r.scaling]}
-        else:
-            rows = {"unscaled": [(r.trained_frequencies, GREY, "same")]} | rows
+        marks = [(r.frequencies[of], COLOURS[t], t) for t, of in r.treatments.items()]
+        rows = {} if "same" in r.treatments else {"unscaled": [(r.trained_frequencies, GREY, "")]}
         names = caption(a.encoding, 0.7 * plot.width_of(axes)), literal(r.name)
-        counts = {state: of.sum() for state, of in r.treatments.items()}
-        listed = ", ".join(f"{n} {state}" for state, n in counts.items() if 0 < n < r.rotated)
-        base = "" if r.base is None else f", base {r.base:.10g}"
-        pairs = f"{r.rotated} pairs{f' ({listed})' if listed else ''}{base}"
-        axes.set_title(f"{', '.join(filter(None, names))}: {pairs}", pad=ABOVE)
+        listed = ", ".join(f"{of.sum()} {state}" for state, of in r.treatments.items())
+        axes.set_title(f"{', '.join(filter(None, names))}: pairs {listed}", pad=ABOVE)
+        rows |= {r.scaling if rows else "": marks}
         draw_strips(axes, rows, a.result.trained.length or 0, a.result.length)
     panels[-1].set_xlabel("wavelength (positions)")
     return figure
@@ -267,14 +227,12 @@ def draw_strips(axes: Axes, rows: Values, trained: int, length: int) -> None:
     """Draw rows of ticks at wavelengths, by frequencies, colour and label; and both lengths."""
     for level, marks in enumerate(rows.values()):
         for omega, colour, name in marks:
-            label = "_nolegend_" if name == "same" else name
             ends = -level - 0.4, -level + 0.4
-            if len(omega):
-                axes.vlines(2 * pi / omega, *ends, color=colour, label=label, linewidth=1)
+            label = name if len(omega) and name != "same" else ""
+            axes.vlines(2 * pi / omega, *ends, color=colour, label=label, linewidth=1)
     mark_lengths(axes, trained, length)
     axes.set(xscale="log", ylim=(0.4 - len(rows), 0.6))
-    ticks = {-level: literal(name) for level, name in enumerate(rows) if name}
-    axes.set_yticks(list(ticks), list(ticks.values()))
+    axes.set_yticks([-level for level in range(len(rows))], list(map(literal, rows)))
 
 
 def mark_lengths(axes: Axes, trained: int, length: int) -> None:
@@ -283,8 +241,7 @@ def mark_lengths(axes: Axes, trained: int, length: int) -> None:
     marks |= {length: "requested" if length != trained else "trained, requested"}
     place: Fields = {"xycoords": ("data", "axes fraction"), "va": "bottom"}
     for position, name in marks.items():
-        dashes = "-" if name == "requested" else "--"
-        axes.axvline(position, color="black", linestyle=dashes, linewidth=0.9)
+        axes.axvline(position, color="black", linestyle="--", linewidth=0.9)
         side = "right" if name == "trained" and length > trained else "left"
         axes.annotate(f" {name} {position} ", (position, 1.0), ha=side, fontsize=7, **place)
 
@@ -297,10 +254,7 @@ def extension(answers: Answers, look: Look) -> Figure:
     figure, (top, low) = make_panels(look, 0.4 + sum(heights), 2)
     top.get_gridspec().set_height_ratios(heights)
     points = np.unique(np.geomspace(1, result.trained, 200).astype(np.int64))
-    rows = {}
-    for way in ways:
-        turning = way.frequencies[way.frequencies != 0]
-        rows[way.name] = [(turning, GREY if way.way == "unchanged" else "C0", "same")]
+    rows = {way.name: [(way.frequencies[way.frequencies != 0], "C0", "")] for way in ways}
     draw_strips(top, rows, result.trained, result.length)
     top.set_title(f"{brief(answers[0].encoding.spec, 60)}, d {result.d}", pad=ABOVE)
     top.set_xlabel("wavelength (positions)")
@@ -331,14 +285,12 @@ def criteria(answers: Answers, look: Look) -> Figure:
     figure, panels = make_panels(look, 1.4 * len(curves), len(curves), share="x")
     for axes, (field, (label, scale, names)) in zip(panels, curves.items(), strict=True):
         for i, design in enumerate(answer.result for answer in answers):
-            axis = f"axis {design.axis}: " if design.axis else ""
-            name = f"{axis}{design.length} positions, d {design.d}"
+            name = f"{design.axis or ''} {design.length} positions, d {design.d}".strip()
             curve = [c for c in design.candidates if getattr(c, field) is not None]
             best = [c for c in curve if names & {n.partition("=")[0] for n in c.best_by.split()}]
-            for marks, style in ((curve, f"C{i}.-"), (best, "C6D")):
+            for marks, style, shown in ((curve, f"C{i}.-", name), (best, "C6D", "_nolegend_")):
                 values = [getattr(c, field) for c in marks]
-                (line,) = axes.plot([c.rho for c in marks], values, style)
-                line.set_label(name if marks is curve else "_nolegend_")
+                axes.plot([c.rho for c in marks], values, style, label=shown)
         axes.set(xscale="log", yscale=scale, ylabel=label)
     panels[-1].set_xlabel("base ρ")
     figure.align_ylabels(panels)
@@ -362,107 +314,66 @@ def usage(answers: Answers, look: Look) -> Figure:
     return figure
 
 
-def edges_of(waves: Array) -> Array:
-    """Return the edges of cells of pairs, half-way on a logarithmic axis."""
-    logs = np.log(waves)
-    steps = np.diff(logs) / 2 if len(logs) > 1 else np.array([0.5])
-    return np.exp([logs[0] - steps[0], *(logs[:-1] + steps[: len(logs) - 1]), logs[-1] + steps[-1]])
-
-
 def draw_layers(axes: Axes, result: Any, rotation: Any, layers: Sequence[Any]) -> None:
     """Draw the mean over heads, with a row per layer."""
-    order = np.argsort([pair.wavelength for pair in rotation.pairs])
-    waves = np.array([pair.wavelength for pair in rotation.pairs])[order]
-    means = np.array([np.nanmean(layer.used, axis=0) for layer in layers])
-    times = means[:, order] * len(waves)
-    rows, edges = np.arange(len(layers) + 1) - 0.5, edges_of(waves)
-    image = axes.pcolormesh(edges, rows, times, vmin=0.0, vmax=MOST_TIMES, rasterized=True)
+    waves = np.array([pair.wavelength for pair in rotation.pairs])
+    order = np.argsort(waves)
+    times = np.array([np.nanmean(layer.used, axis=0) for layer in layers])[:, order] * len(waves)
+    style: Fields = {"vmin": 0.0, "vmax": MOST_TIMES, "rasterized": True, "shading": "nearest"}
+    image = axes.pcolormesh(waves[order], np.arange(len(layers)), times, **style)
+    axes.set(xscale="log", ylabel="layer")
     mark_lengths(axes, result.trained, result.length)
-    shown = [n for n in (result.trained, result.length) if waves[0] / 2 < n < waves[-1] * 2]
-    axes.set(xscale="log", xlim=(min([edges[0], *shown]), max([edges[-1], *shown])))
     ticks = np.unique(np.linspace(0, len(layers) - 1, min(len(layers), 7)).astype(int))
     axes.set_yticks(ticks, [str(layers[i].layer) for i in ticks])
-    axes.set_ylabel("layer")
     axes.invert_yaxis()
     bar = axes.figure.colorbar(image, ax=axes, location="bottom", aspect=40, extend="max")
     bar.set_label("share of the product, relative to even use", fontsize=7)
     names = brief(result.encodings[0].spec, 60), literal(rotation.name)
-    name = ", ".join(filter(None, names))
-    axes.set_title(f"{name}: {len(rotation.pairs)} pairs", pad=ABOVE)
+    axes.set_title(", ".join(filter(None, names)), pad=ABOVE)
 
 
 LITTLE = 0.0005  # negligible share of the energy
 SPARSE = 0.5  # share of lattice points with energy below which they are drawn as lines
-TICKS = ([-np.pi, 0, np.pi], ["−π", "0", "π"])
 
 
 def by_decade(answers: Answers, axis: str) -> bool:
     """Whether to draw spectra over the logarithm of frequency, which grids do not support."""
-    if axis == "auto":  # the first encoding decides, so that others can be added
-        return not any_grid(answers) and bool(answers[0].result.measure.is_slow)
     if axis == "log" and any_grid(answers):
-        names = ", ".join(a.encoding.label for a in answers if a.result.on_grid)
-        raise PefourierError(
-            f"--axis log draws frequencies of one axis; {names} has several, leave it out or the "
-            "option"
-        )
-    return axis == "log"
+        raise PefourierError("--axis log draws frequencies of one axis, not of grids; leave it out")
+    is_slow = not any_grid(answers) and bool(answers[0].result.measure.is_slow)
+    return axis == "log" or (axis == "auto" and is_slow)  # of the first: others can be added
 
 
 def spectrum_chart(answers: Answers, axis: str = "auto") -> str:
-    """Draw the curves of Fig. 1 or densities by decade, and a picture of each density on a grid."""
-    parts, curves, decades = [], [], by_decade(answers, axis)
+    """Draw the curves of Fig. 1 or densities by decade; on grids, sums along the last axis."""
+    curves, decades = [], by_decade(answers, axis)
     for a in answers:
-        if a.result.on_grid:
-            density = a.result.density.sum(axis=tuple(range(a.result.density.ndim - 2)))
-            title = f"{a.encoding.label}: share of energy; ω_y from -π at the top, ω_x from 0"
-            parts.append(picture(title, np.fft.fftshift(density, axes=0)))
-        else:
-            density = a.result.measure.by_decade if decades else a.result
-            zero = share_at_zero(density.at_zero) if decades else ""
-            curves.append((f"{a.encoding.label}{zero}", per_unit(a, density), density.density))
+        density = a.result.measure.by_decade if decades else a.result
+        curves.append((a.encoding.label, *curve_of(a, density)))
     of = "per factor ten of frequency (log)" if decades else "at each lattice frequency"
     title = f"share of energy {of}, ω in radians per {unit(answers)}"
-    parts += [chart(title, curves, logarithmic=decades)] if curves else []
-    return "".join(f"{part}\n" for part in parts)
+    return chart(title, curves, logarithmic=decades) + "\n"
 
 
-def picture(title: str, values: Array) -> str:
-    """Draw numbers (rows, columns) in a terminal; up to 32 rows show the largest of neighbours."""
-    rows = [part.max(axis=0) for part in np.array_split(values, min(len(values), 32))]
-    return chart(title, [("", np.arange(len(row)), row) for row in rows])
+def curve_of(answer: Answer, density: Any) -> tuple[Floats, Floats]:
+    """Return frequencies, in radians per position or per unit of times, and the density.
 
-
-def per_unit(answer: Answer, density: Any) -> Floats:
-    """Return the frequencies of a density, in radians per position or per unit of times."""
-    omega: Floats = density.omega
-    return omega / unit_of_waves(answer.encoding)[0]
+    On a grid, these are the frequencies along the last axis.
+    """
+    if answer.result.on_grid:
+        return density.omega[-1], density.marginals[-1]
+    return density.omega / unit_of_waves(answer.encoding)[0], density.density
 
 
 def units(answers: Answers) -> str:
     """Return the units of wavelengths."""
-    timed = [a.encoding for a in answers if a.encoding.domain.kind == "time"]
-    names = [] if len(timed) == len(answers) else ["positions"]
-    return " or ".join(dict.fromkeys([*names, *(unit_of_waves(enc)[1] for enc in timed)]))
+    named = (unit_of_waves(a.encoding)[1] for a in answers)
+    return " or ".join(sorted(set(named), key=lambda name: name != "positions"))
 
 
 def unit(answers: Answers) -> str:
     """Return the unit of a wavelength in the singular."""
     return re.sub(r"\b(position|step|unit)s\b", r"\1", units(answers))
-
-
-def frequency_label(answers: Answers) -> str:
-    """Return the label of a frequency axis."""
-    return f"angular frequency ω (radians per {unit(answers)})"
-
-
-def share_at_zero(share: float) -> str:
-    """Return the share at frequency 0, which a logarithmic axis leaves out, for a legend.
-
-    >>> share_at_zero(0.25), share_at_zero(0.0)
-    (' (25% at 0)', '')
-    """
-    return f" ({percent(share)} at 0)" if share >= LITTLE else ""
 
 
 def spectrum(answers: Answers, look: Look, axis: str = "auto") -> Figure:
@@ -471,50 +382,45 @@ def spectrum(answers: Answers, look: Look, axis: str = "auto") -> Figure:
     The axis is logarithmic if energy is at low frequencies. On grids, draw pictures and the sums
     along each axis.
     """
-    if by_decade(answers, axis):
-        return spectrum_by_decade(answers, look)
+    decades = by_decade(answers, axis)
     if any_grid(answers):
         return spectrum_on_grids(answers, look)
-    figure, (axes,) = make_panels(look, 3.2)
+    figure, (axes,) = make_panels(look, 3.4)
+    (draw_decades if decades else draw_densities)(axes, answers)
+    axes.set(xlabel=f"angular frequency ω (radians per {unit(answers)})", ylim=(0, None))
+    return figure
+
+
+def draw_densities(axes: Axes, answers: Answers) -> None:
+    """Draw densities over the frequencies of the lattice."""
     for a in answers:
-        x, y = per_unit(a, a.result), a.result.density
+        x, y = curve_of(a, a.result)
         is_sparse = a.result.sigma == 0 and (y > 0).mean() < SPARSE  # single frequencies
         style: Fields = {"marker": "o", "linestyle": "", "markevery": y > 0} if is_sparse else {}
         axes.plot(x, y, label=entry(axes, a.encoding), **style)
-    axes.set(xlabel=frequency_label(answers), ylabel="share of energy $g_k$")
-    axes.set(xlim=(0, None), ylim=(0, None))
+    axes.set(ylabel="share of energy $g_k$", xlim=(0, None))
     if not any(a.encoding.domain.irregular for a in answers):
         axes.set_xlim(0, np.pi)
         axes.set_xticks(np.pi * np.arange(5) / 4, ["0", "π/4", "π/2", "3π/4", "π"])
-    return figure
 
 
-def spectrum_by_decade(answers: Answers, look: Look) -> Figure:
+def draw_decades(axes: Axes, answers: Answers) -> None:
     """Draw densities over the logarithm of frequency, with wavelengths above."""
-    figure, (axes,) = make_panels(look, 3.4)
-    axes.set_xscale("log")
     separate = all((a.result.sigma, a.result.method) == (0, "declared") for a in answers)
     for a in answers:
-        measure = a.result.measure
-        density = measure.waves if separate else measure.by_decade
-        label = entry(axes, a.encoding, share_at_zero(density.at_zero))
-        style = "o" if separate else "-"
-        axes.plot(per_unit(a, density), density.density, style, label=label)
-    lengths = {len(a.encoding) * unit_of_waves(a.encoding)[0] for a in answers}
-    if len(lengths) == 1:
-        (length,) = lengths
-        label = f"1 rotation in {length:.6g} {units(answers)}"
-        axes.axvline(2 * np.pi / length, color=GREY, linestyle=":", label=label)
+        density = a.result.measure.waves if separate else a.result.measure.by_decade
+        zero = f" ({percent(density.at_zero)} at 0)" if density.at_zero >= LITTLE else ""
+        x, y = curve_of(a, density)
+        axes.plot(x, y, "o" if separate else "-", label=entry(axes, a.encoding, zero))
+    length = len(answers[0].encoding) * unit_of_waves(answers[0].encoding)[0]
+    label = f"1 rotation in {length:.6g} {units(answers)}"
+    axes.axvline(2 * np.pi / length, color=GREY, linestyle=":", label=label)
     share = "share of energy of each frequency" if separate else "share of energy per decade"
-    axes.set(xlabel=frequency_label(answers), ylabel=share, ylim=(0, None))
-    limits = axes.get_xlim()
-    axes.set_xlim(limits)
-    if figure.get_figwidth() < plot.NARROW:  # labels between powers of ten would overlap
-        axes.xaxis.set_minor_formatter("")
+    axes.set(xscale="log", ylabel=share)
+    axes.set_xlim(axes.get_xlim())
     above = axes.twiny()
     above.set(xscale="log", xlabel=f"wavelength ({units(answers)})")
-    above.set_xlim([2 * np.pi / omega for omega in limits])
-    return figure
+    above.set_xlim([2 * np.pi / omega for omega in axes.get_xlim()])
 
 
 def whole_plane(density: Array, sides: Ints) -> Array:
@@ -535,12 +441,12 @@ def spectrum_on_grids(answers: Answers, look: Look) -> Figure:
     """Draw a row per encoding: the density over both frequencies, and its sums along each."""
     rows = len(answers)
     figure, panels = make_panels(look, 0.4 + 3.2 * rows, rows, 2)
-    for (picture, sums), a in zip(panels, answers, strict=True):
-        picture.set_title(caption(a.encoding, 2.8))
+    for (plane_axes, sums), a in zip(panels, answers, strict=True):
+        plane_axes.set_title(caption(a.encoding, 2.8))
         sums.set(xlabel="ω (radians per point)", ylabel="share of energy")
-        if np.ndim(a.result.density) == 1:
+        if not a.result.on_grid:
             sums.plot(a.result.omega, a.result.density, label="of a sequence")
-            picture.set_axis_off()
+            plane_axes.set_axis_off()
             continue
         plane = whole_plane(a.result.density, a.result.lattice)
         omega = [2 * np.pi * np.fft.fftshift(np.fft.fftfreq(n)) for n in plane.shape]
@@ -549,39 +455,35 @@ def spectrum_on_grids(answers: Answers, look: Look) -> Figure:
         (top, bottom), (start, end) = (
             (line[0] - np.pi / len(line), line[-1] + np.pi / len(line)) for line in omega
         )
-        image = picture.imshow(plane, vmin=0, extent=(start, end, bottom, top))
-        picture.set(xlabel="ω along columns, x", ylabel="ω along rows, y")
+        extent = start, end, bottom, top
+        heat(plane_axes, plane, "share of energy", place="bottom", vmin=0, extent=extent)
+        plane_axes.set(xlabel="ω along columns, x", ylabel="ω along rows, y")
         sums.set_ylim(bottom=0)
-        for set_ticks in (picture.set_xticks, picture.set_yticks, sums.set_xticks):
-            set_ticks(*TICKS)
-        picture.set(xlim=(start, end), ylim=(bottom, top))  # a tick at π would widen an even side
-        figure.colorbar(image, ax=picture, label="share of energy", location="bottom", aspect=12)
     return figure
 
 
 def reconstruct_chart(answers: Answers) -> str:
-    """Draw the curves of Fig. 2 with common axes, and pictures of points on grids."""
-    parts, curves = [], []
-    for a in answers:
-        for r in a.result.reconstructions:
-            if r.values.ndim > 1:  # with several frames, that of the point
-                title = f"{a.encoding.label}: ({r.point}) reconstructed; rows down, columns across"
-                parts.append(picture(title, r.values[r.position[:-2]]))
-            else:
-                label = f"{a.encoding.label}, s = {r.position}"
-                curves.append((label, np.arange(len(r.values)), r.values))
-    parts += [chart("reconstructed value over a periodic position", curves)] if curves else []
-    return "".join(f"{part}\n" for part in parts)
+    """Draw the curves of Fig. 2 with common axes; of a point on a grid, the row through it."""
+    curves = [
+        (f"{a.encoding.label}, s = {r.point}", np.arange(r.values.shape[-1]), row_of(r))
+        for a in answers
+        for r in a.result.reconstructions
+    ]
+    return chart("reconstructed value over a periodic position", curves) + "\n"
+
+
+def row_of(reconstruction: Any) -> Floats:
+    """Return the values along the last axis, through the position."""
+    values: Floats = reconstruction.values
+    return values if values.ndim == 1 else values[reconstruction.position[:-1]]
 
 
 def reconstruct(answers: Answers, look: Look) -> Figure:
     """Draw reconstructed position functions, one panel per encoding (Fig. 2 of the paper)."""
     if any_grid(answers):
         return reconstruct_on_grids(answers, look)
-    is_shared = len({a.result.lattice for a in answers}) == 1
-    share = "xy" if is_shared else "y"
     height = 1.0 + 1.6 * len(answers)
-    figure, panels = make_panels(look, height, len(answers), share=share)
+    figure, panels = make_panels(look, height, len(answers), share="y")
     for axes, a in zip(panels, answers, strict=True):
         for r in a.result.reconstructions:
             axes.plot(r.values, label=f"s = {r.position}")
@@ -589,9 +491,8 @@ def reconstruct(answers: Answers, look: Look) -> Figure:
         for r in a.result.reconstructions if len(tops) else ():
             places = np.append(r.position + tops, r.position - tops) % a.result.lattice
             axes.plot(places, r.values[places], "v", color="0.3", label="repeated position")
-        axes.set(title=entry(axes, a.encoding), ylabel="reconstructed value")
-        if axes is panels[-1] or not is_shared:
-            axes.set_xlabel(f"position (a circle: {a.result.lattice} is 0 again)")
+        label = f"position (a circle: {a.result.lattice} is 0 again)"
+        axes.set(title=entry(axes, a.encoding), xlabel=label, ylabel="reconstructed value")
     return figure
 
 
@@ -602,18 +503,14 @@ def reconstruct_on_grids(answers: Answers, look: Look) -> Figure:
     height = (width / count + 0.85) * len(answers)
     figure, panels = make_panels(look, height, len(answers), count, width=width)
     for row, a in zip(panels, answers, strict=True):
+        for axes in row[len(a.result.reconstructions) :]:
+            axes.set_axis_off()
         for axes, r in zip(row, a.result.reconstructions, strict=False):
-            title = f"{caption(a.encoding, width / count)}\n({r.point}), peak {r.peak:.3f}"
-            axes.set_title(title)
+            axes.set_title(f"{caption(a.encoding, width / count)}\n({r.point}), peak {r.peak:.3f}")
             if r.values.ndim == 1:
                 axes.plot(r.values)
                 axes.set(xlabel="position", ylabel="reconstructed value")
-                continue
-            values = r.values[r.position[:-2]]
-            image = axes.imshow(values)
-            axes.set(xlabel="column", ylabel="row" if axes is row[0] else "")
-            axes.locator_params(nbins=5, integer=True)
-            figure.colorbar(image, ax=axes, location="bottom", shrink=0.9, aspect=12)
-        for axes in row[len(a.result.reconstructions) :]:
-            axes.set_axis_off()
+            else:
+                heat(axes, r.values[r.position[:-2]], "", place="bottom")
+                axes.set(xlabel="column", ylabel="row")
     return figure

@@ -204,7 +204,7 @@ def draw_styled(draw: Callable[..., Figure], answers: Any, look: Look) -> Figure
 
 
 def fit_words(figure: Figure) -> None:
-    """Add a legend, break axis labels and titles into lines that fit, and space tick labels."""
+    """Add a legend, break axis labels and titles into lines that fit."""
     from matplotlib.text import Text
     from matplotlib.ticker import LogFormatter
 
@@ -212,6 +212,7 @@ def fit_words(figure: Figure) -> None:
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
         if isinstance(form := axis.get_major_formatter(), LogFormatter):
             axis.set_major_formatter(partial(plain_power, form))
+            axis.set_minor_formatter("")  # labels between powers of ten can overlap
     arrange(figure)  # computes sizes
     for axes in figure.axes:
         box = axes.get_window_extent()
@@ -221,7 +222,6 @@ def fit_words(figure: Figure) -> None:
         titles = (x for x in axes.get_children() if isinstance(x, Text) and x not in axes.texts)
         for title in titles:
             fit_lines(title, right)
-        space_ticks(axes, box.width / figure.dpi)
     if any(axes.images for axes in figure.axes):  # their fixed aspect changes sizes
         arrange(figure)
 
@@ -249,29 +249,6 @@ def plain_power(form: Callable[[float], str], value: float, _: int) -> str:
     """
     text = form(value).removeprefix(r"$\mathdefault{").removesuffix("}$").replace(r"\times", "×")
     return re.sub(r"\^\{(.*?)\}", lambda power: power[1].translate(RAISED), text)
-
-
-def space_ticks(axes: Axes, wide: float) -> None:
-    """Use integer ticks on axes of integers, and no more horizontal ticks than fit."""
-    from matplotlib.ticker import AutoLocator, MaxNLocator, SymmetricalLogLocator
-
-    letters = max(4, *(len(f"{end:.0f}") for end in axes.get_xlim()))
-    tick_count = max(2 + (letters < 5), min(int(wide / LETTER / (letters + 2)), 9))
-    counts: tuple[Any, ...] = (tick_count, "auto")
-    for axis, direction, count in zip((axes.xaxis, axes.yaxis), "xy", counts, strict=True):
-        if isinstance(locator := axis.get_major_locator(), AutoLocator):
-            ticks: Any = {"integer": counts_whole(axes, direction), "steps": [1, 2, 2.5, 5, 10]}
-            axis.set_major_locator(MaxNLocator(count, min_n_ticks=1, **ticks))
-        elif isinstance(locator, SymmetricalLogLocator):
-            locator.set_params(numticks=max(3, int(wide / LETTER / 5)))
-
-
-def counts_whole(axes: Axes, direction: str) -> bool:
-    """Whether all data are at integers of an axis, such as positions and ranks."""
-    data = [np.ravel(getattr(line, f"get_{direction}data")()) for line in axes.get_lines()]
-    values = np.concatenate([*data, []]).astype(float)
-    is_share = direction == "y" and np.abs(values).max(initial=0) <= 1  # can be 0 and 1 by chance
-    return bool(axes.images or (len(values) and not is_share and (values % 1 == 0).all()))
 
 
 def brief(name: str, width: int) -> str:

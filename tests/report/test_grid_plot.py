@@ -10,7 +10,7 @@ from pefourier.questions.reconstruct import Reconstructions, position_functions
 from pefourier.questions.spectrum import Spectrum
 from pefourier.questions.spectrum import spectrum as spectrum_of
 from pefourier.report import plot
-from pefourier.report.figures import picture, whole_plane
+from pefourier.report.figures import whole_plane
 from pefourier.report.render import Answer
 
 
@@ -48,11 +48,3 @@ def test_grids_and_sequences_are_drawn_in_one_figure(answers, kind, find, panels
     with plot.figure_style():
         figure = kind.draw(answers(find), plot.USUAL)
     assert [one.get_label() == "<colorbar>" for one in figure.axes].count(False) == panels
-
-
-def test_a_picture_of_many_rows_keeps_the_largest():
-    values = np.zeros((200, 100))
-    values[150, 99] = 2.0
-    lines = picture("many", values).splitlines()
-    assert len(lines) == 34
-    assert [i for i, line in enumerate(lines) if line.endswith("█")] == [24]

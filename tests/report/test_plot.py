@@ -81,7 +81,6 @@ def test_as_many_singular_values_are_above_their_line_as_the_rank_says(spec, sto
     axes, _ = Faithfulness.draw([Answer(enc, found)], plot.USUAL).axes
     sigma, zero = (np.asarray(line.get_ydata()) for line in axes.lines)
     assert (sigma > zero[0]).sum() == found.rank
-    assert axes.get_legend_handles_labels()[1][0].endswith(f" (rank {found.rank})")
 
 
 def test_a_long_kernel_is_a_mean_in_a_band_of_all_its_values():
@@ -181,7 +180,7 @@ def test_compare_draws_both_tables_and_their_difference(other, panels):
     images = [each.images[0].get_array() for each in axes]
     assert len(axes) == panels
     if panels == 3:
-        np.testing.assert_array_equal(images[2], images[1] - images[0])
+        np.testing.assert_array_equal(images[2], np.abs(images[1] - images[0]))
 
 
 def test_a_table_is_drawn_with_the_same_weight_for_both_signs(pair):
