@@ -420,7 +420,7 @@ def draw_decades(axes: Axes, answers: Answers) -> None:
     axes.set_xlim(axes.get_xlim())
     above = axes.twiny()
     above.set(xscale="log", xlabel=f"wavelength ({units(answers)})")
-    above.set_xlim([2 * np.pi / omega for omega in axes.get_xlim()])
+    above.set_xlim(*(2 * np.pi / omega for omega in axes.get_xlim()))
 
 
 def whole_plane(density: Array, sides: Ints) -> Array:
