@@ -245,13 +245,6 @@ def test_times_of_archives_are_those_of_their_rows(tmp_path, rng):
     times[:, 5] = times[:, 4]
     np.testing.assert_array_equal(task.times, times.ravel())
     assert task.uneven
-    rows, label = rng.normal(size=(400, 1)), np.arange(400) % 20 > 16
-    rows[3] = np.nan
-    clock = np.arange(400) ** 2
-    np.savez(tmp_path / "y.npz", rows=rows, label=label, times=clock)
-    options = Options(positions="time", window=6, missing="drop")
-    task = load_task(str(tmp_path / "y.npz"), options)
-    np.testing.assert_array_equal(task.times, np.delete(clock, 3))
     wrong = {"times": times[:, ::-1]}, {"times": times[:3]}
     for change in (*wrong, {"times": np.full((n, length), np.nan)}):
         np.savez(tmp_path / "z.npz", **arrays, **change)

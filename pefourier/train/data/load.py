@@ -3,9 +3,8 @@
 Names are built-in tasks, published datasets under --data, and ``uea:NAME`` (UCR and UEA sets
 through the package aeon). Paths are a folder or file of .ts, files of columns (see `tables`) or a
 folder of them, or arrays in .npz, or .npy beside each other or in a folder: X (n, length, channels)
-with y (n,) and optional `groups`, `lengths` (n,) and `times` (n, length), X_train, y_train, X_test
-and y_test, or a labelled series of `rows` (n, channels) with `label` (n,) and optional `train` and
-`times` (n,). The channels of X may be before the rows, or lack an axis if there is one.
+with y (n,) and optional `groups`, `lengths` (n,) and `times` (n, length), or X_train, y_train,
+X_test and y_test. The channels of X may be before the rows, or lack an axis if there is one.
 
 Recordings
 ----------
@@ -56,7 +55,6 @@ from pefourier.writing.text import join
 
 MOST_RESAMPLES = 1000
 PARTS = ("X_train", "X_test", "y_train", "y_test")
-TEXTS = ("y", "groups", "y_train", "y_test", "label")  # may hold names
 BALANCED = 0.4  # share of the rarer of two classes from which on neither is positive
 
 
@@ -227,7 +225,11 @@ def usual_name(name: str) -> str:
 
 
 def from_arrays(path: Path, options: Options) -> Task:
-    """Read examples X, y or a labelled series from a user's .npz, or from .npy files."""
+    """Read a user's examples from .npz, or from .npy files.
+
+    These are X, y, and optional groups, lengths and times; or X_train, y_train, X_test and y_test,
+    of which the latter two are the test part. --predict needs X alone.
+    """
     with ExitStack() as stack:
         files = [path]
         if path.suffix.lower() != ".npz":
@@ -241,20 +243,35 @@ def from_arrays(path: Path, options: Options) -> Task:
                 is_x = place == path and not key and usual_name(name) not in ("X", "X_train")
                 places["X" if is_x else name] = file, key
         own = {usual_name(name): at for name, at in places.items()} | places
-        kinds = KINDS if options.predict is None else KINDS[-1:]
-        found = [kind for kind in kinds if {*kind[1]} <= own.keys()]
+        is_split = options.predict is None and own.keys() >= {*PARTS}
+        names = PARTS if is_split else ("X", "y", "groups", "lengths", "times")
         stored = {name: file.arrays[key] for name, (file, key) in places.items()}
-        if not found:
+        if not own.keys() >= ({"X", "y"} if options.predict is None else {"X"}) and not is_split:
             raise PefourierError(
                 f"{path} holds {names_and_shapes(stored)}; expected X and y (or --labels y.npy), "
-                "rows and label (and train, for the scale), or X_train, y_train, X_test and y_test"
+                "or X_train, y_train, X_test and y_test; write a labelled recording as .csv"
             )
-        make, *names = found[0]
-        used = {name: own[name] for name in sum(names, ()) if name in own}
-        arrays = {name: load_part(*at, text=name in TEXTS) for name, at in used.items()}
+        used = {name: own[name] for name in names if name in own}
+        arrays = {name: load_part(*at, text=name[0] in "yg") for name, at in used.items()}
         rest = {name: stored[name] for name, at in places.items() if at not in used.values()}
         unused = [array.label(name) for name, array in rest.items()]
-    return make(path, arrays, options, unused)
+    facts: Fields = {key: arrays.get(key) for key in names[2:]}
+    if is_split:
+        x, y = ([arrays[f"{key}{end}"] for end in ("_train", "_test")] for key in "Xy")
+        fits = [own.shape == data.shape[:1] for data, own in zip(x, y, strict=True)]
+        if not all(fits) or x[0].shape[1:] != x[1].shape[1:]:
+            shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+            raise PefourierError(
+                f"{path}: expected X_train and X_test of shape (n, length, channels), equal except "
+                f"for n, and y_train and y_test (n,), got {shapes}"
+            )
+        facts = {"tested": y[1].size}
+        arrays = {"X": np.concatenate(x), "y": np.concatenate(y)}
+    data, remarks = with_rows_first(arrays["X"], arrays.get("times"), options)
+    remarks["unused"] = unused
+    facts |= {"remarks": remarks, "grouped_by": "" if is_split else "an array called groups"}
+    labels = arrays.get("y", np.zeros(data.shape[:1]))  # none for --predict
+    return from_examples(str(path), data, labels, options, **facts)
 
 
 def with_rows_first(
@@ -278,62 +295,6 @@ def with_rows_first(
     return x.swapaxes(1, 2) if first else x, {"doubts": [doubt] * guessed}
 
 
-def own_examples(path: Path, arrays: dict[str, Array], options: Options, unused: list[str]) -> Task:
-    """Read a user's examples X, y, and optional groups, lengths and times; or parts of them.
-
-    Of X_train, y_train, X_test and y_test the latter two are the test part.
-    """
-    facts: Fields = {key: arrays.get(key) for key in ("groups", "lengths", "times")}
-    ends = ["" if "X" in arrays else "_train"]
-    if "X" not in arrays:
-        ends.append("_test")
-        facts["tested"] = arrays["y_test"].size
-    x = [arrays[f"X{end}"] for end in ends]
-    y = [arrays.get(f"y{end}", np.zeros(x[0].shape[:1])) for end in ends]  # for --predict
-    fits = [own.shape == data.shape[:1] for data, own in zip(x, y, strict=True)]
-    if len(x) > 1 and (not all(fits) or x[0].shape[1:] != x[1].shape[1:]):
-        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
-        raise PefourierError(
-            f"{path}: expected X_train and X_test of shape (n, length, channels), equal except for "
-            f"n, and y_train and y_test (n,), got {shapes}"
-        )
-    x, y = (own if len(own) == 1 else [np.concatenate(own)] for own in (x, y))
-    data, remarks = with_rows_first(x[0], arrays.get("times"), options)
-    remarks["unused"] = unused
-    facts |= {"remarks": remarks, "grouped_by": "an array called groups" * (len(ends) == 1)}
-    return from_examples(str(path), data, y[0], options, **facts)
-
-
-def own_series(path: Path, arrays: dict[str, Array], options: Options, unused: list[str]) -> Task:
-    """Read a user's recording with a label per row, scaled by its part `train` if it has one."""
-    if "groups" in arrays:
-        raise PefourierError(f"{path} holds groups with rows; use groups with examples X and y")
-    name, rows = path.stem, arrays["rows" if "rows" in arrays else "test"]
-    label = truth_values(name, rows, arrays["label"])
-    where = f"{path}: row {{1}}, channel {{2}}".format
-    (rows,), (complete,), filled = split.fill_series([rows], options.missing, where)
-    recording = arrays.get("train"), rows, label[complete]
-    series = scale_recording(name, recording, 1e-6, name, name)
-    task = split.split_series(
-        str(path),
-        [replace(series, unit=name)],
-        *options.cut,
-        own_scale="train" not in arrays,
-        remarks={"unused": unused},
-    )
-    if "times" in arrays:
-        times = split.check_times(str(path), arrays["times"][None], (1, len(complete)))
-        task = split.with_times(task, times[0, complete])
-    return split.count_missing(task, filled, int((~complete).sum()))
-
-
-KINDS = (  # of archives: reader, required arrays, optional arrays; the last for --predict
-    (own_series, ("rows", "label"), ("train", "groups", "times")),
-    (own_series, ("test", "label"), ("train", "groups", "times")),
-    (own_examples, PARTS, ()),
-    (own_examples, ("X", "y"), ("groups", "lengths", "times")),
-    (own_examples, ("X",), ("y", "groups", "lengths", "times")),
-)
 READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by suffix
     ".npz": from_arrays,
     ".npy": from_arrays,
@@ -351,16 +312,11 @@ FLAGS_OF_READERS = {  # options that only some readers use
 LIMIT = 20.0  # scaled values are clipped here
 AGAIN = "download it again"
 open_part = partial(open_arrays, regular=True, advice=AGAIN)  # of a published dataset
-Recording = tuple[np.ndarray | None, np.ndarray, np.ndarray]  # train rows, test rows, label
+Recording = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, label
 # Recorded over the same period with the same command columns. P-10 repeats the rows of P-14.
 GROUPS = (("T-4", "T-5"), ("T-12", "T-13"), ("M-1", "M-2"), ("M-3", "M-4", "M-5"), ("F-4", "F-5"))
 ARCHIVED = ("train", "test", "label")  # of an archive
 LIST, COLUMNS = "labeled_anomalies.csv", ("chan_id", "spacecraft", "anomaly_sequences")
-
-
-def memory_limit() -> int:
-    """Limit of bytes per array of data: an eighth of the machine's memory."""
-    return machine_memory() // 8
 
 
 def load_part(
@@ -376,18 +332,21 @@ def load_part(
             f"{file.label} holds Python objects; save numbers or np.array(names, dtype=str)"
         )
     arrays = {name: replace(stored, width=max(stored.width, 4))}
-    return replace(file, arrays=arrays).load(name, dtype, text=text, limit=memory_limit())
+    return replace(file, arrays=arrays).load(name, dtype, text=text, limit=machine_memory() // 8)
 
 
 def scale_recording(
     name: str, recording: Recording, floor: float, recorded_with: str, dealt_with: str
 ) -> Series:
-    """Scale a recording by its unlabelled part; without one, it is scaled later by its windows."""
+    """Scale a recording by its unlabelled part; its labels are 0 and 1, one for each row."""
     train, test, label = recording
-    label = truth_values(name, test, label)
+    if label.ndim != 1 or test.ndim != 2 or len(label) != len(test):
+        raise PefourierError(
+            f"{name}: expected rows (n, channels), labels (n,), got {test.shape} and {label.shape}"
+        )
+    for wrong in label[~np.isin(label, (0, 1))][:1]:
+        raise PefourierError(f"{name}: row labels must be 0 or 1, got {shown(wrong.item())}")
     check_rows(f"{name}, test", test)
-    if train is None:
-        return Series(name, test.astype(np.float32), label, recorded_with, dealt_with)
     check_rows(f"{name}, train", train)
     if train.shape[1] != test.shape[1]:
         raise PefourierError(f"{name}: train has {train.shape[1]} columns and test {test.shape[1]}")
@@ -395,19 +354,7 @@ def scale_recording(
     mean, scaled = train.mean(axis=0, dtype=float), np.empty(test.shape, np.float32)
     for block in row_blocks(len(test), BLOCK, test.shape[1]):
         scaled[block] = np.clip((test[block] - mean) / scale, -LIMIT, LIMIT)
-    return Series(name, scaled, label, recorded_with, dealt_with)
-
-
-def truth_values(name: str, rows: Array, label: Array) -> Array:
-    """Return labels as booleans, one for each row."""
-    if label.ndim != 1 or rows.ndim != 2 or len(label) != len(rows):
-        raise PefourierError(
-            f"{name}: expected rows (n, channels), labels (n,), got {rows.shape} and {label.shape}"
-        )
-    wrong = label[~np.isin(label, (0, 1))]
-    if len(wrong):
-        raise PefourierError(f"{name}: row labels must be 0 or 1, got {shown(wrong[0].item())}")
-    return label.astype(bool)
+    return Series(name, scaled, label.astype(bool), recorded_with, dealt_with)
 
 
 @frozen

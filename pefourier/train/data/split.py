@@ -19,7 +19,7 @@ Examples of unequal length are padded at the end; padding is masked in training 
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from itertools import pairwise
@@ -149,16 +149,10 @@ class Span:
     stop: int
     unit: tuple[str, int]  # a campaign, and the number of a block
     first: int  # row from which the clock of the campaign counts
-    breaks: Counts = ()  # first rows of pieces; no window spans two pieces
-
-    def pieces(self) -> Iterator[tuple[int, int]]:
-        """Rows [start, stop) of each piece."""
-        inner = [row for row in self.breaks if self.start < row < self.stop]
-        return pairwise([self.start, *inner, self.stop])
+    breaks: Counts  # first rows of pieces within the span; no window spans two pieces
 
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # of training, validation, test: indices
-Masks = list[Parts]  # which spans are in each part of a fold
 Cut = Iterable[tuple[int, int, int]]  # number, first and last row of spans of a series
 
 
@@ -219,8 +213,8 @@ def split_series(
         starts = cut_windows(spans, window, stride)[:, 1]
         places = deal_within_classes(window_classes(label, starts, window))
     else:
-        spans, masks = deal_spans(name, series, label, window, split, blocks, grouped=grouped)
-        starts, places, overlaps = cut_spans(spans, masks, window, stride)
+        spans, dealt = deal_spans(name, series, label, window, split, blocks, grouped=grouped)
+        starts, places, overlaps = cut_spans(spans, dealt, window, stride)
     dropped = drops({**count_dropped(series, spans, window), "overlap": overlaps})
     labels = window_classes(label, starts, window)
     folds = tuple(make_fold(rows, starts, window, p, own_scale=own_scale) for p in places)
@@ -230,14 +224,13 @@ def split_series(
 
 def spans_of(series: Sequence[Series], cut: Callable[[Series], Cut]) -> list[Span]:
     """Return the spans into which each series is cut."""
-    ends = np.cumsum([len(s.rows) for s in series]).tolist()
-    firsts = [end - len(s.rows) for s, end in zip(series, ends, strict=True)]
-    breaks = [sorted({*s.gaps, *s.changes}) for s in series]
-    return [
-        Span(first + a, first + b, (s.dealt_with, number), first, tuple(first + r for r in own))
-        for s, first, own in zip(series, firsts, breaks, strict=True)
-        for number, a, b in cut(s)
-    ]
+    spans, first = list[Span](), 0
+    for s in series:
+        for number, a, b in cut(s):
+            inner = tuple(first + row for row in sorted({*s.gaps, *s.changes}) if a < row < b)
+            spans.append(Span(first + a, first + b, (s.dealt_with, number), first, inner))
+        first += len(s.rows)
+    return spans
 
 
 def whole_spans(series: Sequence[Series]) -> list[Span]:
@@ -333,12 +326,12 @@ def deal_spans(
     blocks: int,
     *,
     grouped: bool,
-) -> tuple[list[Span], Masks]:
+) -> tuple[list[Span], list[Parts]]:
     """Return spans and the parts of each fold: whole series if possible, else blocks of time."""
     if series[0].unit and split == "blocks":
         spans = whole_spans(series)
-        if masks := deal_series(series, count_classes(spans, label, window), grouped=grouped):
-            return spans, masks
+        if parts := deal_series(series, count_classes(spans, label, window), grouped=grouped):
+            return spans, parts
         fitting = min(len(s.rows) for s in series) // (MIN_BLOCK * window)
         blocks = min(blocks, max(FOLDS, fitting))
     if grouped:
@@ -348,21 +341,20 @@ def deal_spans(
         spans = block_spans(series, blocks, window)
         places = {unit: i for i, unit in enumerate(sorted({span.unit for span in spans}))}
         unit = np.array([places[span.unit] for span in spans])
-        return spans, rotate_masks(deal_units(unit, count_classes(spans, label, window)))
+        return spans, rotate_parts(deal_units(unit, count_classes(spans, label, window)))
     spans = chronological_spans(series, window)
-    part = np.array([span.unit[1] for span in spans])
-    return spans, [(part == 0, part == 1, part == 2)]
+    return spans, [parts_of(2 - np.array([span.unit[1] for span in spans]))]
 
 
-def deal_series(series: Sequence[Series], counts: Array, *, grouped: bool) -> Masks | None:
+def deal_series(series: Sequence[Series], counts: Array, *, grouped: bool) -> list[Parts] | None:
     """Deal whole series with class counts (n, K) by their units; None if too few hold both."""
     names, unit = np.unique([s.unit for s in series], return_inverse=True)
     if grouped and len(names) < FOLDS:
         return leave_groups_out(counts, unit)
     for folds in range(min(FOLDS, len(names)), 2, -1):
-        masks = rotate_masks(deal_units(unit, counts, folds), folds)
-        if all(have_classes(counts, parts) for parts in masks):
-            return masks
+        dealt = rotate_parts(deal_units(unit, counts, folds), folds)
+        if all(have_classes(counts, parts) for parts in dealt):
+            return dealt
     return None
 
 
@@ -372,18 +364,15 @@ def have_classes(counts: Array, parts: Parts) -> bool:
     return bool(train == counts.shape[1] and min(others) > 1)
 
 
-def leave_groups_out(counts: Array, group: Array) -> Masks:
+def leave_groups_out(counts: Array, group: Array) -> list[Parts]:
     """Use each of a few groups as a test part; series (n, 2) of the others validate and train."""
     dealt = []
     for number in range(group.max() + 1):
-        test = group == number
-        remaining = np.flatnonzero(~test)
-        for folds in range(min(FOLDS, len(remaining)), 1, -1):
-            valid = np.zeros(len(counts), bool)
-            valid[remaining] = deal_units(np.arange(len(remaining)), counts[remaining], folds) == 0
-            masks = (~(valid | test), valid, test)
-            if have_classes(counts, masks):
-                dealt.append(masks)
+        where, others = np.zeros(len(group), int), np.flatnonzero(group != number)
+        for folds in range(min(FOLDS, len(others)), 1, -1):
+            where[others] = 1 + deal_units(np.arange(len(others)), counts[others], folds)
+            if have_classes(counts, parts := parts_of(where)):
+                dealt.append(parts)
                 break
     return dealt
 
@@ -391,7 +380,12 @@ def leave_groups_out(counts: Array, group: Array) -> Masks:
 def cut_windows(spans: Sequence[Span], window: int, stride: int) -> Array:
     """Windows within spans: the span's number and the first row of each window, (n, 2)."""
     starts = [
-        np.concatenate([np.arange(a, b - window + 1, stride) for a, b in span.pieces()])
+        np.concatenate(
+            [
+                np.arange(a, b - window + 1, stride)
+                for a, b in pairwise([span.start, *span.breaks, span.stop])
+            ]
+        )
         for span in spans
     ]
     numbers = np.repeat(np.arange(len(spans)), [len(rows) for rows in starts])
@@ -407,7 +401,7 @@ def count_classes(spans: Sequence[Span], label: Array, window: int) -> Array:
 
 
 def cut_spans(
-    spans: Sequence[Span], masks: Masks, window: int, stride: int
+    spans: Sequence[Span], dealt: Sequence[Parts], window: int, stride: int
 ) -> tuple[Array, list[Parts], int]:
     """Return starts of windows, the parts of each fold, and the count of overlaps in time.
 
@@ -416,9 +410,10 @@ def cut_spans(
     spaced, dense = (cut_windows(spans, window, step) for step in (window, stride))
     starts = np.unique(np.concatenate([spaced[:, 1], dense[:, 1]]))
     parts, overlaps = [], 0
-    for train, valid, test in masks:
-        tested, learning = spaced[test[spaced[:, 0]]], []
-        for windows in (dense[train[dense[:, 0]]], spaced[valid[spaced[:, 0]]]):
+    for train, valid, test in dealt:
+        tested, learning = spaced[np.isin(spaced[:, 0], test)], []
+        for every, own in ((dense, train), (spaced, valid)):
+            windows = every[np.isin(every[:, 0], own)]
             overlapping = overlap_in_time(spans, windows, tested, window)
             overlaps += int(overlapping.sum())
             learning.append(windows[~overlapping, 1])
@@ -507,20 +502,17 @@ def deal_within_classes(labels: Array) -> list[Parts]:
         [rng.permutation(np.flatnonzero(labels == k)) for k in np.unique(labels)]
     )
     where[order] = np.arange(len(labels)) % FOLDS
-    return rotate_parts(where, FOLDS)
+    return rotate_parts(where)
 
 
-def rotate_masks(where: Array, folds: int = FOLDS) -> Masks:
-    """Masks of parts from fold numbers: test = fold k, validation = k + 1, train = the rest."""
-    held_out = [(where == (k + 1) % folds, where == k) for k in range(folds)]
-    return [(~(valid | test), valid, test) for valid, test in held_out]
+def rotate_parts(where: Array, folds: int = FOLDS) -> list[Parts]:
+    """Parts from fold numbers: test = fold k, validation = k + 1, train = the rest."""
+    return [parts_of((where - k) % folds) for k in range(folds)]
 
 
-def rotate_parts(where: Array, folds: int) -> list[Parts]:
-    """Indices of the parts of each fold, from the masks of `rotate_masks`."""
-    return [
-        (a.nonzero()[0], b.nonzero()[0], c.nonzero()[0]) for a, b, c in rotate_masks(where, folds)
-    ]
+def parts_of(number: Array) -> Parts:
+    """Test where a number is 0, validate where it is 1, and train elsewhere."""
+    return np.flatnonzero(number > 1), np.flatnonzero(number == 1), np.flatnonzero(number == 0)
 
 
 def make_fold(
@@ -599,7 +591,14 @@ def from_examples(
         times = check_times(name, times, x.shape[:2], lengths)
         if options.missing == "drop" and np.isnan(x).any():
             raise PefourierError(f"{name}: --missing drop excludes times; use previous or mean")
-    x, lengths, filled, lost = fill_examples(name, x, lengths, options.missing)
+    filled, lost = 0, 0
+    if x.dtype.kind == "f" and np.isnan(x).any():
+        before = np.full(len(x), x.shape[1]) if lengths is None else lengths
+        series = [example[:rows] for example, rows in zip(x, before, strict=True)]
+        place = partial("{}: example {}, row {}, channel {}".format, name)
+        series, _, filled = fill_series(series, options.missing, place)
+        x, after = padded_series(series)
+        lengths, lost = check_lengths(name, after, *x.shape[:2]), int((before - after).sum())
     n, length, channels = x.shape
     rows = x.reshape(n * length, channels)
     check_rows(f"{name}, X in rows of {length} an example", rows)
@@ -626,11 +625,6 @@ def from_examples(
         **facts,
     )
     return with_times(check_task(task), times)
-
-
-def count_missing(task: Task, filled: int, lost: int) -> Task:
-    """Add the counts of filled numbers and of rows dropped for missing numbers."""
-    return replace(task, filled=filled, dropped=(*task.dropped, *drops({"missing": lost})))
 
 
 def with_times(task: Task, times: Array | None) -> Task:
@@ -660,75 +654,44 @@ def check_rows(name: str, rows: Array) -> None:
         )
 
 
-def fill_missing(
-    rows: Array,
-    missing: Missing | None,
-    place: Callable[[int, int], str],
-    names: Strings = (),
-) -> tuple[Array, Array, int]:
-    """Fill or drop missing numbers (nan) of a series; also return kept rows and the filled count.
-
-    A missing number at the start of a channel gets the channel's next number. `place` names the
-    position of a row and a column in messages, and `names` are those of the columns.
-
-    >>> rows = np.array([[np.nan, 1.0], [2.0, np.nan]])
-    >>> fill_missing(rows, "previous", lambda row, column: "")[0].tolist()
-    [[2.0, 1.0], [2.0, 1.0]]
-    """
-    absent = np.isnan(rows)
-    complete, count = np.ones(len(rows), bool), int(absent.sum())
-    if not count:
-        return rows, complete, 0
-    drops = missing == "drop"
-    if missing is None or (absent.any(axis=1).all() if drops else absent.all(axis=0).any()):
-        where, counts = place(*np.argwhere(absent)[0].tolist()), absent.sum(axis=0).tolist()
-        each = [f"{names[i] if names else i} {n}" for i, n in enumerate(counts) if n]
-        raise PefourierError(
-            f"{where} is missing ({first_few(each)} of {len(rows)} rows); fill it, or pass "
-            "--missing previous, mean or drop if some remain"
-        )
-    if drops:
-        complete = np.logical_not(absent.any(axis=1))
-        return rows[complete], complete, 0
-    if missing == "mean":
-        return np.where(absent, np.nanmean(rows, axis=0), rows), complete, count
-    last = np.maximum.accumulate(np.where(absent, -1, np.arange(len(rows))[:, None]), axis=0)
-    last = np.where(last < 0, (~absent).argmax(axis=0), last)
-    return np.take_along_axis(rows, last, axis=0), complete, count
-
-
 def fill_series(
     series: Sequence[Array],
     missing: Missing | None,
     place: Callable[[int, int, int], str],
     names: Strings = (),
 ) -> tuple[list[Array], list[Array], int]:
-    """Fill or drop missing numbers of each series; return series, kept rows and the filled count.
+    """Fill or drop missing numbers (nan) of each series; return series, kept rows, filled count.
 
-    Without `missing`, an error counts missing numbers over all series. `place` names the position
-    of a series, row and column.
+    A missing number at the start of a channel gets the channel's next number. `place` names the
+    position of a series, row and column in messages, and `names` are those of the columns.
+
+    >>> rows = np.array([[np.nan, 1.0], [2.0, np.nan]])
+    >>> fill_series([rows], "previous", lambda *_: "")[0][0].tolist()
+    [[2.0, 1.0], [2.0, 1.0]]
     """
-    if missing is None:
-        at = [(i, row) for i, rows in enumerate(series) for row in range(len(rows))]
-        fill_missing(np.concatenate(series), None, lambda row, c: place(*at[row], c), names)
-    found = [fill_missing(rows, missing, partial(place, i), names) for i, rows in enumerate(series)]
-    filled, complete, counts = zip(*found, strict=True)
-    return list(filled), list(complete), sum(counts)
-
-
-def fill_examples(
-    name: str, x: Array, lengths: Array | None, missing: Missing | None
-) -> tuple[Array, Array | None, int, int]:
-    """Fill or drop missing numbers; return examples, their rows, and filled and dropped counts."""
-    if x.dtype.kind != "f" or not np.isnan(x).any():
-        return x, lengths, 0, 0
-    row_counts = np.full(len(x), x.shape[1]) if lengths is None else lengths
-    series = [example[:rows] for example, rows in zip(x, row_counts, strict=True)]
-    place = partial("{}: example {}, row {}, channel {}".format, name)
-    series, _, filled = fill_series(series, missing, place)
-    x, remaining = padded_series(series)
-    lengths = check_lengths(name, remaining, *x.shape[:2])
-    return x, lengths, filled, int((row_counts - remaining).sum())
+    filled, complete, count, absent = list[Array](), list[Array](), 0, list(map(np.isnan, series))
+    for number, (rows, lacking) in enumerate(zip(series, absent, strict=True)):
+        known = ~lacking
+        kept = np.asarray(known.all(axis=1) | (missing != "drop"))
+        if not known.all() and (missing is None or not (kept.any() and known.any(axis=0).all())):
+            every = np.concatenate(absent)
+            each = [f"{names[i] if names else i} {n}" for i, n in enumerate(every.sum(axis=0)) if n]
+            raise PefourierError(
+                f"{place(number, *np.argwhere(lacking)[0].tolist())} is missing "
+                f"({first_few(each)} of {len(every)} rows); fill it, or pass "
+                "--missing previous, mean or drop if some remain"
+            )
+        own = rows if kept.all() else rows[kept]
+        if missing == "mean":
+            own = np.where(known, rows, np.nanmean(rows, axis=0))
+        elif missing == "previous":
+            last = np.maximum.accumulate(np.where(known, np.arange(len(rows))[:, None], -1), axis=0)
+            last = np.where(last < 0, known.argmax(axis=0), last)
+            own = np.take_along_axis(rows, last, axis=0)
+        filled.append(own)
+        complete.append(kept)
+        count += 0 if missing == "drop" else int(lacking.sum())
+    return filled, complete, count
 
 
 def padded_series(series: Sequence[Array]) -> tuple[Array, Array]:
@@ -819,57 +782,55 @@ def check_labels(name: str, names: Strings, count: int) -> None:
 def split_examples(
     name: str, labels: Array, options: Options, tested: int | None, groups: Array | None
 ) -> list[Parts]:
-    """Split examples: groups, published test part, time order or a shuffle within classes."""
-    n = len(labels)
+    """Split examples: by groups, published test part, time order or a shuffle within classes.
+
+    Each of two to four groups is a test part; random ignores groups.
+    """
+    n, names = len(labels), np.unique(groups) if groups is not None else ()
     if groups is not None:
-        return split_by_groups(name, labels, options.split, groups)
-    if tested is not None:
-        drawn = [random_parts(labels, tested, seed) for seed in range(1, options.resamples or 1)]
-        return [with_validation(labels, np.arange(n) < n - tested), *drawn]
-    if options.split == "chronological":
-        train, valid, test = np.split(np.arange(n), [int(share * n) for share in SHARES])
-        return [(train, valid, test)]
-    return deal_within_classes(labels)
-
-
-def split_by_groups(name: str, labels: Array, split_by: Split, groups: Array) -> list[Parts]:
-    """Split by whole groups; each of two to four is a test part; random ignores groups."""
-    if groups.shape != labels.shape or (groups.dtype.kind == "f" and np.isnan(groups).any()):
-        raise PefourierError(
-            f"{name}: groups must be {len(labels)} names without nan, one for each example, got "
-            f"{groups.dtype} {groups.shape}"
-        )
-    if split_by == "chronological":
-        raise PefourierError(f"{name}: {GROUPS_IN_TIME}")
-    names = np.unique(groups)
-    if split_by == "random" or len(names) == 1:
+        if groups.shape != labels.shape or (groups.dtype.kind == "f" and np.isnan(groups).any()):
+            raise PefourierError(
+                f"{name}: groups must be {n} names without nan, one for each example, got "
+                f"{groups.dtype} {groups.shape}"
+            )
+        if options.split == "chronological":
+            raise PefourierError(f"{name}: {GROUPS_IN_TIME}")
+    if groups is not None and len(names) > 1 and options.split != "random":
+        if len(names) >= FOLDS:
+            return deal_groups(labels, groups)
+        learning = [groups != g for g in names if len(np.unique(labels[groups == g])) > 1]
+        if not learning:
+            raise PefourierError(f"{name}: each group has one class, {NO_GROUP}")
+    elif groups is None and tested is not None:
+        seeds = range(1, options.resamples or 1)
+        drawn = [draw_learning(labels, tested, seed) for seed in seeds]
+        learning = [np.arange(n) < n - tested, *drawn]
+    elif groups is None and options.split == "chronological":
+        return [parts_of(2 - np.searchsorted([int(s * n) for s in SHARES], np.arange(n), "right"))]
+    else:
         return deal_within_classes(labels)
-    if len(names) >= FOLDS:
-        return deal_groups(labels, groups)
-    tested = [groups == group for group in names if len(np.unique(labels[groups == group])) > 1]
-    if not tested:
-        raise PefourierError(f"{name}: each group has one class, {NO_GROUP}")
-    return [with_validation(labels, ~mask) for mask in tested]
+    return [with_validation(labels, own) for own in learning]
 
 
-def random_parts(labels: Array, tested: int, seed: int) -> Parts:
-    """Draw a training part with the class counts of the published one.
+def draw_learning(labels: Array, tested: int, seed: int) -> Array:
+    """Draw a training part (n,) with the class counts of the published one.
 
     >>> labels = np.array([0, 1] * 10 + [0, 0, 0, 1])
-    >>> train, valid, test = random_parts(labels, 4, 1)
-    >>> np.bincount(labels[test]), len(train) + len(valid), bool((test < 20).any())
-    (array([3, 1]), 20, True)
+    >>> learning = draw_learning(labels, 4, 1)
+    >>> np.bincount(labels[~learning]), learning.sum(), bool(learning[20:].any())
+    (array([3, 1]), np.int64(20), True)
     """
     rng = np.random.default_rng(seed)
     counts = np.bincount(labels[: len(labels) - tested], minlength=labels.max() + 1)
     learning = np.zeros(len(labels), bool)
     for label, count in enumerate(counts):
         learning[rng.permutation(np.flatnonzero(labels == label))[:count]] = True
-    return with_validation(labels, learning)
+    return learning
 
 
 def with_validation(labels: Array, learning: Array) -> Parts:
     """Hold out a fifth of each class of the learning examples (n,) for validation."""
+    number = np.where(learning, 2, 0)
     learned = np.flatnonzero(learning)
-    valid = learned[deal_within_classes(labels[learned])[0][1]]
-    return np.setdiff1d(learned, valid), valid, np.flatnonzero(~learning)
+    number[learned[deal_within_classes(labels[learned])[0][1]]] = 1
+    return parts_of(number)

@@ -584,7 +584,8 @@ def from_long(table: Table, options: Options) -> Task:
             piece = pieces_of(clock, every)
         task = recordings_of(table, series, parts, piece, options)
         task = split.with_times(task, None if times is None else np.concatenate(since))
-    return split.count_missing(task, filled, len(values) - sum(map(len, parts)))
+    lost = split.drops({"missing": len(values) - sum(map(len, parts))})
+    return replace(task, filled=filled, dropped=(*task.dropped, *lost))
 
 
 def is_in_order(table: Table) -> bool:
