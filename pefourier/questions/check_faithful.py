@@ -348,7 +348,7 @@ def check_faithful(
     if any(f.code == "constant-codes" for f in findings) and (enc.table() != enc.table()[0]).any():
         rung = "constant"  # rows differ only by rounding
     kind = of_line_or_grid(with_prefix, closest, separable_error)
-    losses = precision(inner, closest.distinct, closest.first, closest.distance)
+    losses = precision(inner, closest.distinct, closest.first)
     if query is not None:
         kind = partial(kind, query=query)
         noted.append(finding("bias-of-pairs", query=query))
@@ -399,7 +399,7 @@ def of_line_or_grid(
         return partial(PlaceFaithfulness, distinct_up_to=None, distance=distance, **here)
     if not enc.domain.grid:
         return partial(LineFaithfulness, distinct_up_to=distinct_up_to(enc, closest))
-    from pefourier.encodings.encoding import is_separable
+    from pefourier.encodings.encoding import axis_tables
     from pefourier.questions.spectral_density import axis_shares, weighted_frequencies
 
     domain, inner = enc.domain, without_prefix(enc)
@@ -414,7 +414,7 @@ def of_line_or_grid(
         prefix=domain.prefix,
         prefix_zeros=int((~front.any(axis=1)).sum()),
         displacement=displacement,
-        axial=is_separable(enc),
+        axial=axis_tables(enc) is not None,
         separable_error=separable_error,
         **axis_shares(inner, weighted_frequencies(inner)),
     )

@@ -114,12 +114,10 @@ class Losses(UserDict[str, "FormatLoss"]):
     @cached_property
     def data(self) -> dict[str, "FormatLoss"]:  # type: ignore[override]
         """The loss of each format."""
-        from pefourier.geometry.closest import closest_pair
-        from pefourier.geometry.precision import check_formats, format_losses
+        from pefourier.geometry.precision import check_formats, precision
 
         check_formats(self.enc)
-        min_distance = closest_pair(self.enc).distance
-        return format_losses(self.enc, FORMATS_OF_PHASES, min_distance=min_distance)
+        return precision(self.enc, formats=FORMATS_OF_PHASES)
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, "FormatLoss"]]]:
         return dict, (self.data,)

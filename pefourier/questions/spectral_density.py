@@ -15,7 +15,7 @@ from pefourier.encodings.encoding import (
     BLOCK,
     FLOAT32_EPS,
     Encoding,
-    axis_encodings,
+    axis_tables,
     half_plane,
     lattice_points,
     periodogram,
@@ -433,11 +433,10 @@ def frequencies_read(enc: Encoding) -> tuple[Floats, Floats] | None:
     """Fit frequencies (m, axes) and weights to a table on a grid if all columns are sinusoids."""
     from pefourier.geometry.waves import fit_columns  # tables on grids only
 
-    lines = axis_encodings(enc)
-    if lines is None or any(len(line) < 3 or not line.table().any() for line in lines):
+    lines = axis_tables(enc)
+    if lines is None or any(len(line) < 3 or not line.any() for line in lines):
         return None
-    eps = max(enc.eps, FLOAT32_EPS)
-    fitted = (fit_columns(np.asarray(line.table(), dtype=float), eps) for line in lines)
+    fitted = (fit_columns(line.astype(float), max(enc.eps, FLOAT32_EPS)) for line in lines)
     fits = [pairs for pairs in fitted if pairs is not None]
     if len(fits) < len(lines):
         return None
