@@ -6,7 +6,6 @@ import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
-from itertools import pairwise
 from typing import Annotated, Literal
 
 import typer
@@ -142,19 +141,15 @@ def error_line(error: BaseException, arguments: list[str]) -> tuple[str, int]:
 
 
 def usage_error(error: typer.TyperException, arguments: list[str]) -> str:
-    """Return the parser's message, with the value of the option if the message lacks it."""
-    text, command = error.format_message().replace("Value error, ", ""), arguments[0]
+    """Return the parser's message, with a hint."""
+    text, command = error.format_message(), arguments[0]
     if text.startswith("No such command"):
         likely = nearest(command, COMMANDS)
         hint = f"Did you mean {likely!r}?" if likely else "pefourier --help lists all."
         return f"No such command {shown(command)}. {hint}"
     if text.startswith("Missing"):
         return f"{text} 'pefourier {command} --help' has an example."
-    options = getattr(getattr(error, "param", None), "opts", [])
-    values = [value for option, value in pairwise(arguments) if option in options]
-    if not values or any(repr(value) in text or shown(value) in text for value in values):
-        return text
-    return f"{text}; got {shown(values[-1])}"
+    return text
 
 
 def program(names: Strings | None = None) -> typer.Typer:

@@ -12,7 +12,6 @@ import typer
 from typer import Argument, Option
 
 from pefourier.cli.options import (
-    SHORT_NAMES,
     AnswerOptions,
     Count,
     Dimension,
@@ -53,21 +52,6 @@ if TYPE_CHECKING:
     from pefourier.report.render import Answer
     from pefourier.report.terms import Term
     from pefourier.writing.page import Reason
-
-Interpolation = Literal[
-    "bicubic",
-    "bilinear",
-    "align-corners",
-    "antialias",
-    "fourier",
-    "keys",
-    "triangle",
-    "dinov2",
-    "geometric",
-    "center-crop",
-    "crop",
-]
-
 
 @group
 class Reach:
@@ -303,14 +287,13 @@ class Criteria:
     ] = None
     rho: Annotated[list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."] = None
     dtype: Annotated[
-        Literal["float32", "float16", "bfloat16", "fp32", "fp16", "bf16"] | None,
+        Literal["float32", "float16", "bfloat16"] | None,
         "Format to which vectors are rounded; adds the smallest distance after rounding.",
     ] = None
 
     def settings(self) -> Fields:
         """The options as keywords of the question."""
-        dtype = SHORT_NAMES.get(self.dtype or "", self.dtype)
-        return {"criteria": self.criteria or (), "bases": self.rho or (), "dtype": dtype}
+        return {"criteria": self.criteria or (), "bases": self.rho or (), "dtype": self.dtype}
 
 
 @group
@@ -409,7 +392,8 @@ def resize(
     prefix: Prefix = None,
     d: Dimension = None,
     method: Annotated[
-        Interpolation | None,
+        str | None,
+        Option(metavar="METHOD"),
         "bicubic: as in torch; bilinear; align-corners: bilinear with align_corners=True "
         "(Qwen3-VL); antialias: bicubic with antialias=True; triangle: bilinear with it; keys: "
         "bicubic with a = -0.5; fourier: zero-padded spectrum, mirrored at the edges; "

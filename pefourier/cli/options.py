@@ -24,7 +24,6 @@ from copy import copy
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from textwrap import fill
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -56,8 +55,6 @@ if TYPE_CHECKING:
     from pefourier.encodings.encoding import Encoding
     from pefourier.writing.page import Page, Reason
 
-SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
-NARROWEST, WIDEST = 3.0, 40.0  # width of a figure in inches
 OF_POINTS = ("times", "places", "edges")  # options whose files define the points
 Group = TypeVar("Group")
 ANNOTATIONS = {"github", "sarif"}  # forms that other programs show next to a file
@@ -70,19 +67,15 @@ def group(kind: type[Group]) -> type[Group]:
 
 
 def spec_names(incomplete: str) -> list[str]:
-    """Complete a SPEC for the shell: a name, or a parameter after a name.
+    """Complete the name of an encoding for the shell.
 
-    >>> spec_names("sinus"), spec_names("rope:rho=5e5,lay")
-    (['sinusoidal'], ['rope:rho=5e5,layout='])
+    >>> spec_names("sinus")
+    ['sinusoidal']
     """
     from pefourier.report.catalogue import read_catalogue
 
-    params = {record["encoding"]: record["params"] for record in read_catalogue()}
-    name, colon, text = incomplete.partition(":")
-    last = text.rpartition(",")[2]
-    offers = [f"{key}=" for key in params.get(name, ())] if colon else params
-    before = incomplete.removesuffix(last) if colon else ""
-    return [before + offer for offer in offers if offer.startswith(last if colon else name)]
+    names = (record["encoding"] for record in read_catalogue())
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def count(text: str) -> int:
@@ -117,16 +110,6 @@ def point(text: str) -> Counts:
             "--times FILE, as with sinusoidal)"
         )
     return found
-
-
-def format_name(text: str) -> str:
-    """Expand a format such as ``bf16:computed`` to ``bfloat16:computed``, for an option."""
-    name, colon, how = text.partition(":")
-    full = SHORT_NAMES.get(name, name)
-    if full not in SHORT_NAMES.values() or (colon and how != "computed"):
-        names = ", ".join([*SHORT_NAMES.values(), *SHORT_NAMES])
-        raise typer.BadParameter(f"{shown(text)} must be one of {names}, optionally with :computed")
-    return full + colon + how
 
 
 def layer_range(text: str) -> range:
@@ -214,8 +197,8 @@ class FigureOptions:
             check_suffix(self.plot, (".png", ".pdf", ".svg"))
         elif names:
             raise PefourierError(f"{' and '.join(names)} need a figure; pass --plot FILE as well")
-        if self.width is not None and not NARROWEST <= self.width <= WIDEST:
-            raise PefourierError(f"--width must be {NARROWEST} to {WIDEST} inch, got {self.width}")
+        if self.width is not None and not 3 <= self.width <= 40:
+            raise PefourierError(f"--width must be 3 to 40 inch, got {self.width}")
 
     def draw(self, results: Results, **drawing: Any) -> None:
         """Write the figure of all answers if requested; matplotlib is imported only then."""
@@ -645,21 +628,10 @@ class CommandInGroups(TyperCommand):
             if record := parameter.get_help_record(ctx):
                 usual = f"{parameter.param_type_name}s".capitalize()
                 heading = getattr(parameter, "rich_help_panel", None) or usual
-                groups.setdefault(heading, []).append((fold(record[0], formatter.width), record[1]))
+                groups.setdefault(heading, []).append(record)
         for name in sorted(filter(groups.get, groups), key=HEADINGS.count):
             with formatter.section(name):
                 formatter.write_dl(groups[name])
-
-
-def fold(names: str, width: int) -> str:
-    """Break a list of choices that is wider than a line of help.
-
-    >>> print(fold("--crop <no|center-crop|free>", 28))
-    --crop <no|center-crop|
-      free>
-    """
-    text = names.replace("|", "| ")
-    return fill(text, width - 2, subsequent_indent="  ", break_on_hyphens=False).replace("| ", "|")
 
 
 def options_of(program: Any) -> list[tuple[str, Any]]:

@@ -86,12 +86,11 @@ def test_a_line_repeats_little_of_a_long_argument(run, text):
         assert len(done.err) < 700
 
 
-@pytest.mark.parametrize("width", [50, 80])
-def test_help_fits_the_screen(run, monkeypatch, width):
-    monkeypatch.setenv("COLUMNS", str(width))
+def test_help_fits_the_screen(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     screens = [run("--help").out, *(run(command, "--help").out for command in PROGRAM.commands)]
     lines = [line for screen in screens for line in screen.splitlines()]
-    assert [line for line in lines if len(line) > width] == []
+    assert [line for line in lines if len(line) > 80] == []
 
 
 def test_version_and_help(run):
@@ -106,7 +105,6 @@ def test_version_and_help(run):
     [
         ("pefourier spec", "spectrum"),
         ("pefourier spectrum sinus", "sinusoidal"),
-        ("pefourier compare dft rope:rho=5e5,fac", "rope:rho=5e5,factor="),
         ("pefourier train -e sinus", "sinusoidal"),
         ("pefourier train --dataset ue", "uea:"),
         ("pefourier check-faithful --require-d", "--require-dtype"),
