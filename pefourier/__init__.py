@@ -43,25 +43,26 @@ TYPE_CHECKING = False  # also in typing, but importing typing takes time
 if TYPE_CHECKING:
     from pefourier import encodings as encodings
     from pefourier import nn as nn
-    from pefourier.api import (
-        check,
-        compare,
-        context,
-        design,
-        encode,
-        positions,
-        reconstruct,
-        relations,
-        resize,
-        spectrum,
-        usage,
-    )
+    from pefourier.api import compare, context, design, positions, relations, usage
     from pefourier.errors import PefourierError
+    from pefourier.questions.check_faithful import check_faithful as check
+    from pefourier.questions.encode import encode
     from pefourier.questions.extend import extend
+    from pefourier.questions.reconstruct import position_functions as reconstruct
+    from pefourier.questions.resize import resize
+    from pefourier.questions.spectrum import spectrum
 
 __all__ = ["PefourierError", "check", "compare", "context", "design", "encode", "extend"]
 __all__ += ["positions", "reconstruct", "relations", "resize", "spectrum", "usage"]
-ROOMS = {"PefourierError": "errors", "extend": "questions.extend"}  # of names outside `api`
+HOMES = {  # of names outside `api`
+    "PefourierError": "errors.PefourierError",
+    "check": "questions.check_faithful.check_faithful",
+    "encode": "questions.encode.encode",
+    "extend": "questions.extend.extend",
+    "reconstruct": "questions.reconstruct.position_functions",
+    "resize": "questions.resize.resize",
+    "spectrum": "questions.spectrum.spectrum",
+}
 
 
 def __dir__() -> list[str]:
@@ -73,8 +74,8 @@ if not TYPE_CHECKING:  # a type checker would accept every misspelt name
 
     def __getattr__(name: str) -> object:
         if name in __all__:
-            room = import_module(f"{__name__}.{ROOMS.get(name, 'api')}")
-            return globals().setdefault(name, getattr(room, name))
+            room, _, own = HOMES.get(name, f"api.{name}").rpartition(".")
+            return globals().setdefault(name, getattr(import_module(f"{__name__}.{room}"), own))
         try:
             return import_module(f"{__name__}.{name}")
         except ModuleNotFoundError as error:

@@ -14,139 +14,23 @@ points of a grid, a finding reports it; ``grid=(197,)`` treats them as one axis.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.grids import as_stored
-from pefourier.encodings.loader import (
-    Count,
-    Source,
-    SpecWithDefaults,
-    count_of,
-    load,
-    whole_numbers,
-)
-from pefourier.errors import OtherGrid, PefourierError, check_tolerance, check_whole, shown
-from pefourier.types import Array, Counts, Fields, Ints, Strings
-from pefourier.writing.text import read_sides
+from pefourier.encodings.loader import Count, Source, count_of, load, whole_numbers
+from pefourier.errors import OtherGrid, PefourierError, check_tolerance
+from pefourier.types import Fields, Ints, Strings
 
 if TYPE_CHECKING:  # imported when a function is called
-    from pefourier.geometry import Progress
-    from pefourier.questions.check_faithful import Faithfulness
     from pefourier.questions.compare import Comparison
     from pefourier.questions.context import Context
     from pefourier.questions.design import Design
     from pefourier.questions.positions import Positions
-    from pefourier.questions.reconstruct import Reconstructions
     from pefourier.questions.relations import Relations
-    from pefourier.questions.resize import Resizing
-    from pefourier.questions.spectral_density import Method
-    from pefourier.questions.spectrum import Spectrum
     from pefourier.questions.usage import Usage
 
 FilePath = str | os.PathLike[str]
-
-
-def spectrum(
-    encoding: Source,
-    *,
-    lattice: Count | None = None,
-    sigma: float | None = None,
-    method: Method = "auto",
-    **params: Any,
-) -> Spectrum:
-    """Compute the frequency density of an encoding (Eq. 15 of the paper) over a lattice.
-
-    Parameters
-    ----------
-    encoding : str, path, Encoding, array or tensor (n, d), torch module, or function (length, d)
-        The encoding to analyze.
-    lattice : int, optional
-        Number N of points of the frequency axis. By default the dimension d, or the length if you
-        pass a longer one or a model's config sets it.
-    sigma : float, optional
-        Bandwidth in lattice steps, default 4; 0 turns smoothing off.
-    method : str
-        "declared", "periodogram" or "auto".
-    **params
-        `length`, `d` and the other keywords in the docstring of `pefourier.api`; ``demean=True``
-        removes the mean row of the table.
-
-    Examples
-    --------
-    >>> spectrum("rope:rho=5e5", d=128).summary.below_first_bin
-    49
-    >>> spectrum(np.eye(8), sigma=0).method
-    'periodogram'
-    """
-    from pefourier.questions.spectrum import spectrum as spectrum_of
-
-    (lattice,) = whole_numbers(lattice=lattice)
-    return spectrum_of(load(encoding, **params), lattice, sigma, method)
-
-
-def reconstruct(
-    encoding: Source,
-    positions: Ints | Sequence[Ints] | None = None,
-    *,
-    lattice: Count | None = None,
-    sigma: float | None = None,
-    method: Method = "auto",
-    **params: Any,
-) -> Reconstructions:
-    """Reconstruct position functions from the frequencies of an encoding and from its vectors.
-
-    Parameters
-    ----------
-    encoding, lattice, sigma, method, **params
-        As in `spectrum`.
-    positions : sequence of int, or of points, optional
-        Positions of the deltas, by default 5, 40 and 75, scaled down for a shorter lattice. On a
-        grid, points such as (3, 4), by default the middle.
-
-    Examples
-    --------
-    >>> reconstruct("dft", [40]).inverse_error < 1e-12
-    True
-    """
-    from pefourier.questions.reconstruct import position_functions
-
-    (lattice,) = whole_numbers(lattice=lattice)
-    points = as_points(positions)
-    flat = [x for point in points for x in point]
-    shortest = max([79, *flat]) + 1
-    enc = load(encoding, min_length=shortest, **params)
-    where = points if len(enc.domain.sides) > 1 else flat
-    return position_functions(enc, where or None, lattice, sigma, method)
-
-
-def check(
-    encoding: Source, *, progress: Callable[[str], Progress] | None = None, **params: Any
-) -> Faithfulness:
-    """Check whether vectors are distinct and can be inverted, as ``pefourier check-faithful`` does.
-
-    `progress` is called with the name of each phase and returns a function that is called with the
-    number of parts done and the total. For the other parameters see `spectrum`.
-
-    Examples
-    --------
-    >>> assert check("dft", length=80).faithful
-    >>> check("dft", length=80, d=64).closest_pair
-    (0, 64)
-    """
-    from pefourier.questions.check_faithful import check_faithful
-
-    enc = load(encoding, **params)
-    if enc.injection == "rotate" and "path" in enc.params:
-        from pefourier.questions.usage import with_pairing
-
-        enc = with_pairing(enc)
-    return check_faithful(enc, progress)
 
 
 def compare(
@@ -359,131 +243,3 @@ def design(
     if length is None or (isinstance(length, Sequence) and not isinstance(length, str)):
         return design_grid(length or (), **options)
     return design_base(count_of("length", length), **options)
-
-
-def resize(
-    encoding: Source,
-    to: Ints | str,
-    *,
-    method: str = "",
-    from_crop: Ints = (),
-    d: Count | None = None,
-    **params: Any,
-) -> Resizing:
-    """Resize a table for another image size or text length, and compare all methods.
-
-    Parameters
-    ----------
-    encoding
-        As in `spectrum`, with its `grid` among `params`.
-    to : sequence of int, or str
-        Sides of the new grid, the slowest axis first, such as (24, 24) or "24x24".
-    method : str
-        bicubic, bilinear, align-corners, antialias, fourier, keys, triangle, dinov2,
-        geometric, center-crop or crop. By default the method of the model if known, otherwise
-        bicubic; rotations and the biases of Swin V2 are recomputed.
-    from_crop : sequence of int
-        First point of the old grid that method "crop" keeps, by default index 0.
-    d, **params
-        As in `check`, including `grid` and `prefix`.
-
-    Examples
-    --------
-    >>> resize("axial", (20, 24), grid=(14, 14), d=16).table.shape
-    (480, 16)
-    """
-    from pefourier.questions.resize import (
-        has_formula,
-        on_own_grid,
-        resize_table,
-    )
-
-    prefix = params.pop("prefix", 0)
-    to = read_sides(to) if isinstance(to, str) else to
-    if isinstance(params.get("grid"), str):
-        params["grid"] = read_sides(params["grid"])
-    enc = load(encoding, None, d, prefix=prefix, **params)
-    enc = enc if params.get("grid") else on_own_grid(enc, len(to))
-    if enc.domain.kind == "lag" and params.get("grid") == enc.domain.grid:
-        raise PefourierError(
-            f"{shown(enc.label)} has the biases of a window; pass the sides of windows, not of "
-            "displacements, as --from and --to"
-        )
-    formula = None
-    if enc.rebuild_at is not None and len(enc.domain.sides) == len(to):
-        formula = enc.rebuild_at(tuple(to))
-    elif isinstance(encoding, str) and has_formula(enc, encoding, to):
-        elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # it would take precedence
-        formula = load(elsewhere, None, d, **{**params, "grid": tuple(to), "prefix": prefix})
-    return resize_table(enc, to, method or "crop" * bool(from_crop), formula, tuple(from_crop))
-
-
-def encode(
-    encoding: Source,
-    positions: Ints | Sequence[Ints] | None = None,
-    *,
-    what: str = "vectors",
-    **params: Any,
-) -> Array:
-    """Return the vectors (n, d) of all or some positions, or of points of a grid, in float64.
-
-    `what` selects the numbers: vectors, or what engines store for a rotation (inv_freq, cos, sin,
-    cos-sin or complex), in the layout of the rotation.
-
-    Examples
-    --------
-    >>> encode("dft", [0, 131071], d=64).shape
-    (2, 64)
-    >>> encode("rope:rho=100", d=4, what="inv_freq")
-    array([1. , 0.1])
-    """
-    enc, x = points_at(encoding, positions, **params)
-    if what == "vectors":
-        return np.asarray(enc.table(x), dtype=float)
-    from pefourier.questions.encode import computed, layout_of
-
-    return np.concatenate(list(computed(enc, x, what, layout_of(enc, what))))
-
-
-def points_at(
-    encoding: Source | SpecWithDefaults,
-    positions: Ints | Sequence[Ints] | None = None,
-    **params: Any,
-) -> tuple[Encoding, Array]:
-    """Load an encoding and return it with the rows (n,) of the requested points.
-
-    A single number is always a row, also on a grid, whose prefix rows have no coordinates. Without
-    a grid, each number of a point is a position.
-
-    >>> points_at("axial:grid=14x14,prefix=1,d=8", [(3, 4), 0])[1].tolist()
-    [47, 0]
-    >>> points_at("dft:length=9", [(3, 4), 0])[1].tolist()
-    [3, 4, 0]
-    """
-    points, enc = as_points(positions), load(encoding, **params)
-    if not points:
-        return enc, as_stored(enc, enc.domain.x)
-    rows: list[int] = []
-    for point in points:
-        sides = enc.domain.sides
-        if len(point) > 1 and len(sides) > 1 and enc.domain.kind == "position":
-            from pefourier.questions.reconstruct import check_point
-
-            place = np.ravel_multi_index(check_point(point, sides), sides)
-            rows.append(enc.domain.prefix + int(place))
-        else:
-            rows += point
-    return enc, np.array(rows, dtype=np.int64)
-
-
-def as_points(positions: Ints | Sequence[Ints] | None) -> list[Counts]:
-    """Return positions as points: tuples of one or more coordinates.
-
-    >>> as_points([(3, 4), 5])
-    [(3, 4), (5,)]
-    """
-    points = np.atleast_1d(positions) if np.isscalar(positions) else positions or ()
-    points = [np.atleast_1d(point).tolist() for point in points]
-    for x in (x for point in points for x in point):
-        check_whole("a position", x)
-    return [tuple(map(int, point)) for point in points]

@@ -84,9 +84,9 @@ def spectrum(
     Example:
     pefourier spectrum rope rope:rho=5e5 --d 128
     """
-    from pefourier import api
+    from pefourier.questions.spectrum import spectrum as spectrum_of
 
-    question = partial(api.spectrum, **vars(density))
+    question = partial(spectrum_of, **vars(density))
     answer_specs(question, options, output, figure, axis=axis)
 
 
@@ -108,9 +108,9 @@ def reconstruct(
     pefourier reconstruct --pos 5 40 --plot fig.pdf
     """
     spare_threads()
-    from pefourier import api
+    from pefourier.questions.reconstruct import position_functions
 
-    question = partial(api.reconstruct, positions=pos, **vars(density))
+    question = partial(position_functions, positions=pos, **vars(density))
     answer_specs(question, options, output, figure)
 
 
@@ -141,14 +141,14 @@ def check_faithful(
     pefourier check-faithful wpe.npy
     """
     spare_threads(options.names)
-    from pefourier import api
     from pefourier.encodings.loader import with_gates
+    from pefourier.questions.check_faithful import check_faithful as check
 
     options = replace(options, specs=with_gates(options.names, gates))
 
     def ask(source: Any, **sizes: Any) -> Any:
         show = percentages(printable(source.spec), quiet=output.quiet)
-        return api.check(source, progress=show, **sizes)
+        return check(source, show, **sizes)
 
     answer_specs(
         ask,

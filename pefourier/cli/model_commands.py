@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pefourier.report.terms import Term
     from pefourier.writing.page import Reason
 
+
 @group
 class Reach:
     """Requested and trained lengths of a model, as in `api.context`."""
@@ -425,11 +426,11 @@ def resize(
 
     if out is not None:
         check_suffix(out, WRITERS)
-    from pefourier import api
+    from pefourier.questions.resize import resize as resize_to
 
     place: Fields = {"grid": old or (), "prefix": prefix or 0, "d": d}
     try:
-        resizing = api.resize(spec, new, method=method or "", from_crop=from_crop or (), **place)
+        resizing = resize_to(spec, new, method=method or "", from_crop=from_crop or (), **place)
     except PefourierError as error:
         raise PefourierError(str(error).replace("--grid", "--from")) from error
     if out is not None:
@@ -514,11 +515,10 @@ def encode(
     if pos and storage.what == "inv_freq":
         raise PefourierError("--what inv_freq has no positions; leave out --pos")
     check_count_of_specs(options, 1, "encode writes one encoding")
-    from pefourier import api
-    from pefourier.questions.encode import write_golden, write_numbers
+    from pefourier.questions.encode import points_at, write_golden, write_numbers
 
     (source,) = options.sources(split=False)
-    enc, x = api.points_at(source, pos, **options.sizes)
+    enc, x = points_at(source, pos, **options.sizes)
     if storage.golden:
         result = write_golden(enc, x if pos else None, storage.golden)
     else:

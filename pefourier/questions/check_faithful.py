@@ -25,18 +25,17 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
-    as_encoding,
     finding,
     point_of,
     points_in_words,
     without_prefix,
 )
 from pefourier.encodings.families.location import PlaceDomain
+from pefourier.encodings.loader import Source, load
 from pefourier.questions.result import Result
 from pefourier.types import Counts, Fields, Values, frozen, frozen_by_name
 from pefourier.writing.text import Verdict, join, number
@@ -301,24 +300,23 @@ class GridFaithfulness(Faithfulness):
 
 
 def check_faithful(
-    encoding: Encoding | ArrayLike, progress: Callable[[str], Progress] | None = None
+    encoding: Source, progress: Callable[[str], Progress] | None = None, **params: Any
 ) -> LineFaithfulness | GridFaithfulness:
     """Measure how well an encoding distinguishes positions, as `pefourier check-faithful` does.
 
     Parameters
     ----------
-    encoding : Encoding or np.ndarray, shape (n, d)
-        An encoding, or a table with one row for each position.
+    encoding, **params
+        As in `pefourier.spectrum`.
     progress : callable, optional
         Maps the name of a phase to a callback ``(done, total)`` that reports progress. A phase that
         passes over the vectors again restarts at 1.
 
     Examples
     --------
-    >>> from pefourier.encodings import load
-    >>> check_faithful(load("dft", length=80, d=256)).verdict
+    >>> check_faithful("dft", length=80, d=256).verdict
     'isometric'
-    >>> check_faithful(load("dft", length=80, d=64)).closest_pair
+    >>> check_faithful("dft", length=80, d=64).closest_pair
     (0, 64)
     """
     from pefourier.diagnosis.table_rules import diagnose
@@ -328,7 +326,11 @@ def check_faithful(
     from pefourier.geometry.products import by_inner_products, toeplitz_residual
     from pefourier.geometry.singular_values import check_products, decompose
 
-    with_prefix, query = as_encoding(encoding), None
+    with_prefix, query = load(encoding, **params), None
+    if with_prefix.injection == "rotate" and "path" in with_prefix.params:
+        from pefourier.questions.usage import with_pairing
+
+        with_prefix = with_pairing(with_prefix)
     if not with_prefix.by_lag:
         with_prefix, query = with_prefix.hardest_query()
     enc = without_prefix(with_prefix)
@@ -513,8 +515,7 @@ def shortfalls(
 ) -> list[str]:
     """List unmet requirements: a rung, distinct vectors in a format, or no findings above a note.
 
-    >>> from pefourier.encodings import load
-    >>> shortfalls(check_faithful(load("sinusoidal")), "invertible")
+    >>> shortfalls(check_faithful("sinusoidal"), "invertible")
     ['is injective; invertible is required']
     """
     lacking = []

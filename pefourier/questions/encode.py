@@ -16,7 +16,7 @@ absolute + per_radian (i + 2) p abs(inv_freq[i]); vectors by absolute + per_radi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,14 @@ from pefourier.encodings.encoding import (
     columns_of_blocks,
     rotated_columns,
 )
+from pefourier.encodings.grids import as_stored
+from pefourier.encodings.loader import Source, SpecWithDefaults, load
 from pefourier.encodings.sources.tables import RowBlocks, rows_of_vectors, write_table
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.questions.reconstruct import as_points, check_point
 from pefourier.questions.result import Result
-from pefourier.types import Array, Counts, Fields, Table, frozen
+from pefourier.types import Array, Counts, Fields, Ints, Table, frozen
 from pefourier.writing.files import suffix_of, write_whole
 from pefourier.writing.text import Verdict, printable
 
@@ -89,6 +92,60 @@ def pairs_of(enc: Encoding) -> Encoding | None:
     """Return the encoding if it rotates queries and keys of all heads equally, else None."""
     is_shared = enc.injection == "rotate" and enc.name not in UNSHARED
     return enc if is_shared and enc.measure else None
+
+
+def encode(
+    encoding: Source,
+    positions: Ints | Sequence[Ints] | None = None,
+    *,
+    what: str = "vectors",
+    **params: Any,
+) -> Array:
+    """Return the vectors (n, d) of all or some positions, or of points of a grid, in float64.
+
+    `what` selects the numbers: vectors, or what engines store for a rotation (inv_freq, cos, sin,
+    cos-sin or complex), in the layout of the rotation.
+
+    Examples
+    --------
+    >>> encode("dft", [0, 131071], d=64).shape
+    (2, 64)
+    >>> encode("rope:rho=100", d=4, what="inv_freq")
+    array([1. , 0.1])
+    """
+    enc, x = points_at(encoding, positions, **params)
+    if what == "vectors":
+        return np.asarray(enc.table(x), dtype=float)
+    return np.concatenate(list(computed(enc, x, what, layout_of(enc, what))))
+
+
+def points_at(
+    encoding: Source | SpecWithDefaults,
+    positions: Ints | Sequence[Ints] | None = None,
+    **params: Any,
+) -> tuple[Encoding, Array]:
+    """Load an encoding and return it with the rows (n,) of the requested points.
+
+    A single number is always a row, also on a grid, whose prefix rows have no coordinates. Without
+    a grid, each number of a point is a position.
+
+    >>> points_at("axial:grid=14x14,prefix=1,d=8", [(3, 4), 0])[1].tolist()
+    [47, 0]
+    >>> points_at("dft:length=9", [(3, 4), 0])[1].tolist()
+    [3, 4, 0]
+    """
+    points, enc = as_points(positions), load(encoding, **params)
+    if not points:
+        return enc, as_stored(enc, enc.domain.x)
+    rows: list[int] = []
+    for point in points:
+        sides = enc.domain.sides
+        if len(point) > 1 and len(sides) > 1 and enc.domain.kind == "position":
+            check_point(point, sides)
+            rows.append(enc.domain.prefix + int(np.ravel_multi_index(point, sides)))
+        else:
+            rows += point
+    return enc, np.array(rows, dtype=np.int64)
 
 
 def write_numbers(

@@ -19,20 +19,19 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
-    as_encoding,
     axis_letters,
     finding,
     points_in_words,
     without_prefix,
 )
 from pefourier.encodings.encoding import lattice as lattice_of
+from pefourier.encodings.loader import Count, Source, load, whole_numbers
 from pefourier.encodings.registry import BUILDERS, build, canonical_spec
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, check_whole
 from pefourier.geometry.torus import multiplicity
 from pefourier.questions.result import HIDDEN, Result
 from pefourier.questions.spectral_density import (
@@ -78,6 +77,11 @@ class Reconstruction:
         """The position, or the point, as written for --pos."""
         return ",".join(map(str, np.atleast_1d(self.position)))
 
+    @property
+    def half_max(self) -> int:
+        """Positions or points at or above half of the peak."""
+        return int((self.values >= HALF * self.peak).sum())
+
 
 @frozen
 class LineReconstruction(Reconstruction):
@@ -87,16 +91,6 @@ class LineReconstruction(Reconstruction):
     width: float  # full width at half height, linear interpolation
     half_max_count: int  # samples at or above half the peak
 
-    @property
-    def half_max(self) -> int:
-        """Positions at or above half the peak."""
-        return self.half_max_count
-
-    @property
-    def extent(self) -> float:
-        """Width of the peak."""
-        return self.width
-
 
 @frozen
 class GridReconstruction(Reconstruction):
@@ -105,16 +99,6 @@ class GridReconstruction(Reconstruction):
     position: Counts
     half_max_area: int  # points at or above half the peak
     cross: float  # energy on points that share a coordinate with the position
-
-    @property
-    def half_max(self) -> int:
-        """Points at or above half the peak."""
-        return self.half_max_area
-
-    @property
-    def extent(self) -> float:
-        """Area of the peak."""
-        return self.half_max_area
 
 
 @frozen
@@ -267,8 +251,8 @@ class Reconstructions(Result):
                     return None
                 method = self.estimate.measure.method
                 rebased = position_functions(enc, None, lattice, self.sigma, method)
-                extent = rebased.first.extent
-                if extent <= SHARPER * self.first.extent and rebased.verdict not in NO_PEAK:
+                now, extent = (getattr(r.first, "width", r.first.half_max) for r in (self, rebased))
+                if extent <= SHARPER * now and rebased.verdict not in NO_PEAK:
                     return rho, extent
         return None
 
@@ -397,11 +381,12 @@ def repeats(h: Floats, farthest: int) -> Distances:
 
 
 def position_functions(
-    encoding: Encoding | ArrayLike,
+    encoding: Source,
     positions: Ints | Sequence[Ints] | None = None,
-    lattice: int | None = None,
+    lattice: Count | None = None,
     sigma: float | None = None,
     method: Method = "auto",
+    **params: Any,
 ) -> LineReconstructions | GridReconstructions:
     r"""Rebuild position functions by Algorithm 1, and by the linear inverse of the vectors.
 
@@ -416,41 +401,43 @@ def position_functions(
 
     Parameters
     ----------
-    encoding : Encoding or np.ndarray, shape (n, d)
-        An encoding, or a table with one row for each position.
-    positions : sequence of int, optional
-        Positions of the deltas, 0 … N - 1; the default is `usual_positions`. On a lattice with
-        several axes, points such as (3, 4); the default is the middle.
-    lattice, sigma, method
-        As in `pefourier.questions.spectrum.spectrum`.
+    positions : sequence of int, or of points, optional
+        Positions of the deltas, 0 … N - 1; the default is 5, 40 and 75, scaled for short or long
+        lattices. On a lattice with several axes, points such as (3, 4); the default is the middle.
+    encoding, lattice, sigma, method, **params
+        As in `pefourier.spectrum`.
 
     Examples
     --------
-    >>> from pefourier.encodings import load
-    >>> result = position_functions(load("sinusoidal", d=256), [40])
-    >>> round(result.reconstructions[0].peak, 4)
+    >>> round(position_functions("sinusoidal", [40], d=256).reconstructions[0].peak, 4)
     0.3403
     """
     from pefourier.geometry.singular_values import check_products, decompose
 
-    enc = without_prefix(as_encoding(encoding))
-    sides, rebuilt = where_to_rebuild(enc, lattice, positions)
+    (lattice,) = whole_numbers(lattice=lattice)
+    points = as_points(positions)
+    farthest = max([79, *(x for point in points for x in point)])
+    enc = without_prefix(load(encoding, min_length=farthest + 1, **params))
+    sides, places = where_to_rebuild(enc, lattice, points)
     check_products(enc)
     estimate = estimate_spectrum(enc, lattice, sigma, method)
-    places = [check_point(point, sides) for point in rebuilt]
     h, factors = position_function(estimate.smoothed, sides), decompose(enc)
-    is_line = len(sides) == 1
-    peak: Any = (describe_peak if is_line else describe_grid_peak)(h)
+    is_line, peak, delta = len(sides) == 1, float(h.flat[0]), np.zeros(h.shape)
+    delta.flat[0] = 1.0
+    own: Any = LineReconstruction if is_line else GridReconstruction
+    kind: Any = LineReconstructions if is_line else GridReconstructions
+    measured = (describe_peak if is_line else describe_grid_peak)(h)
     reconstructions = [
-        replace(
-            peak,
+        own(
             position=place[0] if is_line else place,
             values=np.roll(h, place, range(len(sides))),
+            peak=peak,
+            error=float(np.linalg.norm(h - delta)),
             inverse_error=inverse_error_at(factors, place, enc.domain.sides),
+            **measured,
         )
         for place in places
     ]
-    kind: Any = LineReconstructions if is_line else GridReconstructions
     found: LineReconstructions | GridReconstructions = kind(
         lattice=sides[0] if is_line else sides,
         sigma=estimate.sigma,
@@ -506,8 +493,8 @@ def rebase(enc: Encoding, rho: float) -> Encoding | None:
 
 
 def where_to_rebuild(
-    enc: Encoding, lattice: int | None, positions: Ints | Sequence[Ints] | None
-) -> tuple[Counts, Ints | Sequence[Ints]]:
+    enc: Encoding, lattice: int | None, points: Sequence[Counts]
+) -> tuple[Counts, Sequence[Counts]]:
     """Sides of the lattice, and the points at which deltas are placed."""
     if enc.domain.irregular or enc.domain.kind in ("place", "graph"):
         raise PefourierError(
@@ -515,15 +502,17 @@ def where_to_rebuild(
             f"{enc.name}; use 'pefourier check-faithful' for the linear inverse"
         )
     sides = lattice_sides(enc, lattice)
-    if positions is None:
-        is_line = len(sides) == 1
-        positions = usual_positions(sides[0]) if is_line else [tuple(n // 2 for n in sides)]
-    if prod(sides) * (len(positions) + BESIDES) > VALUES:
+    if len(sides) == 1:
+        points = [(x,) for point in points or [usual_positions(sides[0])] for x in point]
+    points = points or [tuple(n // 2 for n in sides)]
+    if prod(sides) * (len(points) + BESIDES) > VALUES:
         raise PefourierError(
-            f"{len(positions)} positions on a lattice of {prod(sides)} points need more than the "
+            f"{len(points)} positions on a lattice of {prod(sides)} points need more than the "
             "limit of 1 GiB; set a smaller --lattice"
         )
-    return sides, positions
+    for point in points:
+        check_point(point, sides)
+    return sides, points
 
 
 def usual_positions(n: int) -> Counts:
@@ -537,19 +526,30 @@ def usual_positions(n: int) -> Counts:
     return tuple(sorted({s * n // USUAL_LENGTH for s in USUAL}))
 
 
-def check_point(point: int | Ints, sides: Counts) -> Counts:
-    """Return a point of a lattice; raise an error for wrong axes or a point outside."""
-    place = tuple(int(x) for x in np.atleast_1d(point))
-    if len(place) != len(sides) or not all(0 <= x < n for x, n in zip(place, sides, strict=False)):
+def check_point(point: Ints, sides: Counts) -> None:
+    """Raise an error for a point outside a lattice, or with other axes."""
+    if len(point) != len(sides) or not all(0 <= x < n for x, n in zip(point, sides, strict=True)):
         typed, first, last = (
             ",".join(map(str, numbers))
-            for numbers in (place, [0] * len(sides), np.array(sides) - 1)
+            for numbers in (point, [0] * len(sides), np.array(sides) - 1)
         )
         raise PefourierError(
             f"position {typed} is outside the lattice {first} … {last}; use another or set "
             "--lattice"
         )
-    return place
+
+
+def as_points(positions: Ints | Sequence[Ints] | None) -> list[Counts]:
+    """Return positions as points: tuples of one or more coordinates.
+
+    >>> as_points([(3, 4), 5])
+    [(3, 4), (5,)]
+    """
+    points = np.atleast_1d(positions) if np.isscalar(positions) else positions or ()
+    points = [np.atleast_1d(point).tolist() for point in points]
+    for x in (x for point in points for x in point):
+        check_whole("a position", x)
+    return [tuple(map(int, point)) for point in points]
 
 
 def inverse_error_at(factors: Factors, point: Counts, sides: Counts) -> float | None:
@@ -559,53 +559,38 @@ def inverse_error_at(factors: Factors, point: Counts, sides: Counts) -> float | 
     return factors.inverse_error(int(np.ravel_multi_index(point, sides)))
 
 
-def describe_grid_peak(h: Floats) -> GridReconstruction:
+def describe_grid_peak(h: Floats) -> dict[str, float]:
     """Measure a rebuilt function on a torus with its peak at the first point.
 
-    >>> describe_grid_peak(np.array([[0.8, 0.4, 0.0, 0.4], [0.2, 0.0, 0.0, 0.0]])).half_max_area
+    >>> describe_grid_peak(np.array([[0.8, 0.4, 0.0, 0.4], [0.2, 0.0, 0.0, 0.0]]))["half_max_area"]
     3
     """
     places = np.ogrid[tuple(map(slice, h.shape))]
     off = prod(place > 0 for place in places) > 0
     far = sum(np.minimum(x, n - x) > 1 for x, n in zip(places, h.shape, strict=True)) > 0
-    peak, delta = float(h.flat[0]), np.zeros(h.shape)
-    delta.flat[0] = 1.0
-    return GridReconstruction(
-        position=(0,) * h.ndim,
-        values=h,
-        peak=peak,
-        half_max_area=int((h >= HALF * peak).sum()),
-        cross=float(1 - (h[off] ** 2).sum() / (h**2).sum()),
-        side_lobe=float(np.abs(h[far]).max(initial=0.0)),
-        error=float(np.linalg.norm(h - delta)),
-        inverse_error=None,
-    )
+    return {
+        "half_max_area": int((h >= HALF * h.flat[0]).sum()),
+        "cross": float(1 - (h[off] ** 2).sum() / (h**2).sum()),
+        "side_lobe": float(np.abs(h[far]).max(initial=0.0)),
+    }
 
 
-def describe_peak(h: Floats) -> LineReconstruction:
+def describe_peak(h: Floats) -> dict[str, float]:
     """Measure a rebuilt function on a circle with its peak at index 0.
 
     It is symmetric, h(t) = h(-t), because the weights of Algorithm 1 are real.
 
-    >>> describe_peak(np.array([1.0, 0.75, 0.25, 0.0, 0.25, 0.75])).width
+    >>> describe_peak(np.array([1.0, 0.75, 0.25, 0.0, 0.25, 0.75]))["width"]
     3.0
     """
     half, right = h[0] / 2, h[: len(h) // 2 + 1]
     above = right >= HALF * h[0]
     if above.all():
-        width = float(len(h))
+        width = len(h)
     else:
         t = int(np.argmin(above))  # the first sample below half height
         width = 2 * (t - 1 + (right[t - 1] - half) / (right[t - 1] - right[t]))
     rises = np.flatnonzero(np.diff(right) > 0)
     lobe = np.abs(right[rises[0] + 1 :]).max() if len(rises) else 0.0 * h[0]  # NaN for zeros
-    return LineReconstruction(
-        position=0,
-        values=h,
-        peak=float(h[0]),
-        width=float(width),
-        half_max_count=int((h >= HALF * h[0]).sum()),
-        side_lobe=float(lobe),
-        error=float(np.sqrt((h[0] - 1) ** 2 + (h[1:] ** 2).sum())),
-        inverse_error=None,
-    )
+    count = int((h >= HALF * h[0]).sum())
+    return {"width": float(width), "half_max_count": count, "side_lobe": float(lobe)}

@@ -13,6 +13,7 @@ a sequence declares its inner products, closed forms describe it without its tab
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import cached_property, partial
@@ -45,7 +46,7 @@ from pefourier.encodings.grids import (
     size_of,
     usual_grid,
 )
-from pefourier.encodings.loader import source_of
+from pefourier.encodings.loader import Source, load, source_of
 from pefourier.encodings.sources.huggingface import type_row
 from pefourier.errors import NUMBERS, PefourierError, check_count, check_size, shown, unknown
 from pefourier.geometry.closest import closest_pair
@@ -56,7 +57,7 @@ from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
 from pefourier.types import Array, Counts, Fields, Floats, Ints, frozen
 from pefourier.writing.page import labelled_fields
-from pefourier.writing.text import Verdict, join, printable
+from pefourier.writing.text import Verdict, join, printable, read_sides
 
 SUMS_EPS = 2.0**-46  # relative error of sums of a few rows
 DEFAULT = "bicubic"
@@ -300,6 +301,48 @@ class Resizing(Result):
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each method."""
         return csv_table(self.methods, labelled_fields(Method))
+
+
+def resize(
+    encoding: Source, to: Ints | str, *, method: str = "", from_crop: Ints = (), **params: Any
+) -> Resizing:
+    """Resize a table for another image size or text length, and compare all methods.
+
+    Parameters
+    ----------
+    encoding, **params
+        As in `pefourier.spectrum`; ``grid`` and ``prefix`` are those of the table.
+    to : sequence of int, or str
+        Sides of the new grid, the slowest axis first, such as (24, 24) or "24x24".
+    method : str
+        bicubic, bilinear, align-corners, antialias, fourier, keys, triangle, dinov2,
+        geometric, center-crop or crop. By default the method of the model if known, otherwise
+        bicubic; rotations and the biases of Swin V2 are recomputed.
+    from_crop : sequence of int
+        First point of the old grid that method "crop" keeps, by default index 0.
+
+    Examples
+    --------
+    >>> resize("axial", (20, 24), grid=(14, 14), d=16).table.shape
+    (480, 16)
+    """
+    to = read_sides(to) if isinstance(to, str) else tuple(to)
+    grid = params.get("grid") or ()
+    sides = read_sides(grid) if isinstance(grid, str) else tuple(grid)
+    enc = load(encoding, **params)
+    enc = enc if sides else on_own_grid(enc, len(to))
+    if enc.domain.kind == "lag" and sides == enc.domain.grid:
+        raise PefourierError(
+            f"{shown(enc.label)} has the biases of a window; pass the sides of windows, not of "
+            "displacements, as --from and --to"
+        )
+    formula = None
+    if enc.rebuild_at is not None and len(enc.domain.sides) == len(to):
+        formula = enc.rebuild_at(to)
+    elif isinstance(encoding, str) and has_formula(enc, encoding, to):
+        elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # it would take precedence
+        formula = load(elsewhere, **params | {"grid": to})
+    return resize_table(enc, to, method or "crop" * bool(from_crop), formula, tuple(from_crop))
 
 
 def resize_table(

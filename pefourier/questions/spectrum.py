@@ -19,18 +19,17 @@ from math import pi
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
-    as_encoding,
     axis_letters,
     finding,
     unit_of_waves,
     without_mean,
     without_prefix,
 )
+from pefourier.encodings.loader import Count, Source, load, whole_numbers
 from pefourier.geometry.torus import directions_of
 from pefourier.questions.result import HIDDEN, Result
 from pefourier.questions.spectral_density import (
@@ -327,10 +326,11 @@ def notes_on_spectrum(r: Spectrum) -> Iterator[Finding]:
 
 
 def spectrum(
-    encoding: Encoding | ArrayLike,
-    lattice: int | None = None,
+    encoding: Source,
+    lattice: Count | None = None,
     sigma: float | None = None,
     method: Method = "auto",
+    **params: Any,
 ) -> LineSpectrum | GridSpectrum:
     r"""Estimate the frequency density of Eq. 15.
 
@@ -339,8 +339,8 @@ def spectrum(
 
     Parameters
     ----------
-    encoding : Encoding or np.ndarray, shape (n, d)
-        An encoding, or a table with one row for each position.
+    encoding : str, path, Encoding, array or tensor (n, d), torch module, or function (length, d)
+        The encoding to analyze.
     lattice : int, optional
         N, by default the dimension d, or the length if a longer length was requested or a model's
         config sets the length.
@@ -350,6 +350,9 @@ def spectrum(
         entirely on the lattice: Eq. 22.
     method : str
         "declared", "periodogram", or "auto": declared if available.
+    **params
+        `length`, `d` and the other keywords in the docstring of `pefourier.api`; ``demean=True``
+        removes the mean row of the table.
 
     Returns
     -------
@@ -374,11 +377,13 @@ def spectrum(
 
     Examples
     --------
-    >>> from pefourier.encodings import load
-    >>> spectrum(load("dft", d=8)).density
+    >>> spectrum("rope:rho=5e5", d=128).summary.below_first_bin
+    49
+    >>> spectrum("dft", d=8).density
     array([0.125, 0.25 , 0.25 , 0.25 , 0.125])
     """
-    enc = without_prefix(as_encoding(encoding))
+    (lattice,) = whole_numbers(lattice=lattice)
+    enc = without_prefix(load(encoding, **params))
     estimate = estimate_spectrum(enc, lattice, sigma, method)
     is_line = len(estimate.sides) == 1
     own = {"lattice": estimate.sides[0], "omega": estimate.omega[0]}

@@ -63,7 +63,7 @@ RAISED = [
 
 @pytest.mark.parametrize(("error", "status"), RAISED, ids=lambda x: repr(x)[:40])
 def test_exceptions_end_in_one_line_and_a_status(run, monkeypatch, error, status):
-    def fail(*_):
+    def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(ROOM, "spectrum", fail)
