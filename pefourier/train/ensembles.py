@@ -176,16 +176,11 @@ def token_rate(model: Transformer, task: Task) -> float:
     return float(count / since[:, -1].sum()) if count else 1.0
 
 
-def load_for(
-    model: Transformer, spec: str, seed: int, task: Task, rate: float | None = None, *, learn: bool
-) -> Injection:
-    """Load the injection of a SPEC for a task, at its times if it has any.
-
-    `rate` is the `token_rate` of the windows used in training, if these are others.
-    """
+def load_for(model: Transformer, spec: str, seed: int, task: Task, *, learn: bool) -> Injection:
+    """Load the injection of a SPEC for a task, at its times if it has any."""
     sizes, times = (model.tokens, model.d, model.heads, seed), None
     if task.times is not None:
-        times = task.times_of_tokens(model.step, model.tokens) * (rate or token_rate(model, task))
+        times = task.times_of_tokens(model.step, model.tokens) * token_rate(model, task)
     return load_injection(spec, *sizes, learn=learn, grid=model.grid, times=times)
 
 

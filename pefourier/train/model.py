@@ -29,6 +29,7 @@ measured times, training changes slopes and shifts: vectors at other times follo
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from math import prod
 from typing import NamedTuple, get_args
 
@@ -43,9 +44,9 @@ from pefourier.encodings.encoding import (
     displacement_of_each_pair,
     split_pairs,
 )
-from pefourier.encodings.families.absolute import temperature_in
 from pefourier.encodings.families.fourier import LineAndSines
 from pefourier.encodings.loader import SpecWithDefaults, source_of
+from pefourier.encodings.model_positions import temperature_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import NUMBERS, WIDEST, PefourierError, check_count
 from pefourier.train.options import LEAST_D, Inject, Options
@@ -82,7 +83,7 @@ class Injection:
     act: str
     vectors: Array  # (U, k) float64
     index: Array  # (places,) rows of `vectors`, or (W, places) for times of all windows
-    learn: bool
+    learn: bool = False
     params: Values = field(default_factory=dict)  # of the encoding, with defaults
     # of rotations, if known: positions (U, axes), and radians per step (axes, k / 2); of mtan and
     # time2vec at measured times: times and ones (U, 2), and slopes and shifts (2, k)
@@ -111,7 +112,7 @@ class Injection:
         return replace(self, vectors=vectors, frequencies=self.frequencies + change)
 
 
-NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int), learn=False)
+NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int))
 
 
 def load_injection(
@@ -136,9 +137,16 @@ def load_injection(
     initial values; a rotation from a file or user code without frequencies keeps its angles, and
     sinusoids with random shifts keep their frequencies.
     """
-    is_built = source_of(spec) in ("name", "code")  # files have a fixed d
-    on = sides_for(spec, length, grid)
-    enc = load(SpecWithDefaults(spec, {"seed": seed, **on}), length, d if is_built else None)
+    is_built, name = source_of(spec) in ("name", "code"), spec.partition(":")[0]
+    options: Fields = {"seed": seed}
+    if grid and name in BUILDERS and "grid" in BUILDERS[name].parameters:
+        options["grid"] = grid
+        if length != prod(grid):
+            raise PefourierError(
+                f"{spec} has {prod(grid)} vectors for {length} tokens; omit --patch and --tokens"
+            )
+    # files have a fixed d
+    enc = load(SpecWithDefaults(spec, options), length, d if is_built else None)
     if enc.domain.kind == "place":
         raise PefourierError(f"{spec} encodes places, but the tokens of a window have positions")
     k = {"add": d, "bias": heads}.get(enc.injection, d // heads)
@@ -147,14 +155,13 @@ def load_injection(
     windows, size = (1, k) if times is None else (len(times), OF_PLACE)
     if places * windows * size > NUMBERS:
         raise PefourierError(f"{spec} needs {places * windows} vectors; choose a larger --patch")
-    enc = load_for_heads(spec, enc, length, d, heads, {"seed": seed, **on})
-    temperature = temperature_in(enc.params, length)
-    if enc.file is not None:
-        from pefourier.encodings.model_positions import temperature_of  # imports all of configs
-
-        temperature = temperature_of(enc, length)
-    is_used = temperature and temperature.layers == "all"
-    if temperature and is_used and (times is not None or temperature.largest != 1):
+    if enc.injection != "add" and enc.origin == "formula":  # all heads rotate equally
+        size = heads if enc.injection == "bias" else d // heads
+        if enc.injection == "bias" and "heads" in enc.params:
+            size, options["heads"] = d, heads
+        enc = load(SpecWithDefaults(spec, options), length, size)
+    temperature = temperature_of(enc, length)
+    if temperature and (times is not None or temperature.largest != 1):
         way_out = "this model does not; choose a larger temperature_floor"
         raise PefourierError(f"{spec} multiplies queries of {length} tokens; {way_out}")
     if times is not None:
@@ -192,7 +199,7 @@ def inject_times(enc: Encoding, times: Array, k: int) -> Injection:
     table = in_halves(enc, table, k) if enc.injection == "rotate" else table
     index, lines = index.reshape(times.shape), enc.vectors
     if not isinstance(lines, LineAndSines):
-        return Injection(enc.injection, table, index, learn=False, params=enc.params)
+        return Injection(enc.injection, table, index, params=enc.params)
     places, waves = np.vander(points, 2), np.stack([lines.slopes, lines.shifts])
     return Injection(enc.injection, table, index, enc.untrained, enc.params, places, waves)
 
@@ -210,31 +217,6 @@ def waves_of_rotation(enc: Encoding, table: Array) -> Fields:
     if not np.allclose(rotation * np.abs(table_rotation), table_rotation, atol=1e-6):
         return {}
     return {"places": places, "frequencies": frequencies}
-
-
-def sides_for(spec: str, length: int, grid: Counts) -> dict[str, Counts]:
-    """Return the option grid if the encoding has it and tokens lie on a grid."""
-    name = spec.partition(":")[0]
-    if not grid or name not in BUILDERS or "grid" not in BUILDERS[name].parameters:
-        return {}
-    if length != prod(grid):
-        raise PefourierError(
-            f"{spec} has {prod(grid)} vectors for {length} tokens; omit --patch and --tokens"
-        )
-    return {"grid": grid}
-
-
-def load_for_heads(
-    spec: str, enc: Encoding, length: int, d: int, heads: int, options: Values
-) -> Encoding:
-    """Reload the encoding with the number of heads or the size of a head, if its d is that."""
-    if enc.injection == "add" or enc.origin != "formula":
-        return enc
-    if "heads" in BUILDERS[enc.name].parameters and enc.injection == "bias":
-        joined = "," if ":" in spec else ":"
-        return load(SpecWithDefaults(f"{spec}{joined}heads={heads}", options), length, d)
-    size = heads if enc.injection == "bias" else d // heads  # all heads rotate equally
-    return load(SpecWithDefaults(spec, options), length, size)
 
 
 def count_places(act: str, length: int) -> int:
@@ -381,36 +363,30 @@ def stack_vectors(
     injections: Sequence[Injection], device: torch.device, dtype: torch.dtype
 ) -> dict[str, StackVectors]:
     """Stack the vectors of each act that some member has; other members get no effect."""
-    acts = [act for act in ACTS if any(m.act == act and m.has_vectors for m in injections)]
-    return {act: vectors_of_act(act, injections, device, dtype) for act in acts}
-
-
-def vectors_of_act(
-    act: str, injections: Sequence[Injection], device: torch.device, dtype: torch.dtype
-) -> StackVectors:
-    """Stack the vectors of an act for all members."""
-    first = next(m for m in injections if m.act == act)
-    zeros = np.zeros((1, first.vectors.shape[1]))  # adds 0, or rotates by 0
-    if act == "rotate":
-        zeros[:, : zeros.shape[1] // 2] = 1.0
-    nothing = Injection(act, zeros, np.zeros_like(first.index), learn=False)
-    members = [m if m.act == act else nothing for m in injections]
-    vectors = start = as_tensor([m.vectors for m in members], device, dtype)
-    learn, places = [np.full((1, m.vectors.shape[1]), m.learn) for m in members], None
-    if any(m.places.size for m in members):
-        learn = [m.learn & (m.frequencies != 0) for m in members]
-        start = as_tensor([m.frequencies for m in members], device, dtype)
-        places = as_tensor([m.places for m in members], device, dtype)
-    shifts = [m.shifts or STILL for m in members] if any(m.shifts for m in members) else []
-    return StackVectors(
-        vectors=vectors,
-        index=torch.as_tensor(np.stack([m.index for m in members])).to(device),
-        trained=any(m.learn for m in members),
-        learn=as_tensor(learn, device, torch.bool),
-        start=start,
-        places=places,
-        shifts=[as_tensor(arrays, device, dtype) for arrays in zip(*shifts, strict=True)],
-    )
+    stacks, as_numbers = {}, partial(as_tensor, device=device, dtype=dtype)
+    for first in {m.act: m for m in injections if m.has_vectors}.values():
+        nothing = np.zeros((1, first.vectors.shape[1]))  # adds 0, or rotates by 0
+        if first.act == "rotate":
+            nothing[:, : nothing.shape[1] // 2] = 1.0
+        other = Injection(first.act, nothing, np.zeros_like(first.index))
+        members = [m if m.act == first.act else other for m in injections]
+        vectors = start = as_numbers([m.vectors for m in members])
+        learn, places = [np.full((1, m.vectors.shape[1]), m.learn) for m in members], None
+        if any(m.places.size for m in members):
+            learn = [m.learn & (m.frequencies != 0) for m in members]
+            start = as_numbers([m.frequencies for m in members])
+            places = as_numbers([m.places for m in members])
+        shifts = [m.shifts or STILL for m in members] if any(m.shifts for m in members) else []
+        stacks[first.act] = StackVectors(
+            vectors=vectors,
+            index=as_tensor([m.index for m in members], device, torch.long),
+            trained=any(m.learn for m in members),
+            learn=as_tensor(learn, device, torch.bool),
+            start=start,
+            places=places,
+            shifts=[as_numbers(arrays) for arrays in zip(*shifts, strict=True)],
+        )
+    return stacks
 
 
 def as_tensor(arrays: Sequence[Array], device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -447,11 +423,6 @@ def rotate_by_positions(q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Te
     return rotate_pairs(q, cosine, sine), rotate_pairs(k, cosine * inverse, sine * inverse)
 
 
-def bias_of_pairs(table: Tensor, length: int) -> Tensor:
-    """Bias of each pair of positions and head, (M, 1 or B, H, T, T), from a table (…, H)."""
-    return torch.unflatten(of_windows(table), 2, (length, length)).permute(0, 1, 4, 2, 3)
-
-
 def lags_of_pairs(shape: Ints, device: torch.device) -> Tensor:
     """Lag key - query + T - 1 of each pair of positions, (…, T, T)."""
     positions = torch.arange(shape[-1], device=device)
@@ -465,37 +436,11 @@ def bias_of_lag_keys(q: Tensor, table: Tensor) -> Tensor:
     return torch.mul(by_lag.gather(4, lags), q.shape[4] ** -0.5)
 
 
-def bias_of_lag_queries(k: Tensor, table: Tensor) -> Tensor:
-    """Scores (M, B, H, T, T) from a lag vector added to each query (p2c of DeBERTa)."""
-    return bias_of_lag_keys(k, table.flip(1)).transpose(3, 4)
-
-
 def sum_lag_values(weights: Tensor, table: Tensor) -> Tensor:
     """Rows (M, B, H, T, c) from a lag vector added to each value (Shaw et al., 2018)."""
     by_lag = weights.new_zeros(*weights.shape[:4], table.shape[1])
     by_lag = by_lag.scatter(4, lags_of_pairs(weights.shape, weights.device), weights)
     return torch.einsum("mbhtl,mlc->mbhtc", by_lag, table.to(weights.dtype))
-
-
-def attend_in_full(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None,
-    hidden: Tensor | None,
-    values: Tensor | None,
-) -> Tensor:
-    """Attention (M, B, H, T, c) of rows (M, B, H, T, c), computed explicitly."""
-    rows = [x.flatten(0, 2) for x in (q, k, v)]  # (M B H, T, c)
-    scores = torch.bmm(rows[0], rows[1].transpose(1, 2)).view(*q.shape[:4], q.shape[3])
-    scores = scores * q.shape[4] ** -0.5
-    if bias is not None:
-        scores = scores.add_(bias)
-    if hidden is not None:
-        scores = scores.masked_fill_(hidden, -torch.inf)
-    weights = scores.softmax(4)
-    mixed = torch.bmm(weights.flatten(0, 2), rows[2]).view(v.shape)
-    return mixed if values is None else mixed + sum_lag_values(weights, values)
 
 
 def attend(
@@ -511,10 +456,21 @@ def attend(
     Few tokens, and `values` of lags, use the explicit computation: the fused kernel is designed for
     long rows and does not return weights.
     """
-    m, batch, length, heads, _ = q.shape
+    m, batch, length, heads, size = q.shape
     q, k, v = (x.transpose(2, 3) for x in (q, k, v))  # (M, B, H, T, c)
     if values is not None or length <= FEW_TOKENS.get(q.device.type, 0):
-        return attend_in_full(q, k, v, bias, hidden, values).transpose(2, 3).flatten(3)
+        rows = [x.flatten(0, 2) for x in (q, k, v)]  # (M B H, T, c)
+        scores = torch.bmm(rows[0], rows[1].transpose(1, 2)).view(m, batch, heads, length, length)
+        scores = scores * size**-0.5
+        if bias is not None:
+            scores = scores.add_(bias)
+        if hidden is not None:
+            scores = scores.masked_fill_(hidden, -torch.inf)
+        weights = scores.softmax(4)
+        mixed = torch.bmm(weights.flatten(0, 2), rows[2]).view(v.shape)
+        if values is not None:
+            mixed = mixed + sum_lag_values(weights, values)
+        return mixed.transpose(2, 3).flatten(3)
     if bias is not None and hidden is not None:
         bias = bias.masked_fill(hidden, -torch.inf)
     if bias is not None and bias.shape[1] == 1:  # shared by windows: heads of all members in one
@@ -625,7 +581,10 @@ class Transformer:
         h = drop(self.tokens_with_vectors(p, tables.get("add"), x))
         padding = None if lengths is None else self.find_padding(lengths)  # (M, B, T)
         hidden = None if padding is None else padding[:, :, None, None]  # (M, B, 1, 1, T)
-        bias = bias_of_pairs(tables["bias"], self.tokens) if "bias" in tables else None
+        bias = None  # (M, 1 or B, H, T, T)
+        if "bias" in tables:
+            of_pairs = torch.unflatten(of_windows(tables["bias"]), 2, (self.tokens, self.tokens))
+            bias = of_pairs.permute(0, 1, 4, 2, 3)
         for i in range(self.layers):
             mixed = self.attention(p, i, h, tables, bias, hidden)
             h = norm_of_sum(p, f"{i}.norm1", h, drop(mixed))
@@ -679,7 +638,8 @@ class Transformer:
             lags.append(bias_of_lag_keys(q, keys))
         if "key-query" in tables:
             vectors = tables["key-query"]
-            lags += [bias_of_lag_keys(q, vectors), bias_of_lag_queries(k, vectors)]
+            to_queries = bias_of_lag_keys(k, vectors.flip(1)).transpose(3, 4)  # p2c of DeBERTa
+            lags += [bias_of_lag_keys(q, vectors), to_queries]
         for scores in lags:
             bias = scores if bias is None else bias + scores
         if "rotate" in tables:

@@ -56,6 +56,7 @@ from torch.optim.adam import adam
 from pefourier.errors import PefourierError
 from pefourier.train.data.split import Fold, Task, machine_memory
 from pefourier.train.model import (
+    NOTHING,
     Classifier,
     Dropout,
     Injection,
@@ -63,14 +64,13 @@ from pefourier.train.model import (
     Parameters,
     as_tensor,
     draw_parameters,
-    no_waves,
     stack_vectors,
 )
 from pefourier.train.options import Compile
 from pefourier.train.request import FASTER, Schedule
 from pefourier.train.run_artifacts import (
     MOST_MISTAKES,
-    choose_threshold,
+    best_threshold,
     class_probabilities,
     cross_entropy,
     validation_score,
@@ -141,13 +141,6 @@ def draw_batches(
     shuffled = [rng.permutation(fold.train)[: steps * batch].reshape(steps, batch) for rng in rngs]
     begin = first - epochs[0] * steps
     return np.asarray(np.concatenate(shuffled)[begin : begin + count])
-
-
-def padded_indices(indices: Sequence[Array]) -> Tensor:
-    """Indices of all members (M, n), padded with the first index of each."""
-    longest = max(map(len, indices))
-    rows = [np.concatenate([i, np.full(longest - len(i), i[0])]) for i in indices]
-    return torch.as_tensor(np.stack(rows))
 
 
 def class_weights(task: Task, fold: Fold) -> Array:
@@ -223,10 +216,7 @@ class Compiler:
             with warnings.catch_warnings(action="ignore"):  # from imports of the compiler
                 return work(compile_function(function))
         except TorchDynamoException as error:
-            lines = filter(None, str(error).splitlines())
-            cause = next(
-                (line for line in lines if not line.endswith("raised:")), "no reason given"
-            )
+            cause = " ".join(str(error).split())[:200]
         if self.choice == "on":
             raise PefourierError(f"--compile on: torch cannot compile here: {cause}; leave it out")
         self.works = False
@@ -245,17 +235,11 @@ class Replica:
     injection: Injection
     seed: int
     fold: int
-    number: int = 0  # of its run in the stack
 
     @property
     def key(self) -> int:
         """Seed of its weights and dropout, from its seed and fold alone."""
         return 1_000_003 * self.fold + self.seed
-
-
-def no_rows() -> Array:
-    """An empty array of vectors, for models without them, or of looks, for methods without them."""
-    return np.zeros((0, 3))
 
 
 @frozen_arrays
@@ -267,12 +251,9 @@ class Outcome:
     test: Array
     step: int  # 0 if training diverged at once: the initial weights
     seconds: float  # of its stack, divided by its members
-    vectors: Array = field(default_factory=no_rows)  # trained vectors of all places
-    frequencies: Array = field(
-        default_factory=no_waves
-    )  # of a rotation, if known, or slopes and shifts
+    injection: Injection = NOTHING  # with trained vectors of all places, and trained frequencies
     parameters: dict[str, Array] = field(default_factory=dict)  # all but trained vectors
-    curve: Array = field(default_factory=no_rows)  # (looks, 3): loss; validation score, loss
+    curve: Array = field(default_factory=lambda: np.zeros((0, 3)))  # loss; validation score, loss
 
     @property
     def finite(self) -> bool:
@@ -311,9 +292,11 @@ def trace_of(task: Task, outcome: Outcome) -> bytes:
 
 
 def threshold_of(task: Task, outcome: Outcome) -> float | None:
-    """Return the threshold of a run; None without a positive class."""
+    """Return the least difference of two logits that predicts the positive class, if any."""
+    if task.positive is None:
+        return None
     labels = task.labels[task.folds[outcome.member.fold].valid]
-    return choose_threshold(outcome.valid, labels, macro=task.positive is None)
+    return best_threshold(outcome.valid[:, 1] - outcome.valid[:, 0], labels == 1)
 
 
 def is_vector(name: str) -> bool:
@@ -406,7 +389,10 @@ class Program:
         self.total = torch.zeros(len(folds), device=device)
         self.seen = torch.zeros((len(folds), AT_ONCE), dtype=torch.long, device=device)
         self.answers = self.mean.new_zeros(*self.seen.shape, len(task.classes))
-        self.parts: dict[str, tuple[Tensor, list[int]]] = {}
+        self.parts = {
+            part: as_tensor([getattr(f, part) for f in folds], device, torch.long)
+            for part in ("valid", "test")
+        }
         self.set_pace()
         if self.compiler is not None and self.compiler.works:
             self.compiler.say(f"compiling the step of {len(folds)} members")
@@ -539,16 +525,12 @@ class Program:
     @torch.no_grad()
     def logits_of(self, part: str) -> Tensor:
         """Logits (M, n, K) of each member's windows of a part, padded if some have fewer."""
-        if part not in self.parts:
-            indices = [getattr(self.data.task.folds[m.fold], part) for m in self.members]
-            index = padded_indices(indices).to(self.data.device)
-            self.parts[part] = index, list(map(len, indices))
-        index, _ = self.parts[part]
-        return torch.cat([self.evaluated(i) for i in torch.split(index, AT_ONCE, dim=1)], dim=1)
+        indices = torch.split(self.parts[part], AT_ONCE, dim=1)
+        return torch.cat([self.evaluated(index) for index in indices], dim=1)
 
     def cut(self, logits: Tensor, part: str) -> list[Array]:
         """Remove padding from `logits_of`: logits (n, K) of each member's windows of a part."""
-        _, counts = self.parts[part]
+        counts = [len(getattr(self.data.task.folds[m.fold], part)) for m in self.members]
         padded = logits.double().numpy()
         return [rows[:count] for rows, count in zip(padded, counts, strict=True)]
 
@@ -817,7 +799,7 @@ class Training:
         with torch.no_grad():
             for name, p in program.parameters.items():
                 p.copy_(self.best[name])
-        vectors = trained_vectors(program)
+        injections = trained_injections(program)
         parameters = {
             name: p.detach().cpu().numpy().copy()
             for name, p in program.parameters.items()
@@ -831,8 +813,7 @@ class Training:
                 test=test[i],
                 step=int(self.best_step[i]),
                 seconds=self.seconds / len(self.members),
-                vectors=vectors[i][0],
-                frequencies=vectors[i][1],
+                injection=injections[i],
                 parameters={name: p[i] for name, p in parameters.items()},
                 curve=self.curve[~np.isnan(self.curve[:, i, 0]), i],
             )
@@ -851,21 +832,17 @@ def is_better(scores: Array, before: Array) -> Array:
 
 
 @torch.no_grad()
-def trained_vectors(program: Program) -> list[tuple[Array, Array]]:
-    """Return the vectors of all places of each member, and its frequencies or lines."""
-    injections = [m.injection for m in program.members]
-    if isinstance(program.model, OrderFree):
-        return [(no_rows(), injection.frequencies) for injection in injections]
-    p = program.parameters
+def trained_injections(program: Program) -> list[Injection]:
+    """Return each member's injection with trained vectors of all places, and its frequencies."""
+    p, found = program.parameters, []
     fixed = {act: c for act, c in program.injected.items() if c.index.dim() == 2}
     tables = {act: c.table(p.get(f"codes.{act}")).cpu() for act, c in fixed.items()}
-    pairs = []
-    for i, injection in enumerate(injections):
-        vectors, rates = injection.table(), injection.frequencies
-        if injection.act in tables:
-            vectors = tables[injection.act][i, :, : vectors.shape[1]].double().numpy()
-        if injection.learn and rates.size:
-            moved = p[f"codes.{injection.act}"].detach()[i, : len(rates)].cpu().double().numpy()
+    for i, own in enumerate(m.injection for m in program.members):
+        vectors, rates = own.table(), own.frequencies
+        if own.act in tables:
+            vectors = tables[own.act][i, :, : vectors.shape[1]].double().numpy()
+        if own.learn and rates.size:
+            moved = p[f"codes.{own.act}"].detach()[i, : len(rates)].cpu().double().numpy()
             rates = np.where(rates != 0, moved, rates)
-        pairs.append((vectors, rates))
-    return pairs
+        found.append(Injection(own.act, vectors, np.arange(len(vectors)), frequencies=rates))
+    return found

@@ -199,10 +199,10 @@ def check_options(options: Options) -> None:
         raise PefourierError("--minutes chooses --seeds and --steps; omit those, or --epochs")
     if options.find is not None and not 1e-6 <= options.find <= 1:
         raise PefourierError(f"--find must be from 1e-06 to 1, got {options.find}")
-    scaled = [name for name in options.encoding if AT_RMS in name and options.save_models]
-    if options.positions == "time" and (options.learn or scaled):
-        unfit = f"--save-models with {shown(scaled[0])}" if scaled else "--learn"
-        raise PefourierError(f"--positions time excludes {unfit}; omit one of them")
+    if options.positions == "time" and (
+        options.learn or any(AT_RMS in e for e in options.encoding)
+    ):
+        raise PefourierError("--positions time excludes --learn and @rms; omit them")
     if options.save_models is not None:
         make_folder("--save-models", options.save_models)
 

@@ -48,11 +48,6 @@ def score(predicted: Array, logits: Array, labels: Array, *, macro: bool) -> dic
     return dict(zip(MEASURES, values, strict=True))
 
 
-def choose_threshold(valid: Array, labels: Array, *, macro: bool) -> float | None:
-    """Choose the smallest difference of logits (n, K) that predicts the positive class, if any."""
-    return None if macro else best_threshold(valid[:, 1] - valid[:, 0], labels == 1)
-
-
 def decide(logits: Array, threshold: float | None) -> Array:
     """Predict classes from logits (n, K), by a threshold or else by the largest logit."""
     if threshold is None:

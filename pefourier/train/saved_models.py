@@ -45,7 +45,7 @@ from pefourier.train.data.split import Task, check_lengths, check_times
 from pefourier.train.ensembles import Ensemble, token_rate
 from pefourier.train.model import (
     ACTS,
-    WITH_TIMES,
+    NOTHING,
     Classifier,
     Injection,
     OrderFree,
@@ -59,6 +59,7 @@ from pefourier.train.model import (
 from pefourier.train.options import USUAL, Options
 from pefourier.train.program import Outcome, threshold_of
 from pefourier.train.report import answer_page
+from pefourier.train.request import parse_arm
 from pefourier.train.run_artifacts import (
     class_probabilities,
     decide,
@@ -77,33 +78,6 @@ AT_A_TIME = 64  # windows
 CPU = torch.device("cpu")
 
 
-@torch.no_grad()
-def apply_classifier(
-    model: Classifier,
-    parameters: Mapping[str, Array],
-    injection: Injection | None,
-    x: Array,
-    lengths: Array | None = None,
-) -> Array:
-    """Logits (n, K) of scaled windows x (n, length, channels), in float32.
-
-    Rows from `lengths` (n,) on are padding; their values are ignored. An injection of times has the
-    times of these windows.
-    """
-    p = {name: torch.as_tensor(w, dtype=torch.float32)[None] for name, w in parameters.items()}
-    injected = {} if injection is None else stack_vectors([injection], CPU, torch.float32)
-    x = np.asarray(x, np.float32)
-    if lengths is not None:
-        x = np.where((np.arange(x.shape[1]) < lengths[:, None])[..., None], x, 0)
-    logits = []
-    for start in range(0, len(x), AT_A_TIME):
-        chunk = slice(start, start + AT_A_TIME)
-        rows = None if lengths is None else torch.as_tensor(lengths[None, chunk])
-        windows, part = torch.arange(len(x))[None, chunk], torch.as_tensor(x[None, chunk])
-        logits.append(model.logits(p, injected, part, None, rows, windows)[0])
-    return torch.cat(logits).double().numpy()
-
-
 @frozen_arrays
 class TrainedClassifier:
     """A trained classifier of windows (length, channels)."""
@@ -111,7 +85,7 @@ class TrainedClassifier:
     encoding: str
     model: Classifier
     parameters: Mapping[str, Array]
-    injection: Injection | None
+    injection: Injection
     mean: Array  # (channels,)
     scale: Array
     classes: Texts
@@ -121,6 +95,7 @@ class TrainedClassifier:
     channels: Texts = ()  # their names, if known
     is_cut: bool = True  # trained on windows of recordings, not on whole series
 
+    @torch.no_grad()
     def logits(self, x: Array, lengths: Array | None = None, times: Array | None = None) -> Array:
         """Logits (n, K) of unscaled windows x (n, length, channels).
 
@@ -134,54 +109,69 @@ class TrainedClassifier:
         scaled = (x - self.mean) / self.scale
         if lengths is not None:
             lengths = check_lengths("x", np.asarray(lengths), *x.shape[:2])
-        if self.injection is not None and (times is None) != (self.rate is None):
+        if lengths is not None:
+            scaled[np.arange(shape[0]) >= lengths[:, None]] = 0.0
+        if isinstance(self.model, Transformer) and (times is None) != (self.rate is None):
             way_out = "row numbers; omit times" if times is not None else "times; pass times"
             raise PefourierError(f"this classifier encodes {way_out} of shape {x.shape[:2]}")
-        if times is None or self.rate is None or not isinstance(self.model, Transformer):
-            return apply_classifier(self.model, self.parameters, self.injection, scaled, lengths)
-        tokens = check_times("x", times, x.shape[:2], lengths)[:, :: self.model.step]
-        tokens = (tokens[:, : self.model.tokens] - tokens[:, :1]) * self.rate
-        lines = no_waves() if self.injection is None else self.injection.frequencies
+        tokens = None
+        if isinstance(self.model, Transformer) and times is not None and self.rate is not None:
+            tokens = check_times("x", times, x.shape[:2], lengths)[:, :: self.model.step]
+            tokens = (tokens[:, : self.model.tokens] - tokens[:, :1]) * self.rate
+        p = {name: torch.as_tensor(w)[None].float() for name, w in self.parameters.items()}
         logits = []
         for start in range(0, len(x), AT_A_TIME):
             part = slice(start, start + AT_A_TIME)
-            rest = scaled[part], None if lengths is None else lengths[part]
-            injection = inject_at(self.encoding, self.model, self.seed, lines, tokens[part])
-            logits.append(apply_classifier(self.model, self.parameters, injection, *rest))
-        return np.concatenate(logits)
+            rows = None if lengths is None else torch.as_tensor(lengths[None, part])
+            windows, injection = torch.as_tensor(scaled[None, part]).float(), self.injection
+            if tokens is not None:
+                injection = inject_at(self.encoding, self.model, self.seed, injection, tokens[part])
+            index = torch.arange(windows.shape[1])[None]
+            injected = stack_vectors([injection], CPU, torch.float32)
+            logits.append(self.model.logits(p, injected, windows, None, rows, index)[0])
+        return torch.cat(logits).double().numpy()
 
     def predict(self, x: Array, lengths: Array | None = None, times: Array | None = None) -> Array:
         """The class of each window, as an index into `classes`."""
         return decide(self.logits(x, lengths, times), self.threshold)
 
 
-def inject_at(spec: str, model: Transformer, seed: int, lines: Array, times: Array) -> Injection:
+def inject_at(
+    spec: str, model: Classifier, seed: int, trained: Injection, times: Array
+) -> Injection:
     """Return the injection of a SPEC at times (n, tokens), with slopes and shifts as trained."""
+    if isinstance(model, OrderFree):
+        return trained
     injection = load_injection(spec, model.tokens, model.d, model.heads, seed, times=times)
-    if not lines.size or lines.shape != injection.frequencies.shape:
+    if not trained.frequencies.size:
         return injection
-    return injection.rotated(lines - injection.frequencies)
+    return injection.rotated(trained.frequencies - injection.frequencies)
 
 
-def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> None:
-    """Write the trained classifier of a run into a folder."""
-    m, fold, injection, rate = outcome.member, task.folds[outcome.member.fold], None, None
-    if isinstance(model, Transformer):
-        vectors, rates = outcome.vectors, outcome.frequencies
-        if task.times is not None:
-            rate, even = token_rate(model, task), np.arange(model.tokens)[None]
-            at_even = inject_at(m.encoding, model, m.seed, rates, even)
-            vectors = at_even.vectors[at_even.index[0]]
-        places = np.arange(len(vectors))
-        injection = Injection(m.injection.act, vectors, places, learn=False, frequencies=rates)
-    classifier = TrainedClassifier(
+def classifier_of(
+    task: Task, outcome: Outcome, model: Classifier, injection: Injection
+) -> TrainedClassifier:
+    """Return the classifier of a run on a task, with an injection for the model's length."""
+    m, fold, rate = outcome.member, task.folds[outcome.member.fold], None
+    if isinstance(model, Transformer) and task.times is not None:
+        rate = token_rate(replace(model, length=task.length), task)
+    return TrainedClassifier(
         *(m.encoding, model, outcome.parameters, injection, fold.mean, fold.scale),
         *(task.classes, threshold_of(task, outcome), rate, m.seed),
         channels=tuple(task.remarks.get("channels", ())),
         is_cut=not task.own_names,
     )
+
+
+def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> None:
+    """Write the trained classifier of a run into a folder."""
+    m, injection = outcome.member, outcome.injection
+    if isinstance(model, Transformer) and task.times is not None:
+        even = np.arange(model.tokens)[None]
+        injection = inject_at(m.encoding, model, m.seed, injection, even)
+        injection = replace(injection, index=injection.index[0])
     path = file_of_model(folder, (task.name, m.encoding, m.seed, m.fold))
-    save_classifier(str(path), classifier)
+    save_classifier(str(path), classifier_of(task, outcome, model, injection))
 
 
 def save_classifier(path: str, classifier: TrainedClassifier) -> None:
@@ -190,10 +180,10 @@ def save_classifier(path: str, classifier: TrainedClassifier) -> None:
     settings = {name: getattr(classifier, name) for name in SETTINGS} | {
         "kind": next(name for name, kind in KINDS.items() if type(model) is kind),
         "sizes": asdict(model),
-        "act": injection and injection.act,
+        "act": injection.act,
     }
     tensors = {f"model.{name}": value for name, value in classifier.parameters.items()}
-    if injection is not None:
+    if isinstance(model, Transformer):
         tensors["codes"] = injection.table().astype(np.float32)
         if injection.frequencies.size:
             rates = injection.frequencies.astype(np.float32)
@@ -228,7 +218,7 @@ def from_arrays(arrays: Mapping[str, Array]) -> TrainedClassifier:
     shapes = {name: value.shape for name, value in parameters.items()}
     if shapes != {name: tuple(shape) for name, shape in model.shapes().items()}:
         raise ValueError("shapes of its tensors do not match its sizes")
-    mean, scale, injection = arrays["mean"], arrays["scale"], None
+    mean, scale, injection = arrays["mean"], arrays["scale"], NOTHING
     if {mean.shape, scale.shape} != {(model.channels,)}:
         raise ValueError("mean and scale do not match its channels")
     if isinstance(model, Transformer):
@@ -236,12 +226,10 @@ def from_arrays(arrays: Mapping[str, Array]) -> TrainedClassifier:
         if act not in ACTS or vectors.ndim != 2 or len(vectors) != count_places(act, model.tokens):
             raise ValueError("its vectors do not match its tokens")
         lines, index = arrays.get("lines", no_waves()), np.arange(len(vectors))
-        injection = Injection(act, vectors, index, learn=False, frequencies=lines)
+        injection = Injection(act, vectors, index, frequencies=lines)
     own: Fields = {name: settings[name] for name in SETTINGS if name in settings}
     for name, value in own.items():  # earlier versions had fewer
         check_type(name, value, get_type_hints(TrainedClassifier)[name])
-    if own.get("rate") and own["encoding"].partition(":")[0] not in WITH_TIMES.split():
-        raise ValueError("its encoding has no times")
     own |= {name: tuple(value) for name, value in own.items() if isinstance(value, list)}
     own |= {"model": model, "parameters": parameters, "injection": injection}
     return TrainedClassifier(mean=mean, scale=scale, **own)
@@ -257,47 +245,44 @@ def score_lengths(
 
     `load` returns the injection for a classifier, SPEC, seed and task.
     """
-    fold, rows = stack.task.folds[outcome.member.fold], []
+    rows, own = [], stack.task
     for task in tasks:
         scores: Values = dict.fromkeys(MEASURES)
         try:
             if stack.model is None:
                 raise PefourierError("it needs windows of the length used in training")
             longer, reason = replace(stack.model, length=task.length), ""
-            injection = injection_at(stack, outcome, longer, task, load)
+            injection = injection_at(own, outcome, longer, task, load)
         except PefourierError as error:
             reason = str(error)
         else:
-            x = (task.windows_at(np.arange(len(task.starts))) - fold.mean) / fold.scale
-            logits = apply_classifier(longer, outcome.parameters, injection, x)
-            predicted = decide(logits, threshold_of(stack.task, outcome))
-            scores = score(predicted, logits, task.labels, macro=stack.task.positive is None)
+            at = task.starts[:, None] + np.arange(task.length)
+            times = None if task.times is None else task.times[at]
+            classifier = classifier_of(own, outcome, longer, injection)
+            logits = classifier.logits(task.rows[at], times=times)
+            predicted = decide(logits, classifier.threshold)
+            scores = score(predicted, logits, task.labels, macro=own.positive is None)
         rows.append({"length": task.length, **scores, "reason": reason})
     return rows
 
 
 def injection_at(
-    stack: Ensemble,
-    outcome: Outcome,
-    model: Classifier,
-    task: Task,
-    load: Callable[..., Injection],
-) -> Injection | None:
+    trained: Task, outcome: Outcome, model: Classifier, task: Task, load: Callable[..., Injection]
+) -> Injection:
     """Return the injection of a run for a task of another length; reject a run that has none."""
-    if isinstance(model, OrderFree):
-        return None
-    run, trained = stack.runs[outcome.member.number], replace(model, length=stack.task.length)
-    rate = None if task.times is None else token_rate(trained, stack.task)
-    longer = load(model, run.arm.spec, run.seed, task, rate)
-    if run.arm.rms is not None:
-        unscaled = load(trained, run.arm.spec, run.seed, stack.task)
-        longer = scale_to_rms(longer, run.arm.rms, reference=unscaled)
+    if isinstance(model, OrderFree) or task.times is not None:  # found when times are known
+        return outcome.injection
+    arm, seed = parse_arm(outcome.member.encoding), outcome.member.seed
+    longer = load(model, arm.spec, seed, task)
+    if arm.rms is not None:
+        unscaled = load(replace(model, length=trained.length), arm.spec, seed, trained)
+        longer = scale_to_rms(longer, arm.rms, reference=unscaled)
     return lengthen(outcome, longer, model.tokens)
 
 
 def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
     """Return the injection of a longer window, with trained vectors as trained."""
-    injection = outcome.member.injection
+    injection, after = outcome.member.injection, outcome.injection.vectors
     if longer.act == "add" and 1 < len(longer.vectors) < tokens:
         raise PefourierError(
             f"it has {len(longer.vectors)} distinct vectors for {tokens} tokens, so some share one"
@@ -305,10 +290,9 @@ def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
     if not injection.learn:
         return longer
     if injection.frequencies.size:
-        begun = injection if injection.act == "rotate" else longer
-        return longer.rotated(outcome.frequencies - begun.frequencies)
+        return longer.rotated(outcome.injection.frequencies - injection.frequencies)
     place = dict(zip(injection.index.tolist(), range(len(injection.index)), strict=True))
-    trained = {injection.vectors[u].tobytes(): outcome.vectors[row] for u, row in place.items()}
+    trained = {injection.vectors[u].tobytes(): after[row] for u, row in place.items()}
     lacking = sum(vector.tobytes() not in trained for vector in longer.vectors)
     if lacking:
         raise PefourierError(

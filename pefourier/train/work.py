@@ -230,10 +230,8 @@ class Work:
     def fit_runs(self, stack: Ensemble, checkpoint: Checkpoint) -> list[Outcome]:
         """Train the runs of a stack."""
         members = [
-            Replica(
-                run.arm.name, self.injection_of(stack.resolved, run), run.seed, run.fold, number
-            )
-            for number, run in enumerate(stack.runs)
+            Replica(run.arm.name, self.injection_of(stack.resolved, run), run.seed, run.fold)
+            for run in stack.runs
         ]
         if stack.model is None:
             from pefourier.train import baselines

@@ -54,7 +54,8 @@ def test_attention_and_its_gradients_are_those_of_the_sums(rng, length, padded, 
     found = []
     for act in (attended, summed):
         p = {name: torch.tensor(x, requires_grad=True) for name, x in drawn.items()}
-        bias = model.bias_of_pairs(p["bias"], length) if "bias" in p else None
+        bias = p["bias"].unflatten(1, (length, length))[:, None] if "bias" in p else None
+        bias = None if bias is None else bias.permute(0, 1, 4, 2, 3)
         own = (bias, hidden if padded else None, p.get("key"), p.get("value"))
         out = act(p["q"], p["k"], p["v"], *own)
         (out * back).sum().backward()

@@ -16,11 +16,10 @@ from pefourier.train import model, program, report
 from pefourier.train import program as fit
 from pefourier.train import saved_models as lengths
 from pefourier.train.data.load import load_task
-from pefourier.train.ensembles import Ensemble, ResolvedTask, Run, load_for
+from pefourier.train.ensembles import Ensemble, ResolvedTask, load_for
 from pefourier.train.model import scale_to_rms
 from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
-from pefourier.train.run_artifacts import choose_threshold
 
 TASK = "order:count=60,length=8"
 SIZES = model.Transformer(8, 2, 2, d=16, heads=2)
@@ -28,11 +27,12 @@ LONG = replace(SIZES, length=24)
 LOAD = partial(load_for, learn=False)
 
 
-def outcome(spec, rms=None, *, learn=False, task=None):
+def outcome(name, *, learn=False, task=None):
     """Train a member for an epoch, and return it with its task."""
-    task, one = task or load_task(TASK), injection(spec, learn=learn, sizes=SIZES)
-    one = one if rms is None else scale_to_rms(one, rms)
-    members = [fit.Replica(spec, injection("t5", sizes=SIZES), 1, 0), fit.Replica(spec, one, 0, 0)]
+    arm = parse_arm(name)
+    task, one = task or load_task(TASK), injection(arm.spec, learn=learn, sizes=SIZES)
+    one = one if arm.rms is None else scale_to_rms(one, arm.rms)
+    members = [fit.Replica(name, injection("t5", sizes=SIZES), 1, 0), fit.Replica(name, one, 0, 0)]
     held = program.Resident(task, torch.device("cpu"))
     found = fit.fit(held, SIZES, members, fit.Schedule(steps=4, batch_size=8, rate=1e-2, every=4))
     return next(o for o in found if o.member.injection is one), task
@@ -41,7 +41,7 @@ def outcome(spec, rms=None, *, learn=False, task=None):
 def test_vectors_of_lags_go_on_where_all_were_trained():
     found, _ = outcome("shaw:clip=3")
     longer = lengths.lengthen(found, injection("shaw:clip=3", sizes=LONG), 24)
-    before, after = found.vectors, longer.table()
+    before, after = found.injection.vectors, longer.table()
     for lag in range(-23, 24):
         near = max(-7, min(7, lag))
         np.testing.assert_array_equal(after[lag + 23], before[near + 7])
@@ -83,11 +83,9 @@ def test_every_run_has_its_scores_at_each_length(trained, options):
 
 
 def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled():
-    task, run = load_task(TASK), Run(TASK, parse_arm("sinusoidal@rms=0.25"), 0, 0)
-    stack = Ensemble(ResolvedTask(task, SIZES, (), {}, None, ()), SIZES, [run])
     short, longer = (injection("sinusoidal", sizes=sizes) for sizes in (SIZES, LONG))
-    found, _ = outcome("sinusoidal", 0.25)
-    injected = lengths.injection_at(stack, found, LONG, task, LOAD).table()
+    found, task = outcome("sinusoidal@rms=0.25")
+    injected = lengths.injection_at(task, found, LONG, task, LOAD).table()
     np.testing.assert_allclose(injected, scale_to_rms(longer, 0.25, reference=short).table())
     np.testing.assert_allclose(injected[:8], scale_to_rms(short, 0.25).table())
     assert not np.allclose(injected, longer.table())
@@ -99,15 +97,11 @@ def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(mo
     (fold,) = task.folds
     task = replace(task, folds=(replace(fold, mean=fold.mean + 0.5, scale=3 * fold.scale),))
     found, _ = outcome("sinusoidal", task=task)
-    stack = Ensemble(
-        ResolvedTask(task, SIZES, (), {}, None, ()),
-        SIZES,
-        [Run(TASK, parse_arm("sinusoidal"), 0, 0)],
-    )
+    stack = Ensemble(ResolvedTask(task, SIZES, (), {}, None, ()), SIZES, ())
     given, decide = [], lengths.decide
     monkeypatch.setattr(lengths, "decide", lambda *a: [given.append(a), decide(*a)][1])
     (row,) = lengths.score_lengths(stack, found, [task], LOAD)
     ((logits, threshold),) = given
     np.testing.assert_allclose(logits[fold.test], found.test, atol=2e-5)
-    assert threshold == choose_threshold(found.valid, task.labels[fold.valid], macro=False)
+    assert threshold == program.threshold_of(task, found)
     assert row["accuracy"] == np.mean(decide(logits, threshold) == task.labels)

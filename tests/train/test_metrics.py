@@ -1,20 +1,16 @@
-"""Scores equal their definitions."""
+"""Scores equal those of scikit-learn."""
 
 import numpy as np
 import pytest
+from sklearn.metrics import average_precision_score, f1_score, precision_recall_fscore_support
 
 from pefourier.train import run_artifacts as metrics
 
 
-def test_threshold_and_average_precision_are_their_definitions(rng):
+def test_the_threshold_has_the_best_f1_halfway_to_the_next_score(rng):
     score, true = rng.normal(size=50).round(1), rng.random(50) < 0.3
-    levels = sorted(set(score), reverse=True)
-    at_levels = [metrics.precision_recall_f1(score >= t, true) for t in levels]
-    chosen = metrics.precision_recall_f1(score >= metrics.best_threshold(score, true), true)
-    assert chosen[2] == max(f1 for *_, f1 in at_levels)
-    recalls = [0.0, *(recall for _, recall, _ in at_levels)]
-    slow = sum(p[0] * gain for p, gain in zip(at_levels, np.diff(recalls), strict=True))
-    assert metrics.average_precision(score, true) == pytest.approx(slow)
+    found = f1_score(true, score >= metrics.best_threshold(score, true))
+    assert found == max(f1_score(true, score >= level) for level in score)
     tied = np.array([4.0, 3, 2, 1]), np.array([True, False, False, True])
     assert metrics.best_threshold(*tied) == 3.5  # the highest of equally good thresholds
 
@@ -22,31 +18,19 @@ def test_threshold_and_average_precision_are_their_definitions(rng):
 @pytest.mark.parametrize(("classes", "macro"), [(2, False), (2, True), (3, True)])
 def test_what_is_stated_is_what_is_scored(rng, classes, macro):
     """Two classes use the threshold of validation, more classes the largest logit."""
-    valid, test = rng.normal(size=(2, 60, classes))
-    of_valid, labels = rng.integers(0, classes, (2, 60))
-    threshold = metrics.choose_threshold(valid, of_valid, macro=macro)
-    chosen = metrics.decide(test, threshold)
-    found = metrics.score(chosen, test, labels, macro=macro)
-    if classes == 2 and not macro:
-        limit = metrics.best_threshold(valid[:, 1] - valid[:, 0], of_valid == 1)
-        np.testing.assert_array_equal(chosen, test[:, 1] - test[:, 0] >= limit)
-        expected = metrics.precision_recall_f1(chosen == 1, labels == 1)
-        precise = metrics.average_precision(test[:, 1] - test[:, 0], labels == 1)
-    else:
-        np.testing.assert_array_equal(chosen, test.argmax(axis=1))
-        own = range(classes)
-        expected = np.mean(
-            [metrics.precision_recall_f1(chosen == c, labels == c) for c in own], axis=0
-        )
-        margins = [test[:, c] - np.delete(test, c, 1).max(1) for c in own]
-        if classes == 3:
-            margins = [test[:, c] for c in own]
-        precise = np.mean(
-            [metrics.average_precision(m, labels == c) for c, m in zip(own, margins, strict=True)]
-        )
+    logits, labels = rng.normal(size=(60, classes)), rng.integers(0, classes, 60)
+    margin = logits[:, 1] - logits[:, 0]
+    chosen = metrics.decide(logits, None if macro else 0.25)
+    stated = logits.argmax(axis=1) if macro else margin >= 0.25
+    np.testing.assert_array_equal(chosen, stated)
+    found = metrics.score(chosen, logits, labels, macro=macro)
+    mean = "macro" if macro else "binary"
+    expected = precision_recall_fscore_support(labels, chosen, average=mean)[:3]
     assert [found[name] for name in ("precision", "recall", "f1")] == pytest.approx([*expected])
     assert found["accuracy"] == np.mean(chosen == labels)
-    assert found["auprc"] == pytest.approx(precise)
+    columns = logits if classes == 3 else np.column_stack([-margin, margin])
+    each = [average_precision_score(labels == c, columns[:, c]) for c in range(classes)]
+    assert found["auprc"] == pytest.approx(np.mean(each) if macro else each[1])
 
 
 def test_classes_that_are_not_there_do_not_count():

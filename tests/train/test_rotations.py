@@ -119,10 +119,10 @@ def test_training_begins_at_the_formula_and_leaves_alone_what_does_not_turn(held
     np.testing.assert_allclose(one.rotated(np.zeros_like(one.frequencies)).vectors, one.vectors)
     (found,) = fit.fit(held, SIZES, members([spec]), epochs(2, 0.01))
     unrotated = one.frequencies == 0
-    np.testing.assert_array_equal(found.frequencies[unrotated], 0)
-    assert (np.abs(found.frequencies - one.frequencies)[~unrotated] > 1e-4).all()
-    again = one.rotated(found.frequencies - one.frequencies)
-    np.testing.assert_allclose(again.vectors, found.vectors, atol=1e-12)
+    np.testing.assert_array_equal(found.injection.frequencies[unrotated], 0)
+    assert (np.abs(found.injection.frequencies - one.frequencies)[~unrotated] > 1e-4).all()
+    again = one.rotated(found.injection.frequencies - one.frequencies)
+    np.testing.assert_allclose(again.vectors, found.injection.vectors, atol=1e-12)
 
 
 def test_only_rotations_that_say_their_frequencies_are_trained():
@@ -136,14 +136,14 @@ def test_other_commands_report_trained_vectors(held, tmp_path):
     for outcome in (added, found):
         saved_models.save_model(str(tmp_path), held.task, outcome, SIZES)
     path, rotated = (str(*tmp_path.glob(f"*{name}-*")) for name in ("learned", "rope"))
-    np.testing.assert_allclose(load(f"{path}#codes").table(), added.vectors, atol=1e-6)
+    np.testing.assert_allclose(load(f"{path}#codes").table(), added.injection.vectors, atol=1e-6)
     with pytest.raises(PefourierError, match=r"has 8 positions, fewer than length.9"):
         pefourier.spectrum(f"{path}#codes", length=9)
     saved, sizes = f"rope:inv_freq={rotated}#frequencies", {"d": 8, "length": 8}
     omega = pefourier.spectrum(saved, sigma=0, **sizes).frequencies
-    np.testing.assert_allclose(omega, found.frequencies.ravel(), rtol=1e-6)
+    np.testing.assert_allclose(omega, found.injection.frequencies.ravel(), rtol=1e-6)
     start = pefourier.spectrum("rope", sigma=0, **sizes).frequencies
     assert np.abs(np.asarray(start) - omega).max() > 1e-3
     longer = lengthen(found, rotation("rope", length=20), 20)
-    angle = np.arange(20)[:, None] * found.frequencies
+    angle = np.arange(20)[:, None] * found.injection.frequencies
     np.testing.assert_allclose(longer.vectors, np.hstack([np.cos(angle), np.sin(angle)]))

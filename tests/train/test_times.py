@@ -6,18 +6,16 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from training import CPU, SIZES, numbers
+from training import CPU, SIZES, epochs, numbers
 
 from pefourier.encodings.families.absolute import stream
 from pefourier.errors import PefourierError
-from pefourier.train import model, program
+from pefourier.train import model, program, saved_models
 from pefourier.train import program as fit
-from pefourier.train import saved_models as lengths
 from pefourier.train.data.load import load_task
-from pefourier.train.ensembles import Ensemble, ResolvedTask, Run, load_for, token_rate
-from pefourier.train.model import WITH_TIMES, load_injection, scale_to_rms
+from pefourier.train.ensembles import Ensemble, ResolvedTask, load_for, token_rate
+from pefourier.train.model import WITH_TIMES, load_injection
 from pefourier.train.options import Options
-from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
 
 T, D, HEADS, WINDOWS = SIZES.tokens, SIZES.d, SIZES.heads, 5
@@ -150,7 +148,7 @@ def test_times_are_in_mean_steps_since_the_first_row_of_a_window(tmp_path, rng):
         *(({"encoding": (name,)}, f"{name} has no times") for name in ("dft", "learned", "t5")),
         ({"dataset": ("order",)}, "'order' has no times"),
         ({"learn": True}, "excludes --learn"),
-        ({"save_models": "x", "encoding": ("rope", "tape@rms=1")}, "with 'tape@rms=1'"),
+        ({"encoding": ("rope", "tape@rms=1")}, "and @rms"),
     ],
 )
 def test_what_has_no_times_is_refused_by_name(change, named):
@@ -167,11 +165,9 @@ def held():
     return program.Resident(task, CPU, torch.float64)
 
 
-def member_of(held, spec, rms=None):
+def member_of(held, spec):
     sizes = replace(SIZES, channels=1)
-    one = load_for(sizes, spec, 0, held.task, learn=False)
-    one = one if rms is None else scale_to_rms(one, rms)
-    return sizes, fit.Replica(spec, one, 0, 0)
+    return sizes, fit.Replica(spec, load_for(sizes, spec, 0, held.task, learn=False), 0, 0)
 
 
 def test_slopes_and_shifts_are_trained_at_the_times_of_each_window(held):
@@ -209,31 +205,21 @@ def test_slopes_and_shifts_are_trained_at_the_times_of_each_window(held):
         running.step()
 
 
-@pytest.mark.parametrize(("spec", "rms"), [("mtan", None), ("rope", None), ("tape", 0.5)])
-def test_windows_of_another_length_have_times_in_the_unit_of_training(held, spec, rms, monkeypatch):
-    sizes, member = member_of(held, spec, rms)
-    schedule = fit.Schedule(steps=8, batch_size=8, rate=1e-2, every=4)
-    (outcome,) = fit.fit(held, sizes, [member], schedule)
-    arm = parse_arm(spec if rms is None else f"{spec}@rms={rms}")
-    stack = Ensemble(ResolvedTask(held.task, sizes, (), {}, None, ()), sizes, [Run("", arm, 0, 0)])
-    seen, decide = [], lengths.decide
-    monkeypatch.setattr(lengths, "decide", lambda *a, **k: [seen.append(a), decide(*a, **k)][1])
-    (row,) = lengths.score_lengths(stack, outcome, [held.task], partial(load_for, learn=False))
-    np.testing.assert_allclose(seen[0][0][held.task.folds[0].test], outcome.test, atol=2e-5)
+@pytest.mark.parametrize("spec", ["mtan", "rope"])
+def test_windows_of_another_length_have_times_in_the_unit_of_training(held, spec):
+    sizes, member = member_of(held, spec)
+    (outcome,) = fit.fit(held, sizes, [member], epochs(2, 1e-2))
+    load = partial(load_for, learn=False)
+    stack = Ensemble(ResolvedTask(held.task, sizes, (), {}, None, ()), sizes, ())
     longer = load_task("irregular:count=20,length=16", Options(positions="time"))
-    model_of = replace(sizes, length=16)
-    found = lengths.injection_at(stack, outcome, model_of, longer, partial(load_for, learn=False))
-    points = np.unique((longer.times_of_tokens(1, 16) * token_rate(sizes, held.task)).round(9))
-    if spec == "mtan":
-        slopes, shifts = outcome.frequencies
-        assert np.abs(outcome.frequencies - member.injection.frequencies).max() > 1e-3
-        expected = points[:, None] * slopes + shifts
-        expected[:, 1:] = np.sin(expected[:, 1:])
-        np.testing.assert_allclose(found.vectors, expected)
-    if spec == "rope":
-        expected = load_injection("rope", 16, D, HEADS, 0, times=points[None])
-        np.testing.assert_array_equal(found.vectors, expected.vectors)
-    assert row["reason"] == ""
+    (row,) = saved_models.score_lengths(stack, outcome, [longer], load)
+    assert (row["length"], row["reason"]) == (16, "")
+    own = (held.task, outcome, sizes, outcome.injection)
+    x, times = held.task.windows_at(np.arange(60)), held.task.times.reshape(60, T)
+    logits = saved_models.classifier_of(*own).logits(x, times=times)
+    np.testing.assert_allclose(logits[held.task.folds[0].test], outcome.test, atol=2e-5)
+    own = (*own[:2], replace(sizes, length=16), outcome.injection)
+    assert saved_models.classifier_of(*own).rate == token_rate(sizes, held.task)
 
 
 def test_times_of_archives_are_those_of_their_rows(tmp_path, rng):
