@@ -16,7 +16,7 @@ Rows are the points of a grid in raster order. Pair i has the columns :math:`a \
 the axis' first pair), base :math:`\rho`, exponent :math:`e_i` and offset :math:`o_k` in points.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -62,33 +62,51 @@ def limit_of(waves: Waves, omega: Floats, eps: float, offset: float = 0.0) -> Fl
     return np.minimum(wave_tolerance(steps, np.abs(omega).max(axis=1), 1.0, eps), FARTHEST)
 
 
-def residual_of(waves: Waves, omega: Floats, start: Floats) -> Floats:
-    """Return how far pairs are (n, m) from sinusoids of other frequencies and first phases."""
+def follow(waves: Waves, omega: Floats, start: Floats, eps: float, offset: float = 0.0) -> bool:
+    """Whether all pairs are sinusoids of these frequencies and first phases, to rounding."""
     places = lattice_points([np.arange(side) for side in waves.sides])
-    return apart(evaluate(places @ omega.T + start, 1.0), waves.numbers(ALL))
+    residual = apart(evaluate(places @ omega.T + start, 1.0), waves.numbers(ALL))
+    return bool((residual <= LIMIT * limit_of(waves, omega, eps, offset)).all())
 
 
-def changed_bases(speeds: Floats, pairs: int) -> Iterator[tuple[float, float]]:
-    """Yield the base of the frequencies of one axis in two tables (2, m), or 1 if it stays.
+Spacing = Callable[[Floats], Array]
+SPACINGS: dict[str, Spacing] = {  # frequencies of an axis, by the first, the last and their number
+    "linear": lambda omega: np.linspace(omega[0], omega[-1], len(omega)),
+    "logarithmic": lambda omega: np.geomspace(omega[0], omega[-1], len(omega)),
+    "halved": lambda omega: omega[0] / 2.0 ** np.arange(len(omega)),
+}
 
-    Exponents count the pairs of the axis, or those of all axes.
 
-    >>> next(changed_bases(np.array([[100.0], [1000.0]]) ** (-np.arange(8) / 8), 16))
-    (100.0, 1000.0)
+def laws(speeds: Sequence[Floats]) -> Iterator[tuple[Changes, float, Spacing | None]]:
+    """Yield what may turn the frequencies of each axis in one table into those in another (2, m).
+
+    This is a power of the frequencies, as of another base, or another spacing between their ends.
+    Exponents of a base count the pairs of the axis, or those of all axes.
+
+    >>> next(laws([np.array([[100.0], [1000.0]]) ** (-np.arange(8) / 8)]))
+    ({'rho': (100.0, 1000.0)}, 1.5, None)
     """
-    (omega, _), logs, power = speeds, np.log(speeds), 1.0
+    longest, power = max(speeds, key=np.size), 1.0
+    omega, logs = longest[0], np.log(longest)
     if np.ptp(logs[0]) > SAME:
-        power = np.polyfit(logs[0], logs[1], 1, w=speeds.min(axis=0))[0]
-    if abs(power - 1) <= SAME or not STEEP < abs(power) < 1 / STEEP:
-        yield 1.0, 1.0
-        return
-    grids = (geometric_grid(omega, SAME * omega, 2 * count) for count in (len(omega), pairs))
-    for base in sorted((grid["rho"] for grid in grids if grid), key=lambda x: len(f"{x:g}"))[:1]:
-        yield from dict.fromkeys((base, shortest(base**power, slack)) for slack in SLACKS)
+        power = np.polyfit(logs[0], logs[1], 1, w=longest.min(axis=0))[0]
+    if abs(power - 1) <= SAME:
+        yield {}, 1.0, None
+    elif STEEP < abs(power) < 1 / STEEP:
+        counts = len(omega), sum(len(own[0]) for own in speeds)
+        grids = (geometric_grid(omega, SAME * omega, 2 * count) for count in counts)
+        for base in sorted((grid["rho"] for grid in grids if grid), key=lambda x: len(f"{x:g}"))[:1]:
+            for rho in dict.fromkeys(shortest(base**power, slack) for slack in SLACKS):
+                yield {"rho": (base, rho)}, float(np.log(rho) / np.log(base)), None
+    for name, rule in SPACINGS.items():
+        if all(np.allclose(rule(own[0]), own[0], rtol=SAME, atol=0) for own in speeds):
+            others = SPACINGS.keys() - {name}
+            yield from (({"spacing": (name, other)}, 1.0, SPACINGS[other]) for other in others)
+            return
 
 
 def fit_change(first: Waves, second: Waves) -> Changes | None:
-    """Fit the settings that turn the first into the second: axes, base, and each scale and offset.
+    """Fit the settings that turn the first into the second: axes, base or spacing, and lines.
 
     The result is compared with the second to rounding; None if they differ.
     """
@@ -100,81 +118,47 @@ def fit_change(first: Waves, second: Waves) -> Changes | None:
     both = np.flatnonzero((moves.sum(axis=2) == 1).all(axis=0))
     if len(both) < 2:
         return None
+    places = {k: both[axes[1, both] == k] for k in set(axes[1, both].tolist())}
     speeds = np.abs(omegas).max(axis=2)
-    main = both[axes[1, both] == np.bincount(axes[1, both]).argmax()]
-    for base, rho in changed_bases(speeds[:, main], len(both)):
-        power = np.log(rho) / np.log(base) if base != 1 else 1.0
+    for changes, power, rule in laws([speeds[:, mine] for mine in places.values()]):
         omega, start = np.zeros_like(omegas[0]), first.phase.copy()
         lines = np.tile([[[1.0], [0.0]]], (len(first.sides), 1, 2))  # per axis: scales, offsets
-        for k in set(axes[1, both].tolist()):
-            mine = both[axes[1, both] == k]
-            lines[k], omega[mine, k] = fit_line(first, second, mine, k, power)
+        for k, mine in places.items():
+            lines[k], omega[mine, k] = fit_line(first, second, mine, k, power, rule)
             start[mine] = omega[mine, k] * lines[k, 1, 1]
-        limit = limit_of(second, omega, max(first.eps, second.eps), np.abs(lines[:, 1]).max())
-        if (residual_of(second, omega, start) <= LIMIT * limit).all():
+        farthest = float(np.abs(lines[:, 1]).max())
+        if follow(second, omega, start, max(first.eps, second.eps), farthest):
             shift = len(AXES) - len(first.sides)
             names = [describe_axes(np.minimum(a + shift, len(AXES))) for a in axes]
             is_moved = (axes[0] != axes[1])[both].any()
-            changes: Changes = {"axes": (names[0], names[1])} if is_moved else {}
-            changes |= {"rho": (base, rho)} if power != 1 else {}
-            return changes | changed_lines(lines, *sides)
+            moved: Changes = {"axes": (names[0], names[1])} if is_moved else {}
+            return moved | changes | changed_lines(lines, *sides)
     return None
 
 
-SPACINGS: dict[str, Callable[[float, float, int], Array]] = {  # by first, last and count
-    "linear": np.linspace,
-    "logarithmic": np.geomspace,
-    "halved": lambda first, _, count: first / 2.0 ** np.arange(count),
-}
-
-
-def fit_spacing(first: Waves, second: Waves) -> Changes | None:
-    """Return the rules of the frequencies along each axis, if only these differ.
-
-    Both are rebuilt from the ends of the first's frequencies and compared to rounding.
-    """
-    axes, names = np.abs(first.frequency).argmax(axis=1), dict[int, str]()
-    still = not np.abs(first.frequency).max(axis=1).all()  # a pair with frequency 0
-    if still or first.frequency.shape != second.frequency.shape:
-        return None
-    for name, rule in SPACINGS.items():
-        omega, start, farthest = np.zeros_like(first.frequency), first.phase.copy(), 0.0
-        for k in set(axes.tolist()):
-            mine = np.flatnonzero(axes == k)
-            speed = np.abs(first.frequency[mine, k])
-            offset, _ = common_offset(speed, first.phase[mine], 4)
-            omega[mine, k] = rule(speed[0], speed[-1], len(mine))
-            start[mine], farthest = omega[mine, k] * offset, max(farthest, abs(offset))
-        for side, waves in enumerate((first, second)):
-            limit = limit_of(waves, omega, max(first.eps, second.eps), farthest)
-            if (residual_of(waves, omega, start) <= LIMIT * limit).all():
-                names.setdefault(side, name)
-    return {"spacing": (names[0], names[1])} if len({*names.values()}) == len(names) == 2 else None
-
-
 def fit_line(
-    first: Waves, second: Waves, mine: Places, axis: int, power: float
+    first: Waves, second: Waves, mine: Places, axis: int, power: float, rule: Spacing | None
 ) -> tuple[Floats, Floats]:
     """Return scales and offsets of an axis in two tables, ((first, second), …), and frequencies.
 
-    The frequencies of the first, to a power, are in the ratios of those of the second.
+    The frequencies of the first, to a power or in another spacing, are in the ratios of those of
+    the second.
     """
     omega, goal = (np.abs(waves.frequency[mine]).max(axis=1) for waves in (first, second))
     unit = omega[0]
     if power != 1 and abs(np.log(goal[0]) - power * np.log(unit)) < SAME:
         unit = 1.0  # the exponent of the first pair is not 0
-    logs = np.log(goal) - power * np.log(omega / unit)
-    scale = np.exp(np.average(logs, weights=goal**2))
+    ratios = rule(omega) / unit if rule else (omega / unit) ** power
+    scale = np.exp(np.average(np.log(goal / ratios), weights=goal**2))
     size = np.rint(scale * second.sides[axis]) / second.sides[axis]
     near = ((unit, SAME), (size, ROUNDED))
     scale = next((x for x, slack in near if abs(scale - x) < slack * scale), scale)
-    expected = scale * (omega / unit) ** power
     offsets = [
         common_offset(speed, phase, 4)[0]
-        for speed, phase in ((omega, first.phase[mine]), (expected, second.phase[mine]))
+        for speed, phase in ((omega, first.phase[mine]), (scale * ratios, second.phase[mine]))
     ]
     offset = next((x for x in (offsets[0], 0.0) if abs(offsets[1] - x) < SAME), offsets[1])
-    return np.array([[unit, scale], [offsets[0], offset]]), expected
+    return np.array([[unit, scale], [offsets[0], offset]]), scale * ratios
 
 
 def changed_lines(lines: Floats, *sides: Counts) -> Changes:
@@ -223,7 +207,7 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     ):
         pairs = waves_of(first, a[:, keep]), waves_of(second, b[:, keep])
         waves = (pairs[0], pairs[1]) if pairs[0] and pairs[1] else None
-    changes = (waves and (fit_change(*waves) or fit_spacing(*waves))) or {}
+    changes = (waves and fit_change(*waves)) or {}
     axes = changes.get("axes", ("", ""))
     exchange = {"axes": "y and x exchanged"} if axes[0].translate(EXCHANGE) == axes[1] != "" else {}
     if aligned.verdict == "equivalent":
@@ -355,8 +339,7 @@ def with_pairs(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
         residual = apart(first.numbers(ALL), second.numbers(ALL))
         differs, worst = np.any(residual > limit, axis=0), float(residual.max())
     are_known = (omegas != 0).sum(axis=2).max() == 1 and all(
-        (residual_of(w, w.frequency, w.phase) <= LIMIT * limit_of(w, w.frequency, w.eps)).all()
-        for w in both
+        follow(w, w.frequency, w.phase, w.eps) for w in both
     )
     pairs = []
     for i in np.flatnonzero(differs).tolist():
