@@ -29,7 +29,6 @@ from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     orders,
     pair_columns,
-    unit_of,
 )
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.registry import build
@@ -54,13 +53,8 @@ def geometric_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
     if not abs(first) < 700:  # exp would overflow or underflow
         return None
     step = exp(first)
-    allowed, of_pi = slack[0] / max(step, 1.0), to_digits(step / np.pi, 1) * np.pi
-    if abs(step - 1) <= 4 * slack[0]:
-        step = 1.0
-    elif abs(of_pi - step) <= min(allowed, 1e-4) * step:
-        step = of_pi
-    else:
-        step = shortest(step, allowed)
+    is_one = abs(step - 1) <= 4 * slack[0]
+    step = 1.0 if is_one else shortest(step, slack[0] / max(step, 1.0))
     if m == 2 and step != 1.0:
         return None  # two frequencies always form a geometric grid
     rate = (weight * i) @ (log(step) - np.log(omega)) / ((weight * i) @ i)
@@ -73,22 +67,18 @@ def geometric_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
 
 def candidate_bases(rate: float, d: int) -> Iterator[Params]:
     """Yield parameters rho and divisor with rho^(-1/D) = exp(-rate), the most usual first."""
-    kinds: list[Params] = [{"divisor": name} for name in ("d", "d/2-1")]
-    if d % 2:
-        kinds = [kind | {"odd": odd} for kind in kinds for odd in ("sine", "d+1")]
-    kinds = [k for k in kinds if 0 < (half := exponent_divisor(k, d)) and abs(rate) * half < 700]
+    kinds: list[Params] = [
+        {"divisor": name}
+        for name in ("d", "d/2-1")
+        if 0 < (half := exponent_divisor(name, d)) and abs(rate) * half < 700
+    ]
     yield from ({"rho": 1e4} | kind for kind in kinds)  # with few columns, several grids fit
 
     def to(digits: int, kind: Params) -> Params:
-        return {"rho": to_digits(exp(rate * exponent_divisor(kind, d)), digits)} | kind
+        return {"rho": to_digits(exp(rate * exponent_divisor(kind["divisor"], d)), digits)} | kind
 
     yield from (to(1, kind) for kind in kinds)
-    yield from (to(digits, k) for digits in (2, 3) for k in kinds if k["divisor"] == "d")
-    if rate * d > log(1e4):
-        shift = round(2 * (d / 2 - log(1e4) / rate)) / 2
-        if 0 < abs(shift) < d / 4:
-            yield {"rho": 1e4, "divisor": f"d/2{-shift:+g}"}
-    yield from (to(digits, kind) for kind in kinds[:1] for digits in range(4, 18))
+    yield from (to(digits, kind) for kind in kinds[:1] for digits in range(2, 18))
 
 
 def scaled_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
@@ -117,21 +107,18 @@ def frequencies(params: Params, d: int) -> Floats:
     """Return the radians per row of the pairs of d columns, ((d + 1) // 2,)."""
     if "scaling" in params:
         return rotation_of({"d": d, "partial": 1.0} | params, 1)[0]
-    exponents = np.arange((d + 1) // 2) / exponent_divisor(params, d)
+    exponents = np.arange((d + 1) // 2) / exponent_divisor(params.get("divisor", "d"), d)
     omega: Floats = params.get("step", 1.0) * params["rho"] ** -exponents
     return omega
 
 
-def exponent_divisor(params: Params, d: int) -> float:
+def exponent_divisor(divisor: str, d: int) -> float:
     """Return the D of rho^(-i/D) for d columns.
 
-    >>> [exponent_divisor({"divisor": name}, 7) for name in ("d", "d/2-1", "d/2+0.5")]
-    [3.5, 2.0, 4.0]
+    >>> [exponent_divisor(name, 7) for name in ("d", "d/2-1")]
+    [3.5, 2.0]
     """
-    divisor, longer = params.get("divisor", "d"), params.get("odd") == "d+1"
-    if divisor == "d/2-1":
-        return d // 2 - 1.0 + longer
-    return d / 2 + float(divisor[3:] or 0.0) + 0.5 * longer
+    return d / 2 if divisor == "d" else d // 2 - 1.0
 
 
 def frequency_slack(omega: Floats, eps: float, n: int) -> Floats:
@@ -186,10 +173,6 @@ def fit_single_waves(rows: Table, eps: float) -> tuple[Waves, Floats] | None:
     steep = np.where(omega * n < 1, wave(omega * n), 1.0)
     slack = frequency_slack(omega, eps, n) + 8 * eps / (n * np.maximum(steep, np.sqrt(8 * eps)))
     return replace(waves, frequency=omega), slack
-
-
-NEAR = 1e-7  # step of a difference quotient in the logarithm of the base
-UNUSUAL = 1e9  # larger bases result from mistakes in exponents, not from a choice
 
 
 @frozen_arrays
@@ -281,29 +264,6 @@ def reference_waves(encoding: str, params: Params, d: int) -> Floats:
     waves[1] = np.repeat(frequencies(params, d), 2)[:d]
     waves[2] = np.pi / 2 * (np.arange(d) % 2)
     return waves
-
-
-def refine_base(encoding: str, params: Params, rows: Floats, start: int) -> Params:
-    r"""Refine the base by least squares, unless it has few digits and counts as chosen.
-
-    This is one Gauss-Newton step in :math:`\ln\rho`. Errors within a column are correlated.
-    """
-    rho = params.get("rho", 1.0)
-    chosen = rho < UNUSUAL and to_digits(rho, chosen_digits(precision.FLOAT32_EPS)) == rho
-    if chosen or "scaling" in params:
-        return params
-    s, unit = start + np.arange(len(rows)), unit_of(rows)
-    lower, same, higher = (
-        unit * rebuild(encoding, params | {"rho": rho * exp(step)}, rows.shape[1]).vectors(s)
-        for step in (-NEAR, 0.0, NEAR)
-    )
-    slope = (higher - lower) / (2 * NEAR)
-    products, size = (slope * (unit * rows - same)).sum(axis=0), (slope**2).sum()
-    change = products.sum() / size if size else 0.0
-    error = 3 * np.linalg.norm(products - change * (slope**2).sum(axis=0)) / max(size, 1e-300)
-    if abs(change) <= error + FLOAT64_EPS:
-        return params
-    return params | {"rho": shortest(rho * exp(change), error)}
 
 
 SAMPLE = 2**11  # rows to which parameters are fitted
@@ -414,7 +374,6 @@ def propose_waves(table: Table, eps: float, usable: Bools | None = None) -> Form
         return None
     encoding, params = usual_name(*proposal)
     params |= {"odd": "zero"} if used < d else {}
-    params = refine_base(encoding, params, rows, start)
     formula = rebuild(encoding, params, d, np.abs(rows).max())
     zero = np.flatnonzero(~live)
     padding = zero[~formula.residual(zero, np.zeros((len(zero), d)), eps)[1]].tolist()

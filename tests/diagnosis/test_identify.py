@@ -64,7 +64,6 @@ PRODUCERS = {
     "marian": (marian(512, 512), HALVES),
     "musicgen": (musicgen(2048, 128), T2T | {"first": "cos"}),
     "diffusers, flipped": (diffusers(1000, 320, flip=True), T2T | {"first": "cos"}),
-    "diffusers, shift 2": (diffusers(1000, 128, shift=2), HALVES | {"divisor": "d/2-2"}),
     "diffusers, half scale": (diffusers(300, 128, scale=0.5), T2T | {"step": 0.5}),
     "diffusers, odd d": (diffusers(99, 129, flip=True), T2T | {"first": "cos", "odd": "zero"}),
     "x-transformers": (x_transformers(1024, 512), HALVES | {"scale": 512**-0.5}),
