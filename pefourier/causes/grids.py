@@ -109,39 +109,27 @@ class Placed:
         x, y, own = expected.numbers, observed.numbers, observed.sides
         if x.shape[1] != y.shape[1] or len(expected.sides) != len(own) or len(x) < len(y):
             return
-        starts = equal_rows(x, y[0])[:STARTS].tolist()
+        grid, starts = np.array(expected.sides), equal_rows(x, y[0])[:STARTS].tolist()
         for sides in dict.fromkeys((own, *permutations(own))):  # sides may be exchanged, too
-            strides = [prod(sides[k + 1 :]) for k in range(len(sides))]
             lines = [
-                [None] if side == 1 else equal_rows(x, y[stride])[:NEXT].tolist()
-                for side, stride in zip(sides, strides, strict=True)
+                equal_rows(x, y[prod(sides[k + 1 :])])[:NEXT].tolist() if side > 1 else [None]
+                for k, side in enumerate(sides)
             ]
             for start, ends in product(starts, product(*lines)):
+                points = [start if end is None else end for end in ends]
                 corner = np.array(np.unravel_index(start, expected.sides))
-                if (found := cls.between(corner, ends, expected.sides, sides)) is not None:
-                    yield found
-
-    @classmethod
-    def between(
-        cls, corner: Places, ends: tuple[int | None, ...], expected: Sides, observed: Sides
-    ) -> Placed | None:
-        """Return the placement by the first point and the next ones; None if it leaves the grid."""
-        steps = np.zeros((len(ends), len(corner)), dtype=np.int64)
-        for k, end in enumerate(ends):
-            if end is not None:  # an axis with a single point may be any
-                steps[k] = np.array(np.unravel_index(end, expected)) - corner
-        moves, counts = np.count_nonzero(steps, axis=1), [end is not None for end in ends]
-        for axes in permutations(range(len(corner))):
-            along = steps[range(len(axes)), axes]
-            if (moves != counts).any() or ((along != 0) != counts).any():
-                continue
-            starts, strides = corner[[*axes]], np.where(along, along, 1)
-            last = starts + strides * (np.array(observed) - 1)
-            if ((last >= 0) & (last < np.array(expected)[[*axes]])).all():
-                return cls(
-                    axes, tuple(starts.tolist()), tuple(strides.tolist()), expected, observed
-                )
-        return None
+                steps = np.array(np.unravel_index(points, expected.sides)).T - corner
+                moves = len(sides) - ends.count(None)  # an axis with a single point may be any
+                for axes in permutations(range(len(sides))):
+                    along = steps[range(len(sides)), axes]
+                    if not np.count_nonzero(along) == np.count_nonzero(steps) == moves:
+                        continue
+                    first, step = corner[[*axes]], np.where(along, along, 1)
+                    last = first + step * (np.array(sides) - 1)
+                    if ((last >= 0) & (last < grid[[*axes]])).all():
+                        at = tuple(first.tolist()), tuple(step.tolist())
+                        yield cls(axes, *at, expected.sides, sides)
+                        break
 
     def apply(self, expected: Points) -> Points:
         """Return the points of the placement."""

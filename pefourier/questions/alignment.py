@@ -54,28 +54,20 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     transform, difference = found
     if not transform:  # rounding explains every number, a given tolerance does not
         return outcome
-    if {"rotation", "scales", "offset_row"} & transform.keys():
+    is_rotated, keys = transform.pop("rotation", False), transform.keys()
+    if is_rotated or {"scales", "offset_row"} & keys:
         waves = fit(a, first.eps), fit(b, second.eps)
         if waves[0] and waves[1] and frequencies_apart(waves[0], waves[1]):
             return outcome
-    is_rotated = transform.pop("rotation", False)
-    aligned = replace(
-        outcome,
-        transform=transform,
-        max_difference=difference,  # after the transformation
-        first_difference=None,
-        largest_difference=None,
-        pairs=(),
-        cause=None,
-    )
+    related = replace(outcome, transform=transform)
     if is_rotated:
-        return replace(outcome, verdict="same geometry", transform=transform, pairs=(), cause=None)
-    if outcome.pairs and "rotate" in injections and transform.keys() <= {"scale"}:
+        return replace(related, verdict="same geometry", pairs=(), cause=None)
+    if outcome.pairs and "rotate" in injections and keys <= {"scale"}:
         return outcome
-    is_rotation = rotates(first) or rotates(second)
-    if is_rotation and {"scale", "scales", "offset_row"} & transform.keys():
-        return replace(outcome, transform=transform)
-    return replace(aligned, verdict="equivalent")
+    if (rotates(first) or rotates(second)) and {"scale", "scales", "offset_row"} & keys:
+        return related
+    facts = {"max_difference": difference, "pairs": (), "cause": None}  # after the transformation
+    return replace(related.without_numbers(), verdict="equivalent", **facts)
 
 
 def match_rows(outcome: Outcome, encodings: Two) -> Outcome:
