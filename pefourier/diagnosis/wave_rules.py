@@ -318,6 +318,7 @@ def is_constant(table: Table) -> bool:
 
 
 BASES = Path(__file__).with_name("bases.toml")
+UNUSUAL = 1e9  # larger bases result from mistakes in exponents, and their digits do not show
 PAPERS = {"offset": 0, "divisor": "d", "scale": 1.0, "step": 1.0}  # usual values: no finding
 STILL = 1e-3  # radians over a table, below which a pair counts as not rotating
 
@@ -435,6 +436,7 @@ def without_rounding(
     worst, params = found["max_difference"], found["params"].items()
     values = chain(*(np.ravel(v).tolist() for k, v in params if k not in ("scale", "rho")))
     is_fitted = any(isinstance(x, float) and to_digits(x, digits) != x for x in values)
+    is_fitted |= found["params"].get("rho", 0.0) > UNUSUAL
     rms = 0.0 if found.get("changes") or is_fitted else worst / 3
     counted = replace(factors, tolerance=max(factors.tolerance, rms * (n**0.5 + d**0.5)))
     if counted.rank == factors.rank:
