@@ -66,7 +66,11 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
         return outcome
     if (rotates(first) or rotates(second)) and {"scale", "scales", "offset_row"} & keys:
         return related
-    facts = {"max_difference": difference, "pairs": (), "cause": None}  # after the transformation
+    facts: Fields = {
+        "max_difference": difference,
+        "pairs": (),
+        "cause": None,
+    }  # after the transformation
     return replace(related.without_numbers(), verdict="equivalent", **facts)
 
 
