@@ -14,7 +14,6 @@ from os.path import normpath
 from pathlib import Path
 from typing import Any
 
-from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, shown
 from pefourier.questions.check_faithful import LADDER, rung_of
 from pefourier.report.render import Answer, Refusal, record_of
@@ -29,8 +28,8 @@ SEVERITIES = ("note", "warning", "error")
 BETTER = {"verdict": 1, "min_distance": 1, "gap": 1, "unseen": -1, "idle": -1}  # 1: upwards
 BETTER |= {"distinct_cast": 1, "distinct_phase": 1}
 SIZES = ("length", "dimension", "trained.length")
-MEASURED = tuple("length dimension trained verdict min_distance gap precision".split())
-SETTINGS = tuple(
+MEASURED = "length dimension trained verdict min_distance gap precision".split()
+SETTINGS = (
     "params rotations indexer layers identified softmax_factor temperature slopes tables "
     "allowed".split()
 )
@@ -86,8 +85,8 @@ def fields_of_record(record: Values) -> Values:
         fields["verdict"] = LADDER.index(rung)
     for path in fields.keys() & set(MEASURED) - {"verdict"}:
         fields[path] = None if fields[path] is None else fields[path] + 0
-    severities = {f["code"]: SEVERITIES.index(f["severity"]) for f in record["findings"]}
-    return fields | {f"findings.{code}": severity for code, severity in severities.items()}
+    findings = record["findings"]
+    return fields | {f"findings.{f['code']}": SEVERITIES.index(f["severity"]) for f in findings}
 
 
 def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -122,17 +121,6 @@ def place_of(spec: str) -> str:
     return f"{folder}#{part}" if part else folder
 
 
-def place_in(stored: Mapping[str, Values], place: str) -> str:
-    """Find a place in a baseline: itself, or the only path with the same ending.
-
-    >>> place_in({"models/llama#full": {}, "gemma": {}}, "/data/models/llama#full")
-    'models/llama#full'
-    """
-    ends = (c for c in stored if f"/{place}".endswith(f"/{c}") or f"/{c}".endswith(f"/{place}"))
-    matches = list(ends)
-    return matches[0] if place not in stored and len(matches) == 1 else place
-
-
 def judge(
     stored: Mapping[str, Values], per_spec: Sequence[Answer | Refusal]
 ) -> tuple[list[Reason], list[Reason]]:
@@ -144,10 +132,9 @@ def judge(
         If the baseline has none of the SPECs, because nothing would be compared.
     """
     answers = [entry for entry in per_spec if isinstance(entry, Answer)]
-    places = [place_in(stored, place_of(answer.encoding.spec)) for answer in answers]
+    places = [place_of(answer.encoding.spec) for answer in answers]
     if not {*places} & {*stored}:
-        specs = first_few([shown(answer.encoding.spec) for answer in answers])
-        known = first_few(list(map(shown, stored))) or "nothing"
+        known, specs = (first_few([*map(shown, names)]) or "nothing" for names in (stored, places))
         raise PefourierError(
             f"the baseline has {known}, but not {specs}; pass a SPEC of the baseline, or another "
             "baseline"
@@ -156,17 +143,14 @@ def judge(
     remarks: list[Reason] = []
     files = {split_spec(place)[0] for place in stored}
     for place, answer in zip(places, answers, strict=True):
-        worse: list[str] = []
-        changes = ["is not in the baseline: nothing to compare it with"]
+        worse, changes = [], ["is not in the baseline: nothing to compare it with"]
         if place in stored:
             worse, changes = differences(answer, stored[place])
-        enc = answer.encoding  # of a model with weights, or the requested encoding
-        is_model = "path" in enc.params and source_of(enc.spec) in ("config", "gguf")
-        is_model = is_model or hasattr(answer.result, "trained")
+        enc = answer.encoding
+        is_model = enc.file is not None or hasattr(answer.result, "trained")
         counts = is_model and split_spec(place)[0] in files
         reasons += [Reason(enc.label, "worse", words) for words in worse]
-        changed = [Reason(enc.label, "changed", text) for text in changes]
-        (reasons if counts else remarks).extend(changed)
+        (reasons if counts else remarks).extend(Reason(enc.label, "changed", x) for x in changes)
     return reasons, remarks
 
 
@@ -191,18 +175,16 @@ def differences(answer: Answer, stored: Values) -> tuple[list[str], list[str]]:
         for f in record["findings"]
         if now[f"findings.{f['code']}"] > stored.get(f"findings.{f['code']}", 0)
     ]
-    parts = {path: path.split(".") for path in (*now, *stored)}
     paths = [
-        path for path, names in parts.items() if names[0] in SETTINGS and not DERIVED & {*names}
+        path
+        for path in dict.fromkeys((*now, *stored))
+        if path.split(".")[0] in SETTINGS and DERIVED.isdisjoint(path.split("."))
     ]
     settings = changed_fields(now, stored, paths)
     causes = [text for path, text in settings.items() if not path.endswith("frequencies")]
     changes = "; ".join(causes or settings.values())
     if sizes:
-        advice = "; if this is intended, store this answer as the baseline"
-        advice *= not worse and not changes
-        listed = "; ".join(sizes)
-        worse.append(f"has {listed}, so distances and angles are not compared{advice}")
+        worse.append(f"has {'; '.join(sizes)}, so distances and angles are not compared")
     return worse, [f"differs from the baseline: {changes}"] if changes else []
 
 
@@ -230,8 +212,7 @@ def worse_fields(now: Values, stored: Values) -> Iterator[str]:
     """Yield the fields that got worse, with the new and the old value."""
     for path, a in now.items():
         direction, b = BETTER.get(path.rpartition(".")[2], 0), stored.get(path)
-        if not (isinstance(a, float | int) and isinstance(b, float | int)):
-            continue
-        if direction * (b - a) > TOLERANCE * abs(b):
+        numbers = all(isinstance(x, float | int) for x in (a, b))
+        if direction and numbers and direction * (b - a) > TOLERANCE * abs(b):
             new, old = (LADDER[int(x)] if path == "verdict" else number(x) for x in (a, b))
             yield f"{printable(path)} {new}, {old}"
