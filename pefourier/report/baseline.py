@@ -143,9 +143,11 @@ def judge(
     remarks: list[Reason] = []
     files = {split_spec(place)[0] for place in stored}
     for place, answer in zip(places, answers, strict=True):
-        worse, changes = [], ["is not in the baseline: nothing to compare it with"]
-        if place in stored:
-            worse, changes = differences(answer, stored[place])
+        worse, changes = (
+            differences(answer, stored[place])
+            if place in stored
+            else ([], ["is not in the baseline: nothing to compare it with"])
+        )
         enc = answer.encoding
         is_model = enc.file is not None or hasattr(answer.result, "trained")
         counts = is_model and split_spec(place)[0] in files
@@ -212,7 +214,8 @@ def worse_fields(now: Values, stored: Values) -> Iterator[str]:
     """Yield the fields that got worse, with the new and the old value."""
     for path, a in now.items():
         direction, b = BETTER.get(path.rpartition(".")[2], 0), stored.get(path)
-        numbers = all(isinstance(x, float | int) for x in (a, b))
-        if direction and numbers and direction * (b - a) > TOLERANCE * abs(b):
+        if not (isinstance(a, float | int) and isinstance(b, float | int)):
+            continue
+        if direction * (b - a) > TOLERANCE * abs(b):
             new, old = (LADDER[int(x)] if path == "verdict" else number(x) for x in (a, b))
             yield f"{printable(path)} {new}, {old}"
