@@ -19,7 +19,6 @@ are those of the keys of one query, the query with the most keys that share a ve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -38,7 +37,7 @@ from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.loader import Source, load
 from pefourier.questions.result import Result
 from pefourier.types import Counts, Fields, Values, frozen, frozen_by_name
-from pefourier.writing.text import Verdict, join, number
+from pefourier.writing.text import Verdict, join, number, short_number
 
 if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
     from pefourier.geometry import Progress
@@ -51,14 +50,6 @@ SYMMETRIC, DISTINCT_LAGS = "symmetric in the lag", "distinct lags"
 ELSEWISE = ("rows-of-lags", "duplicate-rows", "bias-of-pairs")  # fewer positions may not help
 NOTES = {"cos": "cosines alone", "sin": "sines alone", 2: "each column twice"}
 RECOVERED = 1e-6  # sine of the largest angle that counts as rounding
-
-
-@frozen
-class FormatRow:
-    """Row of the table of formats: how many vectors are distinct in one format."""
-
-    name: str
-    loss: FormatLoss
 
 
 @frozen
@@ -122,9 +113,9 @@ class Faithfulness(Result):
     listed = {
         "formats": {
             "format": "name",
-            "distinct when rounded": "loss.distinct_cast",
-            "distinct when computed in it": "loss.distinct_phase",
-            "phase error (rad)": "loss.max_phase_error",
+            "distinct when rounded": "distinct_cast",
+            "distinct when computed in it": "distinct_phase",
+            "phase error (rad)": "max_phase_error",
         }
     }
     short = {
@@ -184,14 +175,12 @@ class Faithfulness(Result):
     @property
     def amplification(self) -> str:
         """The condition number with enough digits to distinguish it from 1."""
-        words = [number(self.condition_number, digits) for digits in range(3, 18)]
-        return next((word for word in words if word != "1"), "1")
+        return short_number(self.condition_number or 1.0, 3)
 
     @property
     def period(self) -> int | None:
         """Number of positions after which vectors repeat; None if the formula has no period."""
-        measure = self.encodings[0].measure
-        period = measure.period
+        period = self.encodings[0].measure.period
         return period if period is not None and period < self.length else None
 
     @property
@@ -205,9 +194,9 @@ class Faithfulness(Result):
         return formula_in_words(self.identified) if self.identified else None
 
     @property
-    def formats(self) -> list[FormatRow]:
+    def formats(self) -> list[Fields]:
         """Number of distinct vectors in each format."""
-        return [FormatRow(*row) for row in self.precision.items()]
+        return [{"name": name, **vars(loss)} for name, loss in self.precision.items()]
 
     @property
     def kernel_lines(self) -> Any:
@@ -220,19 +209,17 @@ class Faithfulness(Result):
     def extra_fields(self) -> Fields:
         """Return further facts of a model's config: layers, and factors of logits."""
         enc = self.encodings[0]
-        file = enc.file
-        if file is None or file.model is None:
+        if enc.file is None or enc.file.model is None:
             return {}
-        usual = file.model.row.get("kind", "learned").split()[0]
-        runs = [replace(run, kind=run.kind or usual) for run in file.layers]
+        usual = enc.file.model.row.get("kind", "learned").split()[0]
         layers = [
             {
                 "index": run.index,
-                "kind": run.kind,
+                "kind": run.kind or usual,
                 "rotation": run.part or None,
                 "window": run.window,
             }
-            for run in runs
+            for run in enc.file.layers
         ]
         return {"layers": layers, "softmax_factor": enc.params.get("softmax_factor", 1.0)}
 
@@ -356,15 +343,17 @@ def check_faithful(
         noted.append(finding("bias-of-pairs", query=query))
     if sides and 0 < (computed := losses["bfloat16"].distinct_phase or 0) < closest.distinct:
         noted.append(finding("bfloat16-positions", distinct=computed, points=prod(sides)))
-    distance, pair, gap = describe_closest(with_prefix, closest, factors)
+    distance = closest.distance if closest.pair else None
+    rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
+    ends = with_prefix.domain.x[[with_prefix.domain.prefix + i for i in closest.pair or ()]]
     return kind(
         length=factors.n,
         dimension=factors.d,
         verdict=rung,
         faithful=closest.distinct == factors.n,
         min_distance=distance,
-        closest_pair=pair,
-        gap=gap,
+        closest_pair=tuple(ends.tolist()) or None,
+        gap=distance and distance / rms,
         distinct=closest.distinct,
         rank=factors.rank,
         rank_tolerance=factors.tolerance,
@@ -377,17 +366,6 @@ def check_faithful(
         findings=findings + noted,
         encodings=(with_prefix,),
     )
-
-
-def describe_closest(
-    enc: Encoding, closest: ClosestPair, factors: Factors
-) -> tuple[float | None, tuple[float, float] | None, float | None]:
-    """Distance of the two closest vectors, their positions, and the distance over the RMS norm."""
-    if not closest.pair:
-        return None, None, None
-    rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
-    first, second = (enc.domain.x[enc.domain.prefix + i].item() for i in closest.pair)
-    return closest.distance, (first, second), closest.distance / rms if rms else 0.0
 
 
 def of_line_or_grid(
@@ -405,17 +383,14 @@ def of_line_or_grid(
     from pefourier.questions.spectral_density import axis_shares, weighted_frequencies
 
     domain, inner = enc.domain, without_prefix(enc)
-    displacement = None
-    if closest.pair:
-        first, second = domain.coordinates(np.array(closest.pair) + domain.prefix)
-        displacement = tuple((second - first).tolist())
+    ends = domain.coordinates(np.array(closest.pair or (), dtype=int) + domain.prefix)
     front = enc.vectors(domain.x[: domain.prefix]) if domain.prefix else np.zeros((0, 1))
     return partial(
         GridFaithfulness,
         grid=domain.sides,
         prefix=domain.prefix,
         prefix_zeros=int((~front.any(axis=1)).sum()),
-        displacement=displacement,
+        displacement=tuple((ends[1] - ends[0]).tolist()) if closest.pair else None,
         axial=axis_tables(enc) is not None,
         separable_error=separable_error,
         **axis_shares(inner, weighted_frequencies(inner)),

@@ -40,8 +40,8 @@ from pefourier.questions.spectral_density import (
     estimate_spectrum,
     lattice_sides,
 )
-from pefourier.types import Counts, Floats, Ints, frozen
-from pefourier.writing.text import Verdict, number
+from pefourier.types import Counts, Fields, Floats, Ints, frozen
+from pefourier.writing.text import Verdict, join, number
 
 if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
     from pefourier.geometry.singular_values import Factors
@@ -103,11 +103,11 @@ class GridReconstruction(Reconstruction):
 
 @frozen
 class Vectors:
-    """Number of distinct vectors within a lattice, and the first two rows that share one."""
+    """Number of distinct vectors within a lattice, and two rows that share one, if any do."""
 
     rows: int
     distinct: int
-    pair: Counts  # empty if all are distinct
+    pair: Counts
 
 
 @frozen
@@ -220,7 +220,7 @@ class Reconstructions(Result):
         domain = self.encodings[0].domain
         x = domain.x[list(self.vectors.pair)]
         places = domain.coordinates(x) if self.on_grid else x[:, None]
-        return " and ".join(",".join(map(str, place)) for place in places.tolist())
+        return join(",".join(map(str, place)) for place in places.tolist())
 
     @cached_property
     def plain_half_max(self) -> int:
@@ -425,7 +425,6 @@ def position_functions(
     is_line, peak, delta = len(sides) == 1, float(h.flat[0]), np.zeros(h.shape)
     delta.flat[0] = 1.0
     own: Any = LineReconstruction if is_line else GridReconstruction
-    kind: Any = LineReconstructions if is_line else GridReconstructions
     measured = (describe_peak if is_line else describe_grid_peak)(h)
     reconstructions = [
         own(
@@ -438,16 +437,17 @@ def position_functions(
         )
         for place in places
     ]
-    found: LineReconstructions | GridReconstructions = kind(
-        lattice=sides[0] if is_line else sides,
-        sigma=estimate.sigma,
-        reconstructions=reconstructions,
-        inverse_error=max(0.0, factors.inverse_error()),  # rounding may make it negative
-        estimate=estimate,
-        vectors=distinct_vectors(enc, sides),
-        encodings=(enc,),
-    )
-    return found
+    common: Fields = {
+        "sigma": estimate.sigma,
+        "reconstructions": reconstructions,
+        "inverse_error": max(0.0, factors.inverse_error()),  # rounding may make it negative
+        "estimate": estimate,
+        "vectors": distinct_vectors(enc, sides),
+        "encodings": (enc,),
+    }
+    if is_line:
+        return LineReconstructions(lattice=sides[0], **common)
+    return GridReconstructions(lattice=sides, **common)
 
 
 def position_function(density: Floats, sides: Counts) -> Floats:
@@ -474,8 +474,7 @@ def distinct_vectors(enc: Encoding, sides: Counts) -> Vectors:
         first = first_equal(enc.table()[rows], enc.eps, in_order=in_order)
         again = np.flatnonzero(first != np.arange(len(first)))
         pair, distinct = (*first[again[:1]], *again[:1]), len(rows) - len(again)
-    ends = rows[list(pair)].tolist() if distinct < len(rows) else ()
-    return Vectors(len(rows), distinct, tuple(ends))
+    return Vectors(len(rows), distinct, tuple(rows[list(pair)].tolist()))
 
 
 def rebase(enc: Encoding, rho: float) -> Encoding | None:

@@ -117,7 +117,7 @@ class WeightedFrequencies:
         excess = np.cumsum(weights) - np.minimum(self.sizes[order] / pi, 1.0)
         return float(np.maximum(excess, weights - excess).max())
 
-    @property
+    @cached_property
     def waves(self) -> DecadeDensity:
         """Each frequency above 0 on one axis with its share of the energy, without smoothing."""
         moving = (self.visible > 0) & ~(self.weights <= NEGLIGIBLE)  # NaN stays
@@ -126,10 +126,9 @@ class WeightedFrequencies:
     @property
     def is_slow(self) -> bool:
         """Whether most energy above frequency 0 is in the first sixteenth of the frequency axis."""
-        waves = self.waves
-        moving = float(waves.density.sum())
-        slow = float(waves.density[waves.omega <= np.pi * FIRST].sum())
-        return moving > NEGLIGIBLE and slow > moving / 2
+        moving = self.waves.density.sum()
+        slow = self.waves.density[self.waves.omega <= pi * FIRST].sum()
+        return bool(NEGLIGIBLE < moving < 2 * slow)
 
     @property
     def by_decade(self) -> DecadeDensity:
@@ -156,8 +155,7 @@ class WeightedFrequencies:
         for part in row_blocks(len(logs), BLOCK, len(exponents)):
             offsets = (exponents - logs[part, None]) / SMEAR
             density += waves.density[part] @ np.exp(-0.5 * offsets**2)
-        scale = SMEAR * np.sqrt(2 * np.pi)
-        return DecadeDensity(10.0**exponents, density / scale, waves.at_zero)
+        return DecadeDensity(10.0**exponents, density / SMEAR / sqrt(2 * pi), waves.at_zero)
 
 
 def weighted_frequencies(enc: Encoding, method: Method = "auto") -> WeightedFrequencies:
@@ -336,15 +334,16 @@ def summarize_density(enc: Encoding, estimate: SpectralEstimate) -> DensitySumma
     per_point = (density / times).ravel()
     positive = per_point > 0
     entropy = -(shares[positive] * np.log(per_point[positive])).sum()
-    slow = root = None
+    slow = root = total = None
     if declared is not None:
-        vectors = np.abs(declared.reshape(len(declared), -1))
+        total = len(declared)
+        vectors = np.abs(declared.reshape(total, -1))
         slow = int((vectors < 2 * pi / np.array(sides)).all(axis=1).sum())
         root = lowest_bin_index(enc, declared) if on_line else None
     return DensitySummary(
         lowest_bin_index=root,
         below_first_bin=slow,
-        frequencies_total=None if declared is None else len(declared),
+        frequencies_total=total,
         lowest_bin_share=float(per_point[0]),
         centroid=float(sizes @ shares),
         cutoff95=frequency_holding(MOST, sizes, shares),
@@ -391,10 +390,8 @@ def share_of_mean_row(enc: Encoding) -> float:
         rotations = alias(enc.measure.frequencies.reshape(len(weights), -1)) / (2 * pi)
         kernels = np.sinc(rotations * enc.domain.sides) / np.sinc(rotations)
         return float(weights @ kernels.prod(axis=1) ** 2)
-    total, energy = np.zeros(enc.dim), 0.0
-    for _, rows in enc.blocks():
-        total += rows.sum(axis=0)
-        energy += float((rows**2).sum())
+    blocks = [(rows.sum(axis=0), (rows**2).sum()) for _, rows in enc.blocks()]
+    total, energy = (np.sum(part, axis=0) for part in zip(*blocks, strict=True))
     return float((total**2).sum() / (len(enc) * energy)) if energy else np.nan
 
 
@@ -436,11 +433,12 @@ def frequencies_read(enc: Encoding) -> tuple[Floats, Floats] | None:
     lines = axis_tables(enc)
     if lines is None or any(len(line) < 3 or not line.any() for line in lines):
         return None
-    fitted = (fit_columns(line.astype(float), max(enc.eps, FLOAT32_EPS)) for line in lines)
-    fits = [pairs for pairs in fitted if pairs is not None]
-    if len(fits) < len(lines):
-        return None
-    moving = [np.where(pairs.frequency > NEGLIGIBLE, pairs.frequency, 0.0) for pairs in fits]
-    omega = [np.multiply.outer(x, axis) for x, axis in zip(moving, np.eye(len(fits)), strict=True)]
-    weights = np.concatenate([pairs.amplitude**2 for pairs in fits])
+    omega, energies = [], []
+    for line, axis in zip(lines, np.eye(len(lines)), strict=True):
+        pairs = fit_columns(line.astype(float), max(enc.eps, FLOAT32_EPS))
+        if pairs is None:
+            return None
+        omega.append(np.outer(pairs.frequency * (pairs.frequency > NEGLIGIBLE), axis))
+        energies.append(pairs.amplitude**2)
+    weights = np.concatenate(energies)
     return np.concatenate(omega), weights / weights.sum()

@@ -55,14 +55,6 @@ MOST_WAVES = 0.5  # share of idle frequencies that is reported
 
 
 @frozen
-class Peak:
-    """A local maximum of energy in the spectrum of a measured table."""
-
-    period: float  # in positions, or the unit of irregular times
-    share: float  # of the energy
-
-
-@frozen
 class Spectrum(Result):
     """A density over a lattice: a `LineSpectrum` or, over several axes, a `GridSpectrum`."""
 
@@ -250,7 +242,7 @@ class LineSpectrum(Spectrum):
         return 2 * pi * unit_of_waves(self.encodings[0])[0] / omega if omega else np.inf
 
     @property
-    def peaks(self) -> list[Peak]:
+    def peaks(self) -> list[Fields]:
         """The strongest peaks in the spectrum of a measured table."""
         if self.measure.declared is not None or self.encodings[0].domain.kind in ("tree", "graph"):
             return []
@@ -258,7 +250,7 @@ class LineSpectrum(Spectrum):
         around = np.pad(share, 1)
         is_peak = (share >= PEAK) & (share > around[:-2]) & (share >= around[2:]) & (omega > 0)
         strongest = sorted(np.flatnonzero(is_peak), key=lambda i: -share[i])[:PEAKS]
-        return [Peak(self.period_of(omega[i]), float(share[i])) for i in strongest]
+        return [{"period": self.period_of(omega[i]), "share": float(share[i])} for i in strongest]
 
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
         """Names of the columns of CSV, and a row for each frequency of the lattice."""
@@ -385,20 +377,18 @@ def spectrum(
     (lattice,) = whole_numbers(lattice=lattice)
     enc = without_prefix(load(encoding, **params))
     estimate = estimate_spectrum(enc, lattice, sigma, method)
-    is_line = len(estimate.sides) == 1
-    own = {"lattice": estimate.sides[0], "omega": estimate.omega[0]}
-    kind: Any = LineSpectrum if is_line else GridSpectrum
-    found: LineSpectrum | GridSpectrum = kind(
-        **(own if is_line else facts_on_grid(enc, estimate)),
-        sigma=estimate.sigma,
-        method=estimate.measure.method,
-        density=estimate.smoothed,
-        frequencies=estimate.measure.declared,
-        summary=summarize_density(enc, estimate),
-        estimate=estimate,
-        encodings=(enc,),
-    )
-    return found
+    common: Fields = {
+        "sigma": estimate.sigma,
+        "method": estimate.measure.method,
+        "density": estimate.smoothed,
+        "frequencies": estimate.measure.declared,
+        "summary": summarize_density(enc, estimate),
+        "estimate": estimate,
+        "encodings": (enc,),
+    }
+    if len(estimate.sides) > 1:
+        return GridSpectrum(**facts_on_grid(enc, estimate), **common)
+    return LineSpectrum(lattice=estimate.sides[0], omega=estimate.omega[0], **common)
 
 
 def facts_on_grid(enc: Encoding, estimate: SpectralEstimate) -> Fields:

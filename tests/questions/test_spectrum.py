@@ -176,7 +176,7 @@ def test_the_peaks_of_a_mixed_helix_are_its_waves(rng):
     t = np.arange(256)[:, None]
     helix = np.hstack([t / 128, np.cos(t * np.pi / 8), np.sin(t * np.pi / 8), np.zeros((256, 5))])
     r = spectrum(from_table(helix @ np.linalg.qr(rng.normal(size=(8, 8)))[0]))
-    peaks = {round(peak.period, 6): peak.share for peak in r.peaks}
+    peaks = {round(peak["period"], 6): peak["share"] for peak in r.peaks}
     assert peaks[16] == pytest.approx(256 / (helix**2).sum(), rel=0.01)
     assert spectrum(load("learned", 256, 64)).peaks == spectrum(load("dft", 256, 64)).peaks == []
 
