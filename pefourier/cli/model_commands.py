@@ -128,16 +128,13 @@ def context(
 def brief_line(answer: "Answer") -> str:
     """Return base, scaling, lengths and verdict of a SPEC, and the codes of its warnings."""
     result = answer.result
-    facts = [
-        f"base {number(r.base)}, {'no' if r.scaling == 'none' else r.scaling} scaling"
-        for r in result.rotations
-    ]
-    facts += [f"trained {result.trained}"] if facts else []
+    codes = dict.fromkeys(f.code for f in result.findings if f.severity != "note")
+    faults = f" ({', '.join(codes)})" if codes else ""
+    facts = [f"{answer.encoding.label}: {result.verdict}{faults}"]
+    facts += [f"base {number(r.base)}, {r.scaling} scaling" for r in result.rotations]
+    facts += [f"trained {result.trained}"] if result.rotations else []
     facts += [f"stated {result.stated}"] if result.stated else []
-    codes = [f.code for f in result.findings if f.severity != "note"]
-    faults = f" ({', '.join(dict.fromkeys(codes))})" if codes else ""
-    said = "; ".join(dict.fromkeys(facts))
-    return f"{answer.encoding.label}: {result.verdict}{faults}{f'; {said}' if said else ''}\n"
+    return "; ".join(dict.fromkeys(facts)).replace("none scaling", "no scaling") + "\n"
 
 
 def misfits(answers: Sequence["Answer"], *, is_certain: bool) -> list["Reason"]:

@@ -190,13 +190,12 @@ class FigureOptions:
 
     def __post_init__(self) -> None:
         """Raise before any computation if the figure cannot be written."""
-        names = [f"--{name}" for name in ("width", "dpi", "title") if getattr(self, name)]
         if self.plot is not None:
             from pefourier.writing.files import check_suffix
 
             check_suffix(self.plot, (".png", ".pdf", ".svg"))
-        elif names:
-            raise PefourierError(f"{' and '.join(names)} need a figure; pass --plot FILE as well")
+        elif self.width or self.dpi or self.title:
+            raise PefourierError("--width, --dpi and --title need a figure; pass --plot FILE, too")
         if self.width is not None and not 3 <= self.width <= 40:
             raise PefourierError(f"--width must be 3 to 40 inch, got {self.width}")
 
@@ -248,9 +247,8 @@ class OutputOptions:
         colour = takes_colours(sys.stdout)
         body = page.words if self.full or page.short is None else page.short
         conclusion, words = map(printable_lines, (page.conclusion(), body()))
-        if conclusion:
-            conclusion += "\n"  # followed by an empty line
-        has_blocks = "utf" in (sys.stdout.encoding or "utf-8").lower()
+        conclusion += "\n" * bool(conclusion)  # an empty line
+        has_blocks = "utf" in (sys.stdout.encoding or "").lower()
         chart = page.chart() if has_blocks and sys.stdout.isatty() else ""
         say((coloured(conclusion) if colour else conclusion) + chart + words)
 
@@ -342,8 +340,8 @@ def has_setting(enc: Encoding, name: str, value: Any) -> bool:
     """Whether an option's value is the value of a parameter or a size of an encoding."""
     if name in OF_POINTS:
         return enc.params.get(name) is not None
-    params = [enc.params.get(key) for key in (name, "embedding" if name == "d" else name)]
-    return value in [*params, {"d": enc.dim, "length": len(enc)}.get(name)]
+    sizes = {"d": (enc.dim, enc.params.get("embedding")), "length": (len(enc),)}
+    return value in (enc.params.get(name), *sizes.get(name, ()))
 
 
 @group
@@ -431,11 +429,9 @@ class Requirements:
         if self.strict or any(limits.values()):
             from pefourier.questions.check_faithful import shortfalls
 
-            reasons += [
-                Reason(a.encoding.label, "unmet", words)
-                for a in results.answers
-                for words in shortfalls(a.result, strict=self.strict, **limits)
-            ]
+            for a in results.answers:
+                unmet = shortfalls(a.result, strict=self.strict, **limits)
+                reasons += [Reason(a.encoding.label, "unmet", words) for words in unmet]
         if self.baseline is not None:
             from pefourier.report.baseline import judge, read_baseline
 
@@ -623,12 +619,10 @@ class CommandInGroups(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group of options."""
-        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
-        for parameter in self.get_params(ctx):
-            if record := parameter.get_help_record(ctx):
-                usual = f"{parameter.param_type_name}s".capitalize()
-                heading = getattr(parameter, "rich_help_panel", None) or usual
-                groups.setdefault(heading, []).append(record)
+        groups: dict[str, list[Any]] = {"Arguments": [], "Options": []}
+        for p in self.get_params(ctx):
+            heading = getattr(p, "rich_help_panel", None) or f"{p.param_type_name}s".capitalize()
+            groups.setdefault(heading, []).append(p.get_help_record(ctx))
         for name in sorted(filter(groups.get, groups), key=HEADINGS.count):
             with formatter.section(name):
                 formatter.write_dl(groups[name])
