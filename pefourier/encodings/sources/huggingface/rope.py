@@ -541,7 +541,7 @@ def find_head(model: ModelConfig, type_keys: Rotary, layer: str = "") -> int:
     stated = head is not None
     nulled = type_keys.null and model.get(type_keys.size[0], ...) is None
     if (nulled or (head is None and type_keys.head is None)) and width and heads:
-        head = max((1 if nulled else type_keys.times) * width // heads, 1)
+        head = max(width // heads, 1)
         stated = model.first(*type_keys.width[0])[1] is not None
     head = head or type_keys.head
     return model.dimension(head, "head_dim") if stated or head is None else model.d or head
@@ -551,13 +551,12 @@ def find_share(
     model: ModelConfig, section: Section, type_keys: Rotary, d: int, scaling: str
 ) -> tuple[float, list[Finding]]:
     """Return the rotated share of a head, with findings."""
-    ignored = type_keys.fixed or (type_keys.whole and scaling == "none")
     keys = tuple(key for key in type_keys.shares if key not in DIMENSIONS)
     if "layers" not in model.row and (type_keys.whole or scaling != "none"):
         keys = keys or SHARE[:1]
     partial, findings = reconcile(section, SHARE, model, keys)
-    if ignored:
-        if partial not in (None, 1.0) and not type_keys.fixed:
+    if type_keys.whole and scaling == "none":
+        if partial not in (None, 1.0):
             key, inside = section.first(*SHARE)
             key = model.first(*keys)[0] if inside is None else key
             findings = [
@@ -577,9 +576,8 @@ def find_share(
     dimensions = [key for key in type_keys.shares if key in DIMENSIONS]
     rotated = (model.count(*dimensions) if dimensions else None) or type_keys.rotated
     if partial is None:
-        scaled_share = type_keys.scaled_share if scaling != "none" else None
-        partial = rotated_share(rotated, d) if rotated else scaled_share
-    return type_keys.share if partial is None else partial, findings
+        partial = rotated_share(rotated, d) if rotated else type_keys.share
+    return partial, findings
 
 
 def layer_notes(model: ModelConfig) -> list[Finding]:
@@ -601,7 +599,7 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     unrotated = sorted(layers_without_positions(model, number))
     kinds = dict.fromkeys(row.get("layer_types", ()))
     switch_values = [kind for kind in kinds if rotates_by_type(model, kind)]
-    partial = {"still": first_few([*map(str, unrotated)]), "heads": row.get("heads_turned")}
+    partial = {"still": first_few([*map(str, unrotated)])}
     if "turning" in row and len(switch_values) < len(kinds):
         partial["types"] = first_names(switch_values)
     findings += [

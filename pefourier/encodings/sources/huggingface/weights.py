@@ -13,9 +13,7 @@ Conventions
 ``xl`` of a row holds ``fixed``, the parameters of `xl` that are the same in all models of the type;
 ``type``, the default of position_embeddings_type if the config has this key; ``part``, the name of
 the part with relative sinusoids if others have none; ``none_after``, the key for the number of keys
-after the query, which must be 0; ``chunk``, [key, default] of the queries in a block and of the
-keys before it that set the lag of the first row. ``usual`` of DeBERTa's relatives holds the
-defaults of keys.
+after the query, which must be 0. ``usual`` of DeBERTa's relatives holds the defaults of keys.
 
 Read the grid of a vision model from its config, and the biases of its windows from weights.
 
@@ -27,14 +25,13 @@ matching ``when`` [key, value] applies. Keys: ``encoding`` (learned: a table in 
 (``head``, or ``width`` over ``heads``; ``times``: head times heads); ``sides``, one per axis: a
 ``size`` over another, each [key, default] (``kernel``: size of the first patch); ``usual``, default
 sides; ``prefix``, and the key of ``registers``; ``merged``, the key for the side of blocks in the
-order of tokens; ``reference``, bases over scales; ``pretrained``, the key for the window of
-SwinV2's pretraining, or a window per stage; ``rescaled``, the key and the default of the largest
-factor by which training stretches coordinates.
+order of tokens; ``reference``, bases over scales; ``rescaled``, the key and the default of the
+largest factor by which training stretches coordinates.
 
 Rows of a bias table are the displacements query - key; the three rows of a class token come last
-(Swin, BEiT). Swin V2 stores a network of displacements instead of a table. SAM has vectors of lags
-along one axis and adds their products with queries to the scores. Layers have separate tables: the
-first is read, or the table that ``#NAME`` selects by its name or a part of the name.
+(Swin, BEiT). SAM has vectors of lags along one axis and adds their products with queries to the
+scores. Layers have separate tables: the first is read, or the table that ``#NAME`` selects by its
+name or a part of the name.
 """
 
 import os
@@ -58,7 +55,7 @@ from pefourier.encodings.encoding import (
     lattice,
     rows_up_to,
 )
-from pefourier.encodings.families.relative import of_distances, of_network, t5_buckets
+from pefourier.encodings.families.relative import of_distances, t5_buckets
 from pefourier.encodings.grids import (
     OF_CLASS_TOKEN,
     biases_within,
@@ -77,19 +74,17 @@ from pefourier.encodings.sources.huggingface.config import (
 )
 from pefourier.encodings.sources.json_object import HEADS, Section, read_object
 from pefourier.errors import PefourierError, UnknownPositions, shown, unknown
-from pefourier.types import Array, Fields, Floats, Places, Texts, Values
+from pefourier.types import Array, Fields, Floats, Texts, Values
 from pefourier.writing.files import inside, os_errors, read_toml
 
 WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
 INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")
 TENSOR = re.compile(r"(^|\.)(wpe|embed_positions|positions?_embed(ding)?s?)(\.weight)?$")
 GRID_TENSOR = re.compile(r"(^|\.)pos_embed(\.weight)?$")  # SAM, Qwen3-VL
-WINDOWED = r"relative_position_bias_table|(continuous_position_bias_mlp|cpb_mlp)\.0\.weight"
-DISPLACED = re.compile(rf"(^|\.)({WINDOWED}|rel_pos_[thw])$")  # in vision models
+DISPLACED = re.compile(r"(^|\.)(relative_position_bias_table|rel_pos_[thw])$")  # vision models
 IMAGES = re.compile("image|vision|visual")  # towers; their sizes are in other configs
 EMBEDDED = ("embedding_size", "input_embedding_size")  # width of embeddings before a projection
 T5_BIAS = re.compile(r"(^|\.)(?<!EncDecAttention\.)relative_attention_bias\.weight$")
-LAYER = re.compile(r"(?:^|\.)(?:block|layers?)\.(\d{1,5})\.")
 Shape = tuple[int | None, ...]  # None: any size
 PHASES = 2e-6  # phase error per position that float32 causes
 
@@ -301,10 +296,7 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     tensors = sibling_tensors(model, T5_BIAS)
     if len(tensors) > 1 and not model.part:
         tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
-    by_layer = {int(layer[1]): name for name in tensors if (layer := LAYER.search(name))}
-    layers = {name: tensors[name] for _, name in sorted(by_layer.items())}
-    is_first = 1 < len(layers) == len(tensors)  # UMT5: a table in each layer
-    tensor = next(iter(layers.items())) if is_first else only_one(tensors, model, "lags")
+    tensor = only_one(tensors, model, "lags")
     if tensor is None:
         return None
     name, path = tensor
@@ -320,10 +312,6 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     length, silent = model.positions()
     heads = model.sized(model.own("heads", HEADS))
     doubts = shape_findings(model, name, path, bias.shape, (settings["buckets"], heads))
-    if is_first:
-        last = shown([*layers][-1])
-        note = finding("biases-by-layer", "plain", name=shown(name), last=last, count=len(layers))
-        doubts = (*doubts, note)
     d = model.dimension(bias.shape[1], f"tensor {name}")
     domain = lags_between(length, causal=settings["causal"])
     enc = Encoding("t5", domain, d, vectors, injection="bias", eps=eps, origin="weights")
@@ -392,11 +380,6 @@ def read_relative_sinusoids(model: ModelConfig, row: Fields) -> Encoding:
     }
     for key in filter(model.get, rules):
         raise model.wrong(key, model.get(key), rules[key])
-    if "chunk" in row:  # blocks whose first row is the vector of the first visible key
-        (queries, usual), (before, usual_past) = row["chunk"]
-        size, past = model.count(queries) or usual, model.count(before) or usual_past
-        if size not in (past - 1, past):
-            raise model.wrong(queries, size, f"{past - 1} or {past}, as {before} is {past}")
     direction = model.get("attn_type", "bi")
     if direction not in ("bi", "uni"):
         raise model.wrong("attn_type", direction, "bi or uni")
@@ -576,27 +559,6 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
     return replace(enc, params={**enc.params, **noted})
 
 
-def window_of(model: ModelConfig, block: Block, stage: int = 0) -> Sides:
-    """Return the window of a stage (stages halve the image's patches); empty if unknown."""
-    if model.grid or "sides" not in block:
-        return tuple(model.grid)
-    sides, _ = sides_of(model, block)
-    if "image" not in block:
-        return sides
-    image = [side_of(model, block["image"], place) for place in range(-len(sides), 0)]
-    return tuple(min(n, max(m >> stage, 1)) for n, m in zip(sides, image, strict=True))
-
-
-def pretrained(model: ModelConfig, block: Block, axes: int, stage: int) -> Sides:
-    """Return the window of pretraining, from a list that of the stage; empty if not set."""
-    key = block.get("pretrained", "")
-    value = model.get(key)
-    if isinstance(value, list):
-        value = value[stage] if stage < len(value) else None
-    window = replace(model, values={key: value}).count(key, minimum=0)
-    return (window,) * axes if window else ()
-
-
 def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
     """Return a whole number [keys, default] of a config, from a list the item at a place."""
     keys, default = spec
@@ -696,9 +658,6 @@ def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     return replace(enc, domain=lattice(sides, prefix), params=params, findings=findings)
 
 
-STAGE = re.compile(r"(^|\.)layers\.(\d+)\.blocks\.")  # of Swin
-
-
 def read_displacements(model: ModelConfig) -> Encoding | None:
     """Read the biases by displacement, or vectors by lag, of one layer; None without tables."""
     block, kinds = block_of(model), (model.row or {"kind": "relative"}).get("kind", "").split()
@@ -728,12 +687,9 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
     """Read the biases of a window, or the vectors of lags, from a tensor."""
     from pefourier.encodings.sources.tables import read_named_table
 
-    stored, stage = read_named_table(path, name), STAGE.search(name)
-    place = int(stage[2]) if stage else 0
-    window = window_of(model, block, place) if block else tuple(model.grid)
-    if name.endswith(".0.weight"):
-        trained = pretrained(model, block, len(window), place) if block else ()
-        return replace(of_stored_network(model, name, path, window, trained), eps=stored.eps)
+    stored, window = read_named_table(path, name), tuple(model.grid)
+    if block and "sides" in block:
+        window, _ = sides_of(model, block)
     rows, heads = stored.vectors.shape[0], stored.vectors.shape[-1]
     is_of_lags = "rel_pos_" in name
     fits = window_of_rows(rows, window, axes=1 if is_of_lags else 2)
@@ -767,25 +723,3 @@ def window_of_rows(rows: int, window: Sides, axes: int) -> Sides:
         if len(sides) == axes and rows - len(lags_on(sides)) in (0, OF_CLASS_TOKEN):
             return sides
     return ()
-
-
-def of_stored_network(
-    model: ModelConfig, name: str, path: str, window: Sides, trained: Sides
-) -> Encoding:
-    """Compute Swin V2's biases on a window from the network in the weights."""
-    from pefourier.encodings.sources.tables import read_numbers
-
-    if not window:
-        raise PefourierError(f"{shown(model.file)} sets no window for {name}; give --grid")
-    paths, stem = dict(all_tensors(folder_of(model))), name.removesuffix("0.weight")
-    first, shifts, heads = (
-        read_numbers(f"{paths.get(stem + part, path)}#{stem}{part}")
-        for part in ("0.weight", "0.bias", "2.weight")
-    )
-    sides: Places = np.array(trained or window)
-    if first.shape != (len(shifts), len(sides)) or heads.size % len(shifts):
-        raise PefourierError(f"{name} has shape {first.shape}, unlike Swin V2's network")
-    by_head = heads.reshape(-1, len(shifts)).T
-    enc = of_network(lags_on(window), sides, (first.T, shifts, by_head))
-    params = {"grid": window, "d": enc.dim, "pretrained": trained, "path": path}
-    return replace(enc, params={**params, "model_type": model.kind})
