@@ -86,6 +86,18 @@ def segments_in(seen: Array) -> Array:
     return numbers
 
 
+@frozen
+class Vision:
+    """Settings of a config for image and video blocks."""
+
+    image: int | None = None  # id of the token of an image's patches
+    video: int | None = None
+    merge: int = 2  # patches per token, along rows and columns
+    frames_merged: int = 1  # of videos
+    tokens_per_second: float | None = None  # None: frames are one apart
+    by_frame: bool = False  # whether each frame is a separate block
+
+
 NAMES = read_toml(Path(__file__).with_name("names.toml"))  # an array, and how it is called
 USED = {name for names in NAMES.values() for name in names}
 TOKENWISE = {"seq_idx", "segment_ids", "depth", "parents", "mm_token_type_ids"}
@@ -216,15 +228,15 @@ def batch_of(
     *,
     ignored: Texts,
     has_axes: bool,
-    vision_tokens: tuple[int | None, int | None],
+    vision: Vision,
     cached: int | None,
     stated: Array | None,
 ) -> Batch:
     """Build a batch from arrays by role (see `NAMES`); the others are `ignored`.
 
-    With `has_axes`, ids (3, n) are three axes of one row, as for M-RoPE. `vision_tokens` are the
-    token ids of images and videos in `input_ids`. `cached` tokens are in the cache. Ids recovered
-    from a dump should equal those that are `stated`.
+    With `has_axes`, ids (3, n) are three axes of one row, as for M-RoPE. `vision` has the token ids
+    of images and videos in `input_ids`. `cached` tokens are in the cache. Ids recovered from a dump
+    should equal those that are `stated`.
     """
     stored = roles["position_ids"]
     check_size(source, *stored.shape, limit=MOST_IDS)
@@ -271,10 +283,9 @@ def batch_of(
         falls = np.diff(stated, axis=1, prepend=stated[:, :1]) < 0
         segments = 1 + np.cumsum(falls, axis=1) if segments is None else segments
     kinds = given.get("mm_token_type_ids")
-    numbered = [(i, token) for i, token in enumerate(vision_tokens, 1) if token is not None]
-    if kinds is None and "input_ids" in roles and numbered:
+    if kinds is None and "input_ids" in roles and (vision.image or vision.video):
         tokens = fitted(as_ids(roles["input_ids"], "input_ids"), shape, "input_ids")
-        kinds = np.sum([i * (tokens == token) for i, token in numbered], axis=0)
+        kinds = np.select([tokens == vision.image, tokens == vision.video], [1, 2])
     if has_axes and len(ids) == 1 and kinds is not None and kinds.any():
         ids = np.repeat(ids, 3, axis=0)  # as the model reads them
     if len(ids) > 1 and past is not None and past.any():

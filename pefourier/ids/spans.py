@@ -47,7 +47,7 @@ from pefourier.causes.rows import (
 )
 from pefourier.encodings.encoding import Finding, finding
 from pefourier.errors import PefourierError
-from pefourier.ids.batch import Batch
+from pefourier.ids.batch import Batch, Vision
 from pefourier.types import Array, Bools, Counts, Fields, frozen, frozen_arrays
 from pefourier.writing.page import fields_of
 
@@ -103,6 +103,8 @@ class Rules:
     rank: int | None = None
     ranks: int = 1
     shard: str | None = None  # every, block, zigzag; None: any
+    has_axes: bool = False  # whether the rotation has three axes of ids
+    vision: Vision = Vision()
 
 
 @frozen_arrays
@@ -368,16 +370,6 @@ def runs_in_words(ids: Numbers) -> str:
 BY_FRAME = ("qwen3_vl", "qwen3_5", "glm4v", "glm46v", "glm_ocr")  # types that split videos by frame
 AUTHORS, LIBRARY = "largest id + 1", "start + max(rows, columns)"
 KINDS_OF_TOKENS = {1: "image", 2: "video"}
-
-
-@frozen
-class Vision:
-    """Settings of a config for image and video blocks."""
-
-    merge: int = 2  # patches per token, along rows and columns
-    frames_merged: int = 1  # of videos
-    tokens_per_second: float | None = None  # None: frames are one apart
-    by_frame: bool = False  # whether each frame is a separate block
 
 
 @frozen

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pefourier.causes.pairs import RowPositions, exchanged_waves, recover_positions
+from pefourier.causes.pairs import exchanged_waves, recover_positions
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding, Finding, finding, from_table
 from pefourier.encodings.model_positions import ModelPositions, axis_in, describe_positions
@@ -25,11 +24,12 @@ from pefourier.encodings.sources.huggingface import first_row
 from pefourier.encodings.sources.json_object import read_object
 from pefourier.errors import PefourierError, check_size, shown
 from pefourier.geometry.precision import FLOAT32_EPS
-from pefourier.geometry.waves import Waves, declared, fit
+from pefourier.geometry.waves import declared, fit
 from pefourier.ids.batch import (
     NAMES,
     Batch,
     Visibility,
+    Vision,
     arrays_by_role,
     as_visible,
     batch_of,
@@ -46,7 +46,6 @@ from pefourier.ids.spans import (
     Rules,
     Span,
     TokenFinding,
-    Vision,
     blocks_of,
     documents_of,
     judge_axes,
@@ -88,55 +87,46 @@ class Model:
         """The first rotation of the model, or its table or bias."""
         return self.positions.encoding
 
-    @cached_property
-    def has_axes(self) -> bool:
-        """Whether the rotation has three axes of ids."""
-        return self.encoding.injection == "rotate" and axis_in(self.encoding) is not None
-
     @property
-    def vision_tokens(self) -> tuple[int | None, int | None]:
-        """Token ids of the patches of images and videos."""
-        known = (
-            self.values.get(f"{kind}_token_id", self.values.get(f"{kind}_token_index"))
-            for kind in ("image", "video")
-        )
-        image, video = (token if isinstance(token, int) else None for token in known)
-        return image, video
+    def axis(self) -> Array | None:
+        """The axis of ids of each rotary pair; None: ids have one axis."""
+        return axis_in(self.encoding) if self.encoding.injection == "rotate" else None
 
-    @property
     def vision(self) -> Vision:
-        """Conversion of the patches of images and videos to tokens."""
+        """Token ids of images and videos, and the conversion of their patches to tokens."""
+
+        def whole(values: Values, *names: str) -> int | None:
+            found = map(values.get, names)
+            return next((n for n in found if isinstance(n, int) and n > 0), None)
+
         section = self.values.get("vision_config")
         section = section if isinstance(section, dict) else {}
-        kind = str(self.values.get("model_type", ""))
-        merges = [section.get(f"{name}_merge_size") for name in ("spatial", "temporal")]
-        spatial, temporal = (m if isinstance(m, int) and m > 0 else None for m in merges)
-        rate = section.get("tokens_per_second")
-        is_timed = kind.startswith("qwen2_5")
+        kind, rate = str(self.values.get("model_type", "")), section.get("tokens_per_second")
+        merged = whole(section, "temporal_merge_size") if kind.startswith("ernie") else None
         return Vision(
-            merge=spatial or 2,
-            frames_merged=(temporal or 1) if kind.startswith("ernie") else 1,
-            tokens_per_second=float(rate) if is_timed and isinstance(rate, int | float) else None,
+            whole(self.values, "image_token_id", "image_token_index"),
+            whole(self.values, "video_token_id", "video_token_index"),
+            merge=whole(section, "spatial_merge_size") or 2,
+            frames_merged=merged or 1,
+            tokens_per_second=float(rate)
+            if kind.startswith("qwen2_5") and isinstance(rate, int | float)
+            else None,
             by_frame=kind.startswith(BY_FRAME),
         )
 
     def rules(self, length: int | None) -> Rules:
-        """First id, limit, and the number that the model adds to ids."""
+        """First id, limit, number that the model adds to ids, axes and images."""
         config = self.encoding.file and self.encoding.file.model
-        row = config.row if config else {}
-        is_table = self.encoding.injection == "add" and self.encoding.name in (
-            "learned",
-            "sinusoidal",
-            "file",
-        )
+        is_table, limit = self.encoding.injection == "add", self.positions.allowed
         first = first_row(config) if config and is_table else 0
-        start, added = (first, 0) if row.get("first") == "padding" else (0, first)
-        limit = self.positions.allowed
+        is_padded = config is not None and config.row.get("first") == "padding"
+        start, added = (first, 0) if is_padded else (0, first)
         if is_table and limit is not None:
             limit = len(self.encoding) + start
         if self.encoding.injection in ("bias", "key", "key-query"):
             limit = None  # distances have a bias or vector at any length
-        return Rules(start, added, length or limit)
+        has_axes, vision = self.axis is not None, self.vision()
+        return Rules(start, added, length or limit, has_axes=has_axes, vision=vision)
 
     def consequence(self, ids: Array, due: Array) -> Consequence:
         """Compute the effect of the ids (axes, n) of a document that replace the expected ones."""
@@ -177,11 +167,7 @@ class Model:
         place = np.zeros(len(omega), int) if axis is None else np.minimum(axis, len(lags) - 1)
         total = np.zeros(lags.shape[1])
         for i, lag in enumerate(lags):
-            low = int(lag.min())
-            if lag.max() - low < len(lag):
-                values, inverse = np.arange(low, int(lag.max()) + 1), lag - low
-            else:
-                values, inverse = np.unique(lag, return_inverse=True)
+            values, inverse = np.unique(lag, return_inverse=True)
             parts = np.array_split(values, len(values) // LAGS + 1)
             waves = [wave(np.multiply.outer(x, omega[place == i])).sum(axis=1) for x in parts]
             total += np.concatenate(waves)[inverse]
@@ -318,7 +304,7 @@ def judge_positions(
     recovered: Recovered | None,
 ) -> Positions:
     """Check the ids of a batch, which may be `recovered` from a dump."""
-    spans, followed = spans_of(batch, model, rules)
+    spans, followed = spans_of(batch, rules)
     mask = None if batch.visible is None else describe_mask(batch.visible, batch.segments)
     changes = [consequence_of(batch, model, span, rules) for span in spans]
     findings: list[Finding] = []
@@ -350,19 +336,21 @@ def judge_positions(
         harmless = f" This is harmless for this model: {what} depend on lags alone."
         is_open = batch.segments is None and batch.past is None and batch.visible is None
         harmless += " Pass --past N if keys are cached." * is_open
+    shape = batch.ids.shape if len(batch.ids) > 1 else batch.ids.shape[1:]
+    table, name = np.concatenate(batch.ids).T, "position ids"
+    if batch.visible is not None and not spans:  # a mask alone
+        shape, table, name = batch.visible.shape, batch.visible[0], "mask"
     return Positions(
-        shape=tuple(batch.ids.shape if batch.ids.shape[0] > 1 else batch.ids.shape[1:]),
+        shape=shape,
         rows=tuple(spans),
         positions=batch.ids if recovered else None,
         uncertainty=recovered.uncertainty if recovered else None,
-        consequence=NOT_KNOWN if model is None else united(changes),
+        consequence=united(changes) if model and spans else NOT_KNOWN,
         mask=mask,
         findings=tuple(map(with_place, findings)),
         harmless=harmless,
         ids=batch.ids,
-        encodings=(
-            from_table(np.concatenate(batch.ids).T, "position ids", spec=spec, params=params),
-        ),
+        encodings=(from_table(table, name, spec=spec, params=params),),
     )
 
 
@@ -412,12 +400,11 @@ def lone_documents(batch: Batch, rules: Rules) -> Iterator[Finding]:
             return
 
 
-def spans_of(batch: Batch, model: Model | None, rules: Rules) -> tuple[list[Span], set[str]]:
+def spans_of(batch: Batch, rules: Rules) -> tuple[list[Span], set[str]]:
     """Check each document; return also the rules that ids of images and videos follow."""
     axes, text = batch.ids[-3:], batch.ids[0]
-    vision = model.vision if model else Vision()
-    blocks = {1: blocks_of(batch.images, vision, video=False)}
-    blocks[2] = blocks_of(batch.videos, vision, batch.seconds, video=True)
+    blocks = {1: blocks_of(batch.images, rules.vision, video=False)}
+    blocks[2] = blocks_of(batch.videos, rules.vision, batch.seconds, video=True)
     has_grids = batch.images is not None or batch.videos is not None
     spans: list[Span] = []
     followed: set[str] = set()
@@ -511,15 +498,8 @@ def judge_input(
     lone = next(iter(roles.values())) if len(content) == 1 else np.zeros(0)
     if is_mask(lone) and not content.keys() & {*NAMES["position_ids"]}:
         visible = as_visible(lone)
-        mask = describe_mask(visible)
-        return Positions(
-            shape=visible.shape,
-            rows=(),
-            mask=mask,
-            findings=tuple(map(with_place, mask_findings(mask, model))),
-            ids=np.zeros((1, 0, visible.shape[-1]), np.int64),
-            encodings=(from_table(visible[0], "mask", spec=name, params=params),),
-        )
+        batch = Batch(np.zeros((1, 0, visible.shape[-1]), np.int64), visible=visible)
+        return judge_positions(batch, model, rules, name, params, None)
     parts = ("cos", "sin") if {"cos", "sin"} <= roles.keys() else ("position_ids",) * is_wave(lone)
     waves = [roles.pop(role) for role in parts]
     stated = recovered = None
@@ -536,8 +516,8 @@ def judge_input(
         roles,
         label,
         ignored=ignored,
-        has_axes=model is not None and model.has_axes,
-        vision_tokens=model.vision_tokens if model else (None, None),
+        has_axes=rules.has_axes,
+        vision=rules.vision,
         cached=past,
         stated=stated,
     )
@@ -589,34 +569,14 @@ def recover(waves: list[Array], model: Model | None, name: str, *, is_alone: boo
     if model is None:
         raise PefourierError(f"{shown(name)} holds cosines and sines; also pass the model's config")
     dump, rows = joined_waves(waves)
-    is_rotated = model.encoding.injection != "add"
-    factor = float(model.encoding.params.get("attention_factor", 1.0))
-    if is_rotated and np.abs(dump).max() > 1.01 * factor:
-        recovered = ids_of_angles(dump, model, name)
-    else:
-        is_table = rows == 1 and is_alone and name != "ids"
-        table = (
-            load(name) if is_table else from_table(dump, name, eps=float(np.finfo(dump.dtype).eps))
-        )
-        recovered = recover_ids(table, model) if is_rotated else matched_rows(table, model)
+    is_table = rows == 1 and is_alone and name != "ids"
+    table = load(name) if is_table else from_table(dump, name, eps=float(np.finfo(dump.dtype).eps))
+    find = matched_rows if model.encoding.injection == "add" else recover_ids
+    recovered = find(table, model)
     axes = len(recovered.uncertainty)
     return replace(
         recovered, ids=recovered.ids.reshape((axes, rows, -1) if axes > 1 else (rows, -1))
     )
-
-
-def ids_of_angles(angles: Array, model: Model, name: str) -> Recovered:
-    """Return the positions of rows of angles, position times frequency, as Megatron keeps them."""
-    measure = model.encoding.measure
-    omega = measure.frequencies if measure else np.ones(1)
-    ids = np.rint(angles[:, 0] / omega[0])
-    due = np.tile(np.multiply.outer(ids, omega), angles.shape[1] // len(omega))
-    if due.shape != angles.shape or not np.allclose(angles, due, rtol=1e-2, atol=1e-3):
-        raise PefourierError(
-            f"{shown(name)} reaches {np.abs(angles).max():.4g}: these are not cosines, nor the "
-            f"angles of {shown(model.spec)}"
-        )
-    return Recovered(ids.astype(np.int64))
 
 
 @frozen_arrays
@@ -663,12 +623,11 @@ def joined_waves(parts: list[Array]) -> tuple[Array, int]:
 
 
 def recover_ids(table: Encoding, model: Model) -> Recovered:
-    """Recover the positions of rows of cosines and sines, with their uncertainty.
+    """Recover the positions (axes, n) of rows of cosines and sines, with their uncertainty.
 
-    Positions have shape (n,), or (3, 1, n) on axes. Raise an error if no position explains all
-    pairs of a row within rounding.
+    Raise an error if no position explains all pairs of a row within rounding.
     """
-    enc = at_rows_of(model.encoding, table)
+    enc, axis = at_rows_of(model.encoding, table), model.axis
     reference, waves = declared(enc), fit(table.table(), table.eps)
     if reference is None:
         raise PefourierError(f"{shown(model.spec)} declares no frequencies to recover positions")
@@ -677,50 +636,38 @@ def recover_ids(table: Encoding, model: Model) -> Recovered:
         count = len(waves) if waves else "none"
         raise PefourierError(
             f"{shown(table.label)} must hold cosines and sines of {len(reference)} pairs, as "
-            f"{shown(model.spec)} does; it has {count}"
+            f"{shown(model.spec)} does; it has {count}, up to {np.abs(table.table()).max():.4g}"
         )
-    axis = axis_in(model.encoding) if model.has_axes else None
-    parts = [None] if axis is None else [axis == i for i in range(3)]
-    for candidate in (waves, exchanged_waves(waves)):
-        on_axes = (rows_on_axis(enc, reference, candidate, part) for part in parts)
-        rows = [positions for positions in on_axes if positions is not None]
-        if len(rows) == len(parts) and all(part.explained.all() for part in rows):
-            ids = np.array([part.positions for part in rows])
-            uncertainty = tuple(int(part.uncertainty.max()) for part in rows)
-            lists = list_findings(enc, reference, candidate) if axis is None else ()
-            return Recovered(ids[:, None] if len(ids) > 1 else ids[0], uncertainty, lists)
-    row = int((~np.all([part.explained for part in rows], axis=0)).argmax()) if rows else 0
+    row = 0
+    for own in (waves, exchanged_waves(waves)):
+        if axis is None:
+            found = positions_in(enc, reference, own)
+            rows, lists = ([found[0]], found[1]) if found else ([], np.array([]))
+        else:
+            numbers, lists = own.numbers(np.arange(own.length)) / own.factor, np.array([])
+            limits = max(FLOAT32_EPS, own.eps), -own.length, max(8 * own.length, FARTHEST)
+            rows = [
+                recover_positions(reference.frequency[axis == i], numbers[:, axis == i], *limits)
+                for i in range(3)
+            ]
+        if rows:
+            explained = np.all([part.explained for part in rows], axis=0)
+            if explained.all():
+                uncertainty = tuple(int(part.uncertainty.max()) for part in rows)
+                ids = np.array([part.positions for part in rows])
+                return Recovered(ids, uncertainty, list_findings(lists))
+            row = int(explained.argmin())
     raise PefourierError(
         f"no position of {shown(model.spec)} explains row {row} of {shown(table.label)}; use "
         "pefourier compare to see how the frequencies differ"
     )
 
 
-def list_findings(enc: Encoding, reference: Waves, waves: Waves) -> tuple[Finding, ...]:
-    """Report which rows use which list of longrope factors, if both are used."""
-    found = positions_in(enc, reference, waves)
-    names = dict.fromkeys(found[1].tolist() if found else ())
-    if found is None or len(names) < 2:
+def list_findings(lists: Array) -> tuple[Finding, ...]:
+    """Report which rows use which list (n,) of longrope factors, if both are used."""
+    names = dict.fromkeys(lists.tolist())
+    if len(names) < 2:
         return ()
-    places = (f"rows {ranges(np.flatnonzero(found[1] == name).tolist())}" for name in names)
+    places = (f"rows {ranges(np.flatnonzero(lists == name).tolist())}" for name in names)
     words = ", ".join(f"{p} the {n} factors" for p, n in zip(places, names, strict=True))
     return (finding("ids-two-lists", words=words),)
-
-
-def rows_on_axis(
-    enc: Encoding, reference: Waves, waves: Waves, part: Array | None
-) -> RowPositions | None:
-    """Recover the position of each row, from all pairs or those of one axis."""
-    if part is None:
-        found = positions_in(enc, reference, waves)
-        return found[0] if found else None
-    if not part.any():
-        return None
-    rows = waves.numbers(np.arange(waves.length))[:, part] / waves.factor
-    return recover_positions(
-        reference.frequency[part],
-        rows,
-        max(FLOAT32_EPS, waves.eps),
-        -waves.length,
-        max(8 * waves.length, FARTHEST),
-    )
