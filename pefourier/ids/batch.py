@@ -43,25 +43,22 @@ def describe_mask(visible: Array, segments: Array | None = None) -> Visibility:
     >>> describe_mask(((lag >= 0) & (lag < 3))[None]).window
     3
     """
-    n = visible.shape[-1]
+    n, count = visible.shape[-1], len(visible)
     lag = np.subtract.outer(np.arange(n, dtype=np.int32), np.arange(n, dtype=np.int32))
     causal = not (visible & (lag < 0)).any()
     numbers = np.ones((1, n), int) if segments is None else segments  # of each row
-    count = len(visible)
     numbers = np.repeat(numbers, max(1, count // len(numbers)), axis=0)[:count]
-    tokens = numbers != 0
-    one_document = numbers[:, :, None] == numbers[:, None, :]
-    pairs = tokens[:, :, None] & tokens[:, None, :]
-    documents = bool((visible & pairs & ~one_document).any()) if numbers.max() > 1 else None
-    hidden = tokens[:, :, None] & ~tokens[:, None, :]
-    pads = bool((visible & hidden).any()) if hidden.any() else None
-    judged = pairs & one_document
+    query, key = numbers[:, :, None], numbers[:, None, :]
+    judged, hidden = (query == key) & (query != 0), (query != 0) & (key == 0)
+    others = (query != key) & (query != 0) & (key != 0)
+    documents, pads = (
+        bool((visible & cells).any()) if cells.any() else None for cells in (others, hidden)
+    )
     reach = int(np.abs(np.where(visible & judged, lag, 0)).max()) + 1
     inside = (np.abs(lag) < reach) & ((lag >= 0) | (not causal)) & judged
-    is_window = reach < n and bool((visible & judged == inside).all())
-    beyond = judged & (np.abs(lag) >= reach)
-    window = reach if is_window and beyond.any() else None
-    return Visibility(causal, window, reach, bool(window and not causal), documents, pads)
+    is_window = bool((visible & judged == inside).all() and (judged & (np.abs(lag) >= reach)).any())
+    window = reach if is_window else None
+    return Visibility(causal, window, reach, is_window and not causal, documents, pads)
 
 
 def segments_in(seen: Array) -> Array:
@@ -96,6 +93,20 @@ class Vision:
     frames_merged: int = 1  # of videos
     tokens_per_second: float | None = None  # None: frames are one apart
     by_frame: bool = False  # whether each frame is a separate block
+
+
+@frozen
+class Rules:
+    """Rules for ids from a config or options."""
+
+    start: int = 0  # id of a document's first token
+    added: int = 0  # added to ids by the model before it reads its table
+    limit: int | None = None  # ids must be below it
+    rank: int | None = None
+    ranks: int = 1
+    shard: str | None = None  # every, block, zigzag; None: any
+    has_axes: bool = False  # whether the rotation has three axes of ids
+    vision: Vision = Vision()
 
 
 NAMES = read_toml(Path(__file__).with_name("names.toml"))  # an array, and how it is called
@@ -212,8 +223,6 @@ def as_ids(array: Array, subject: str) -> Array:
 def ids_by_axis(array: Array, subject: str) -> Array:
     """Reshape ids (n,), (rows, n) or (axes, rows, n) to (axes, rows, n)."""
     ids = as_ids(array, subject)
-    if ids.ndim == 3 and ids.shape[0] not in (1, 3, 4) and 1 in ids.shape[1:]:
-        ids = ids.reshape(1, ids.shape[0], -1)
     if ids.ndim not in (1, 2, 3) or (ids.ndim == 3 and ids.shape[0] not in (1, 3, 4)):
         raise PefourierError(
             f"{subject} must have the shape (n,), (rows, n), or (axes, rows, n) with 3 or 4 axes; "
@@ -225,29 +234,27 @@ def ids_by_axis(array: Array, subject: str) -> Array:
 def batch_of(
     roles: Roles,
     source: str,
-    *,
-    ignored: Texts,
-    has_axes: bool,
-    vision: Vision,
+    rules: Rules,
     cached: int | None,
     stated: Array | None,
+    ignored: Texts,
 ) -> Batch:
     """Build a batch from arrays by role (see `NAMES`); the others are `ignored`.
 
-    With `has_axes`, ids (3, n) are three axes of one row, as for M-RoPE. `vision` has the token ids
-    of images and videos in `input_ids`. `cached` tokens are in the cache. Ids recovered from a dump
-    should equal those that are `stated`.
+    `cached` tokens are in the cache. Ids recovered from a dump should equal those that are
+    `stated`.
     """
+    vision = rules.vision
     stored = roles["position_ids"]
     check_size(source, *stored.shape, limit=MOST_IDS)
-    if has_axes and stored.ndim == 2 and stored.shape[0] in (3, 4):
+    if rules.has_axes and stored.ndim == 2 and stored.shape[0] in (3, 4):
         stored = stored[:, None]
     ids = ids_by_axis(stored, "position_ids")
     shape = ids.shape[1:]
     mask, visible = roles.get("attention_mask"), None
-    is_square = mask is not None and mask.ndim > 1 and mask.shape[-1] == mask.shape[-2]
-    if mask is not None and is_square and (mask.ndim > 2 or mask.shape != shape):
-        visible, mask = as_visible(mask, shape), None
+    if mask is not None and mask.ndim > 1 and mask.shape[-1] == mask.shape[-2]:
+        if mask.ndim > 2 or mask.shape != shape:
+            visible, mask = as_visible(mask, shape), None
     past, hidden, mask = cached_tokens(roles, mask, shape, cached)
     given = {role: fitted(as_ids(roles[role], role), shape, role) for role in TOKENWISE & {*roles}}
     segments = given.get("segment_ids")
@@ -286,7 +293,7 @@ def batch_of(
     if kinds is None and "input_ids" in roles and (vision.image or vision.video):
         tokens = fitted(as_ids(roles["input_ids"], "input_ids"), shape, "input_ids")
         kinds = np.select([tokens == vision.image, tokens == vision.video], [1, 2])
-    if has_axes and len(ids) == 1 and kinds is not None and kinds.any():
+    if rules.has_axes and len(ids) == 1 and kinds is not None and kinds.any():
         ids = np.repeat(ids, 3, axis=0)  # as the model reads them
     if len(ids) > 1 and past is not None and past.any():
         raise PefourierError(
@@ -374,14 +381,11 @@ def depth_of(given: Roles) -> Array | None:
     if "depth" in given or "parents" not in given:
         return given.get("depth")
     parents = given["parents"]
-    shape = parents.shape
-    if (parents >= np.arange(shape[1])).any():
+    if (parents >= np.arange(parents.shape[1])).any():
         raise PefourierError("parents must come before their nodes; a root has the parent -1")
-    depth = np.zeros(shape, np.int64)
-    for node in range(shape[1]):
-        parent = parents[:, node]
-        above = np.take_along_axis(depth, np.maximum(parent, 0)[:, None], 1)[:, 0]
-        depth[:, node] = np.where(parent < 0, 0, above + 1)
+    depth = np.zeros(parents.shape, np.int64)
+    for node, parent in enumerate(parents.T):
+        depth[:, node] = np.where(parent < 0, 0, depth[np.arange(len(depth)), parent] + 1)
     return depth
 
 

@@ -47,7 +47,7 @@ from pefourier.causes.rows import (
 )
 from pefourier.encodings.encoding import Finding, finding
 from pefourier.errors import PefourierError
-from pefourier.ids.batch import Batch, Vision
+from pefourier.ids.batch import Batch, Rules, Vision
 from pefourier.types import Array, Bools, Counts, Fields, frozen, frozen_arrays
 from pefourier.writing.page import fields_of
 
@@ -91,20 +91,6 @@ class Span:
     def start(self) -> int:
         """First token in the row."""
         return int(self.index[0])
-
-
-@frozen
-class Rules:
-    """Rules for ids from a config or options."""
-
-    start: int = 0  # id of a document's first token
-    added: int = 0  # added to ids by the model before it reads its table
-    limit: int | None = None  # ids must be below it
-    rank: int | None = None
-    ranks: int = 1
-    shard: str | None = None  # every, block, zigzag; None: any
-    has_axes: bool = False  # whether the rotation has three axes of ids
-    vision: Vision = Vision()
 
 
 @frozen_arrays
@@ -279,9 +265,7 @@ def is_undecided(document: Document) -> bool:
     steps = np.diff(ids)
     cuts = np.flatnonzero(steps != 1) + 1
     if (ids[cuts] == start).all() and ids[0] == start:
-        last_alone = len(cuts) == 1 and cuts[0] == len(ids) - 1
-        lengths = np.diff(np.r_[0, cuts, len(ids)])
-        return not (last_alone or (lengths[1:] == 1).all())
+        return bool((np.diff(np.r_[cuts, len(ids)]) > 1).any())
     if document.batch.segments is not None:
         return False
     if len(ids) > 2 and (steps == steps[0]).all() and steps[0] > 1:

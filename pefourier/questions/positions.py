@@ -28,6 +28,7 @@ from pefourier.geometry.waves import declared, fit
 from pefourier.ids.batch import (
     NAMES,
     Batch,
+    Rules,
     Visibility,
     Vision,
     arrays_by_role,
@@ -43,7 +44,6 @@ from pefourier.ids.spans import (
     EXPECTED,
     UNDECIDED,
     Document,
-    Rules,
     Span,
     TokenFinding,
     blocks_of,
@@ -512,15 +512,7 @@ def judge_input(
             roles |= read_role(path, role, roles["position_ids"].shape)
         elif value is not None:
             roles[role] = numbers(value)
-    batch = batch_of(
-        roles,
-        label,
-        ignored=ignored,
-        has_axes=rules.has_axes,
-        vision=rules.vision,
-        cached=past,
-        stated=stated,
-    )
+    batch = batch_of(roles, label, rules, past, stated, ignored)
     return judge_positions(batch, model, rules, name, params, recovered)
 
 
