@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -39,7 +40,7 @@ from pefourier.train.options import (
 from pefourier.train.program import AT_ONCE, batch_and_steps, device_memory
 from pefourier.train.request import Arm, Schedule, parse_arm, schedule_of
 from pefourier.train.statistics import REMARKS, chance_of, units_needed
-from pefourier.train.store import NOT_NUMBERS, Key, Store, store_of
+from pefourier.train.store import NOT_NUMBERS, Key, Store, read_rank
 from pefourier.types import Array, Fields, Values, frozen, frozen_arrays
 from pefourier.version import __version__
 from pefourier.writing.text import agreeing, fill, first_few, join
@@ -98,6 +99,7 @@ class Ensemble:
     resolved: ResolvedTask
     model: Classifier | None  # None: the arm names another method
     runs: Sequence[Run]
+    kind: str = ""  # equal for stacks that cost the same
 
     @property
     def task(self) -> Task:
@@ -106,12 +108,6 @@ class Ensemble:
     @property
     def keys(self) -> list[Key]:
         return [run.key for run in self.runs]
-
-    @property
-    def acts(self) -> set[str]:
-        """The acts through which the encodings of its runs enter the classifier."""
-        injections = (self.resolved.injections.get(run.arm.spec) for run in self.runs)
-        return {injection.act for injection in injections if injection is not None}
 
 
 def resolve_task(task: Task, options: Options, device: torch.device) -> ResolvedTask:
@@ -124,9 +120,6 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     model = Transformer(task.length, channels, classes, *sizes, task.grid, options.inject)
     if options.d is None:
         model = replace(model, d=-(-max(LEAST_D, model.tokens) // even) * even)
-        rows = f" of {model.patch} rows" if model.patch > 1 else ""
-        wide = [f"{model.d} for {model.tokens} tokens{rows}"] if model.d != LEAST_D else []
-        task = replace(task, remarks={**task.remarks, "wide": wide})
     batch, steps = batch_and_steps(task, options.batch_size)
     check_memory(model, batch, device)
     injections: dict[str, Injection] = {}
@@ -260,7 +253,7 @@ def plan_ensembles(resolved: ResolvedTask, size: int) -> list[Ensemble]:
         limit = 1 if kind in BESIDE else size
         even = -(-len(kind_runs) // max(1, -(-len(kind_runs) // limit)))  # no small last stack
         starts = range(0, len(kind_runs), max(even, 1))
-        ensembles += [Ensemble(resolved, kind_model, kind_runs[i : i + even]) for i in starts]
+        ensembles += [Ensemble(resolved, kind_model, kind_runs[i : i + even], kind) for i in starts]
     return ensembles
 
 
@@ -289,7 +282,7 @@ def shortage(task: Task, options: Options) -> str:
         return ""
     least = "no difference" if found is None else f"differences of {found} or more, not of {find:g}"
     more = "--resamples or more series" if len(task.folds) > 1 or not task.own_names else "--seeds"
-    return f"{task.name}: The answer can be TOO FEW: {units} detect {least}; use {more}, or --find"
+    return f"The answer can be TOO FEW: {units} detect {least}; use {more}, or --find"
 
 
 def parameters(resolved: ResolvedTask) -> dict[str, Fields]:
@@ -337,18 +330,6 @@ def collides(injection: Injection, tokens: int) -> bool:
     return injection.act == "add" and injection.has_vectors and len(injection.vectors) < tokens
 
 
-def list_remarks(resolved: ResolvedTask) -> list[str]:
-    """Remarks before training, including encodings that give several tokens one vector."""
-    remarks, tokens = remarks_on_task(resolved.task), resolved.model.tokens
-    for arm in resolved.arms:
-        injection = resolved.injections.get(arm.spec)
-        if injection is not None and collides(injection, tokens):
-            slots = {"count": len(injection.vectors), "tokens": tokens}
-            text = fill(REMARKS["few codes"], encoding=arm.name, **slots)
-            remarks.append(f"{resolved.task.name}: {text}")
-    return remarks
-
-
 @frozen_arrays
 class Experiment:
     """A comparison: its data, device, rank and result folder."""
@@ -367,9 +348,19 @@ class Experiment:
 
     @property
     def remarks(self) -> list[str]:
-        """All remarks before training, without repetition."""
-        lines = [line for entry in self.resolved for line in list_remarks(entry)]
-        lines += filter(None, (shortage(entry.task, self.options) for entry in self.resolved))
+        """All remarks before training, on data and on encodings that give tokens one vector."""
+        lines = []
+        for entry in self.resolved:
+            task, tokens = entry.task, entry.model.tokens
+            lines += remarks_on_task(task)
+            for arm in entry.arms:
+                injection = entry.injections.get(arm.spec)
+                if injection is not None and collides(injection, tokens):
+                    slots = {"count": len(injection.vectors), "tokens": tokens}
+                    text = fill(REMARKS["few codes"], encoding=arm.name, **slots)
+                    lines.append(f"{task.name}: {text}")
+            if few := shortage(task, self.options):
+                lines.append(f"{task.name}: {few}")
         return list(dict.fromkeys(lines))
 
     @property
@@ -383,19 +374,21 @@ class Experiment:
         versions["python"] = platform.python_version()
         return {
             **{k: v for k, v in asdict(self.options).items() if k not in NOT_NUMBERS},
-            **describe_data(self.resolved, self.options.resamples),
+            **describe_data(self.resolved),
             **RULES,
             **{"device": str(self.device), "versions": versions, "stack": max(1, min(sizes))},
         }
 
 
-def resolve(options: Options, rank: int = 0, ranks: int = 1) -> Experiment:
-    """Resolve options to data, classifiers and runs."""
+def resolve(options: Options) -> Experiment:
+    """Resolve options to data, classifiers and runs; only the first rank writes."""
+    rank, ranks = read_rank()
+    store = Store(None if options.out is None or rank else Path(options.out))
     device = choose_device(options.device)
     loaded = [load_task(name, options) for name in options.dataset]
     tasks = name_positives(loaded, options.positive)
     resolved = [resolve_task(task, options, device) for task in tasks]
-    return Experiment(options, rank, ranks, device, store_of(options, rank, ranks), resolved)
+    return Experiment(options, rank, ranks, device, store, resolved)
 
 
 def choose_device(device: str) -> torch.device:
@@ -415,14 +408,21 @@ def choose_device(device: str) -> torch.device:
     return torch.device(device)
 
 
-def describe_data(resolved: Sequence[ResolvedTask], resamples: int | None) -> Fields:
+def describe_data(resolved: Sequence[ResolvedTask]) -> Fields:
     """Fingerprints of all data, splits and tables that the numbers depend on."""
     tasks = [entry.task for entry in resolved]
     timed = {f"times of {t.name}": t.times[:, None] for t in tasks if t.times is not None}
     arrays = {task.name: task.rows for task in tasks} | timed
     return {
         "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
-        "splits": dict(split for task in tasks for split in splits_of(task, resamples)),
+        "splits": {
+            task.name: checksum(
+                task.labels,
+                *(part for f in task.folds for part in (f.train, f.valid, f.test)),
+                *([] if task.lengths is None else [task.lengths]),
+            )
+            for task in tasks
+        },
         "data": {name: fingerprint(array) for name, array in arrays.items()},
         "tables": {
             f"{spec} on {entry.task.name}": fingerprint(injection.table())
@@ -431,19 +431,6 @@ def describe_data(resolved: Sequence[ResolvedTask], resamples: int | None) -> Fi
             if source_of(spec) != "name"
         },
     }
-
-
-def splits_of(task: Task, resamples: int | None) -> list[tuple[str, str]]:
-    """Checksums of all splits; one per resample, because more may be requested later."""
-    cuts = {task.name: task.folds}
-    if resamples is not None:
-        cuts = {f"{task.name}, resample {i}": (fold,) for i, fold in enumerate(task.folds)}
-    lengths = [] if task.lengths is None else [task.lengths]
-    return [
-        (name, checksum(task.labels, *parts, *lengths))
-        for name, folds in cuts.items()
-        for parts in [[part for f in folds for part in (f.train, f.valid, f.test)]]
-    ]
 
 
 def checksum(*arrays: Array) -> str:

@@ -579,8 +579,11 @@ class Transformer:
         if isinstance(drop, Dropout) and "add" in injected and injected["add"].shifts:
             tables["add"] = injected["add"].shifted(tables["add"], x.shape[1], drop)
         h = drop(self.tokens_with_vectors(p, tables.get("add"), x))
-        padding = None if lengths is None else self.find_padding(lengths)  # (M, B, T)
-        hidden = None if padding is None else padding[:, :, None, None]  # (M, B, 1, 1, T)
+        padding = hidden = None
+        if lengths is not None:  # after the tokens that cover these rows
+            tokens = 1 + ((lengths - self.patch).clamp(min=0) + self.step - 1) // self.step
+            padding = torch.arange(self.tokens, device=x.device) >= tokens[:, :, None]  # (M, B, T)
+            hidden = padding[:, :, None, None]  # (M, B, 1, 1, T)
         bias = None  # (M, 1 or B, H, T, T)
         if "bias" in tables:
             of_pairs = torch.unflatten(of_windows(tables["bias"]), 2, (self.tokens, self.tokens))
@@ -603,11 +606,6 @@ class Transformer:
         if self.inject == "concat":
             table = torch.bmm(table.flatten(1, -2).to(x.dtype), p["inject.w"]).view_as(table)
         return torch.add(h, of_windows(table)).to(x.dtype)
-
-    def find_padding(self, lengths: Tensor) -> Tensor:
-        """Whether tokens (M, B, T) start after those that cover the rows (M, B)."""
-        tokens = 1 + ((lengths - self.patch).clamp(min=0) + self.step - 1) // self.step
-        return torch.ge(torch.arange(self.tokens, device=lengths.device), tokens[:, :, None])
 
     def cut(self, x: Tensor) -> Tensor:
         """Tokens (M, B, T, patch C) of windows (M, B, L, C)."""

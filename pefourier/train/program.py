@@ -40,7 +40,7 @@ import io
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache
@@ -312,15 +312,15 @@ class Adam:
     second.
     """
 
-    def __init__(self, groups: Sequence[tuple[list[Tensor], float]]) -> None:
-        self.groups = groups
+    def __init__(self, groups: Iterable[tuple[list[Tensor], float]]) -> None:
+        self.groups = list(groups)
         self.state = {
             p: {
-                "exp_avg": torch.zeros_like(p, requires_grad=False),
-                "exp_avg_sq": torch.zeros_like(p, requires_grad=False),
-                "step": torch.zeros((), dtype=torch.float32, device=p.device),
+                "exp_avg": torch.zeros_like(p),
+                "exp_avg_sq": torch.zeros_like(p),
+                "step": torch.zeros((), device=p.device),
             }
-            for parameters, _ in groups
+            for parameters, _ in self.groups
             for p in parameters
         }
 
@@ -386,7 +386,15 @@ class Program:
             part: as_tensor([getattr(f, part) for f in folds], device, torch.long)
             for part in ("valid", "test")
         }
-        self.set_pace()
+        self.count = torch.zeros((), dtype=torch.int32, device=device)
+        share, rate = self.schedule.dropout, self.schedule.rate
+        draws = share or any(injection.shifts for injection in injections)
+        self.drop = Dropout(share, [m.key for m in self.members], device) if draws else None
+        self.optimizer = Adam(
+            (group, FASTER * rate if vectors else rate)
+            for vectors in (False, True)
+            if (group := [p for name, p in self.parameters.items() if is_vector(name) == vectors])
+        )
         if self.compiler is not None and self.compiler.works:
             self.compiler.say(f"compiling the step of {len(folds)} members")
         if device.type == "cuda" and not self.eager:
@@ -410,19 +418,6 @@ class Program:
             for name, p in self.parameters.items()
             if not is_vector(name) and not name.startswith("head.")
         }
-
-    def set_pace(self) -> None:
-        """Prepare dropout and Adam."""
-        device, share, rate = self.data.device, self.schedule.dropout, self.schedule.rate
-        self.count = torch.full((), self.done, dtype=torch.int32, device=device)
-        draws = share or any(m.injection.shifts for m in self.members)
-        self.drop = Dropout(share, [m.key for m in self.members], device) if draws else None
-        groups = [
-            (group, FASTER * rate if vectors else rate)
-            for vectors in (False, True)
-            if (group := [p for name, p in self.parameters.items() if is_vector(name) == vectors])
-        ]
-        self.optimizer = Adam(groups)
 
     def loss(self, index: Tensor, drop: Dropout | None = None) -> Tensor:
         """Class-weighted cross entropy (M, n) of each member's windows (M, n), in training."""
@@ -590,7 +585,6 @@ class Program:
 
 LEAST_GAIN = 0.01  # decrease of the loss, in nats, that counts as better at an equal score
 AHEAD = {"cpu": 0, "cuda": 1}  # looks that a device receives before the last is scored
-SIZES = sorted({1, *(2**i for i in range(1, 21)), *(3 * 2**i for i in range(20))})  # of stacks
 MEMORY_ENDS = (
     *("out of memory", "DefaultCPUAllocator", "_STATUS_ALLOC_FAILED"),
     "CUBLAS_STATUS_NOT_INITIALIZED",  # no memory for its workspace
@@ -598,19 +592,15 @@ MEMORY_ENDS = (
 
 
 def score_members(program: Program, logits: Sequence[Array]) -> Array:
-    """Score and loss (M, 2) of each member's validation windows, from their logits (n, K)."""
-    pairs = zip(program.members, logits, strict=True)
-    return np.array([score_and_loss(program.data.task, m.fold, rows) for m, rows in pairs])
-
-
-def score_and_loss(task: Task, number: int, logits: Array) -> tuple[float, float]:
-    """Score and loss of a fold's validation windows by logits (n, K); nan after divergence."""
-    fold = task.folds[number]
-    labels = task.labels[fold.valid]
-    if not np.isfinite(logits).all():
-        return np.nan, np.nan
-    loss = cross_entropy(logits, labels, class_weights(task, fold))
-    return validation_score(logits, labels, macro=task.positive is None), loss
+    """Score and loss (M, 2) of validation windows by logits (n, K); nan after divergence."""
+    task, found = program.data.task, np.full((len(logits), 2), np.nan)
+    for i, (member, rows) in enumerate(zip(program.members, logits, strict=True)):
+        fold = task.folds[member.fold]
+        labels = task.labels[fold.valid]
+        if np.isfinite(rows).all():
+            loss = cross_entropy(rows, labels, class_weights(task, fold))
+            found[i] = validation_score(rows, labels, macro=task.positive is None), loss
+    return found
 
 
 Progress = Callable[[int, int, float], None]  # steps taken, members, mean loss
@@ -745,7 +735,7 @@ class Training:
 
     def choose_smaller(self, patient: Array) -> Array:
         """Return members that stay on a GPU: all, unless fewer save more than a capture costs."""
-        size = next(size for size in SIZES if size >= patient.sum())
+        size = 1 << (int(patient.sum()) - 1).bit_length()  # few sizes, compiled once
         batch = self.running.index.shape[1]
         now, then = (seconds_of_step(self.model, batch, n) for n in (len(patient), size))
         last = int(self.best_step[self.active].max()) + (self.schedule.patience or 0)

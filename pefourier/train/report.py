@@ -229,21 +229,20 @@ def tables_of(data: DatasetSummary) -> list[Table]:
     over = next((f"{d.units} {d.over}" for d in data.differences.values()), "")
     by_length = f"{name}, trained on {data.length} rows: F1 / accuracy by length"
     scored = [[e, *map(score_cell, scores.values())] for e, scores in data.scores.items()]
-    differing = [difference_row(data, e) for e in data.differences]
+    differing = [
+        [
+            *(e, d.reference, data.verdicts[e], difference_cell(d), number(d.p, 2)),
+            *(number(d.p_holm, 2), f"{d.better:.2f}", number(d.needed)),
+            difference_cell(data.auprc_differences[e]),
+        ]
+        for e, d in data.differences.items()
+    ]
     entries: list[tuple[str, Sequence[Any], list[list[str]]]] = [
         (scores_title(data), [CAPTIONS.get(measure, measure) for measure in MEASURES], scored),
         (f"{name}, differences over {over}", DIFFERENCES, differing),
         (by_length, [data.length, *longer], [length_row(data, e) for e in data.lengths]),
     ]
     return [(text, [["encoding", *map(str, head)], *body]) for text, head, body in entries if body]
-
-
-def difference_row(data: DatasetSummary, encoding: str) -> list[str]:
-    """Verdict on a difference from the reference, with its numbers."""
-    d = data.differences[encoding]
-    tests = [number(d.p, 2), number(d.p_holm, 2), f"{d.better:.2f}", number(d.needed)]
-    auprc = difference_cell(data.auprc_differences[encoding])
-    return [encoding, d.reference, data.verdicts[encoding], difference_cell(d), *tests, auprc]
 
 
 def length_row(data: DatasetSummary, encoding: str) -> list[str]:
@@ -451,7 +450,7 @@ def scores_page(path: str, find: float | None) -> Page:
     return answer_page(
         "scores",
         lambda: as_score(conclude_all(summary)),
-        lambda: own_records(summary),
+        lambda: list(map(record_of_scores, json_records(summary))),
         lambda: tables_in_words([own_table]),
         reasons,
     )
@@ -467,11 +466,7 @@ def as_score(text: str) -> str:
     return re.sub(r"\bF1\b", "score", re.sub(r"--seeds (\d+)", r"\1 runs", text))
 
 
-def own_records(summary: Summary) -> list[Fields]:
-    """Records for JSON: one for each dataset and encoding."""
-    found = []
-    for record in json_records(summary):
-        kept = {key: record[key] for key in KEPT.split()} | {"score": record["f1"]}
-        words = ("meaning", "action", "conclusion")
-        found.append(kept | {key: as_score(kept[key]) for key in words})
-    return found
+def record_of_scores(record: Fields) -> Fields:
+    """Record for JSON, with scores in place of what training measures."""
+    kept = {key: record[key] for key in KEPT.split()} | {"score": record["f1"]}
+    return kept | {key: as_score(kept[key]) for key in ("meaning", "action", "conclusion")}

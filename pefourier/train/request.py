@@ -3,11 +3,8 @@
 An encoding, scaled or unscaled, is an `Arm`. Checks that need data happen after they are read.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from tempfile import TemporaryFile
 
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.registry import convert, parse_parameters
@@ -37,7 +34,7 @@ from pefourier.train.options import (
 )
 from pefourier.train.store import NOT_NUMBERS, read_configuration, read_rank, stored_options
 from pefourier.types import Counts, Ints, frozen, frozen_by_name
-from pefourier.writing.files import check_suffix, reason
+from pefourier.writing.files import check_suffix
 
 AT_RMS = "@rms="
 MOST_STEPS = 10**9
@@ -203,8 +200,6 @@ def check_options(options: Options) -> None:
         options.learn or any(AT_RMS in e for e in options.encoding)
     ):
         raise PefourierError("--positions time excludes --learn and @rms; omit them")
-    if options.save_models is not None:
-        make_folder("--save-models", options.save_models)
 
 
 def settle_options(options: Options) -> Options:
@@ -249,26 +244,3 @@ def with_defaults(options: Options) -> Options:
     if own and not any(budget) and options.seeds == Options.seeds and read_rank()[1] == 1:
         options = replace(options, minutes=MINUTES)
     return options
-
-
-@contextmanager
-def without_new_folders(*paths: str | None) -> Iterator[None]:
-    """Remove, at the end, empty folders that were created for paths in the context."""
-    folders = [Path(path) for path in paths if path is not None]
-    new = [folder for path in folders for folder in (path, *path.parents) if not folder.exists()]
-    try:
-        yield
-    finally:
-        for folder in sorted(new, reverse=True):  # inner folders first
-            with suppress(OSError, ValueError):
-                folder.rmdir()
-
-
-def make_folder(flag: str, folder: str) -> None:
-    """Make a folder and check that files can be written there, before hours of training."""
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder) as trial:
-            trial.write(b"codes")
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise PefourierError(f"{flag} {shown(folder)}: {reason(error)}; choose another") from error

@@ -9,14 +9,9 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from pefourier.train.options import Options
-from pefourier.train.request import settle_options, without_new_folders
-from pefourier.train.store import (
-    Store,
-    read_rank,
-    store_of,
-    write_json,
-)
-from pefourier.writing.files import write_whole
+from pefourier.train.request import settle_options
+from pefourier.train.store import Store, make_folder, write_json
+from pefourier.writing.files import write_text
 
 if TYPE_CHECKING:
     from pefourier.train.statistics import Summary
@@ -37,20 +32,18 @@ def run_comparison(
     options = settle_options(options)  # before torch is loaded, which takes seconds
     from pefourier.train import ensembles, work
 
-    rank, count = read_rank()
-    store = store_of(options, rank, count)
-    note = None if rank else note
-    with without_new_folders(options.out), store.lock(), note_on_interrupt(store, note):
-        whole = ensembles.resolve(options, rank, count)
-        if options.minutes is not None:
-            from pefourier.train.work import fit_into_minutes
-
-            whole = fit_into_minutes(whole, began, note)
+    whole = ensembles.resolve(options)
+    note = None if whole.rank else note
+    if options.save_models is not None:
+        make_folder("--save-models", options.save_models)
+    if options.minutes is not None:
+        whole = work.fit_into_minutes(whole, began, note)
+    with whole.store.lock(), note_on_interrupt(whole.store, note):
         result = work.train_rank(whole, note)
         if result is not None:
             if deliver is not None:
                 deliver(result)
-            write_summary(store, result, options.plot)
+            write_summary(whole.store, result, options.plot)
     return result
 
 
@@ -82,8 +75,7 @@ def write_summary(store: Store, result: Summary, picture: str | None = None) -> 
         return
     content = plain({k: v for k, v in asdict(result).items() if k != "runs"})
     write_json(store.path / "summary.json", content)
-    text = as_markdown(result).encode()
-    write_whole(str(store.path / "summary.md"), lambda stream: stream.write(text))
+    write_text(str(store.path / "summary.md"), as_markdown(result))
     for name in training_figures.CAPTIONS:  # from earlier options
         (store.path / f"{name}.png").unlink(missing_ok=True)
     curves = read_curves(store.path, result.runs)

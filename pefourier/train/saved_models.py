@@ -164,25 +164,19 @@ def classifier_of(
 
 
 def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> None:
-    """Write the trained classifier of a run into a folder."""
+    """Write the trained classifier of a run into a folder, complete or not at all."""
     m, injection = outcome.member, outcome.injection
     if isinstance(model, Transformer) and task.times is not None:
         even = np.arange(model.tokens)[None]
         injection = inject_at(m.encoding, model, m.seed, injection, even)
         injection = replace(injection, index=injection.index[0])
-    path = file_of_model(folder, (task.name, m.encoding, m.seed, m.fold))
-    save_classifier(str(path), classifier_of(task, outcome, model, injection))
-
-
-def save_classifier(path: str, classifier: TrainedClassifier) -> None:
-    """Write a classifier, complete or not at all."""
-    model, injection = classifier.model, classifier.injection
+    classifier = classifier_of(task, outcome, model, injection)
     settings = {name: getattr(classifier, name) for name in SETTINGS} | {
         "kind": next(name for name, kind in KINDS.items() if type(model) is kind),
         "sizes": asdict(model),
         "act": injection.act,
     }
-    tensors = {f"model.{name}": value for name, value in classifier.parameters.items()}
+    tensors = {f"model.{name}": value for name, value in outcome.parameters.items()}
     if isinstance(model, Transformer):
         tensors["codes"] = injection.table().astype(np.float32)
         if injection.frequencies.size:
@@ -190,7 +184,8 @@ def save_classifier(path: str, classifier: TrainedClassifier) -> None:
             tensors |= {"frequencies": rates[::-1]} if classifier.rate is None else {"lines": rates}
     tensors |= {"mean": classifier.mean, "scale": classifier.scale}
     tensors["settings"] = np.frombuffer(json.dumps(settings).encode(), np.uint8)
-    write_whole(path, lambda stream: write_tensors(stream, tensors))
+    path = file_of_model(folder, (task.name, m.encoding, m.seed, m.fold))
+    write_whole(str(path), lambda stream: write_tensors(stream, tensors))
 
 
 def load_classifier(path: str | Path) -> TrainedClassifier:

@@ -66,6 +66,7 @@ A difference in F1 from the reference is
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import field, fields, replace
 from functools import cache
@@ -75,7 +76,6 @@ from typing import Any
 import numpy as np
 from scipy.special import nctdtrinc, ndtr, stdtr, stdtrit
 
-from pefourier.errors import PefourierError
 from pefourier.train.data.split import FOLDS
 from pefourier.train.options import BESIDE, FIND, LEVEL, WITHOUT_VECTORS, seeds_of
 from pefourier.train.store import MEASURES
@@ -313,9 +313,6 @@ def compare_pairs(
     >>> round(rope.mean, 4), round(rope.p_holm, 5), rope.over, rope.units
     (0.0314, 0.00165, 'runs', 7)
     """
-    for score in np.concatenate(list(runs.values())):
-        if not 0 <= score <= 1:
-            raise PefourierError(f"scores are from 0 to 1 (percent: divide by 100), got {score}")
     differences = []
     for pair in pairs:
         paired, units = paired_units(runs[pair[0]], runs[pair[1]], chance.folds)
@@ -759,19 +756,18 @@ def facts_of_runs(rows: Rows) -> Fields:
     Training of an encoding was cut short if too many of its runs keep their last weights; other
     methods are always fitted to the end.
     """
-    row, groups = rows[0], rows_by("encoding", rows)
-    steps = {e: [r for r in of if "step" in r and e not in BESIDE] for e, of in groups.items()}
-    first = {e: sum(r["step"] == 0 for r in of) for e, of in steps.items()}
-    last = {  # with the weights of the last possible step: may have been cut short
-        e: sum(bool(r.get("budget") and r["step"] >= r["budget"]["steps"]) for r in of)
-        for e, of in steps.items()
-    }
+    row, trained = rows[0], [r for r in rows if "step" in r and r["encoding"] not in BESIDE]
+    counts = Counter(r["encoding"] for r in trained)
+    first = Counter(r["encoding"] for r in trained if r["step"] == 0)
+    last = Counter(  # with the weights of the last possible step: may have been cut short
+        r["encoding"] for r in trained if r.get("budget") and r["step"] >= r["budget"]["steps"]
+    )
     return {
         **{key: row.get(key, 0) for key in ("dataset", "split", "leaky", "length")},
         **{key: row.get(key) for key in ("positive", "shortest", "budget")},
-        "diverged": {e: count for e, count in first.items() if count},
-        "last_kept": {e: count for e, count in last.items() if count},
-        "cut_short": tuple(e for e, n in last.items() if n * CUT_SHORT > len(groups[e])),
+        "diverged": {e: first[e] for e in counts if first[e]},
+        "last_kept": {e: last[e] for e in counts if last[e]},
+        "cut_short": tuple(e for e in counts if last[e] * CUT_SHORT > counts[e]),
     }
 
 
@@ -780,7 +776,7 @@ def summarize_lengths(rows: Rows) -> tuple[LengthMeans, ...]:
     means = []
     scores = rows_by("length", (tested for row in rows for tested in row.get("tested", ())))
     for length, of in scores.items():
-        reason = next((tested["reason"] for tested in of if tested["reason"]), "")
+        reason = next(filter(None, (tested["reason"] for tested in of)), "")
         columns = ([tested[measure] for tested in of] for measure in ("f1", "accuracy", "auprc"))
         f1, accuracy, auprc = (None if reason else interval(np.array(column)) for column in columns)
         means.append(LengthMeans(length, f1, accuracy, auprc, reason))

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -28,7 +29,7 @@ import numpy as np
 from pefourier.errors import PefourierError, is_number, shown
 from pefourier.train.options import MOST_SEEDS, Options
 from pefourier.types import Array, Fields, Values, frozen
-from pefourier.writing.files import reason, write_whole
+from pefourier.writing.files import reason, write_text, write_whole
 from pefourier.writing.text import printable
 
 if sys.platform != "win32":
@@ -92,11 +93,13 @@ class Row:
                 if not 0 <= scores[name] <= 1:
                     raise ValueError(f"{name} must be from 0 to 1, got {shown(scores[name])}")
         counts = self.seed, self.fold, self.step, self.seconds, *(self.budget or {}).values()
-        if not all(0 <= n < LARGEST for n in counts) or self.seed >= MOST_SEEDS:
-            raise ValueError("seed, fold, step, seconds and budget must be 0 or more")
         lengths = self.length, self.shortest or 1, *(scores["length"] for scores in self.tested)
-        if not all(1 <= n < LARGEST for n in (*lengths, self.windows, self.trained)):
-            raise ValueError("lengths, windows and trained must be 1 or more")
+        sizes = *(n + 1 for n in counts), *lengths, self.windows, self.trained
+        if not all(1 <= n < LARGEST for n in sizes) or self.seed >= MOST_SEEDS:
+            raise ValueError(
+                "seed, fold, step, seconds and budget must be 0 or more, and length, windows and "
+                "trained 1 or more"
+            )
         cells = [count for counts in self.confusion for count in counts]
         square = {len(counts) for counts in self.confusion} == {len(self.confusion)}
         if not square or min(cells) < 0 or sum(cells) != self.windows:
@@ -165,13 +168,20 @@ class Store:
         if self.path is None:
             yield
             return
+        make_folder("--out", str(self.path))
+        if sys.platform == "win32":
+            yield
+            return
+        handle = os.open(self.path, os.O_RDONLY)
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path, os.O_RDONLY)
-        except OSError as error:
-            raise PefourierError(f"{self.path}: {reason(error)}; choose another --out") from error
-        try:
-            take_lock(handle, self.path)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise PefourierError(
+                    f"another run writes to {self.path}; wait for it or choose another --out"
+                ) from error
+            except OSError:  # a file system without locks
+                pass
             yield
         finally:
             os.close(handle)
@@ -228,18 +238,14 @@ class Store:
             ) from error
 
 
-def take_lock(handle: int, path: Path) -> None:
-    """Lock an open file or folder, unless its file system has no locks."""
-    if sys.platform == "win32":
-        return
+def make_folder(flag: str, folder: str) -> None:
+    """Make a folder and check that files can be written there, before hours of training."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise PefourierError(
-            f"another run writes to {path}; wait for it or choose another --out"
-        ) from error
-    except OSError:
-        pass
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder) as trial:
+            trial.write(b"codes")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise PefourierError(f"{flag} {shown(folder)}: {reason(error)}; choose another") from error
 
 
 def read_configuration(file: Path) -> Fields:
@@ -323,8 +329,7 @@ def read_rows(file: Path) -> list[Fields]:
 
 def write_json(file: Path, value: Any) -> None:
     """Write JSON to a file, complete or not at all."""
-    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-    write_whole(str(file), lambda stream: stream.write(text.encode()))
+    write_text(str(file), json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 EVERY = 60.0  # minimum of seconds between two checkpoints
@@ -384,17 +389,12 @@ def read_rank() -> tuple[int, int]:
             f"RANK={printable(numbers[0])} must be a whole number from 0 to below "
             f"WORLD_SIZE={printable(numbers[1])}; unset both, or let torchrun set them"
         )
-    return rank, ranks
-
-
-def store_of(options: Options, rank: int, ranks: int) -> Store:
-    """Choose where a rank writes: only the first does."""
     if ranks > 1 and not {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         raise PefourierError(
             f"several ranks must meet; start them by torchrun, or unset RANK={rank} and "
             f"WORLD_SIZE={ranks} to train alone"
         )
-    return Store(None if options.out is None or rank else Path(options.out))
+    return rank, ranks
 
 
 @dataclass(eq=False)

@@ -50,7 +50,7 @@ from pefourier.train.program import (
     trace_of,
 )
 from pefourier.train.report import tables_in_words
-from pefourier.train.request import schedule_of, settle_options, without_new_folders
+from pefourier.train.request import schedule_of, settle_options
 from pefourier.train.run_artifacts import count_confusions, decide, score
 from pefourier.train.statistics import LEAST_UNITS, REMARKS, Summary, summarize_runs
 from pefourier.train.store import (
@@ -64,7 +64,6 @@ from pefourier.train.store import (
     read_rank,
 )
 from pefourier.types import Fields, Texts, Values, frozen
-from pefourier.writing.files import remove_old_drafts
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import agreeing, fill, paragraph, printable
 
@@ -101,7 +100,6 @@ class Reporter:
 
 def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
     """Train the missing runs as one rank; rank 0 summarizes the results."""
-    options, store, begun = experiment.options, experiment.store, time.time()
     say: Note = note or (lambda _: None)
     several = experiment.ranks > 1
     meeting = join_group(experiment.rank, experiment.ranks) if several else nullcontext()
@@ -113,10 +111,7 @@ def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
         reporter = Reporter(len(share), note)
         work = Work(experiment, group, planned, done, reporter, {*missing} - {*share})
         work.train_share(share)
-        if options.resume and store.path is not None:
-            folders = [store.path, *store.path.glob("*/")]
-            remove_old_drafts([*folders, *filter(None, [options.save_models])], begun)
-        rows = {key_of(row): row for row in (*work.rows, *store.rows())}
+        rows = {key_of(row): row for row in (*work.rows, *experiment.store.rows())}
         if experiment.rank:
             return None
         params = {r.task.name: ensembles.parameters(r) for r in experiment.resolved}
@@ -250,7 +245,7 @@ class Work:
         """Whether compiling the step of a stack, and of all equal stacks, is worthwhile."""
         if not isinstance(stack.model, Transformer):
             return False
-        equal = [e for e in self.ensembles if e.model is stack.model and e.acts == stack.acts]
+        equal = [e for e in self.ensembles if e.model is stack.model and e.kind == stack.kind]
         batch, _ = batch_and_steps(stack.task, self.options.batch_size)
         runs = sum(len(one.runs) for one in equal)
         seconds = seconds_of_step(stack.model, batch, runs // len(equal)) * len(equal)
@@ -344,16 +339,13 @@ class DatasetPlan:
 def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPlan, ...]:
     """Plan the training on each dataset, without training or writing anything."""
     began = time.monotonic()
-    with without_new_folders(options.out, options.save_models):
-        options = settle_options(options)
-        rank, ranks = read_rank()
-        if rank:
-            return ()
-        experiment = ensembles.resolve(options, rank, ranks)
-        if options.minutes is not None:
-            experiment = fit_into_minutes(experiment, began, note)
-        with experiment.store.lock():
-            finished = {key_of(row) for row in experiment.store.rows()}
+    options = settle_options(options)
+    if read_rank()[0]:
+        return ()
+    experiment = ensembles.resolve(options)
+    if options.minutes is not None:
+        experiment = fit_into_minutes(experiment, began, note)
+    finished = {key_of(row) for row in experiment.store.rows()}
     if note is not None:
         for line in experiment.remarks:
             note(line)
@@ -378,7 +370,7 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
         f"80% power if the standard deviation of a difference is {SPREAD}.{dropped}"
     )
     if few := shortage(task, options):
-        conclusion += f" {few.removeprefix(f'{task.name}: ')}."
+        conclusion += f" {few}."
     choices = [
         {"minutes": minutes, "seeds": seeds, "steps": number, "detectable": detected}
         for minutes in TIMES
@@ -420,12 +412,11 @@ def seconds_of_steps(resolved: ResolvedTask, experiment: Experiment) -> float:
     """
     planned = ensembles.plan_ensembles(resolved, experiment.description["stack"])
     data = Resident(resolved.task, experiment.device)
-    seconds, timed = 0.0, dict[frozenset[str], float]()
+    seconds, timed = 0.0, dict[str, float]()
     for stack in planned:
         if stack.model is None:  # another method
             continue
-        kind = frozenset((type(stack.model).__name__, *stack.acts - {"add", "rotate"}))
-        if kind not in timed:
+        if stack.kind not in timed:
             injections = [resolved.injections.get(r.arm.spec, NOTHING) for r in stack.runs]
             pairs = zip(stack.runs, injections, strict=True)
             members = [Replica(run.arm.name, own, 0, run.fold) for run, own in pairs]
@@ -436,8 +427,8 @@ def seconds_of_steps(resolved: ResolvedTask, experiment: Experiment) -> float:
             then = time.perf_counter()
             program.logits_of("valid").cpu()
             look = (time.perf_counter() - then) / resolved.schedule.every
-            timed[kind] = ((then - began) / TIMED + look) / len(members)
-        seconds += timed[kind] * len(stack.runs)
+            timed[stack.kind] = ((then - began) / TIMED + look) / len(members)
+        seconds += timed[stack.kind] * len(stack.runs)
     return seconds / experiment.ranks
 
 

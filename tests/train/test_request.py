@@ -32,7 +32,6 @@ REFUSED = {  # command line, and the option or value in its error
     "--rate -1": "--rate",
     "--find 2": "--find",
     "--plot a.jpg": "'.jpg'",
-    "--save-models /dev/full/x": "/dev/full/x",
 }
 
 

@@ -7,7 +7,6 @@ import pytest
 import simulate_tests as simulation
 from scipy import stats
 
-from pefourier.errors import PefourierError
 from pefourier.train import statistics
 from pefourier.train.statistics import Chance, chance_of, window_variance
 
@@ -25,8 +24,6 @@ def test_holm_and_differences_are_their_definitions():
     runs = {"a": np.full(6, 0.5), "b": np.array([0.5, 1, 1, 1, 1, 0])}
     found = differences(runs, {"b": "a"}, ONE_FOLD)["b"]
     assert (found.better, found.mean, found.units) == (4.5 / 6, 0.25, 6)
-    with pytest.raises(PefourierError, match="got 81"):
-        differences(runs | {"b": 81 + runs["b"]}, {"b": "a"}, ONE_FOLD)
 
 
 def test_wilcoxons_p_is_that_of_all_sign_patterns(rng):
