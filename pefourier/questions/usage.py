@@ -181,7 +181,7 @@ class Usage(Result):
     figure = "usage"
     verdicts = {
         code: verdict._replace(
-            meaning=verdict.meaning + "{r.others}{r.moved_in_words}",
+            meaning=verdict.meaning + "{r.moved_in_words}",
             action=verdict.action or KEEP_PRECISE,
         )
         for code, verdict in VERDICTS.items()
@@ -269,11 +269,6 @@ class Usage(Result):
         """Return the quantity that the shares describe."""
         has_keys = np.isfinite(self.first.never_turn.product)
         return "the attention scores" if has_keys else "the energy of queries"
-
-    @property
-    def others(self) -> str:
-        """A sentence on other pairs that are used, or neglected, as much as the preferred."""
-        return self.first.others if self.verdict.endswith(("favoured", "neglected")) else ""
 
     @property
     def moved_in_words(self) -> str:

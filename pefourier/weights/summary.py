@@ -9,14 +9,13 @@ import numpy as np
 from pefourier.errors import PefourierError
 from pefourier.types import Bools, Counts, Fields, Floats, frozen
 from pefourier.weights.pair_energy import LayerShares
-from pefourier.writing.text import agreeing, number, percent, ranges
+from pefourier.writing.text import number, ranges
 
 OFTEN = 32  # a pair with more full rotations than this within the length counts as fast
 STRONGEST = 3  # pairs in the short answer
 BANDS = 8  # rows of the table of pairs
 EVEN = 0.1  # relative difference from the even share up to which use counts as even
 CHANCE = 3.0  # difference, in spreads of shuffled pairs, up to which it may be chance
-ALIKE = 0.9  # of the excess of the preferred pairs, from which other pairs are used as much
 FEW = 0.5  # share of effective pairs up to which few pairs are used
 
 
@@ -64,7 +63,6 @@ class RotationUse:
     effective_pairs: float  # median over heads of exp(entropy of the shares)
     half: Counts  # the fewest pairs that hold half of the product
     half_rows: Counts = ()  # the rows of a head that hold these pairs
-    pair_spread: float = field(default=0.0, metadata={"told": False})  # of one pair, by chance
     kinds: tuple[Fields, ...] = field(default=(), metadata={"told": False})  # bands, slow, fast
 
     @property
@@ -88,28 +86,6 @@ class RotationUse:
             if portion.preference:
                 return f"{name} {verdicts[portion.preference]}"
         return "few pairs used" if self.effective_pairs <= FEW * self.count else "no preference"
-
-    @property
-    def others(self) -> str:
-        """A sentence on the other pairs that are used, or neglected, as much as the preferred."""
-        is_slow = self.never_turn.preference != 0
-        lead = self.never_turn if is_slow else self.often
-        excess = (lead.used / lead.uniform - 1) * ALIKE if lead.uniform else 0.0
-        even = 1 / self.count
-        index = [
-            pair.index
-            for pair in self.pairs
-            if (pair.turns >= 1 if is_slow else pair.turns <= OFTEN)
-            and abs(pair.used - even) > CHANCE * self.pair_spread
-            and (pair.used / even - 1) / excess >= 1
-        ]
-        if not index:
-            return ""
-        share = sum(pair.used for pair in self.pairs if pair.index in index)
-        verb = "preferred" if excess > 0 else "neglected"
-        subject = agreeing(len(index), f"Pair {index[0]} is", f"Pairs {ranges(index)} are")
-        uniform = percent(len(index) * even, 2)
-        return f" {subject} {verb} as much, with {percent(share, 2)} ({uniform} if even)."
 
     @property
     def strongest(self) -> list[Fields]:
@@ -159,7 +135,6 @@ def summarise(
         never_turn=slow,
         often=fast,
         effective_pairs=float(np.median(np.exp(entropy))),
-        pair_spread=shuffled_spread(shares, 1 / len(index)),
         half=tuple(np.sort(index[strongest[:count]]).tolist()),
         kinds=tuple({"rotation": name or None, "kind": k, "portion": p} for k, p in kinds),
     )

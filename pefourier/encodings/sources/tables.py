@@ -17,7 +17,6 @@ ValueError.
 import io
 import json
 import math
-import mmap
 import os
 import pickle
 import re
@@ -34,7 +33,6 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from tokenize import TokenError
-from types import SimpleNamespace
 from typing import IO, Any, BinaryIO, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -248,23 +246,20 @@ def float8_e4m3fn(bits: Array) -> Array:
 DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": float8_e4m3fn}
 
 
-PACKED = 2**12  # bytes of LZMA input per read; 1 kB may expand to 7 MB
 LONGEST_NPY = 1000  # characters of a .npy header: numpy takes seconds for long ones of Python 2
 OF_POSITIONS = {"pos", "position", "positions", "index"}  # names of a first column
 LONGEST_LINE = 2**26  # characters of a line in a .csv file, enough for MOST_COLUMNS
 MOST_COLUMNS = 2**21
 LONGEST_HEADER = 100_000_000  # bytes of a .safetensors file, as in the library
-LARGEST_LEGACY = 2**31  # bytes of a legacy .pt file, which is read as a whole
 NPY: Any = np.lib.format  # has no type annotations
 read_npy_array: Callable[[Any], Array] = partial(
     NPY.read_array, allow_pickle=False, max_header_size=LONGEST_NPY
 )
-NPY_MAGIC, ZIP_MAGIC, PICKLE_MAGIC = b"\x93NUMPY", b"PK\x03\x04", b"\x80"
+NPY_MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04"
 DAMAGED = (  # exceptions of parsers on damaged files, found by fuzzing; readers raise ValueError
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError),
     *(OSError, RuntimeError, SyntaxError, TypeError, ValueError, TokenError),
     *(zipfile.BadZipFile, zlib.error, struct.error, pickle.UnpicklingError),
-    *([lzma.LZMAError] if (lzma := getattr(zipfile, "lzma", None)) else []),  # optional in Python
 )
 SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
     **{
@@ -343,14 +338,12 @@ def read_npz(stream: BinaryIO) -> Arrays:
 
 def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> Stored:
     """Return one .npy file within a .npz file of `size` bytes."""
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
-        raise ValueError("its compression is not supported; expected deflate or LZMA")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("its compression is not supported; expected deflate")
 
     def copied() -> Array:
         with archive.open(info) as member:
-            part = SimpleNamespace(read=lambda count: member.read(min(count, PACKED)))
-            source = part if info.compress_type == zipfile.ZIP_LZMA else member
-            return read_npy_array(source)
+            return read_npy_array(member)
 
     with archive.open(info) as member:  # an archive may declare more bytes than it has
         return npy_array(member, info.file_size, min(info.compress_size, size), copied)
@@ -405,24 +398,17 @@ def reads_as_number(cell: str) -> bool:
 
 def read_torch(stream: BinaryIO) -> Arrays:
     """Return the tensors of a torch.save file by dotted names; refuse other Python objects."""
-    magic = stream.read(4)
-    zipped = magic == ZIP_MAGIC
-    if not zipped and magic[:1] != PICKLE_MAGIC:
-        raise ValueError("it is neither an archive nor a pickle as torch.save writes it")
+    if stream.read(4) != ZIP_MAGIC:
+        raise ValueError("it is not an archive as torch.save writes it since version 1.6")
     import torch
 
-    if zipped and any(info.compress_type for info in zipfile.ZipFile(stream).infolist()):
+    if any(info.compress_type for info in zipfile.ZipFile(stream).infolist()):
         raise ValueError("it holds compressed parts, which torch.save never writes")
     size = stream.seek(0, os.SEEK_END)
-    mapped = zipped and size > SUSPECT
+    mapped = size > SUSPECT
     stream.seek(0)
-    source: Any = stream.name if mapped else stream
-    if not zipped:
-        if size > LARGEST_LEGACY:
-            raise ValueError(f"it has {size} bytes in the format of torch before 1.6")
-        # read from a map: given a file, torch would also look for archives in it
-        source = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     try:
+        source = stream.name if mapped else stream
         tree = torch.load(source, "cpu", weights_only=True, mmap=mapped)
     except DAMAGED as error:
         raise ValueError("it is damaged, or holds objects other than tensors") from error

@@ -48,20 +48,18 @@ def test_other_libraries_read_what_is_written():
 
 
 @pytest.mark.parametrize("dtype", EPS, ids=str)
-@pytest.mark.parametrize("form", ["pt", "legacy.pth", "safetensors", "bytes"])
+@pytest.mark.parametrize("form", ["pt", "safetensors", "nested"])
 def test_torch_types_and_their_resolution(dtype, form):
     tensor = torch.from_numpy(TABLE * 100).to(dtype)
     if form == "safetensors":
         path, key = "x.safetensors", "pe"
         safetensors.torch.save_file({"pe": tensor, "ones": torch.ones(2, 2)}, path, {"by": "torch"})
-    elif form == "bytes":
+    elif form == "nested":
         path, key = "x.pt", "model.pe"
         torch.save({"model": {"pe": tensor[None], "bias": tensor[0]}, "step": 3}, path)
-    elif "float8" in str(dtype) and form == "legacy.pth":
-        pytest.skip("torch writes no float8 in its old format that it could read")
     else:
-        path, key = f"x.{form}", None
-        torch.save(tensor, path, _use_new_zipfile_serialization=form == "pt")
+        path, key = "x.pt", None
+        torch.save(tensor, path)
     table, eps = read_table(path, key)
     wide = np.float32 if dtype.is_floating_point else np.float64
     kept = {torch.float64: np.float64, torch.float16: np.float16}
@@ -224,7 +222,6 @@ def test_damaged_archives():
     put("zeros.npz", whole.replace(TABLE.tobytes(), bytes(120)))
     for kind in ("LZMA", "BZIP2"):  # a few kB of either expand to gigabytes
         put(f"{kind}.npz", npz_file({"codes": TABLE}, getattr(zipfile, f"ZIP_{kind}")))
-    np.testing.assert_array_equal(read_table("LZMA.npz")[0], TABLE)  # as for training data
     with zipfile.ZipFile("x.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/data.pkl", bytes(10**6))
     with warnings.catch_warnings(), zipfile.ZipFile("twice.npz", "w") as archive:
@@ -232,7 +229,7 @@ def test_damaged_archives():
         for _ in range(2):
             archive.writestr("codes.npy", npy_bytes(HEADER, bytes(120)))
     put("table.npz", npy_bytes(HEADER, bytes(120)))
-    for path in ("cut.npz", "zeros.npz", "BZIP2.npz", "x.pt", "twice.npz", "table.npz"):
+    for path in ("cut.npz", "zeros.npz", "BZIP2.npz", "LZMA.npz", "x.pt", "twice.npz", "table.npz"):
         assert "is not a readable" in refused(path)
 
 
