@@ -56,6 +56,7 @@ from pefourier.writing.text import Verdict, number, percent, ranges
 Progress = Callable[[str], Callable[[int, int], object]]
 PAIR_FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
 MOST_MOVED = 5  # heads that a comparison lists
+STRONGEST = 3  # pairs in the sentence about another checkpoint
 SAMPLED = 8  # layers that check-faithful samples to test a pairing
 
 
@@ -211,7 +212,7 @@ class Usage(Result):
         },
         "kinds": {
             "rotation": "rotation",
-            "pairs (wavelengths)": "kind",
+            "pairs of a rotation": "kind",
             "pairs": "portion.pairs",
             "if even": "portion.uniform",
             "queries": "portion.q",
@@ -227,15 +228,7 @@ class Usage(Result):
     }
     short = {
         "shown": ("positions", "trained length", "shares moved since"),
-        "main_kinds": listed["kinds"],
-        "strongest": {
-            "rotation": "rotation",
-            "strongest pairs": "pair.index",
-            "wavelength": "pair.wavelength",
-            "queries": "pair.share_q",
-            "keys": "pair.share_k",
-            "scores": "pair.share",
-        },
+        "kinds": listed["kinds"],
     }
 
     model: str
@@ -275,7 +268,7 @@ class Usage(Result):
         """A sentence on the pairs that moved most since the other checkpoint."""
         if self.against is None:
             return ""
-        pairs = ", ".join(map(str, self.against.pairs[: summary.STRONGEST]))
+        pairs = ", ".join(map(str, self.against.pairs[:STRONGEST]))
         return f" Since {shown(self.against.other)[1:-1]}, {pairs}."
 
     @property
@@ -286,18 +279,13 @@ class Usage(Result):
 
     @property
     def kinds(self) -> list[Fields]:
-        """Return the kinds of pairs of all rotations."""
-        return [kind for rotation in self.rotations for kind in rotation.kinds]
-
-    @property
-    def main_kinds(self) -> list[Fields]:
         """Return the pairs of each rotation with few and with many rotations."""
-        return [kind for rotation in self.rotations for kind in rotation.kinds[-2:]]
-
-    @property
-    def strongest(self) -> list[Fields]:
-        """Return the three pairs of each rotation with the largest shares."""
-        return [pair for rotation in self.rotations for pair in rotation.strongest]
+        fast = f"more than {summary.OFTEN} rotations"
+        return [
+            {"rotation": use.part, "kind": kind, "portion": portion}
+            for use in self.rotations
+            for kind, portion in (("without a full rotation", use.never_turn), (fast, use.often))
+        ]
 
     @property
     def spared(self) -> str:

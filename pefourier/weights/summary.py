@@ -7,13 +7,10 @@ from math import pi
 import numpy as np
 
 from pefourier.errors import PefourierError
-from pefourier.types import Bools, Counts, Fields, Floats, frozen
+from pefourier.types import Bools, Counts, Floats, frozen
 from pefourier.weights.pair_energy import LayerShares
-from pefourier.writing.text import number, ranges
 
 OFTEN = 32  # a pair with more full rotations than this within the length counts as fast
-STRONGEST = 3  # pairs in the short answer
-BANDS = 8  # rows of the table of pairs
 EVEN = 0.1  # relative difference from the even share up to which use counts as even
 CHANCE = 3.0  # difference, in spreads of shuffled pairs, up to which it may be chance
 FEW = 0.5  # share of effective pairs up to which few pairs are used
@@ -63,7 +60,6 @@ class RotationUse:
     effective_pairs: float  # median over heads of exp(entropy of the shares)
     half: Counts  # the fewest pairs that hold half of the product
     half_rows: Counts = ()  # the rows of a head that hold these pairs
-    kinds: tuple[Fields, ...] = field(default=(), metadata={"told": False})  # bands, slow, fast
 
     @property
     def part(self) -> str | None:
@@ -86,12 +82,6 @@ class RotationUse:
             if portion.preference:
                 return f"{name} {verdicts[portion.preference]}"
         return "few pairs used" if self.effective_pairs <= FEW * self.count else "no preference"
-
-    @property
-    def strongest(self) -> list[Fields]:
-        """Return the pairs with the largest shares, of queries if keys are unknown."""
-        order = sorted(self.pairs, key=lambda pair: -pair.used)
-        return [{"rotation": self.part, "pair": pair} for pair in order[:STRONGEST]]
 
 
 def summarise(
@@ -116,15 +106,6 @@ def summarise(
         q, k, product, used = (means @ members).tolist()
         return Portion(int(members.sum()), uniform, q, k, product, used, spread)
 
-    slow, fast = portion(turns < 1), portion(turns > OFTEN)
-    order, kinds = np.argsort(waves, kind="stable"), list[tuple[str, Portion]]()
-    size = -(-len(order) // min(BANDS, len(order)))
-    for start in range(0, len(order), size):
-        band = order[start : start + size]
-        ends = "…".join(number(float(waves[i]), 3) for i in band[[0, -1]])
-        label = f"{ranges(sorted(index[band].tolist()))} ({ends})"
-        kinds.append((label, portion(np.isin(np.arange(len(order)), band))))
-    kinds += [("without a full rotation", slow), (f"more than {OFTEN} rotations", fast)]
     mean = used.mean(axis=0)
     strongest = np.argsort(-mean, kind="stable")
     held = np.cumsum(mean[strongest])
@@ -132,11 +113,10 @@ def summarise(
     return RotationUse(
         name=name,
         pairs=tuple(map(PairUse, index.tolist(), *np.vstack([waves, turns, means]).tolist())),
-        never_turn=slow,
-        often=fast,
+        never_turn=portion(turns < 1),
+        often=portion(turns > OFTEN),
         effective_pairs=float(np.median(np.exp(entropy))),
         half=tuple(np.sort(index[strongest[:count]]).tolist()),
-        kinds=tuple({"rotation": name or None, "kind": k, "portion": p} for k, p in kinds),
     )
 
 

@@ -16,11 +16,12 @@ from pefourier.encodings.sources.huggingface.config import (
     type_row,
     version,
 )
-from pefourier.encodings.sources.huggingface.model import ModelFile, open_config
-from pefourier.encodings.sources.huggingface.rope import (
+from pefourier.encodings.sources.huggingface.model import (
     INDEXER,
+    ModelFile,
     family_lost,
     lost_family,
+    open_config,
     original_of_linear,
     trained_as_stated,
 )

@@ -10,40 +10,62 @@ name remote code (``auto_map``) are never followed.
 A key with a name about positions is unread if no reader has used it. A key that is null, false or
 empty has no effect. `HARMLESS` lists keys that repeat what the reader knows, or that no model of
 transformers reads.
+
+Read a config's rotation: ``rope_parameters``, the old ``rope_scaling``, keys around them.
+
+Conventions
+-----------
+Keys, defaults and their precedence are those of transformers 5.23. A config that transformers
+cannot compute or refuses is refused here. Its warnings become findings of the encoding, with codes
+that begin with ``rope-``.
+
+Read the scaling of a config's rotation, and find mistakes in it.
+
+Conventions
+-----------
+Keys, defaults and their precedence are those of transformers 5.23; a config that it cannot compute
+is refused. Each rule in `RULES` yields findings about a `ConfigCase`; findings.toml explains them.
+A warning reports a mistake, or two settings that contradict each other. A note reports what readers
+other than transformers 5 may read differently. Each finding states what to write; ``context
+--against`` shows the effect of another reading. No published config that transformers loads has a
+warning.
 """
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import cached_property, partial
+from typing import Literal
 
-from pefourier.encodings.encoding import Encoding, Finding, axes_of_sections, finding
-from pefourier.encodings.registry import REASONS
+from pefourier.encodings.encoding import Encoding, Finding, axes_of_sections, describe_axes, finding
+from pefourier.encodings.families.rotary import logits_gain, rotated_share, scaling_parameters
+from pefourier.encodings.registry import REASONS, build
 from pefourier.encodings.sources.huggingface.config import (
     LONGEST,
     NESTED,
+    ORIGINAL,
     PAIRED,
+    PARAMS,
+    TUNED,
     WIDTH,
     LayerRun,
     ModelConfig,
+    ModelRow,
     Pairing,
+    Rotary,
     as_timm,
     choose_part,
+    family_of,
+    first_names,
     known_temperature,
     layer_schedule,
+    layers_without_positions,
+    rotary,
+    rotates_by_type,
     type_row,
     version,
-)
-from pefourier.encodings.sources.huggingface.rope import (
-    EVIDENCE,
-    NAMED,
-    SEEN,
-    layer_sections,
-    layout_of,
-    read_rotation,
-    rotates,
-    sections_of,
-    trained_as_stated,
 )
 from pefourier.encodings.sources.huggingface.weights import (
     declared_table,
@@ -55,10 +77,698 @@ from pefourier.encodings.sources.huggingface.weights import (
     read_positions,
     read_sinusoid,
 )
-from pefourier.encodings.sources.json_object import Section, TrackedKeys, read_object
-from pefourier.errors import PefourierError, UnknownPositions, shown
-from pefourier.types import Counts, Places, Texts, Values, frozen_by_name
+from pefourier.encodings.sources.json_object import HEADS, LAYERS, Section, TrackedKeys, read_object
+from pefourier.errors import PefourierError, UnknownPositions, is_number, shown, unknown
+from pefourier.types import (
+    Counts,
+    Fields,
+    Ints,
+    Places,
+    Strings,
+    Texts,
+    Values,
+    frozen_arrays,
+    frozen_by_name,
+)
 from pefourier.writing.files import inside, is_folder, read_toml, split_spec
+from pefourier.writing.text import first_few
+
+Notes = Iterator[Finding]
+
+ROTATED_SIZE = "qk_rope_head_dim"
+USUAL_HEADS = {*range(32, 129, 16), 100, 120, 192, 256, 512}
+LONG = 4  # ratio to the trained length from which a context needs scaling
+DIFFERENCES = 4  # largest number of differences in a finding
+ALIASES = {"default": "none", "mrope": "none", "su": "longrope"}
+
+TYPES = ALIASES | {
+    name: name for name in "linear dynamic yarn longrope llama3 proportional".split()
+}
+REQUIRED = {
+    "linear": "factor",
+    "dynamic": "factor",
+    "yarn": "factor",
+    "longrope": "short_factor long_factor",
+    "llama3": "factor low_freq_factor high_freq_factor",
+}
+COMMON = set("rope_type type rope_theta partial_rotary_factor".split())
+CLIPPED = ("use_cope", "use_hardclip")  # clipped RoPE, arXiv 2602.05258
+SEEN = 300  # largest number of keys that are compared with known keys
+NAMED = 5  # largest number of keys with findings
+
+
+def section_of_params(config: Section) -> Section:
+    """Return the scaling of a params.json: Mistral's ``yarn``, or Meta's ``use_scaled_rope``."""
+    yarn = config.section("yarn")
+    if yarn.values:
+        values = {YARN_OF_PARAMS.get(key, key): value for key, value in yarn.values.items()}
+        values.pop("apply_scale", None)
+        if yarn.parameter("apply_scale", bool) is False:
+            values["attention_factor"] = 1.0
+        return replace(yarn, values={"rope_type": "yarn", **values})
+    if config.parameter("use_scaled_rope", bool):
+        factor = config.number("rope_scaling_factor") or 8.0
+        return Section(f"use_scaled_rope of {config.label}", SCALED_ROPE | {"factor": factor})
+    return yarn
+
+
+YARN_OF_PARAMS = {"beta": "beta_fast", "alpha": "beta_slow"}
+SCALED_ROPE = {  # the scaling of llama-models if use_scaled_rope is true
+    "rope_type": "llama3",
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    ORIGINAL: 8192,
+}
+
+
+def read_scaling(
+    model: ModelConfig, section: Section, *, layered: bool
+) -> tuple[str, Fields, set[str]]:
+    """Return the scaling of a section, its parameters for `rope`, and the keys that it may have."""
+    if model.kind == "qwen":
+        # the NTK factor is 1 up to the trained length n, 3 up to 2 n, then 7, 15, …
+        trained, length = model.count("seq_length"), model.length or model.longest() or 0
+        if not model.get("use_dynamic_ntk", True) or not trained or length <= trained:
+            return "none", {}, set()
+        doublings = ((length - 1) // trained).bit_length()
+        return "ntk", {"factor": float(2 ** (doublings + 1) - 1)}, set()
+    kind = type_of_scaling(model, section)
+    if kind == "dynamic" and model.row.get("alpha") and section.number("alpha"):
+        return "ntk", {"factor": section.number("alpha")}, set()
+    scaling = TYPES[kind]
+    kinds = {key: parameter.annotation for key, parameter in scaling_parameters(scaling).items()}
+    needs_original = kinds.pop("original", None) is not None
+    allowed = COMMON | kinds.keys()
+    if needs_original and kind != "dynamic":
+        allowed |= {ORIGINAL}
+    if model.kind in TUNED:
+        allowed |= {TUNED[model.kind], LONGEST[0]}
+    for key in REQUIRED.get(scaling, "").split():
+        implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
+        if section.get(key) is None and not implied:
+            raise PefourierError(f"{section.label} has no {key}; rope_type {kind} needs it")
+    if layered:
+        kinds.pop("truncate", None)  # ignored in sections by layer
+    settings = {key: section.parameter(key, annotation) for key, annotation in kinds.items()}
+    if settings.get("attention_factor") == 0:  # `rope` reads 0 as not set
+        raise section.wrong("attention_factor", 0, "a number above 0, or null for the formula")
+    if needs_original:
+        usual, longest = None if layered else model.row.get("original"), model.longest()
+        stated = stated_original(model, section, usual, layered=layered)
+        original = (kind != "dynamic" and stated) or longest
+        if original is None:
+            label = section.label
+            raise PefourierError(f"rope_type {kind} of {label} needs max_position_embeddings")
+        settings["original"] = original
+        if settings["factor"] is None and scaling in ("yarn", "longrope"):
+            settings["factor"] = (longest or original) / original
+    return scaling, settings, allowed
+
+
+def type_of_scaling(model: ModelConfig, section: Section) -> str:
+    """Return the rope_type of a section in the words of transformers."""
+    _, kind = section.first("rope_type", "type")
+    kind = "default" if kind is None else kind
+    if not isinstance(kind, str):
+        raise section.wrong("rope_type", kind, "a string")
+    if kind == "axial":
+        raise PefourierError(f"rope_type of {section.label} is axial (several axes), not supported")
+    kind = model.row.get("renamed", {}).get(kind, kind)
+    kind = kind if kind in TYPES else known_scaling(kind) or kind
+    if kind not in TYPES:
+        raise unknown(f"rope_type of {section.label}", kind, TYPES)
+    if TYPES[kind] != "none" and "unscaled" in model.row:
+        why = f"{shown(model.kind)} {model.row['unscaled']}; give rope:inv_freq=FILE"
+        raise PefourierError(f"rope_type {kind} of {section.label} is not supported: {why}")
+    return kind
+
+
+def known_scaling(name: str) -> str | None:
+    """Return the scaling among the words of a vendor's name, if there is exactly one.
+
+    >>> known_scaling("telechat3-yarn"), known_scaling("dynamic_yarn")
+    ('yarn', None)
+    """
+    words = {word for word in re.split("[^a-z0-9]+", name.lower()) if TYPES.get(word) == word}
+    return words.pop() if len(words) == 1 else None
+
+
+def warn_of_keys(section: Section, unused: list[str], allowed: set[str]) -> list[Finding]:
+    """Return warnings for the first keys that the type of scaling does not use."""
+    findings, label = [], section.label
+    kind = section.first("rope_type", "type")[1] or "default"
+    if kind not in TYPES and (scaling := known_scaling(kind)):
+        note = finding("rope-vendor-type", kind=shown(kind), section=label, known=scaling)
+        findings.append(note)
+    for key in unused[:NAMED]:
+        similar = get_close_matches(key[:80], sorted(allowed), n=1)
+        way = f"did you mean {similar[0]}?" if similar else "leave it out"
+        if key == ORIGINAL:
+            way = "leave it out, unless it is the trained length, which it then sets"
+        note = finding("unread-key", "scaling", key=shown(key), section=label, type=kind, way=way)
+        findings.append(note)
+    return findings
+
+
+def stated_original(
+    model: ModelConfig, section: Section, usual: int | None = None, *, layered: bool
+) -> int | None:
+    """Return the trained length from the config (default `usual`) or from its scaling section."""
+    outer = None if layered else model.count(ORIGINAL) or usual
+    return outer or section.count(ORIGINAL)
+
+
+def original_of_linear(longest: int | None, factor: float, lengths: Ints = ()) -> int | None:
+    """Return the length before a linear scaling, if the longest length has only one reading.
+
+    In some configs the longest sequence is the length after scaling (LLaMA-2-7B-32K), in others the
+    length before, following earlier documentation of transformers (Vicuna 16k). The trained
+    `lengths` of the family decide, or a factor that leaves fewer than two positions.
+
+    >>> original_of_linear(4096, 4.0, [2048, 4096]), original_of_linear(32768, 8.0, [2048, 4096])
+    (4096, 4096)
+    >>> original_of_linear(128, 1000.0), original_of_linear(16384, 4.0)
+    (128, None)
+    """
+    readings = {longest, longest / factor} & set(lengths) if longest else set()
+    readings |= {longest} if longest and longest < 2 * factor else set()
+    return int(readings.pop()) if len(readings) == 1 else None
+
+
+def trained_as_stated(params: Values) -> int | None:
+    """Return the trained length from a rotation's config or scaling; None if not set."""
+    return params.get("trained") or params.get("original")
+
+
+def lost_family(row: ModelRow, params: Values, longest: int, layer: str = "") -> Values:
+    """Return the published models with a rotation's base if it lacks their scaling, or empty."""
+    family = family_of(row, params["rho"], layer)
+    lacks = params["scaling"] == "none" and "scaling" in family and longest >= family["from"]
+    return family if lacks else {}
+
+
+def family_lost(label: str, longest: int, family: Values) -> Finding:
+    """Return the finding that a file lacks the scaling of published models with its base."""
+    words = ", ".join(f"{key}={value}" for key, value in family["scaling"].items())
+    return finding(
+        "rope-scaling-lost", "family", config=label, longest=longest, known=family, words=words
+    )
+
+
+@frozen_arrays
+class ConfigCase:
+    """A rotation of a config, with the sections that it was read from."""
+
+    model: ModelConfig
+    layer: str  # type of layer; empty if there is one rotation for all
+    section: Section
+    type_keys: Rotary
+    enc: Encoding
+
+    @cached_property
+    def published(self) -> Values:
+        """Return the training setup of published models of this type with this base."""
+        return family_of(self.model.row, self.enc.params["rho"], self.layer)
+
+    @cached_property
+    def says(self) -> Callable[..., Finding]:
+        """Return `finding` with facts about the rotation and its source for the messages."""
+        return partial(
+            finding,
+            config=self.model.label,
+            section=self.section.label,
+            kind=shown(self.model.kind),
+            params=self.enc.params,
+            known=self.published,
+            turns=self.type_keys,
+            original=ORIGINAL,
+        )
+
+
+def lint_keys(case: ConfigCase) -> Notes:
+    """Report keys that contradict each other, or that only some readers read."""
+    model, section, params, says = case.model, case.section, case.enc.params, case.says
+    scaling, unread = params["scaling"], model.row.get("unread", ())
+    old, new = model.get("rope_scaling"), model.get("rope_parameters")
+    sections: Fields = new if isinstance(new, dict) else {}
+    # base and scaling under keys that only transformers 5 reads
+    is_old = model.first("rope_scaling", "rope_theta", *case.type_keys.bases)[1] is not None
+    unlike_older = params["rho"] != case.type_keys.base or scaling != "none"
+    if sections and not is_old and unlike_older and section.get("rope_theta") is not None:
+        if model.row.get("since") != 5:  # else older readers do not know the type
+            is_older = re.match("[0-4][.]", str(model.get("transformers_version")))
+            words = f" and scaling {scaling}" if scaling != "none" else ""
+            yield says("rope-new-keys", "older" if is_older else "newer", scaling=words)
+    # two sections that differ; transformers uses rope_scaling
+    if isinstance(old, dict) and old and sections and "rope_scaling" not in unread:
+        first, second = (spelled_out(each, model.get("rope_theta")) for each in (old, sections))
+        unlike = [key for key in first | second if first.get(key) != second.get(key)]
+        differences = ", ".join(
+            f"{key} {shown(first.get(key))} and {shown(second.get(key))}"
+            for key in unlike[:DIFFERENCES]
+        )
+        if unlike:
+            yield says("rope-spellings", said=differences, taken="rope_scaling")
+    # type and rope_type that differ, or a factor without a type
+    kinds = [section.get("rope_type"), section.get("type")]
+    names = ALIASES | model.row.get("renamed", {})
+    if all(isinstance(kind, str) for kind in kinds) and "type" not in unread:
+        if len({names.get(kind, kind) for kind in kinds}) == 2:
+            yield says("rope-two-types", one=shown(kinds[0]), other=shown(kinds[1]))
+    elif kinds == [None, None] and is_number(section.get("factor")):
+        if not any("did you mean rope_type" in note.message for note in case.enc.findings):
+            yield says("rope-no-type", factor=section.get("factor"))
+    # a type of layer without a section among the sections by layer
+    by_layer = any(isinstance(value, dict) for value in sections.values())
+    if case.layer and by_layer and case.layer not in sections:
+        yield says("rope-no-section", layer=shown(case.layer))
+    # one of the two factors of YaRN's attention without the other
+    pair = sorted(("mscale", "mscale_all_dim"), key=lambda key: not section.get(key))
+    is_read = scaling == "yarn" and "attention_factor" not in section.values
+    if is_read and section.get(pair[0]) and not section.get(pair[1]):
+        yield says("rope-mscale", has=pair[0], lacks=pair[1])
+
+
+def spelled_out(section: Values, base: object) -> Fields:
+    """Return the settings of a section and the base above it, with names of transformers 5."""
+    kind = section.get("rope_type", section.get("type", "default"))
+    above = {} if base is None else {"rope_theta": base}
+    settings = {key: x for key, x in section.items() if key not in ("type", "rope_type")}
+    return {"rope_type": kind} | above | settings
+
+
+def lint_lengths(case: ConfigCase) -> Notes:
+    """Report lengths that contradict the scaling, and a base or scaling that is not set."""
+    model, params, says, published = case.model, case.enc.params, case.says, case.published
+    scaling, rho, longest = params["scaling"], params["rho"], model.longest() or 0
+    stated, before = model.count(*LONGEST) or 0, params.get("original")
+    # a long context without scaling
+    original = model.count(ORIGINAL) or 0
+    family = lost_family(model.row, params, stated, case.layer)
+    if scaling == "none" and original and stated >= LONG * original:
+        yield says("rope-scaling-lost", "told", longest=stated, before=original)
+    elif family and "factor" not in case.section.values:
+        yield family_lost(model.label, stated, family)
+    # lengths before and after scaling that contradict the factor
+    start = before or params.get("trained")
+    ratio = longest / start if start else 0.0
+    if scaling in ("yarn", "linear") and ratio not in (0, params["factor"], 1):
+        yield says("rope-lengths", scaling, longest=longest, before=start, ratio=ratio)
+    if scaling == "llama3" and 0 < ratio <= 1:
+        yield says("rope-original", longest=longest)
+    # a trained length that is missing, or that differs from the model family
+    trained = published.get("trained")
+    if scaling in ("yarn", "llama3", "longrope") and before:
+        if not (case.section.get(ORIGINAL) or original or model.row.get("original")):
+            yield says("rope-original-missing")
+        elif trained not in (None, before) and not (scaling == "llama3" and ratio <= 1):
+            yield says("rope-original-unusual")
+    # a base that the config leaves to its model type
+    keys = (*THETA, *case.type_keys.bases)
+    if case.layer or any(s.first(*keys)[1] is not None for s in (case.section, model)):
+        return
+    bases = {
+        family["base"]: max(family.get("ended", 0), *family.get("lengths", (0,)), 0)
+        for family in model.row.get("families", ())
+    }
+    others = [base for base, reach in bases.items() if reach >= stated and base != rho]
+    if others and bases.get(rho, 0) < stated:
+        yield says("rope-theta-default", "family", longest=stated, base=others[0])
+    else:
+        yield says("rope-theta-default", "usual" if rho == 1e4 else "other")
+
+
+def lint_sizes(case: ConfigCase) -> Notes:
+    """Report unusual or contradictory sizes of heads and numbers of rotary pairs."""
+    model, type_keys, says, params = case.model, case.type_keys, case.says, case.enc.params
+    # a head of hidden size / heads
+    is_derived = type_keys.size and type_keys.head is None and model.d is None
+    if is_derived and model.first(*type_keys.size)[1] is None:
+        width = model.count(*type_keys.width[0], *WIDTH)
+        heads, head = model.count(*type_keys.heads[0], *HEADS), params["d"]
+        if width and heads and (width % heads or (head not in USUAL_HEADS and head > 32)):
+            variant = "split" if width % heads else "unusual"
+            yield says("rope-head-guessed", variant, width=width, heads=heads)
+    # qk_rope_head_dim, as in DeepSeek, in a config with a different head_dim
+    rotated, size = model.get(ROTATED_SIZE), model.get("head_dim")
+    is_guessed = any(note.code == "model-type-unknown" for note in case.enc.findings)
+    if is_guessed and is_number(rotated) and is_number(size) and rotated != size:
+        yield says("rope-two-heads", key=ROTATED_SIZE, turned=rotated, size=size)
+    # sections of M-RoPE that do not sum to the number of pairs
+    numbers = case.section.get("mrope_section", model.row.get("sections"))
+    numbers, pairs = numbers if isinstance(numbers, list) else [], params["rotated"] // 2
+    if numbers and all(isinstance(n, int) for n in numbers) and sum(numbers) != pairs:
+        yield says("rope-sections", numbers=numbers, sum=sum(numbers), pairs=pairs)
+
+
+INDEXER = "indexer"  # the part of a model that selects keys, with a separate rotation
+IGNORED = {"mrope_section", "mrope_interleaved"}
+LOCAL_THETA, GLOBAL_THETA = ("rope_local_base_freq", "local_rope_theta"), "global_rope_theta"
+THETA = ("rope_theta", "rotary_emb_base")
+SHARE = ("partial_rotary_factor", "rotary_pct")
+DIMENSIONS = ("rotary_dim", "qk_rope_head_dim")  # numbers of rotated dimensions, not shares
+EVIDENCE = {"rope_parameters", "rope_scaling", "rotary_dim", *THETA, *SHARE, GLOBAL_THETA}
+UNKNOWN = Rotary(  # keys for unknown model types
+    size=("qk_rope_head_dim", "head_dim"),
+    width=(WIDTH, None),
+    heads=(HEADS, None),
+    bases=THETA,
+    shares=(*SHARE, "rotary_dim"),
+)
+Layer = tuple[Section, Rotary]
+
+
+def read_rotation(model: ModelConfig) -> Encoding | None:
+    """Read rotary positions from the new ``rope_parameters`` or the old ``rope_scaling``."""
+    if not rotates(model):
+        return None
+    if len(model.grid) > 1 and rotates_on_axes(model):
+        rule = "rotates text by one position, without a grid"
+        raise PefourierError(f"{shown(model.file)} {rule}; name an image's part, #vision_config")
+    if model.part == INDEXER and "indexer" in model.row:
+        return rotation_of_indexer(model)
+    layer, section, type_keys = choose_layer(model, layer_sections(model))
+    d = find_head(model, type_keys, layer)
+    scaling, scaled, allowed = read_scaling(model, section, layered=bool(layer))
+    unused = sorted(section.values.keys() - allowed - IGNORED)[:SEEN] if allowed else []
+    clipped = [key for key in CLIPPED if model.parameter(key, bool)]
+    if clipped and (clipped != ["use_cope"] or scaling != "none"):
+        rule = "alone, without scaling; or give rope:inv_freq=FILE"
+        raise model.wrong("use_cope", f"{' and '.join(clipped)} with scaling {scaling}", rule)
+    scaling = "clip" if clipped else scaling
+    theta, doubts = reconcile(section, THETA, model, type_keys.bases)
+    partial, unlike = find_share(model, section, type_keys, d, scaling)
+    findings = [] if layer else [*doubts, *unlike]
+    findings += [*warn_of_keys(section, unused, allowed), *layer_notes(model)]
+    findings += [finding("rope-clipped", config=model.label)] if clipped else []
+    rho = type_keys.base if theta is None else theta
+    enc = model.build(
+        "rope",
+        d,
+        *findings,
+        rho=rho,
+        partial=partial,
+        layout=layout_of(model),
+        scaling=scaling,
+        **scaled,
+    )
+    # backwards: by -p at position p; trailing: the last rows of a head
+    facts: Fields = {k: True for k in ("backwards", "trailing") if model.row.get(k)}
+    if unused:
+        facts["unread"] = tuple(unused)
+    factor = scaled.get("factor") or 1.0
+    if model.row.get("softmax") and factor > 1 and (mscale := section.number("mscale_all_dim")):
+        facts["softmax_factor"] = logits_gain(mscale, factor, section.label)
+    if sections := sections_of(model):
+        with suppress(PefourierError):  # sections that do not fit have a finding
+            axes = axes_of_sections(*sections, enc.params["rotated"] // 2)
+            facts["mrope_section"] = describe_axes(axes)
+    stated = stated_original(model, section, layered=bool(layer))
+    if model.kind == "qwen":
+        stated = model.count("seq_length")
+        if stated and model.get("use_dynamic_ntk", True):
+            findings = [finding("rope-by-length", "steps", n=stated, length=len(enc))]
+            enc = replace(enc, findings=(*enc.findings, *findings))
+    if stated and scaled.get("original") != stated:  # dynamic and linear ignore it
+        facts["trained"] = stated
+    enc = replace(enc, params={**enc.params, **facts})
+    case = ConfigCase(model.untracked, layer, section, type_keys, enc)
+    mistakes = (*lint_keys(case), *lint_lengths(case), *lint_sizes(case))
+    params, family = dict(enc.params), case.published
+    if not trained_as_stated(params):  # infer the length from the family of models
+        if any(mistake.code == "rope-scaling-lost" for mistake in mistakes):
+            params["trained"] = family.get("trained")
+        elif scaling in ("linear", "proportional"):
+            known = family.get("lengths", ())
+            params["trained"] = original_of_linear(model.longest(), params["factor"], known)
+    params = {key: value for key, value in params.items() if value or key != "trained"}
+    return replace(enc, params=params, findings=(*enc.findings, *mistakes))
+
+
+def rotation_of_indexer(model: ModelConfig) -> Encoding | None:
+    """Return the rotation of the indexer: the frequencies of attention with a different pairing.
+
+    If the config does not set the width of the indexer's heads, it is the rotated width.
+    """
+    enc = read_rotation(replace(model, part="", d=None))
+    if enc is None:
+        return None
+    names = ("rho", "scaling", "length", *scaling_parameters(enc.params["scaling"]))
+    inherited = {key: enc.params[key] for key in names}
+    rotated, width = enc.params["rotated"], model.count("index_head_dim") or 0
+    width = max(width, rotated)
+    built = build(
+        "rope",
+        spec=enc.spec,
+        **inherited,
+        d=width,
+        partial=rotated_share(rotated, width),
+        layout=model.row["indexer"],
+    )
+    return replace(built, params={**enc.params, **built.params, "softmax_factor": 1.0})
+
+
+def rotates(model: ModelConfig) -> bool:
+    """Return whether a model rotates queries and keys, by its type or the keys of its config."""
+    row = model.row
+    if row:
+        key, switch_values, usual = row.get("switch", ("", (), None))
+        is_on = not key or model.get(key, usual) in switch_values
+        return bool(row.get("kind") == "rotary" and is_on)
+    has_evidence = any(model.untracked.get(key) is not None for key in EVIDENCE)
+    usual = "rotary" if has_evidence else None
+    return model.get("position_embedding_type", usual) in ("rotary", "rope")
+
+
+def layout_of(model: ModelConfig) -> str:
+    """Return the layout of pairs, halves or interleaved."""
+    layout = str(model.row.get("layout", "halves"))
+    if layout == "use_hf_rope":
+        return "halves" if model.get(layout) is True else "interleaved"
+    if not layout.startswith("rope_interleave"):
+        return layout
+    interleaved = model.get("rope_interleave", " " not in layout)
+    return "interleaved" if interleaved is not False else "halves"
+
+
+def head_by_layer(model: ModelConfig, type_keys: Rotary, layer: str) -> int | None:
+    """Return the size of a head of a type of layer from ``per_layer_config``; None if not set."""
+    row, key = model.row, "per_layer_config"
+    if "layers" not in row or key not in model.values or [*type_keys.size] not in HEAD_BY_LAYER:
+        return None
+    section, kinds = model.section(key), model.get("layer_types")
+    sizes = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
+    if not any(sizes.values()) and [*type_keys.size] == HEAD_BY_LAYER[0]:
+        return None
+    if any(sizes.values()) and not isinstance(kinds, list):
+        raise PefourierError(f"{section.label} needs layer_types, the type of each layer")
+    usual = model.count("head_dim") or min(rotary(row, name).head or 0 for name in row["layers"])
+    places = [i for i, kind in enumerate(kinds or ()) if kind == layer]
+    widths = {sizes.get(i) or usual for i in places} or {usual}
+    if len(widths) > 1:
+        raise PefourierError(
+            f"{section.label} must set one head_dim for {shown(layer)}; got {sorted(widths)}"
+        )
+    return widths.pop()
+
+
+HEAD_BY_LAYER = (["head_dim"], ["global_head_dim"])  # the first has priority
+
+
+def find_head(model: ModelConfig, type_keys: Rotary, layer: str = "") -> int:
+    """Return the size of a head: from the config, the request, or the default of the type."""
+    if size := head_by_layer(model, type_keys, layer):
+        return model.dimension(size, "head_dim")
+    head = model.count(*type_keys.size) if type_keys.size else None
+    width, heads = model.sized(type_keys.width), model.sized(type_keys.heads)
+    stated = head is not None
+    nulled = type_keys.null and model.get(type_keys.size[0], ...) is None
+    if (nulled or (head is None and type_keys.head is None)) and width and heads:
+        head = max(width // heads, 1)
+        stated = model.first(*type_keys.width[0])[1] is not None
+    head = head or type_keys.head
+    return model.dimension(head, "head_dim") if stated or head is None else model.d or head
+
+
+def find_share(
+    model: ModelConfig, section: Section, type_keys: Rotary, d: int, scaling: str
+) -> tuple[float, list[Finding]]:
+    """Return the rotated share of a head, with findings."""
+    keys = tuple(key for key in type_keys.shares if key not in DIMENSIONS)
+    if "layers" not in model.row and (type_keys.whole or scaling != "none"):
+        keys = keys or SHARE[:1]
+    partial, findings = reconcile(section, SHARE, model, keys)
+    if type_keys.whole and scaling == "none":
+        if partial not in (None, 1.0):
+            key, inside = section.first(*SHARE)
+            key = model.first(*keys)[0] if inside is None else key
+            findings = [
+                finding(
+                    "unread-key",
+                    "share",
+                    kind=shown(model.kind),
+                    key=key,
+                    value=partial,
+                    config=model.label,
+                )
+            ]
+        return 1.0, findings
+    is_listed = section.key in model.row.get("layers", ())
+    if partial is None and scaling == "none" and is_listed and model.row.get("given_whole"):
+        return 1.0, findings  # the default share of the class applies only without a section
+    dimensions = [key for key in type_keys.shares if key in DIMENSIONS]
+    rotated = (model.count(*dimensions) if dimensions else None) or type_keys.rotated
+    if partial is None:
+        partial = rotated_share(rotated, d) if rotated else type_keys.share
+    return partial, findings
+
+
+def layer_notes(model: ModelConfig) -> list[Finding]:
+    """Return findings about layers and tokens that differ from the encoding."""
+    row, findings = model.row, []
+    written = model.untracked.get("model_type")
+    if not row or (isinstance(written, str) and type_row(written) is None):
+        variant = "like" if row else "halves"
+        findings.append(
+            finding(
+                "model-type-unknown",
+                variant,
+                like=shown(model.kind),
+                kind=shown(written or "none"),
+                config=model.label,
+            )
+        )
+    number = model.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # by default
+    unrotated = sorted(layers_without_positions(model, number))
+    kinds = dict.fromkeys(row.get("layer_types", ()))
+    switch_values = [kind for kind in kinds if rotates_by_type(model, kind)]
+    partial = {"still": first_few([*map(str, unrotated)])}
+    if "turning" in row and len(switch_values) < len(kinds):
+        partial["types"] = first_names(switch_values)
+    findings += [
+        finding("rope-some-layers", key, names=names) for key, names in partial.items() if names
+    ]
+    return [*findings, finding("rope-axes")] if rotates_on_axes(model) else findings
+
+
+def rotates_on_axes(model: ModelConfig) -> bool:
+    """Return whether tokens of images and videos have positions on three axes (M-RoPE)."""
+    row, section = model.row, model.get(model.rope_key) or {}
+    return bool(row.get("axes")) or "sections" in row or "mrope_section" in section
+
+
+def sections_of(model: ModelConfig) -> tuple[Counts, bool | Literal["rows"]] | None:
+    """Return the number of pairs of each axis, and whether axes alternate (`axes_of_sections`)."""
+    interleaved, config = model.row.get("interleaved", False), model.untracked
+    for key in filter(config.values.__contains__, ("rope_parameters", "rope_scaling")):
+        section = config.section(key)
+        sections = section.parameter("mrope_section", tuple[float, ...])
+        if sections is not None:
+            if not all(n is not None and n == int(n) for n in sections):
+                written = section.values["mrope_section"]
+                raise section.wrong("mrope_section", written, "a list of whole numbers")
+            stated = section.parameter("mrope_interleaved", bool)
+            if stated is not None and interleaved != "rows":
+                interleaved = stated
+            return tuple(map(int, sections)), interleaved
+    return (tuple(model.row["sections"]), interleaved) if "sections" in model.row else None
+
+
+def layer_sections(model: ModelConfig) -> dict[str, Layer]:
+    """Return the rotation of each type of layer; the empty name is for all layers."""
+    row = model.row
+    key = model.rope_key
+    if key == "rope_scaling" and row.get("new_only"):
+        raise PefourierError(
+            f"{key} of {model.label} has no partial_rotary_factor; set it in rope_parameters"
+        )
+    section = model.section(key)
+    if key in row.get("unread", ()):
+        section = replace(section, values={})
+    elif "type" in row.get("unread", ()) and section.values:
+        section = replace(section, values={"rope_type": "default", **section.values})
+    if model.kind == PARAMS:
+        section = section_of_params(model)
+    names = [name for name, value in section.values.items() if isinstance(value, dict)]
+    if "layers" in row:
+        return dict(known_layers(model, key, section, names))
+    type_keys = rotary(row) if row else UNKNOWN
+    if names:
+        return {name: (section.section(name), type_keys) for name in names}
+    if not section.values and type_keys.rope:
+        return {"": (replace(section, values=type_keys.rope), type_keys)}
+    local = None if row else model.number(*LOCAL_THETA)
+    if local is None:
+        return {"": (section, type_keys)}
+    full = {"rope_theta": model.number(GLOBAL_THETA, "rope_theta"), **section.values}
+    bases = {"full_attention": full, "sliding_attention": {"rope_theta": local}}
+    return {k: (replace(section, values=values), type_keys) for k, values in bases.items()}
+
+
+def known_layers(
+    model: ModelConfig, key: str, outer: Section, names: list[str]
+) -> Iterator[tuple[str, Layer]]:
+    """Yield the rotation of each type of layer, for model types with several."""
+    row = model.row
+    reached = row.get("scaled" if key == "rope_scaling" else "flat", [])
+    if outer.values and not names and reached is None:
+        raise PefourierError(
+            f"{key} of {model.label} is for all layers; model_type {shown(model.kind)} needs "
+            f"a section for each type of layer: {first_names(row['layers'])}"
+        )
+    for layer in [*row["layers"], *(name for name in names if name not in row["layers"])]:
+        type_keys = rotary(row, layer if layer in row["layers"] else next(iter(row["layers"])))
+        if names and layer in outer.values and outer.values[layer] is None:
+            continue  # layers of this type have no positions
+        if layer in names:
+            section = outer.section(layer)
+        elif outer.values and not names and layer in reached:
+            ignored = ("rope_theta", "partial_rotary_factor") if row.get("own_base") else ()
+            shared = {k: v for k, v in outer.values.items() if k not in ignored}
+            section = replace(outer, values=shared)
+        else:
+            section = Section(f"{layer} of {outer.label}", type_keys.rope)
+        spelling, kind = section.first("rope_type", "type")
+        if not isinstance(kind, str | None):
+            raise section.wrong(spelling, kind, "a string")
+        added = type_keys.added.get(kind, {}) if kind and layer not in names else {}
+        yield layer, (replace(section, values={**added, **section.values}), type_keys)
+
+
+def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str, Section, Rotary]:
+    """Return the rotation of the selected type of layer, or of any type if all are equal."""
+    part, file = model.part, shown(model.file)
+    if part and "" in sections:
+        raise PefourierError(f"{file} has only one rotation; leave out {shown('#' + part)}")
+    if part and part not in sections:
+        raise unknown(f"type of layer of {file}", part, sections)
+    if not sections:
+        raise PefourierError(f"{file} sets no rotation for any type of layer")
+    name = part or next(iter(sections))
+    section, type_keys = sections[name]
+    is_same = (
+        (s.values, rotated) == (section.values, type_keys) for s, rotated in sections.values()
+    )
+    if not part and not all(is_same):
+        raise PefourierError(
+            f"{file} rotates by type of layer: {first_names(sections)}; "
+            f"choose a type, such as {shown(model.file + '#' + name)}"
+        )
+    return name, section, type_keys
+
+
+def reconcile(
+    section: Section, inside: Strings, config: Section, above: Strings
+) -> tuple[float | None, list[Finding]]:
+    """Return a number from a section or above it; the section has priority; report conflicts."""
+    inner, outer = section.number(*inside), config.number(*above) if above else None
+    if inner is None or outer is None or inner == outer:
+        return (outer if inner is None else inner), []
+    return inner, [
+        finding(
+            "rope-contradiction", key=inside[0], section=section.label, inner=inner, outer=outer
+        )
+    ]
 
 
 @frozen_by_name
