@@ -22,7 +22,6 @@ from typing import Any
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
-from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, command_line
 from pefourier.geometry import Progress
 from pefourier.questions.check_faithful import check_faithful
@@ -30,15 +29,13 @@ from pefourier.questions.context import describe_context
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import spectrum
-from pefourier.questions.usage import use_of_model
 from pefourier.report.plot import USUAL, Look, render
 from pefourier.report.render import Answer, Refusal, conclude, conclusion_of, head_of, text_of
 from pefourier.report.terms import Term, read_terms, spelling
 from pefourier.types import Fields, Strings, Values, frozen
 from pefourier.version import __version__
-from pefourier.writing.files import split_spec
 from pefourier.writing.page import Page, fields_of, flattened
-from pefourier.writing.text import in_html, number, paragraph, parts_of_words, printable
+from pefourier.writing.text import in_html, paragraph, parts_of_words, printable
 
 TEMPLATE = Path(__file__).with_suffix(".html")
 NUMBER = re.compile(r"[-−]?\d+(\.\d+)?(e[+-]?\d+)?")
@@ -195,10 +192,9 @@ def document(title: str, lead: Any, sections: Sequence[Chapter]) -> str:
 
 SMOOTHING = ("lattice", "sigma")
 SMOOTHED = ("spectrum", "reconstruct", "report")  # commands with --lattice and --sigma
-OPTIONS = {"context": ("d", "length"), "usage": ("length",)}  # of commands with fewer options
+OPTIONS = {"context": ("d", "length")}  # of commands with fewer options
 HEADINGS = {
     "context": "Context length of rotations",
-    "usage": "Frequencies used by the weights",
     "check-faithful": "Distinguishing and reading back positions",
     "spectrum": "Energy by frequency",
     "reconstruct": "Reconstruction of positions",
@@ -207,7 +203,6 @@ HEADINGS = {
 CAPTIONS = {
     "context": "Pairs by wavelength, coloured by what the scaling does (dashed: trained length). "
     "For the position ids of a batch: pefourier positions BATCH CONFIG.",
-    "usage": "Share of attention scores by pair wavelength, for each layer.",
     "check-faithful": "Singular values (dotted: threshold for zero) and inner products by lag.",
     "spectrum": "Share of energy at each frequency (Eq. 15), or per decade.",
     "reconstruct": "Deltas at some positions, reconstructed from frequencies alone (Algorithm 1).",
@@ -241,9 +236,8 @@ class Inquiry:
             results["relations"] = relate(enc)
         if has_lags and not enc.domain.irregular and enc.domain.kind not in ("place", "graph"):
             results["reconstruct"] = position_functions(enc, None, *smoothing)
-        for question, ask in (("context", self.context), ("usage", self.usage)):
-            with suppress(PefourierError):  # the command itself reports the reason
-                results[question] = ask(enc)
+        with suppress(PefourierError):  # the command itself reports the reason
+            results["context"] = self.context(enc)
         return Study(enc, {q: Answer(enc, r) for q, r in results.items() if r is not None})
 
     def context(self, enc: Encoding) -> Any:
@@ -254,16 +248,6 @@ class Inquiry:
             return None
         _, context = describe_context(enc.spec, self.options["length"], d=self.options["d"])
         return context if context.rotations else None
-
-    def usage(self, enc: Encoding) -> Any:
-        """Frequencies that a model's weights use, if they are in the folder of its config."""
-        path = str(enc.params.get("path", ""))
-        if enc.injection != "rotate" or source_of(enc.spec) not in ("config", "gguf"):
-            return None
-        if not path.endswith(".gguf"):
-            path = str(Path(path).parent)
-        part = split_spec(enc.spec)[1]
-        return use_of_model(f"{path}#{part}" if part else path, self.options["length"])
 
     def line(self, question: str, specs: Iterable[str]) -> str:
         """Return the command line of a section."""
@@ -284,11 +268,10 @@ def encodings_document(
     listed = ", ".join(names) if len(names) <= 4 else f"{len(names)} encodings"
     refused = [sentence_of(f"{refusal.spec}: no answer.", refusal.error) for refusal in refusals]
     line = command(inquiry.line("report", [study.encoding.spec for study in studies]))
-    parameters = details("Parameters and versions", parameters_table(studies), versions_table())
     sections = [
         Chapter("At a glance", [glance(studies), *refused]),
         *(question_section(question, studies, inquiry) for question in HEADINGS),
-        Chapter("How these numbers were made", [line, parameters]),
+        Chapter("How these numbers were made", [line, details("Versions", versions_table())]),
     ]
     sections = [section for section in sections if any(section.inside)]
     return document(title or f"Positional encodings: {listed}", "", sections)
@@ -326,26 +309,10 @@ def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) 
     groups = (kind.command, "findings", "verdicts", "every answer", "check-faithful")
     line = inquiry.line(question, [a.encoding.spec for a in answers])
     numbers = details("Numbers and the command for them", map(table, tables), command(line))
-    pictures = [
-        figure(
-            kind.draw,
-            part,
-            f"{', '.join(a.encoding.label for a in part)}: {CAPTIONS[question]}",
-        )
-        for part in ([[a] for a in answers] if question == "usage" else [answers])
-    ]
+    labels = ", ".join(a.encoding.label for a in answers)
+    picture = figure(kind.draw, answers, f"{labels}: {CAPTIONS[question]}")
     words = explanations(names, groups)
-    return Chapter(HEADINGS[question], [*sentences, *remarks, *pictures, numbers, words])
-
-
-def parameters_table(studies: Sequence[Study]) -> Markup:
-    """Table of all parameters in use, as typed."""
-    rows: list[list[Any]] = [["encoding", "name", "points", "dimensions", "parameters"]]
-    for enc in (study.encoding for study in studies):
-        params = {k: size_of(v) if k == "grid" and v else v for k, v in enc.params.items()}
-        used = [f"{k}={number(v, 17)}" for k, v in params.items() if v is not None]
-        rows.append([enc.label, enc.name, len(enc), enc.dim, ", ".join(used) or "–"])
-    return table(rows, "Encodings with all parameters in use")
+    return Chapter(HEADINGS[question], [*sentences, *remarks, picture, numbers, words])
 
 
 def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:

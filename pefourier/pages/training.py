@@ -31,11 +31,10 @@ from pefourier.train.report import all_words, summary_page
 from pefourier.train.run_artifacts import read_curves
 from pefourier.train.statistics import Summary, common_runs, rows_by, summarize_runs
 from pefourier.train.store import Store, option_of, read_configuration
-from pefourier.types import Fields, Texts, Values, frozen
+from pefourier.types import Texts, Values, frozen
 from pefourier.writing.page import Page
 from pefourier.writing.text import parts_of_words, printable
 
-RULES = ("choice", "size")  # of training, in words
 FIRST = ("comparison", "curves", "confusion")  # pictures
 COSTS = (
     "Seconds are training time divided by the runs that were trained together, so they compare "
@@ -74,14 +73,11 @@ def read_train_folder(path: str) -> TrainFolder:
                 f"{shown(path)}: the confusion matrix of a run of {shown(row['dataset'])} does not "
                 f"have the {classes} classes of config.json; delete the line to train it again"
             )
-    return TrainFolder(path, config, summarize_runs(rows, training=common_settings(config)))
-
-
-def common_settings(config: Values) -> Fields:
-    """Settings that all runs of a folder share: options and rules."""
-    names = [option.name for option in fields(Options)]
-    names = [name for name in (*names, *RULES) if name not in ("dataset", "encoding")]
-    return {name: config[name] for name in names if name in config}
+    names = *(option.name for option in fields(Options)), "choice", "size"
+    training = {
+        name: config[name] for name in names if name in config.keys() - {"dataset", "encoding"}
+    }
+    return TrainFolder(path, config, summarize_runs(rows, training=training))
 
 
 def folder_document(folder: TrainFolder, title: str = "") -> str:
@@ -138,15 +134,10 @@ def costs(summary: Summary) -> list[Texts]:
 
 def settings_part(folder: TrainFolder) -> list[Markup | None]:
     """Commands, settings and versions of a folder."""
-    settings = common_settings(folder.config)
-    settings.pop("data", None)  # the data folder is not stored; checksums of data are
-    rows = [("setting", "value"), *((name, str(value)) for name, value in settings.items())]
     trained = [("program", "version"), *folder.config.get("versions", {}).items()]
     return [
         command(training_command(folder.config, folder.path)),
         command(command_line("pefourier", "report", folder.path)),
-        details("Settings of all runs", table(rows)),
-        explanations((row[0] for row in rows[1:]), ("train",)),
         details("Versions", table(trained, "Versions used in training"), versions_table()),
     ]
 

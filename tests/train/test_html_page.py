@@ -60,9 +60,7 @@ def test_the_page_says_it_all(run, folder):
     printed = {*found.text["td"], *found.text["th"], ""}
     for part in parts_of_words(partial(all_words, read_train_folder(str(path)).summary)):
         assert isinstance(part, str) or {cell for row in part for cell in row} <= printed
-    assert {"numpy", np.__version__, "warmup"} <= printed
-    cells = found.text["tr"]
-    assert {"d8", "seeds2", "rate0.003"} <= set(cells)
+    assert {"numpy", np.__version__} <= printed
     captions = " ".join(found.values("img", "alt"))
     assert ("other lengths" in captions, "Average ranks" in captions) == (True, False)
 
