@@ -32,7 +32,7 @@ from pefourier.errors import PefourierError, shown
 from pefourier.geometry import map_ahead
 from pefourier.questions.result import Result
 from pefourier.types import Counts, Fields, Floats, Ints, frozen
-from pefourier.weights import quantise, summary
+from pefourier.weights import quantise
 from pefourier.weights.model import (
     LayerEnergies,
     ModelWeights,
@@ -43,12 +43,15 @@ from pefourier.weights.model import (
     rotations_of_model,
 )
 from pefourier.weights.pair_energy import (
+    OFTEN,
     LayerShares,
     PairLayout,
+    RotationUse,
     choose_pairing,
     pair_rows,
     shares_of,
     shares_of_means,
+    summarise,
 )
 from pefourier.weights.tensors import is_adapter
 from pefourier.writing.text import Verdict, number, percent, ranges
@@ -236,7 +239,7 @@ class Usage(Result):
     trained: int
     pairing: PairLayout
     layers: tuple[UsedLayers, ...]
-    rotations: tuple[summary.RotationUse, ...]
+    rotations: tuple[RotationUse, ...]
     heads: tuple[HeadUse, ...] | None  # None without --all
     gains: str  # applied or none
     findings: tuple[Finding, ...]
@@ -253,7 +256,7 @@ class Usage(Result):
         return self.first.preference if len(self.rotations) == 1 else "by layer type"
 
     @property
-    def first(self) -> summary.RotationUse:
+    def first(self) -> RotationUse:
         """Return the rotation of the first rotated layers."""
         return self.rotations[0]
 
@@ -280,7 +283,7 @@ class Usage(Result):
     @property
     def kinds(self) -> list[Fields]:
         """Return the pairs of each rotation with few and with many rotations."""
-        fast = f"more than {summary.OFTEN} rotations"
+        fast = f"more than {OFTEN} rotations"
         return [
             {"rotation": use.part, "kind": kind, "portion": portion}
             for use in self.rotations
@@ -442,13 +445,13 @@ def read_usage(
     if not chosen:
         raise PefourierError(f"{shown(spec)} has none of the selected layers")
     numbers = sorted({layer.rotation for layer in chosen})  # rotations of the chosen layers
-    rotations: list[summary.RotationUse] = []
+    rotations: list[RotationUse] = []
     errors: list[quantise.QuantisationError] = []
     spare: list[quantise.Spared] = []
     for n in numbers:
         omega = frequencies[n]
         own_shares = [layer for layer in chosen if layer.rotation == n]
-        use = summary.summarise(described.parts[n], omega, length, own_shares)
+        use = summarise(described.parts[n], omega, length, own_shares)
         rows = pair_rows(len(omega), pairing.name)
         half = rows[:, list(use.half)].ravel()
         rotations.append(replace(use, half_rows=tuple(sorted(half.tolist()))))

@@ -131,11 +131,11 @@ class Rotation:
 
     def rotate(self, x: Array, places: Places) -> Array:
         """Rotate vectors (tokens, heads, d) at the positions of tokens."""
-        waves = np.exp(1j * np.multiply.outer(places, self.omega))
-        cosines, sines = np.ones((len(x), 1, x.shape[2])), np.zeros((len(x), 1, x.shape[2]))
-        cosines[:, 0, self.rows] = waves.real[:, None]
-        sines[:, 0, self.rows] = np.stack([-waves.imag, waves.imag], axis=1)
-        return np.asarray(x * cosines.astype(x.dtype) + self.exchanged(x) * sines.astype(x.dtype))
+        waves = np.exp(1j * np.multiply.outer(places, self.omega)).astype(np.complex64)
+        rotated, (a, b) = x.copy(), self.rows
+        pairs = (x[..., a] + 1j * x[..., b]) * waves[:, None]
+        rotated[..., a], rotated[..., b] = pairs.real, pairs.imag
+        return rotated
 
     @property
     def mean(self) -> NDArray[np.complex128]:

@@ -5,8 +5,7 @@ import numpy as np
 from pefourier.encodings import load
 from pefourier.encodings.encoding import finding
 from pefourier.questions.usage import Usage
-from pefourier.weights.pair_energy import LayerShares, PairLayout, normalised
-from pefourier.weights.summary import summarise
+from pefourier.weights.pair_energy import LayerShares, PairLayout, normalised, summarise
 
 
 def drawn_model(rng, shape, louder=1.0, of=slice(0), name="", length=512):

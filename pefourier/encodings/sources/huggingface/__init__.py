@@ -19,13 +19,14 @@ from pefourier.encodings.sources.huggingface.config import (
 from pefourier.encodings.sources.huggingface.model import (
     INDEXER,
     ModelFile,
+    all_tensors,
     family_lost,
+    first_row,
     lost_family,
     open_config,
     original_of_linear,
     trained_as_stated,
 )
-from pefourier.encodings.sources.huggingface.weights import all_tensors, first_row
 
 __all__ = (
     "INDEXER",
