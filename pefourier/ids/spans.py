@@ -230,8 +230,10 @@ def fault(
 ) -> TokenFinding:
     """Return the finding about an unexpected id, with the words for what is wrong."""
     place: Fields = {"row": document.row, "token": token, "value": value, "expected": expected}
+    at = f"row {document.row}, document {document.place}: {words}; token {token}"
     found = finding(
         code,
+        where=f"{at} has id {value}, expected {expected}",
         words=words,
         runs=runs_in_words(np.atleast_2d(document.ids)[0]),
         segment=document.place,
