@@ -1,15 +1,14 @@
 """Columns and paragraphs of text, and numbers in few digits.
 
 Tables do not use rich, which only draws the progress of training. rich 15 would add 41 ms to the
-291 ms of `check-faithful sinusoidal dft` (processor time, medians of 17 alternating pairs). On 40
-columns it cuts words, while this module continues in a second table. With minimum widths that keep
-words whole, rich crops the last column silently.
+291 ms of `check-faithful sinusoidal dft` (processor time, medians of 17 alternating pairs). On a
+narrow terminal it cuts words, while this module continues in a second table.
 """
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from itertools import groupby, zip_longest
+from itertools import groupby
 from math import floor, isfinite, log10
 from shutil import get_terminal_size
 from string import Formatter
@@ -17,7 +16,7 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Counts, Ints, Strings
+from pefourier.types import Counts, Strings
 
 RUNNER = re.compile(r"(?<!\S)::|##(?=\[)")  # may be read as a command by workflow runners
 MARKUP = re.compile(  # of Markdown; not a_b, an interval [0.1, 0.2] or 1 < 2
@@ -131,7 +130,6 @@ EXACT = 1e-12  # rounding of a share
 PLAIN = 1e5  # smaller numbers are written without a power of ten
 ANY_WIDTH = 10**6  # characters per line if the output is not a terminal
 GAP = 2  # spaces between columns
-KEY_SHARE = 0.5  # of a narrow terminal, for the columns that name a row
 UNITS = {"k": 2**10, "M": 2**20}  # as in context lengths: 128k is 131072
 
 TABLE = "\x1d"  # placeholder of a table that is kept in SET_ASIDE
@@ -139,26 +137,34 @@ SET_ASIDE: ContextVar[list[Sequence[Strings]] | None] = ContextVar("tables", def
 
 
 def aligned(rows: Sequence[Strings]) -> str:
-    """Align rows of cells in columns, two spaces apart, within the width of a terminal.
+    """Align rows of cells in columns, two spaces apart.
 
-    Cells that do not fit are broken between words, never inside a word. If that is not enough, the
-    remaining columns follow in further tables, each with the first column.
+    Columns beyond the width of a terminal follow in further tables, each with the first column.
     """
     if (tables := SET_ASIDE.get()) is not None:
         tables.append(rows)
         return f"{TABLE}\n"
     width = get_terminal_size((ANY_WIDTH, 24)).columns
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    if breadth(widths) > width:
-        words = [max(map(len, " ".join(c).split()), default=0) for c in zip(*rows, strict=True)]
-        room = max(int(width * KEY_SHARE) - GAP, 4)
-        for k, (wide, word) in enumerate(zip(widths, words, strict=True)):
-            widths[k] = max(min(wide, room), word)
-            room = max(width - widths[0] - 2 * GAP, 4)
-    return "\n".join(
-        in_columns([[row[0], *row[part]] for row in rows], [widths[0], *widths[part]])
-        for part in parts_within(widths, width)
-    )
+    first, *others = map(padded, zip(*rows, strict=True))
+    parts = [[first]]
+    for column in others:
+        room = width - sum(len(cells[0]) + GAP for cells in parts[-1])
+        if len(column[0]) > room and len(parts[-1]) > 1:
+            parts.append([first])
+        parts[-1].append(column)
+    tables_of_parts = (zip(*part, strict=True) for part in parts)
+    return "\n".join("".join(map(line_of, table)) for table in tables_of_parts)
+
+
+def padded(column: Strings) -> list[str]:
+    """Fill the cells of a column with spaces to a common width."""
+    width = max(map(len, column))
+    return [cell.ljust(width) for cell in column]
+
+
+def line_of(cells: Strings) -> str:
+    """Join the cells of a row."""
+    return (" " * GAP).join(cells).rstrip() + "\n"
 
 
 def is_for_document() -> bool:
@@ -188,46 +194,6 @@ def markdown_table(rows: Sequence[Strings]) -> str:
     """
     head, *body = (f"| {' | '.join(map(in_markdown, row))} |" for row in rows)
     return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
-
-
-def breadth(widths: Ints) -> int:
-    """Return the width of a line with columns of these widths."""
-    return sum(widths) + GAP * (len(widths) - 1)
-
-
-def parts_within(widths: Ints, width: int) -> list[slice]:
-    """Split the columns after the first into parts that fit, with at least one column each."""
-    parts, start = [], 1
-    for end in range(2, len(widths) + 1):
-        if end == len(widths) or breadth([widths[0], *widths[start : end + 1]]) > width:
-            parts.append(slice(start, end))
-            start = end
-    return parts
-
-
-def in_columns(rows: Sequence[Strings], widths: Ints) -> str:
-    """Write rows in columns of these widths; wider cells use several lines."""
-    lines = []
-    for row in rows:
-        cells = [broken(cell, w) for cell, w in zip(row, widths, strict=True)]
-        for line in zip_longest(*cells, fillvalue=""):
-            text = (" " * GAP).join(c.ljust(w) for c, w in zip(line, widths, strict=True))
-            lines.append(text.rstrip() + "\n")
-    return "".join(lines)
-
-
-def broken(text: str, width: int) -> list[str]:
-    """Break a cell into lines of a width, between words.
-
-    >>> broken("95 % lie at or below", 9), broken("  between positions", 11)
-    (['95 % lie', 'at or', 'below'], ['  between', '  positions'])
-    """
-    if len(text) <= width:
-        return [text]
-    indent = " " * (len(text) - len(text.lstrip()))
-    return wrap(
-        text, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
-    )
 
 
 def paragraph(text: str, indent: str = "", goes_on: str = "") -> str:
