@@ -100,14 +100,14 @@ def parse_columns(path: Path, chosen: dict[str, str] | None) -> Columns:
     text = read_text(path)
     line = text.partition("\n")[0]
     delimiter = max(DELIMITERS, key=line.count) if set(line) & set(DELIMITERS) else ""
-    stream = io.StringIO(text, newline="")
-    reader: Any = csv.reader(stream, delimiter=delimiter) if delimiter else map(str.split, stream)
-    numbered = ((getattr(reader, "line_num", i), row) for i, row in enumerate(reader, 1) if row)
+    stream = (row.rstrip(" \r\n") for row in io.StringIO(text, newline=""))
+    reader = csv.reader(stream, delimiter=delimiter or " ", skipinitialspace=True)
+    numbered = ((reader.line_num, row) for row in reader if row)
     try:
         number, first = next(numbered, (0, [""]))
         names, is_named = names_in([cell.strip() for cell in first])
-        if len(text) >= LARGE and delimiter and '"' not in text:
-            roles = ["label"] * len(names) if chosen is None else find_roles(names, chosen)[0]
+        if chosen is not None and len(text) >= LARGE and delimiter and '"' not in text:
+            roles = find_roles(names, chosen)[0]
             kinds = {i: str for i, role in enumerate(roles) if role in TEXTS}
             if cells := parse_by_pandas(text, kinds, len(names), delimiter, int(is_named)):
                 lines = np.arange(len(cells[0])) + 1 + is_named
@@ -350,9 +350,9 @@ def read_table(path: Path, options: Options) -> Table:
             raise replace(table, path=other, names=part.names).lacks(*unlike)
     for name in chosen.keys() - {NONE, *names}:
         raise table.lacks(f"has no column {shown(name)}")
-    used = Counter(name for name, role in zip(names, roles, strict=True) if role)
-    for name, count in used.most_common(1):
-        if count > 1:
+    used = [name for name, role in zip(names, roles, strict=True) if role]
+    for name in used:
+        if used.count(name) > 1:
             raise table.lacks(f"has several columns {name}")
     name_series(table, at, chosen)
     for role, (codes, found) in table.texts.items():
