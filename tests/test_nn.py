@@ -27,19 +27,14 @@ ADDITIVE = [
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "rope_theta": 5e5}
 LLAMA |= {"max_position_embeddings": 32, "head_dim": 16}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
-LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-LLAMA3 |= {"original_max_position_embeddings": 16}
 LONG = {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 32}
 LONG |= {"short_factor": [1.0] * 8, "long_factor": [1.0 + i for i in range(8)]}
 CONFIGS = {
     "llama": LLAMA,
-    "linear": LLAMA | {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
     "dynamic": LLAMA | {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}},
     "yarn": LLAMA | {"rope_scaling": YARN},
-    "llama3": LLAMA | {"rope_scaling": LLAMA3},
     "longrope": LLAMA | {"model_type": "phi3", "rope_scaling": LONG, "pad_token_id": 0},
     "gpt_neox": LLAMA | {"model_type": "gpt_neox", "rotary_pct": 0.25, "intermediate_size": 64},
-    "glm": LLAMA | {"model_type": "glm", "partial_rotary_factor": 0.5},
     "nanochat": LLAMA | {"model_type": "nanochat"},  # rotates in the opposite direction
     "cohere": LLAMA | {"model_type": "cohere"},
 }

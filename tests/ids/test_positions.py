@@ -262,15 +262,13 @@ def test_ids_of_images_and_videos_are_those_of_transformers(family, config):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("layout", ["half", "full"])
-def test_positions_of_a_dump_are_recovered(layout, dtype, config, folder):
+def test_positions_of_a_dump_are_recovered(dtype, config, folder):
     torch = pytest.importorskip("torch")
     spec = config("llama", hidden_size=256, max_position_embeddings=131072)
     omega = 5e5 ** (-np.arange(0, 128, 2) / 128)
     rng = np.random.default_rng(2)
     for ids in (rng.integers(0, 131072, 200), np.r_[:20, 19:40], np.arange(40) - 3):
         angles = torch.tensor(np.outer(ids, omega))
-        angles = torch.cat([angles] * (2 if layout == "full" else 1), -1)
         table = torch.cat([angles.cos(), angles.sin()], -1).to(getattr(torch, dtype))
         torch.save({"cos_sin": table}, folder / "dump.pt")
         found = pefourier.positions(folder / "dump.pt", config=spec)
