@@ -33,6 +33,7 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from tokenize import TokenError
+from types import SimpleNamespace
 from typing import IO, Any, BinaryIO, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -246,6 +247,7 @@ def float8_e4m3fn(bits: Array) -> Array:
 DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": float8_e4m3fn}
 
 
+PACKED = 2**12  # bytes of LZMA input per read; 1 kB may expand to 7 MB
 LONGEST_NPY = 1000  # characters of a .npy header: numpy takes seconds for long ones of Python 2
 OF_POSITIONS = {"pos", "position", "positions", "index"}  # names of a first column
 LONGEST_LINE = 2**26  # characters of a line in a .csv file, enough for MOST_COLUMNS
@@ -260,6 +262,7 @@ DAMAGED = (  # exceptions of parsers on damaged files, found by fuzzing; readers
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError),
     *(OSError, RuntimeError, SyntaxError, TypeError, ValueError, TokenError),
     *(zipfile.BadZipFile, zlib.error, struct.error, pickle.UnpicklingError),
+    *([lzma.LZMAError] if (lzma := getattr(zipfile, "lzma", None)) else []),  # optional in Python
 )
 SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
     **{
@@ -338,12 +341,13 @@ def read_npz(stream: BinaryIO) -> Arrays:
 
 def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> Stored:
     """Return one .npy file within a .npz file of `size` bytes."""
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError("its compression is not supported; expected deflate")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
+        raise ValueError("its compression is not supported; expected deflate or LZMA")
 
     def copied() -> Array:
         with archive.open(info) as member:
-            return read_npy_array(member)
+            part = SimpleNamespace(read=lambda count: member.read(min(count, PACKED)))
+            return read_npy_array(part if info.compress_type == zipfile.ZIP_LZMA else member)
 
     with archive.open(info) as member:  # an archive may declare more bytes than it has
         return npy_array(member, info.file_size, min(info.compress_size, size), copied)

@@ -229,7 +229,8 @@ def test_damaged_archives():
         for _ in range(2):
             archive.writestr("codes.npy", npy_bytes(HEADER, bytes(120)))
     put("table.npz", npy_bytes(HEADER, bytes(120)))
-    for path in ("cut.npz", "zeros.npz", "BZIP2.npz", "LZMA.npz", "x.pt", "twice.npz", "table.npz"):
+    np.testing.assert_array_equal(read_table("LZMA.npz")[0], TABLE)  # as SMD and MSL are shared
+    for path in ("cut.npz", "zeros.npz", "BZIP2.npz", "x.pt", "twice.npz", "table.npz"):
         assert "is not a readable" in refused(path)
 
 
