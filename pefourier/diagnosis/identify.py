@@ -28,7 +28,6 @@ from pefourier.causes.rope import usual_scalings
 from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     orders,
-    pair_columns,
 )
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.registry import build
@@ -234,36 +233,24 @@ def rebuild(encoding: str, params: Params, d: int, top: float = np.inf) -> Formu
 def table_waves(encoding: str, params: Params, d: int) -> Floats:
     """Return signed amplitude, frequency and phase of each column, (3, d), in table order."""
     used = d - int(params.get("odd") == "zero")
-    waves = reference_waves(encoding, params, used)
-    if encoding != "dft" and "part" not in params:
+    waves, paired, quarter = np.ones((3, used)), (used + 1) // 2, np.pi / 2
+    if encoding == "dft":
+        k = np.r_[:paired, 1:paired, paired : used // 2 + 1]
+        waves[:2] = np.sqrt(np.where(2 * k % used, 2, 1) / used), 2 * np.pi * k / used
+        waves[2], waves[2, paired : 2 * paired - 1] = quarter, 0.0
+    elif "part" in params:
+        copies = params.get("layout")
+        omega = frequencies(params, used if copies else 2 * used)
+        twice = {"halves": np.tile(omega, 2), "interleaved": np.repeat(omega, 2)}
+        waves[1], waves[2] = twice.get(copies, omega), quarter * (params["part"] == "cos")
+    else:
         first = params.get("first", "cos" if encoding == "rope" else "sin")
-        waves = waves[:, orders(used)[params["layout"], first]]
+        order = orders(used)[params["layout"], first]
+        waves[1:] = frequencies(params, used)[order // 2], quarter * (order % 2)
     waves[0] *= params.get("scale", 1.0)
     if params.get("backwards"):
         waves[0, (waves[2] == 0) & (waves[1] > 0)] *= -1
     return np.pad(waves, ((0, 0), (0, d - used)))
-
-
-def reference_waves(encoding: str, params: Params, d: int) -> Floats:
-    """Return amplitude, frequency and phase of each column, (3, d), in reference order."""
-    waves = np.ones((3, d))
-    if encoding == "dft":
-        measure = build("dft", length=1, d=d).measure
-        paired = (d + 1) // 2
-        k = np.concatenate([np.arange(paired), np.arange(1, paired), np.arange(paired, d // 2 + 1)])
-        waves = np.stack([measure.amplitudes[k], measure.frequencies[k], np.full(d, np.pi / 2)])
-        waves[2, paired : 2 * paired - 1] = 0.0
-        return waves
-    if "part" in params:
-        layout = params.get("layout")
-        omega = frequencies(params, d if layout else 2 * d)
-        for place in pair_columns(layout, d // 2) if layout else (slice(d),):
-            waves[1, place] = omega
-        waves[2] = np.pi / 2 * (params["part"] == "cos")
-        return waves
-    waves[1] = np.repeat(frequencies(params, d), 2)[:d]
-    waves[2] = np.pi / 2 * (np.arange(d) % 2)
-    return waves
 
 
 SAMPLE = 2**11  # rows to which parameters are fitted

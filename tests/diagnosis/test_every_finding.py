@@ -40,9 +40,26 @@ def planted(code, form, folder):
     return load(f"{path}#{plant.name}" if arrays is not made else str(path), **grid)
 
 
+ALSO = {  # further findings of a planted mistake; of any: rounding, and what random numbers are
+    "clipped-index": {"stray-rows"},
+    "duplicate-rows": {"stray-rows"},
+    "transposed": {"near-duplicates"},
+    "aliased-waves": {"aliased-frequencies"},
+    "aliased-frequencies": {"step"},
+    "ones-in-both": {"dead-columns"},
+    "rank-of-rounding": {"divisor"},
+    "ends-coincide": {"aliased-frequencies"},
+    "pixel-coordinates": {"aliased-frequencies"},
+    "window-biases": {"grid-unknown"},
+    "turns-its-input": {"cosines-first"},
+    "queries-keys-differ": {"cosines-first"},
+}
+ANY = {"rank-of-rounding", "random-codes", "turns-its-input"}
+
+
 @pytest.mark.parametrize(
     ("code", "form"), [(code, form) for code, plant in PLANTS.items() for form in plant.forms]
 )
 def test_a_planted_mistake_is_found(code, form, tmp_path):
-    found = [f.code for f in check_faithful(planted(code, form, tmp_path)).findings]
-    assert code in found
+    found = {f.code for f in check_faithful(planted(code, form, tmp_path)).findings}
+    assert {code} <= found <= {code} | ALSO.get(code, ANY) | ANY

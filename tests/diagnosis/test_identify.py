@@ -10,63 +10,36 @@ from pefourier.encodings.registry import BUILDERS, build
 from pefourier.geometry.precision import FORMATS, rounded
 
 
-def positions(n, start=0):
-    return np.arange(start, start + n, dtype=np.float32)[:, None]
-
-
-def tensor2tensor(n, d, start=0):
-    half = d // 2
-    step = np.float32(np.log(1e4) / (half - 1))
-    phase = positions(n, start) * np.exp(-step * np.arange(half, dtype=np.float32))
-    return np.pad(np.hstack([np.sin(phase), np.cos(phase)]), ((0, 0), (0, d % 2)))
-
-
-def fairseq(n, d, padding=1):
-    table = tensor2tensor(n, d)
-    table[padding] = 0
-    return table
-
-
-def marian(n, d):
-    j = np.arange(d)
-    phase = np.arange(n)[:, None] / np.power(10000, 2 * (j // 2) / d)
-    return np.hstack([np.sin(phase[:, 0::2]), np.cos(phase[:, 1::2])]).astype(np.float32)
-
-
-def musicgen(n, d):
-    table = tensor2tensor(n, d)
-    return np.hstack([table[:, d // 2 :], table[:, : d // 2]])
-
-
-def diffusers(n, d, *, flip=False, shift=1.0, scale=1.0):
-    half = d // 2
-    exponent = np.float32(-np.log(10000)) * np.arange(half, dtype=np.float32) / (half - shift)
-    phase = np.float32(scale) * positions(n) * np.exp(exponent).astype(np.float32)
+def made(n, d, shift=1, step=1.0, start=0, *, flip=False):
+    """Return sines and cosines in halves as float32 code computes them, zeros in an odd column."""
+    half, f = d // 2, np.float32
+    exponent = np.arange(half, dtype=f) / f(half - shift)
+    phase = (
+        f(step) * np.arange(start, start + n, dtype=f)[:, None] * np.exp(-f(np.log(1e4)) * exponent)
+    )
     order = (np.cos, np.sin) if flip else (np.sin, np.cos)
     return np.pad(np.hstack([wave(phase) for wave in order]), ((0, 0), (0, d % 2)))
 
 
-def x_transformers(n, d):
-    phase = positions(n) * np.float32(10000) ** -(np.arange(d // 2, dtype=np.float32) / (d // 2))
-    return (np.hstack([np.sin(phase), np.cos(phase)]) * d**-0.5).astype(np.float32)
+def fairseq(n, d, padding=1):
+    table = made(n, d)
+    table[padding] = 0
+    return table
 
 
 PLAIN = {"rho": 10000.0, "divisor": "d", "offset": 0, "scale": 1.0, "first": "sin"}
 INTERLEAVED, HALVES = PLAIN | {"layout": "interleaved"}, PLAIN | {"layout": "halves"}
 T2T = HALVES | {"divisor": "d/2-1"}
 PRODUCERS = {
-    "tensor2tensor": (tensor2tensor(512, 512), T2T),
-    "tensor2tensor, odd d": (tensor2tensor(100, 63), T2T | {"odd": "zero"}),
-    "tensor2tensor from 1": (tensor2tensor(100, 64, 1), T2T | {"offset": 1}),
-    "whisper": (tensor2tensor(1500, 384), T2T),
+    "tensor2tensor": (made(512, 512), T2T),
+    "tensor2tensor, odd d": (made(100, 63), T2T | {"odd": "zero"}),
+    "tensor2tensor from 1": (made(100, 64, start=1), T2T | {"offset": 1}),
     "fairseq": (fairseq(514, 64), T2T | {"zero_rows": [1]}),
     "fairseq, odd d": (fairseq(60, 65, 0), T2T | {"zero_rows": [0], "odd": "zero"}),
-    "marian": (marian(512, 512), HALVES),
-    "musicgen": (musicgen(2048, 128), T2T | {"first": "cos"}),
-    "diffusers, flipped": (diffusers(1000, 320, flip=True), T2T | {"first": "cos"}),
-    "diffusers, half scale": (diffusers(300, 128, scale=0.5), T2T | {"step": 0.5}),
-    "diffusers, odd d": (diffusers(99, 129, flip=True), T2T | {"first": "cos", "odd": "zero"}),
-    "x-transformers": (x_transformers(1024, 512), HALVES | {"scale": 512**-0.5}),
+    "marian": (made(512, 512, 0), HALVES),
+    "musicgen and diffusers, flipped": (made(2048, 128, flip=True), T2T | {"first": "cos"}),
+    "diffusers, half scale": (made(300, 128, step=0.5), T2T | {"step": 0.5}),
+    "x-transformers": (made(1024, 512, 0) * 512**-0.5, HALVES | {"scale": 512**-0.5}),
 }
 
 
@@ -84,17 +57,15 @@ def test_producers_are_recognised(name):
 
 @pytest.mark.parametrize("layout", ["halves", "interleaved", None])
 @pytest.mark.parametrize(("part", "wave"), [("cos", np.cos), ("sin", np.sin)])
-@pytest.mark.parametrize(("rho", "scale"), [(1e4, 1.5), (5e5, 1.0)])
-def test_rotary_tables_of_one_wave(rho, scale, part, wave, layout):
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rotary_tables_of_one_wave(dtype, part, wave, layout):
     """A table of only cosines or only sines is recognised in both layouts and undoubled."""
-    half = scale * wave(S * rho ** (-np.arange(32) / 32))
+    half = 1.5 * wave(S * 5e5 ** (-np.arange(32) / 32))
     table = {"halves": np.hstack([half, half]), "interleaved": np.repeat(half, 2, axis=1)}
+    found = identify(table.get(layout, half).astype(dtype), float(np.finfo(dtype).eps))
     expected = {"layout": layout} if layout else {"times": 1}
-    expected |= {"rho": rho, "part": part, "divisor": "d"}
-    for dtype in (np.float64, np.float32):
-        found = identify(table.get(layout, half).astype(dtype), float(np.finfo(dtype).eps))
-        assert found["params"].pop("scale") == pytest.approx(scale, rel=1e-9)
-        assert (found["encoding"], found["params"]) == ("rope", expected)
+    assert found["params"].pop("scale") == pytest.approx(1.5, rel=1e-9)
+    assert found["params"] == expected | {"rho": 5e5, "part": part, "divisor": "d"}
 
 
 SCALED = {
@@ -110,22 +81,15 @@ SCALED = {
 def test_tables_of_scaled_rotations(name, dtype):
     """Scaled rotations are recognised in all forms in which engines cache them."""
     spec, rho = SCALED[name]
-    made = load(spec, 400)
-    frequencies, factor = made.measure.frequencies, made.params["attention_factor"]
+    enc = load(spec, 400)
+    frequencies, factor = enc.measure.frequencies, enc.params["attention_factor"]
     cos, sin = (factor * wave(np.outer(np.arange(400), frequencies)) for wave in (np.cos, np.sin))
-    own = {key: made.params[key] for key in ("scaling", "factor", "original")}
-    twice = np.hstack([cos, cos, sin, sin])
-    for table in (
-        np.hstack([cos, sin]),
-        twice,
-        np.hstack([cos, cos]),
-        np.repeat(sin, 2, axis=1),
-        cos,
-    ):
-        found = identify(table.astype(dtype), float(np.finfo(dtype).eps))
-        assert found["encoding"] == "rope"
-        assert found["params"].items() >= {"rho": rho, **own}.items()
-        assert found["params"].get("scale", 1.0) == pytest.approx(factor, rel=1e-6)
+    own = {"rho": rho, **{key: enc.params[key] for key in ("scaling", "factor", "original")}}
+    both, twice = np.hstack([cos, sin]), np.hstack([cos, cos, sin, sin])
+    for table in (both, twice, np.hstack([cos, cos]), np.repeat(sin, 2, axis=1), cos):
+        found = identify(table.astype(dtype), float(np.finfo(dtype).eps))["params"]
+        assert found.items() >= own.items()
+        assert found.get("scale", 1.0) == pytest.approx(factor, rel=1e-6)
 
 
 ROUND_TRIPS = [
@@ -165,15 +129,17 @@ def test_columns_in_an_order_without_a_name_are_not_identified(name, rng):
     assert identify(table * np.where(np.arange(32) == 5, -1, 1)) is None
 
 
-@pytest.mark.parametrize("kind", ["entry", "frequency", "row", "noise"])
-def test_what_is_only_almost_sinusoidal_is_not_identified(kind):
-    table = waves(GRID)
-    change = {"entry": 1e-4 * ((S == 77) & (np.arange(64) == 30)), "noise": 1e-5 * NORMAL}
-    table += change.get(kind, 0.0)
-    if kind == "frequency":
-        table[:, 20] = np.sin(S[:, 0] * GRID[10] * 1.001)
-    elif kind == "row":
-        table[100] = table[99]
+@pytest.mark.parametrize(
+    "table",
+    [
+        waves(GRID) + 1e-4 * ((S == 77) & (np.arange(64) == 30)),
+        waves(GRID) + 1e-5 * NORMAL,
+        changed(100, waves(GRID)[99]),
+        np.where(np.arange(64) == 20, np.sin(S * GRID[10] * 1.001), waves(GRID)),
+    ],
+    ids=["entry", "noise", "row", "frequency"],
+)
+def test_what_is_only_almost_sinusoidal_is_not_identified(table):
     assert identify(table) is None
     assert identify(table.astype(np.float32), 2.0**-23) is None
 
