@@ -24,14 +24,11 @@ LLAMA = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4}
 LLAMA |= {"num_hidden_layers": 4, "rope_theta": 1e4, "max_position_embeddings": 2048}
 CHANGES = [  # config, changed keys, the difference and its layers
     (SMOLLM3, {"no_rope_layers": [1] * 12}, "layers", [3, 7, 11]),
-    (SMOLLM3, {"no_rope_layer_interval": 3}, "layers", [2, 3, 5, 7, 8]),
     (SMOLLM3, {"num_hidden_layers": 10}, "layers", [10, 11]),
     (QWEN2, {"max_window_layers": 6}, "windows", [4, 5]),
-    (QWEN2, {"sliding_window": 256}, "windows", [4, 5, 6, 7]),
     (QWEN2, {"use_sliding_window": False}, "windows", [4, 5, 6, 7]),
     (GEMMA3, {"sliding_window": 32}, "windows", [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]),
     (GEMMA3, {"rope_local_base_freq": 2e4}, "rotations", [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]),
-    (GEMMA3, {"rope_theta": 2e6}, "rotations", [5, 11]),
 ]
 
 
