@@ -176,10 +176,9 @@ def test_short_grids_of_tensor2tensor_and_fairseq_are_no_wrong_base(d, padding):
     table[1] *= not padding
     for dtype in (np.float64, np.float32, np.float16):
         found = check_faithful(stored(table, dtype))
-        params = found.identified["params"]
-        assert (params["rho"], params["divisor"]) == (1e4, "d/2-1")
-        assert {f.severity for f in found.findings} == {"note"}
+        assert found.identified["params"].items() >= {"rho": 1e4, "divisor": "d/2-1"}.items()
         assert "base" not in {f.code for f in found.findings}
+        assert {f.severity for f in found.findings} == {"note"}
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "float16"])
@@ -191,20 +190,21 @@ def test_tables_rounded_to_16_bits_and_stored_wider(name, dtype):
         assert "stored-wider note" not in codes_of(stored(table, dtype))  # few digits show nothing
 
 
+FORMS = {
+    "cos and sin": lambda p: np.hstack([np.cos(p), np.sin(p)]),
+    "cos twice": lambda p: np.hstack([np.cos(p)] * 2),
+    "sin once": np.sin,
+}
+
+
 @pytest.mark.parametrize("name", ["bfloat16", "float16"])
-@pytest.mark.parametrize("form", ["cos and sin", "cos twice", "sin once"])
+@pytest.mark.parametrize("form", FORMS)
 def test_frequencies_rounded_to_16_bits(name, form):
-    forms = {
-        "cos and sin": lambda p: np.hstack([np.cos(p), np.sin(p)]),
-        "cos twice": lambda p: np.hstack([np.cos(p)] * 2),
-        "sin once": np.sin,
-    }
-    phase = S * rounded(GRID, FORMATS[name])
-    found = codes_of(stored(forms[form](phase), np.float32), "warning")
-    assert found == ["coarse-frequencies warning"]
+    coarse = stored(FORMS[form](S * rounded(GRID, FORMATS[name])), np.float32)
+    assert codes_of(coarse, "warning") == ["coarse-frequencies warning"]
     for length, d in ((50, 10), (128, 64)):  # correct frequencies, rounded
-        phase = np.outer(np.arange(length), 1e4 ** (-np.arange(0, d, 2) / d))
-        assert codes_of(short(forms[form](phase), name), "warning") == []
+        phase = np.outer(np.arange(length), below(np.arange(0, d, 2) * DIM / d))
+        assert codes_of(short(FORMS[form](phase), name), "warning") == []
 
 
 @pytest.mark.parametrize("length", [50, 5000])
@@ -283,16 +283,14 @@ def test_rows_of_lags_are_reported_from_positions(table):
 
 @pytest.mark.parametrize(("d", "name"), [(64, "bfloat16"), (768, "bfloat16"), (768, "float16")])
 @pytest.mark.parametrize("twice", [1, 2])
-@pytest.mark.parametrize("first", ["sin", "cos"])
-def test_mismatched_pairs_are_found_in_16_bits(d, name, twice, first):
+@pytest.mark.parametrize("waves", [(np.sin, np.cos), (np.cos, np.sin)])
+def test_mismatched_pairs_are_found_in_16_bits(d, name, twice, waves):
     """Mismatched pairs are found in 16 bits, also with many columns; correct tables have none."""
-    even, odd = (np.sin, np.cos) if first == "sin" else (np.cos, np.sin)
     column = np.arange(d)
-    exponents = {"wrong": twice * column, "right": 2 * (column // 2)}
-    for kind, exponent in exponents.items():
+    for exponent, codes in ((twice * column, ["mismatched-pairs error"]), (column // 2 * 2, [])):
         phase = np.outer(np.arange(128), 1e4 ** (-exponent / d))
-        found = codes_of(short(np.where(column % 2 == 0, even(phase), odd(phase)), name), "warning")
-        assert found == ["mismatched-pairs error"] * (kind == "wrong")
+        table = np.where(column % 2 == 0, waves[0](phase), waves[1](phase))
+        assert codes_of(short(table, name), "warning") == codes
 
 
 @pytest.mark.parametrize("name", sorted(BUILDERS))
@@ -311,26 +309,10 @@ def test_encodings_by_name_have_no_findings_and_their_tables_notes_at_most(name)
                 assert codes_of(stored(enc.table(), dtype), "warning") == expected, (size, dtype)
 
 
-def test_findings_of_the_loader_are_kept():
-    seen, convention = Finding("batch-axis", "error", "seen"), Finding("axis", "note", "seen")
-    enc = from_table(waves(GRID, offset=2), findings=(seen,))
-    assert codes_of(enc) == ["batch-axis error", "offset note"]
-    worst_first = from_table(ZOO["two rows equal"][-1], findings=(convention,))
-    assert codes_of(worst_first)[0] == "duplicate-rows error"
-
-
-TURNED = [("queries-keys-differ", "error", None), ("lost-minus", "error", None)]
-TURNED += [("not-a-rotation", "error", None), ("turns-its-input", "note", "rope")]
-TURNED += [("queries-keys-differ", "warning", "rope")]  # the same angles from a later position
-
-
-@pytest.mark.parametrize(("code", "severity", "name"), TURNED)
-def test_a_function_that_is_no_rotation_is_not_stated_to_be_rope(code, severity, name):
-    seen = Finding(code, severity, "seen")
-    table = np.hstack([np.cos(S * GRID), np.sin(S * GRID)])
-    result = check_faithful(from_table(table, findings=(seen,)))
-    assert (result.identified or {"encoding": None})["encoding"] == name
-    assert [f.code for f in result.findings] == [code, "cosines-first"][: 2 if name else 1]
+def test_findings_of_the_loader_are_kept_and_the_worst_is_first():
+    seen = Finding("axis", "note", "seen")
+    found = codes_of(from_table(ZOO["two rows equal"][-1], findings=(seen,)))
+    assert (found[0], "axis note" in found) == ("duplicate-rows error", True)
 
 
 @pytest.mark.parametrize("size", [(9, 4), (300, 64)], ids=str)
