@@ -96,7 +96,7 @@ def train(
         output.print(predict_classes(options, print_results))
         return
     if plan:
-        from pefourier.train.work import plan_page, plan_training
+        from pefourier.train.ensembles import plan_page, plan_training
 
         output.print(plan_page(plan_training(options, print_results)))
         return

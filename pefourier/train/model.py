@@ -49,6 +49,7 @@ from pefourier.encodings.loader import SpecWithDefaults, source_of
 from pefourier.encodings.model_positions import temperature_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import NUMBERS, WIDEST, PefourierError, check_count
+from pefourier.train.data.split import Task
 from pefourier.train.options import LEAST_D, Inject, Options
 from pefourier.types import Array, Counts, Fields, Ints, Values, frozen, frozen_arrays
 
@@ -644,6 +645,13 @@ class Transformer:
             q, k = rotate_by_positions(q, k, tables["rotate"])
         mixed = attend(q, k, v, bias, hidden, values)
         return affine(p, f"{i}.out", mixed.flatten(1, 2)).view_as(h)
+
+
+def token_rate(model: Transformer, task: Task) -> float:
+    """Tokens per unit of time in the windows of a task."""
+    since = task.times_of_tokens(model.step, model.tokens)
+    count = np.count_nonzero(np.diff(since))  # padding has the time of the last row
+    return float(count / since[:, -1].sum()) if count else 1.0
 
 
 def keep_all(x: Tensor) -> Tensor:

@@ -14,8 +14,8 @@ from pefourier.train.store import Store, make_folder, write_json
 from pefourier.writing.files import write_text
 
 if TYPE_CHECKING:
+    from pefourier.train.ensembles import Note
     from pefourier.train.statistics import Summary
-    from pefourier.train.work import Note
 
 
 def run_comparison(
@@ -30,16 +30,16 @@ def run_comparison(
     """
     began = monotonic()
     options = settle_options(options)  # before torch is loaded, which takes seconds
-    from pefourier.train import ensembles, work
+    from pefourier.train import ensembles
 
     whole = ensembles.resolve(options)
     note = None if whole.rank else note
     if options.save_models is not None:
         make_folder("--save-models", options.save_models)
     if options.minutes is not None:
-        whole = work.fit_into_minutes(whole, began, note)
+        whole = ensembles.fit_into_minutes(whole, began, note)
     with whole.store.lock(), note_on_interrupt(whole.store, note):
-        result = work.train_rank(whole, note)
+        result = ensembles.train_rank(whole, note)
         if result is not None:
             if deliver is not None:
                 deliver(result)

@@ -42,7 +42,6 @@ from pefourier.encodings.sources.tables import open_arrays, write_tensors
 from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import Task, check_lengths, check_times
-from pefourier.train.ensembles import Ensemble, token_rate
 from pefourier.train.model import (
     ACTS,
     NOTHING,
@@ -55,6 +54,7 @@ from pefourier.train.model import (
     no_waves,
     scale_to_rms,
     stack_vectors,
+    token_rate,
 )
 from pefourier.train.options import USUAL, Options
 from pefourier.train.program import Outcome, threshold_of
@@ -234,19 +234,23 @@ def from_arrays(arrays: Mapping[str, Array]) -> TrainedClassifier:
 
 
 def score_lengths(
-    stack: Ensemble, outcome: Outcome, tasks: Sequence[Task], load: Callable[..., Injection]
+    own: Task,
+    model: Classifier | None,
+    outcome: Outcome,
+    tasks: Sequence[Task],
+    load: Callable[..., Injection],
 ) -> list[Fields]:
     """Score a trained run at the lengths of tasks, or state why it has no scores.
 
     `load` returns the injection for a classifier, SPEC, seed and task.
     """
-    rows, own = [], stack.task
+    rows = []
     for task in tasks:
         scores: Values = dict.fromkeys(MEASURES)
         try:
-            if stack.model is None:
+            if model is None:
                 raise PefourierError("it needs windows of the length used in training")
-            longer, reason = replace(stack.model, length=task.length), ""
+            longer, reason = replace(model, length=task.length), ""
             injection = injection_at(own, outcome, longer, task, load)
         except PefourierError as error:
             reason = str(error)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["pefourier.train.run", "pefourier.train.work", "torch.func"])
+CONTEXT.set_forkserver_preload(["pefourier.train.run", "pefourier.train.ensembles", "torch.func"])
 
 
 def enter(work, arguments, environment, out):

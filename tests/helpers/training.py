@@ -10,7 +10,7 @@ import torch
 
 from pefourier.errors import PefourierError
 from pefourier.report import plot
-from pefourier.train import store, work
+from pefourier.train import ensembles, store
 from pefourier.train.model import Transformer, load_injection
 from pefourier.train.options import Options
 from pefourier.train.request import Schedule
@@ -32,7 +32,7 @@ def train_aside(folder, *, resume=False, timeout=60, epochs=SMALL["epochs"], sto
     """Run the small request without figures, as a process that a test starts."""
     plot.save = lambda *_: None
     if stop:  # in its first stack, until the process is killed
-        work.fit = lambda *_: [print("begun", flush=True), time.sleep(600)]
+        ensembles.fit = lambda *_: [print("begun", flush=True), time.sleep(600)]
     warnings.simplefilter("error")
     store.TIMEOUT = float(timeout)
     own = {"out": str(folder), "resume": resume, "epochs": epochs}

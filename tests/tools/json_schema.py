@@ -34,7 +34,7 @@ from pefourier.questions.spectrum import GridSpectrum, LineSpectrum
 from pefourier.questions.usage import Usage
 from pefourier.report import terms
 from pefourier.reproduce import Claim
-from pefourier.train.work import DatasetPlan
+from pefourier.train.ensembles import DatasetPlan
 from pefourier.writing.page import SCHEMA, labelled_fields
 
 FILE = terms.SCHEMA

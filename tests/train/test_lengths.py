@@ -16,7 +16,7 @@ from pefourier.train import model, program, report
 from pefourier.train import program as fit
 from pefourier.train import saved_models as lengths
 from pefourier.train.data.load import load_task
-from pefourier.train.ensembles import Ensemble, ResolvedTask, load_for
+from pefourier.train.ensembles import load_for
 from pefourier.train.model import scale_to_rms
 from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
@@ -97,10 +97,9 @@ def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(mo
     (fold,) = task.folds
     task = replace(task, folds=(replace(fold, mean=fold.mean + 0.5, scale=3 * fold.scale),))
     found, _ = outcome("sinusoidal", task=task)
-    stack = Ensemble(ResolvedTask(task, SIZES, (), {}, None, ()), SIZES, ())
     given, decide = [], lengths.decide
     monkeypatch.setattr(lengths, "decide", lambda *a: [given.append(a), decide(*a)][1])
-    (row,) = lengths.score_lengths(stack, found, [task], LOAD)
+    (row,) = lengths.score_lengths(task, SIZES, found, [task], LOAD)
     ((logits, threshold),) = given
     np.testing.assert_allclose(logits[fold.test], found.test, atol=2e-5)
     assert threshold == program.threshold_of(task, found)

@@ -8,11 +8,10 @@ import pytest
 from training import SMALL, lines, numbers
 
 from pefourier.errors import PefourierError
-from pefourier.train import work
-from pefourier.train.ensembles import resolve
+from pefourier.train import ensembles
+from pefourier.train.ensembles import plan_training, resolve
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
-from pefourier.train.work import plan_training
 
 
 def test_what_is_planned_is_what_is_trained(tmp_path, rng, monkeypatch):
@@ -23,7 +22,7 @@ def test_what_is_planned_is_what_is_trained(tmp_path, rng, monkeypatch):
     own = {**SMALL, "dataset": (path,), "encoding": ("none", "dft"), "seeds": 2, **folders}
     options = Options(**own, beside=("trees",))
     with monkeypatch.context() as patched:
-        patched.setattr(work, "fit", lambda *_: pytest.fail("trained"))
+        patched.setattr(ensembles, "fit", lambda *_: pytest.fail("trained"))
         (planned,) = plan_training(options)
     assert {file.name for file in tmp_path.iterdir()} == {"own.npz"}
     run_comparison(options)
@@ -65,16 +64,16 @@ def test_what_is_dropped_is_planned_and_noted(tmp_path):
 
 def test_minutes_choose_runs_and_steps_as_the_plan_says(tmp_path, monkeypatch):
     """A step of one seed takes a tenth of a second: 6 minutes are 3240 steps."""
-    monkeypatch.setattr(work, "seconds_of_steps", lambda of, *_: 0.1 * len(of.runs) / 2)
+    monkeypatch.setattr(ensembles, "seconds_of_steps", lambda of, *_: 0.1 * len(of.runs) / 2)
     given = {**SMALL, "epochs": None, "seeds": 8, "encoding": ("none", "dft")}
     experiment = resolve(Options(**given))  # a single fold
     for minutes, expected in ((6, (4, 810)), (60, (32, 1012)), (1e4, (64, 4000)), (0.1, (4, 13))):
-        assert work.divide_time(60 * minutes, 0.1, experiment) == expected
+        assert ensembles.divide_time(60 * minutes, 0.1, experiment) == expected
     requested = Options(**given, minutes=0.1)
     with pytest.raises(PefourierError, match=r"--minutes 0.1 is too short: .* allow"):
         run_comparison(requested)
     out = tmp_path / "out"
-    monkeypatch.setattr(work, "seconds_of_steps", lambda of, *_: 0.01 * len(of.runs) / 2)
+    monkeypatch.setattr(ensembles, "seconds_of_steps", lambda of, *_: 0.01 * len(of.runs) / 2)
     run_comparison(replace(requested, minutes=0.25, out=str(out)))
     config = json.loads((out / "config.json").read_text())
     assert (config["seeds"], config["minutes"], config["patience_steps"]) == (4, None, 0)

@@ -8,7 +8,7 @@ import pytest
 from training import SMALL, lines, numbers
 
 from pefourier.errors import PefourierError
-from pefourier.train import work
+from pefourier.train import ensembles
 from pefourier.train.options import Options, flag_of
 from pefourier.train.run import run_comparison
 
@@ -32,7 +32,7 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     own = {"out": str(out)}
     own["encoding"] = ("none", "sinusoidal", "t5", "sinusoidal@rms=0.25", "order-free")
     found = run_comparison(requested(**own, positive=("A first",)))
-    pictures = ["comparison.png", "confusion.png", "curves.png", "mistakes.png"]
+    pictures = ["comparison.png", "confusion.png", "curves.png"]
     others = ["config.json", "results.jsonl", "scores", "summary.json", "summary.md"]
     assert sorted(p.name for p in out.iterdir()) == sorted(pictures + others)
     assert sorted(numbers(lines(out))) == sorted(numbers(found.runs))
@@ -94,7 +94,7 @@ def test_a_torn_line_is_trained_again_and_what_is_finished_is_not(tmp_path, monk
     assert file.read_bytes() == before
     for cut in (1, 40, 900, 0):
         if not cut:
-            monkeypatch.setattr(work, "fit", lambda *_: pytest.fail("trained again"))
+            monkeypatch.setattr(ensembles, "fit", lambda *_: pytest.fail("trained again"))
         file.write_bytes(file.read_bytes()[: -cut or None])
         again = run_comparison(requested(out=str(out), resume=True))
         assert numbers(whole.runs) == numbers(again.runs)
@@ -146,7 +146,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("options", "named"), REFUSED)
 def test_bad_options_are_refused_in_one_line_before_training(monkeypatch, options, named):
-    monkeypatch.setattr(work, "fit", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(ensembles, "fit", lambda *_: pytest.fail("trained"))
     with pytest.raises(PefourierError, match=named) as caught:
         run_comparison(requested(**options))
     assert "\n" not in str(caught.value)

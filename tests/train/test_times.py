@@ -13,7 +13,7 @@ from pefourier.errors import PefourierError
 from pefourier.train import model, program, saved_models
 from pefourier.train import program as fit
 from pefourier.train.data.load import load_task
-from pefourier.train.ensembles import Ensemble, ResolvedTask, load_for, token_rate
+from pefourier.train.ensembles import load_for, token_rate
 from pefourier.train.model import WITH_TIMES, load_injection
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
@@ -210,9 +210,8 @@ def test_windows_of_another_length_have_times_in_the_unit_of_training(held, spec
     sizes, member = member_of(held, spec)
     (outcome,) = fit.fit(held, sizes, [member], epochs(2, 1e-2))
     load = partial(load_for, learn=False)
-    stack = Ensemble(ResolvedTask(held.task, sizes, (), {}, None, ()), sizes, ())
     longer = load_task("irregular:count=20,length=16", Options(positions="time"))
-    (row,) = saved_models.score_lengths(stack, outcome, [longer], load)
+    (row,) = saved_models.score_lengths(held.task, sizes, outcome, [longer], load)
     assert (row["length"], row["reason"]) == (16, "")
     own = (held.task, outcome, sizes, outcome.injection)
     x, times = held.task.windows_at(np.arange(60)), held.task.times.reshape(60, T)

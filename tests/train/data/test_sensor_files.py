@@ -5,11 +5,10 @@ import pytest
 
 from pefourier.errors import PefourierError
 from pefourier.train.data.load import load_task
-from pefourier.train.ensembles import parameters, resolve
+from pefourier.train.ensembles import SPREAD, parameters, plan_training, resolve
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 from pefourier.train.statistics import detectable
-from pefourier.train.work import SPREAD, plan_training
 
 ROWS, SERIES = 12, 20
 START = np.datetime64("2024-03-30T22:00:00")
