@@ -108,6 +108,7 @@ from pefourier.train.store import (
 )
 from pefourier.types import Array, Fields, Texts, Values, frozen, frozen_arrays
 from pefourier.version import __version__
+from pefourier.writing.files import remove_old_drafts
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import agreeing, fill, first_few, join, paragraph, printable
 
@@ -551,6 +552,7 @@ class Reporter:
 
 def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
     """Train the missing runs as one rank; rank 0 summarizes the results."""
+    options, store, begun = experiment.options, experiment.store, time.time()
     say: Note = note or (lambda _: None)
     several = experiment.ranks > 1
     meeting = join_group(experiment.rank, experiment.ranks) if several else nullcontext()
@@ -562,7 +564,10 @@ def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
         reporter = Reporter(len(share), note)
         work = Work(experiment, group, planned, done, reporter, {*missing} - {*share})
         work.train_share(share)
-        rows = {key_of(row): row for row in (*work.rows, *experiment.store.rows())}
+        if options.resume and store.path is not None:
+            folders = [store.path, *store.path.glob("*/")]
+            remove_old_drafts([*folders, *filter(None, [options.save_models])], begun)
+        rows = {key_of(row): row for row in (*work.rows, *store.rows())}
         if experiment.rank:
             return None
         params = {r.task.name: parameters(r) for r in experiment.resolved}

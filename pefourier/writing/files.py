@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
@@ -191,6 +191,15 @@ def write_whole(path: str, write: Callable[[BinaryIO], object]) -> None:
 def write_text(path: str, text: str) -> None:
     """Write a text atomically."""
     write_whole(path, lambda stream: stream.write(text.encode()))
+
+
+def remove_old_drafts(folders: Iterable[str | Path], moment: float) -> None:
+    """Remove drafts of killed processes: files that were not written to recently."""
+    for folder in folders:
+        for draft in Path(folder).glob(f"{DRAFT}*"):
+            with suppress(OSError):
+                if draft.stat().st_mtime < moment:
+                    draft.unlink()
 
 
 def remove_drafts() -> None:

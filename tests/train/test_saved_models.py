@@ -1,7 +1,9 @@
 """Saved classifiers give the same logits when they are loaded."""
 
 import json
+import os
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -97,11 +99,15 @@ def test_on_resume_a_run_with_a_row_gets_its_model_whenever_training_ended(
     with pytest.raises(KeyboardInterrupt):
         run_comparison(options)
     before = lines(out)
+    for folder, (name, moment) in product((out, out / "scores", models), ((0, 1e9), (1, 4e9))):
+        (draft := folder / f".pefourier-{name}").touch()
+        os.utime(draft, (moment, moment))  # 1: a file that another process is writing
     monkeypatch.undo()
     run_comparison(replace(options, resume=True))
     rows = lines(out)
     assert rows[: len(before)] == before
     assert len(rows) == len(list(models.glob("*.safetensors"))) == 8
+    assert {path.name for path in tmp_path.rglob(".pefourier*")} == {".pefourier-1"}
     kept = (file := file_of_model(models, key_of(rows[3]))).read_bytes()
     file.unlink()
     run_comparison(replace(options, resume=True))
