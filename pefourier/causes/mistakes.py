@@ -60,7 +60,6 @@ NEARBY = (0.0, 1e-7, -1e-7, 1e-5, -1e-5, 1e-3, -1e-3, 0.02, -0.02, 0.1, -0.1)  #
 USUAL = 2.0  # cost of a usual value; digits of any other number are added
 LAST = 20.0  # cost of a mistake that explains any single pair
 LEAST = 1e-250  # radians per position: frequencies of 0 have no rounding
-COST = attrgetter("cost")
 HIDDEN = {"told": False}  # metadata of fields that no output shows
 Changes = Mapping[str, tuple[Any, Any]]  # settings, correct and misread
 
@@ -181,11 +180,13 @@ def find_mistakes(
 
 def simplest(sought: Sought, *, plain: bool = False) -> Misreading | None:
     """Return the single mistake of lowest cost, then residual, that explains all rows."""
+    cost = attrgetter("cost")
     for kinds in (plain_mistakes, fitted_mistakes)[: 1 if plain else 2]:  # the second cost more
-        for _, group in groupby(sorted(kinds(sought), key=COST), COST):
-            readings = {x.residual(sought.expected, sought.observed): x for x in reversed([*group])}
-            if min(readings) <= 1:
-                return readings[min(readings)]
+        for _, group in groupby(sorted(kinds(sought), key=cost), cost):
+            readings = [*group]
+            residuals = [x.residual(sought.expected, sought.observed) for x in readings]
+            if min(residuals) <= 1:
+                return readings[int(np.argmin(residuals))]
     return None
 
 
@@ -277,11 +278,8 @@ def fitted_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
         if "range" not in mistake or not settings.get(key):
             continue
 
-        # a length is a whole number
-        valid: Callable[[float], float] = round if key == "original" else float
-
-        def mean_log(logarithm: float, key: str = key, valid: Any = valid) -> float:
-            rebuilt = next(sought.with_changes("", {key: valid(exp(logarithm))}), None)
+        def mean_log(logarithm: float, key: str = key) -> float:
+            rebuilt = next(sought.with_changes("", {key: valid(key, exp(logarithm))}), None)
             omega = rebuilt.omega if rebuilt else sought.expected.frequency
             if omega.shape != rotating.shape or not (omega > 0).all():
                 return np.nan
@@ -293,8 +291,13 @@ def fitted_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
         with suppress(ValueError):  # no sign change in the range
             number = exp(brentq(mean_log, log(low), log(high)))
             for digits, share in product(DIGITS, NEARBY):
-                value = valid(float(f"{number * (1 + share):.{digits}g}"))
+                value = valid(key, float(f"{number * (1 + share):.{digits}g}"))
                 yield from sought.with_changes(code, {key: value}, USUAL + digits_of(value))
+
+
+def valid(key: str, value: float) -> float:
+    """Return the value of a setting: a length is a whole number."""
+    return max(1, round(value)) if key == "original" else value
 
 
 def fitted_scalings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
@@ -361,11 +364,19 @@ def derived_from_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
     if rope.scaling in ("yarn", "llama3"):
         theta = rope.unscaled.frequencies(length)
         yield made("ramp-reversed", {}, theta * (1 + 1 / scaled_by["factor"]) - omega)
+    for ratio in (2 * pi, 4 * pi**2) if rope.scaling == "yarn" else ():  # original / (n 2 pi)
+        limits = {key: scaled_by[key] / ratio for key in ("beta_fast", "beta_slow")}
+        for reading in sought.with_changes("ramp-parentheses", limits):
+            yield replace(reading, changes={})
     names = {rotary - 2: "d - 2", rotary - 1: "d - 1", rotary + 2: "d + 2"}
     sizes = (*names, rope.d, 2 * rotary, rotary // 2, *known_mistakes()["head-size"]["values"])
     for size in dict.fromkeys(n for n in sizes if n > 1 and n != rotary):
         for reading in sought.with_changes("exponent", {"rho": rho ** (rotary / size)}, 1.5):
             yield replace(reading, changes={"divisor": (rotary, names.get(size, size))})
+    if rope.scaling == "none":
+        for shift, text in ((1, "+ 1"), (-1, "- 1"), (0.5, "+ 0.5")):
+            change: Changes = {"exponent": ("2 i / d", f"2 (i {text}) / d")}
+            yield made("exponent", change, omega * rho ** (-2 * shift / rotary), cost=1.5)
     if rope.scaling == "longrope":
         at = 1 if length > scaled_by["original"] else scaled_by["original"] + 1
         lists = list_at(scaled_by, length), list_at(scaled_by, at)

@@ -239,7 +239,7 @@ def table_waves(encoding: str, params: Params, d: int) -> Floats:
         waves[:2] = np.sqrt(np.where(2 * k % used, 2, 1) / used), 2 * np.pi * k / used
         waves[2], waves[2, paired : 2 * paired - 1] = quarter, 0.0
     elif "part" in params:
-        copies = params.get("layout", "")
+        copies = params.get("layout")
         omega = frequencies(params, used if copies else 2 * used)
         twice = {"halves": np.tile(omega, 2), "interleaved": np.repeat(omega, 2)}
         waves[1], waves[2] = twice.get(copies, omega), quarter * (params["part"] == "cos")
