@@ -21,7 +21,7 @@ from dataclasses import field, replace
 from functools import partial
 from itertools import groupby, product
 from math import exp, log, pi
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -183,10 +183,10 @@ def simplest(sought: Sought, *, plain: bool = False) -> Misreading | None:
     cost = attrgetter("cost")
     for kinds in (plain_mistakes, fitted_mistakes)[: 1 if plain else 2]:  # the second cost more
         for _, group in groupby(sorted(kinds(sought), key=cost), cost):
-            readings = [*group]
-            residuals = [x.residual(sought.expected, sought.observed) for x in readings]
-            if min(residuals) <= 1:
-                return readings[int(np.argmin(residuals))]
+            found = [(x.residual(sought.expected, sought.observed), x) for x in group]
+            least, reading = min(found, key=itemgetter(0))
+            if least <= 1:
+                return reading
     return None
 
 

@@ -73,11 +73,12 @@ def candidate_bases(rate: float, d: int) -> Iterator[Params]:
     ]
     yield from ({"rho": 1e4} | kind for kind in kinds)  # with few columns, several grids fit
 
-    def to(digits: int, kind: Params) -> Params:
-        return {"rho": to_digits(exp(rate * exponent_divisor(kind["divisor"], d)), digits)} | kind
+    def to(count: int, kind: Params) -> Params:
+        return {"rho": to_digits(exp(rate * exponent_divisor(kind["divisor"], d)), count)} | kind
 
     yield from (to(1, kind) for kind in kinds)
-    yield from (to(digits, kind) for kind in kinds[:1] for digits in range(2, 18))
+    digits = (*range(2, 6), *range(8, 18))  # few, as people choose them, or those of the fit
+    yield from (to(count, kind) for kind in kinds[:1] for count in digits)
 
 
 def scaled_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
@@ -239,7 +240,7 @@ def table_waves(encoding: str, params: Params, d: int) -> Floats:
         waves[:2] = np.sqrt(np.where(2 * k % used, 2, 1) / used), 2 * np.pi * k / used
         waves[2], waves[2, paired : 2 * paired - 1] = quarter, 0.0
     elif "part" in params:
-        copies = params.get("layout")
+        copies = params.get("layout", "")
         omega = frequencies(params, used if copies else 2 * used)
         twice = {"halves": np.tile(omega, 2), "interleaved": np.repeat(omega, 2)}
         waves[1], waves[2] = twice.get(copies, omega), quarter * (params["part"] == "cos")
