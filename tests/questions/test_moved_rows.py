@@ -106,10 +106,7 @@ def test_longrope_is_read_at_the_rows_of_a_dump_by_either_list(written):
 def test_bases_that_a_length_or_a_factor_makes_are_printed():
     base = {n: 1e4 * (2 * n / 64 - 1) ** (64 / 62) for n in (256, 512)}
     meant = load("rope:d=64,scaling=dynamic,factor=2,original=64", 4096)
-    meant, grid = (
-        load(meant.spec or "rope:d=64,scaling=dynamic,factor=2,original=64", 4096),
-        np.arange(32) / 32,
-    )
+    grid = np.arange(32) / 32
     found = compare(meant, dump(S[:256], base[256] ** -grid))
     assert (found.same, found.length) == (True, 256)
     assert f"{base[256]:.2f}" in found.findings[-1].message

@@ -7,7 +7,6 @@ from pefourier.errors import PefourierError
 from pefourier.train.data.load import load_task
 from pefourier.train.ensembles import SPREAD, parameters, plan_training, resolve
 from pefourier.train.options import Options
-from pefourier.train.run import run_comparison
 from pefourier.train.statistics import detectable
 
 ROWS, SERIES = 12, 20
@@ -126,9 +125,6 @@ def test_files_are_read_as_they_are_meant(tmp_path, name):
     found |= {key: getattr(task, key) for key in facts if hasattr(task, key)}
     assert {key: found.get(key) for key in facts} == facts
     assert found["left out"] == facts.get("left out", [])
-    tiny = {"encoding": ("none", "dft"), "steps": 2, "seeds": 1, "d": 8, "heads": 2, "folds": 1}
-    summary = run_comparison(Options(dataset=(str(tmp_path / name),), **tiny, **settings))
-    assert len(summary.runs) == 2
 
 
 def test_zones_and_rows_out_of_order_are_one_clock(tmp_path):

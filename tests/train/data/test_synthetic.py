@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from pefourier.errors import PefourierError
 from pefourier.train.data import synthetic
 from pefourier.train.data.load import load_task
 from pefourier.train.options import SYNTHETIC
@@ -54,11 +53,3 @@ def test_the_class_of_a_grid_is_which_mark_is_left(name, sides, gap):
     task = load_task(name)
     assert (task.grid, task.length) == (sides, sides[0] * sides[1])
     assert load_task("order:count=40").grid == ()
-
-
-@pytest.mark.parametrize(
-    "text", ["gap=7", "gap=0", "height=0", "width=1", "count=999999,height=99"]
-)
-def test_invalid_grids_are_refused(text):
-    with pytest.raises(PefourierError, match="0 < gap < width"):
-        synthetic.draw_examples(f"grid:{text}")
