@@ -434,31 +434,19 @@ def with_place(note: Finding) -> TokenFinding:
     return note if isinstance(note, TokenFinding) else TokenFinding(**vars(note))
 
 
-def mask_findings(mask: Visibility, model: Model | None) -> list[Finding]:
+def mask_findings(mask: Visibility, model: Model | None) -> Iterator[Finding]:
     """Findings about a mask that shows too much, or whose window differs from the model's."""
-    notes = []
     if mask.documents_seen:
-        notes.append(finding("ids-mask-documents"))
+        yield finding("ids-mask-documents")
     if mask.pads_seen:
-        notes.append(finding("ids-mask-pads"))
+        yield finding("ids-mask-pads")
     windows = {run.window for run in model.positions.layers} if model else set()
-    is_within = (
-        mask.window is None
-        and None not in windows
-        and mask.reach <= max(filter(None, windows), default=0)
-    )
-    if windows and mask.window not in windows and not is_within:
-        window = mask.window or "none"
-        notes.append(
-            finding(
-                "ids-mask-window",
-                window=window,
-                due=", ".join(sorted(str(w or "none") for w in windows)),
-            )
-        )
+    widest = 0 if None in windows else max(filter(None, windows), default=0)
+    if windows and mask.window not in windows and (mask.window or mask.reach > widest):
+        due = ", ".join(sorted(str(w or "none") for w in windows))
+        yield finding("ids-mask-window", window=mask.window or "none", due=due)
     if mask.two_sided:
-        notes.append(finding("ids-mask-two-sided", window=mask.window))
-    return notes
+        yield finding("ids-mask-two-sided", window=mask.window)
 
 
 def judge_input(
@@ -560,7 +548,13 @@ def recover(waves: list[Array], model: Model | None, name: str, *, is_alone: boo
     """
     if model is None:
         raise PefourierError(f"{shown(name)} holds cosines and sines; also pass the model's config")
-    dump, rows = joined_waves(waves)
+    shapes = {wave.shape for wave in waves}
+    sides = [side for side in waves[0].shape[:-1] if side > 1]
+    if len(shapes) > 1 or len(sides) > 2 or not waves[0].size:
+        found = " and ".join(map(str, sorted(shapes)))
+        raise PefourierError(f"cosines and sines must be (n, d) or (rows, n, d); got {found}")
+    rows, dump = sides[0] if len(sides) > 1 else 1, np.concatenate(waves, axis=-1)
+    dump = dump.reshape(-1, dump.shape[-1])
     is_table = rows == 1 and is_alone and name != "ids"
     table = load(name) if is_table else from_table(dump, name, eps=float(np.finfo(dump.dtype).eps))
     find = matched_rows if model.encoding.injection == "add" else recover_ids
@@ -598,20 +592,6 @@ def matched_rows(table: Encoding, model: Model) -> Recovered:
             f"of {shown(model.spec)}"
         )
     return Recovered(nearest)
-
-
-def joined_waves(parts: list[Array]) -> tuple[Array, int]:
-    """Return cosines and sines (…, n, d) as (rows * n, d), and the number of rows of a batch.
-
-    Axes of length 1 are dropped.
-    """
-    shapes = {part.shape for part in parts}
-    sides = [side for side in parts[0].shape[:-1] if side > 1]
-    if len(shapes) > 1 or len(sides) > 2 or not parts[0].size:
-        found = " and ".join(map(str, sorted(shapes)))
-        raise PefourierError(f"cosines and sines must be (n, d) or (rows, n, d); got {found}")
-    joined = np.concatenate(parts, axis=-1)
-    return joined.reshape(-1, joined.shape[-1]), sides[0] if len(sides) > 1 else 1
 
 
 def recover_ids(table: Encoding, model: Model) -> Recovered:

@@ -542,11 +542,9 @@ def check_task(task: Task) -> Task:
                 names = f"only {join(task.classes[c] for c in present)}" if len(present) else "none"
                 counts = np.bincount(task.labels, minlength=len(task.classes)).tolist()
                 each = first_few([f"{n} of {c}" for n, c in zip(counts, task.classes, strict=True)])
-                border = sum(d.count for d in task.dropped if d.reason == "border")
-                lost = f", {border} more dropped at block borders" if border else ""
                 raise PefourierError(
-                    f"{task.name}: {len(task.labels)} windows of {task.length} rows ({each}){lost}"
-                    f"; split {task.split}, fold {number} has {names} in its {part} part, which "
+                    f"{task.name}: {len(task.labels)} windows of {task.length} rows ({each}); "
+                    f"split {task.split}, fold {number} has {names} in its {part} part, which "
                     f"needs {fewest} classes: have at least "
                     f"{max(len(task.folds), 3)} series per class for {len(task.folds)} folds, or "
                     "for recordings use a smaller --window or another --split"

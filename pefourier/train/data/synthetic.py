@@ -161,11 +161,8 @@ def with_length(name: str, length: int) -> str:
     """Name the same task at another length, with another seed.
 
     >>> with_length("order:noise=.2,seed=3", 48)
-    'order:noise=0.2,length=48,seed=4'
+    'order:count=1000,length=48,noise=0.2,seed=4'
     """
-    task, _, text = name.partition(":")
-    typed = {item.partition("=")[0] for item in text.split(",")}
     params = task_parameters(name)
-    settings = {key: params[key] for key in params if key in typed - {"length", "seed"}}
-    settings |= {"length": length, "seed": params["seed"] + 1}
-    return f"{task}:" + ",".join(f"{key}={value}" for key, value in settings.items())
+    params |= {"length": length, "seed": params["seed"] + 1}
+    return f"{name.partition(':')[0]}:" + ",".join(f"{key}={v}" for key, v in params.items())
