@@ -87,11 +87,6 @@ class Span:
     faults: tuple[TokenFinding, ...] = field(default=(), metadata=HIDDEN)
     due: Numbers | None = field(default=None, repr=False, compare=False, metadata=HIDDEN)
 
-    @property
-    def start(self) -> int:
-        """First token in the row."""
-        return int(self.index[0])
-
 
 @frozen_arrays
 class Document:
@@ -206,7 +201,7 @@ def describe(
             first = first or Difference(token if ids.ndim == 1 else (axis, token), right, value)
             right = limit - 1 if limit and code == "ids-beyond" else right
             faults.append(fault(document, code, words, int(tokens[token]), value, right))
-    is_decided = verdict != UNDECIDED
+    is_decided = given not in ("ids-undecided", "ids-text-only")  # else nothing is expected
     return Span(
         row=document.row,
         segment=document.place,
@@ -544,7 +539,13 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str
 
     Without a layout, that of the ids is read from them: then they follow one, or break it.
     """
-    axes, is_flat = document.ids, bool((document.ids == document.ids[0]).all())
+    axes = document.ids
+    if layout is None and (axes == axes[0]).all():
+        words = "the same positions on all axes, as for text; use the model's get_rope_index"
+        first, nothing = int(axes[0, 0]), np.zeros(axes.shape, dtype=bool)
+        flat = fault(document, "ids-text-only", words, int(document.tokens[0]), first, first)
+        span = describe(document, axes, Explanation((), nothing), "ids-text-only")
+        return replace(span, faults=(flat,)), set()
     parts = read_layout(axes) if layout is None else layout
     due = {rule: ids_of(parts, rule) for rule in (AUTHORS, LIBRARY)}
     tries = []
@@ -564,14 +565,7 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str
         tries.append((found, ids))
     found, expected = min(tries, key=rank_of)
     followed = {rule for rule, ids in due.items() if (ids == axes).all()}
-    span = describe(document, expected, found)
-    if layout is None and is_flat:
-        words = "the same positions on all axes, as for text; use the model's get_rope_index"
-        flat = fault(document, "ids-text-only", words, span.start, span.first_id, span.first_id)
-        found = Explanation((), np.zeros(axes.shape, dtype=bool))
-        span = describe(document, expected, found, "ids-text-only")
-        span = replace(span, explained=None, expected_first=None, due=None, faults=(flat,))
-    return span, followed if len(followed) == 1 else set()
+    return describe(document, expected, found), followed if len(followed) == 1 else set()
 
 
 def read_layout(axes: Numbers) -> Layout:

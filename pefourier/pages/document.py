@@ -29,7 +29,7 @@ from pefourier.questions.context import describe_context
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import spectrum
-from pefourier.report.plot import USUAL, Look, render
+from pefourier.report.plot import USUAL, render
 from pefourier.report.render import Answer, Refusal, conclude, conclusion_of, head_of, text_of
 from pefourier.report.terms import Term, read_terms, spelling
 from pefourier.types import Fields, Strings, Values, frozen
@@ -122,9 +122,9 @@ def markup_of_words(words: Callable[[], str]) -> list[Markup]:
     return [remark(p) if isinstance(p, str) else table(p) for p in parts_of_words(words)]
 
 
-def figure(draw: Callable[..., Any], answers: Any, caption: str, look: Look = USUAL) -> Markup:
+def figure(draw: Callable[..., Any], answers: Any, caption: str) -> Markup:
     """Draw answers as a figure with a caption."""
-    picture = b64encode(render("svg", draw, answers, look)).decode()
+    picture = b64encode(render("svg", draw, answers, USUAL)).decode()
     picture = Markup(f'<img src="data:image/svg+xml;base64,{picture}" alt="{in_html(caption)}">')
     return element("figure", picture, element("figcaption", caption))
 
@@ -170,20 +170,17 @@ def versions_table() -> Markup:
     return table([("program", "version"), *programs.items()], "Versions")
 
 
-@frozen
-class Chapter:
-    """A section of a page."""
-
-    heading: str
-    inside: Sequence[Any]
+Section = tuple[str, Sequence[Any]]  # heading and content
 
 
-def document(title: str, lead: Any, sections: Sequence[Chapter]) -> str:
+def document(title: str, lead: Any, sections: Sequence[Section]) -> str:
     """Make the complete page; equal sections give equal text."""
-    numbered = [(f"part-{i}", section) for i, section in enumerate(sections, 1)]
-    links = [element("li", element("a", s.heading, href=f"#{anchor}")) for anchor, s in numbered]
+    filled = [section for section in sections if any(section[1])]
+    numbered = [(f"part-{i}", *section) for i, section in enumerate(filled, 1)]
+    links = [element("li", element("a", name, href=f"#{anchor}")) for anchor, name, _ in numbered]
     parts = [
-        element("section", element("h2", s.heading, id=anchor), s.inside) for anchor, s in numbered
+        element("section", element("h2", name, id=anchor), inside)
+        for anchor, name, inside in numbered
     ]
     slots = {"title": markup(title), "lead": markup(lead or ""), "version": __version__}
     slots |= {"links": "".join(links), "main": "\n".join(parts)}
@@ -269,11 +266,10 @@ def encodings_document(
     refused = [sentence_of(f"{refusal.spec}: no answer.", refusal.error) for refusal in refusals]
     line = command(inquiry.line("report", [study.encoding.spec for study in studies]))
     sections = [
-        Chapter("At a glance", [glance(studies), *refused]),
+        ("At a glance", [glance(studies), *refused]),
         *(question_section(question, studies, inquiry) for question in HEADINGS),
-        Chapter("How these numbers were made", [line, details("Versions", versions_table())]),
+        ("How these numbers were made", [line, details("Versions", versions_table())]),
     ]
-    sections = [section for section in sections if any(section.inside)]
     return document(title or f"Positional encodings: {listed}", "", sections)
 
 
@@ -289,11 +285,11 @@ def glance(studies: Sequence[Study]) -> Markup:
     return table(rows)
 
 
-def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) -> Chapter:
+def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) -> Section:
     """Make a section: conclusions, findings and figures, then folded numbers and glossary."""
     answers = [study.answers[question] for study in studies if question in study.answers]
     if not answers:
-        return Chapter(HEADINGS[question], [])
+        return (HEADINGS[question], [])
     kind = type(answers[0].result)
     conclusions = [conclude(a.result) for a in answers]
     sentences = [
@@ -312,7 +308,7 @@ def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) 
     labels = ", ".join(a.encoding.label for a in answers)
     picture = figure(kind.draw, answers, f"{labels}: {CAPTIONS[question]}")
     words = explanations(names, groups)
-    return Chapter(HEADINGS[question], [*sentences, *remarks, picture, numbers, words])
+    return (HEADINGS[question], [*sentences, *remarks, picture, numbers, words])
 
 
 def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:

@@ -12,8 +12,8 @@ import numpy as np
 
 from pefourier.errors import PefourierError, command_line, shown
 from pefourier.pages.document import (
-    Chapter,
     Markup,
+    Section,
     command,
     details,
     document,
@@ -89,12 +89,12 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     pictures = training_figures.pictures(summary, curves)
     drawn = {name: figure(*picture) for name, picture in pictures.items()}
     first = [drawn.pop(name) for name in FIRST if name in drawn]
-    sections = [
-        Chapter("Which encoding", markup_of_words(answer.conclusion)),
-        Chapter("How sure", how_sure(summary)),
-        Chapter("What it costs", [table(costs(summary)), element("p", COSTS)]),
-        Chapter("Pictures", first),
-        Chapter(
+    sections: list[Section] = [
+        ("Which encoding", markup_of_words(answer.conclusion)),
+        ("How sure", how_sure(summary)),
+        ("What it costs", [table(costs(summary)), element("p", COSTS)]),
+        ("Pictures", first),
+        (
             "Numbers",
             [
                 details("All scores and differences", *markup_of_words(words)),
@@ -102,12 +102,12 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
                 explanations(names, ("train",)),
             ],
         ),
-        Chapter("How these numbers were made", settings_part(folder)),
+        ("How these numbers were made", settings_part(folder)),
     ]
     datasets = ", ".join(printable(dataset.dataset) for dataset in summary.datasets)
     title = title or f"Which encoding classifies better: {datasets}"
     lead = f"The paper's classifier: {len(summary.runs)} runs, in the folder {folder.path}."
-    return document(title, element("p", lead), [s for s in sections if any(s.inside)])
+    return document(title, element("p", lead), sections)
 
 
 def how_sure(summary: Summary) -> list[Markup | None]:

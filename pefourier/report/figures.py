@@ -174,11 +174,10 @@ def positions(answers: Answers, look: Look) -> Figure:
     for number, axes in zip(numbers, panels, strict=False):
         spans = [span for span in result.rows if span.row == number]
         for span in spans:
-            x = np.arange(span.start, min(span.start + span.tokens, result.ids.shape[2]))
             colour = GREY if span.verdict == EXPECTED else plot.COLOURS[1]
-            axes.plot(x, result.ids[-3:, number][:, x].T, ".-", color=colour)
+            axes.plot(span.index, result.ids[-3:, number][:, span.index].T, ".-", color=colour)
             if colour != GREY and span.due is not None:
-                axes.plot(x, span.due[0][: len(x)], ":", color="0.3")
+                axes.plot(span.index, span.due[0], ":", color="0.3")
         verdicts = ", ".join(dict.fromkeys(span.verdict for span in spans))
         axes.set(title=f"row {number}: {verdicts}", ylabel="id")
     panels[-1].set_xlabel("token")
