@@ -21,10 +21,10 @@ import os
 import platform
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -270,9 +270,11 @@ def plan_runs(task: Task, arms: Sequence[Arm], seeds: int) -> list[Run]:
 def facts_of_fold(task: Task, number: int) -> Fields:
     """Facts that the result rows of all runs of a fold share."""
     fold = task.folds[number]
-    facts = {"split": task.split, "leaky": task.leaky, "length": task.length}
-    facts |= {"windows": len(fold.test), "trained": len(fold.train)}
-    return facts | {"positive": task.positive}
+    return {
+        **{name: getattr(task, name) for name in ("split", "leaky", "length", "positive")},
+        "windows": len(fold.test),
+        "trained": len(fold.train),
+    }
 
 
 def check_runs(rows: Sequence[Values], resolved: Sequence[ResolvedTask]) -> None:
@@ -521,48 +523,24 @@ def settings_in_common(experiment: Experiment) -> Fields:
 
 Rows = list[dict[str, Any]]  # of results.jsonl
 LINE_EVERY = 10.0  # seconds between notes
-Note = Callable[[str], None]  # shows a line to the user during training
+Note = Callable[[str], object]  # shows a line to the user during training
 
 
-@dataclass(eq=False)
-class Reporter:
-    """Reports the progress of the stacks of a comparison."""
-
-    ensembles: int  # unfinished stacks of all processes that share them
-    note: Note | None = None
-
-    def __post_init__(self) -> None:
-        self.after_look: Callable[[], None] = lambda: None  # called after each look
-        self.finished = self.steps = 0  # finished stacks, and the step limit of the current stack
-        self.began = self.shown = time.perf_counter()
-
-    def count_steps(self, steps: int, members: int, loss: float) -> None:
-        """Report the step that a stack, or a part of it, has reached."""
-        self.after_look()
-        moment = time.perf_counter()
-        if self.note is not None and moment - self.shown >= LINE_EVERY:
-            share = min(1.0, (self.finished + steps / self.steps) / max(self.ensembles, 1))
-            minutes, seconds = divmod(round((moment - self.began) * (1 / share - 1)), 60)
-            self.shown = moment
-            self.note(
-                f"{100 * share:.0f}% · {members} members · step {steps}/{self.steps} · loss "
-                f"{loss:.3f} · {minutes}:{seconds:02d} left"
-            )
+def silent(_: str) -> None:
+    """Show nothing."""
 
 
-def train_rank(experiment: Experiment, note: Note | None) -> Summary | None:
+def train_rank(experiment: Experiment, note: Note) -> Summary | None:
     """Train the missing runs as one rank; rank 0 summarizes the results."""
     options, store, begun = experiment.options, experiment.store, time.time()
-    say: Note = note or (lambda _: None)
     several = experiment.ranks > 1
     meeting = join_group(experiment.rank, experiment.ranks) if several else nullcontext()
     with meeting as group:
         done, planned, missing = agree_on_work(experiment, group)
         for line in experiment.remarks:
-            say(line)
+            note(line)
         share = missing[experiment.rank :: experiment.ranks]
-        reporter = Reporter(len(share), note)
-        work = Work(experiment, group, planned, done, reporter, {*missing} - {*share})
+        work = Work(experiment, group, planned, done, note, {*missing} - {*share})
         work.train_share(share)
         if options.resume and store.path is not None:
             folders = [store.path, *store.path.glob("*/")]
@@ -619,25 +597,41 @@ class Work:
     group: Group | None
     ensembles: Sequence[Ensemble]
     done: set[Key]  # runs that were finished before
-    reporter: Reporter
+    note: Note
     awaited: set[int]  # stacks of other ranks that have not arrived on rank 0
 
     def __post_init__(self) -> None:
         self.options, self.store = self.experiment.options, self.experiment.store
         self.rows: Rows = []
-        self.resident: Resident | None = None
-        self.compiler = Compiler(self.options.compile, self.reporter.note or (lambda _: None))
+        self.resident = lru_cache(maxsize=1)(Resident)
+        self.compiler = Compiler(self.options.compile, self.note)
+        self.after_look: Callable[[], object] = lambda: None
+        self.finished = self.steps = 0  # finished stacks, and the step limit of the current stack
+        self.began = self.shown = time.perf_counter()
         self.load = cache(partial(load_for, learn=self.options.learn))
         lengths = parse_lengths(self.options.test_length)
         positions = self.options.positions
         self.longer = {n: draw_longer(n, lengths, positions) for n in self.options.dataset}
 
-    def train_share(self, share: Iterable[int]) -> None:
+    def count_steps(self, steps: int, members: int, loss: float) -> None:
+        """Report the step that a stack, or a part of it, has reached."""
+        self.after_look()
+        moment = time.perf_counter()
+        if moment - self.shown >= LINE_EVERY:
+            share = min(1.0, (self.finished + steps / self.steps) / max(self.count, 1))
+            minutes, seconds = divmod(round((moment - self.began) * (1 / share - 1)), 60)
+            self.shown = moment
+            self.note(
+                f"{100 * share:.0f}% · {members} members · step {steps}/{self.steps} · loss "
+                f"{loss:.3f} · {minutes}:{seconds:02d} left"
+            )
+
+    def train_share(self, share: Sequence[int]) -> None:
         """Train this rank's stacks in sequence, and collect those of other ranks on rank 0."""
-        group = self.group
+        group, self.count = self.group, len(share)
         if group is not None:
             at_work = partial(group.store.add, "looks", 1)  # seen by rank 0
-            self.reporter.after_look = at_work if group.rank else self.take_over
+            self.after_look = at_work if group.rank else self.take_over
         for number in share:
             rows, traces = self.train(number)
             if group is not None and group.rank:
@@ -669,7 +663,7 @@ class Work:
         outcomes = self.fit_runs(stack, checkpoint)
         rows, traces = self.keep(stack, [outcome for outcome in outcomes if outcome.finite])
         checkpoint.drop()
-        self.reporter.finished += 1
+        self.finished += 1
         lost = [outcome.member for outcome in outcomes if not outcome.finite]
         if lost:  # other runs of the stack are stored already
             raise PefourierError(
@@ -689,13 +683,13 @@ class Work:
 
             method = stack.runs[0].arm.spec
             return [Outcome(m, *baselines.fit_method(method, stack.task, m.fold)) for m in members]
-        if self.resident is None or self.resident.task is not stack.task:
-            self.resident = Resident(stack.task, self.experiment.device)
-        schedule, self.reporter.steps = stack.resolved.schedule, stack.resolved.schedule.steps
-        progress = self.reporter.count_steps
-        compiler = self.compiler if self.is_compiled(stack) else None
-        resident = self.resident
-        return fit(resident, stack.model, members, schedule, progress, checkpoint, compiler)
+        schedule, resident = (
+            stack.resolved.schedule,
+            self.resident(stack.task, self.experiment.device),
+        )
+        self.steps, compiler = schedule.steps, self.compiler if self.is_compiled(stack) else None
+        given = (schedule, self.count_steps, checkpoint, compiler)
+        return fit(resident, stack.model, members, *given)
 
     def is_compiled(self, stack: Ensemble) -> bool:
         """Whether compiling the step of a stack, and of all equal stacks, is worthwhile."""
@@ -792,7 +786,7 @@ class DatasetPlan:
 
 def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPlan, ...]:
     """Plan the training on each dataset, without training or writing anything."""
-    began = time.monotonic()
+    began, note = time.monotonic(), note or silent
     options = settle_options(options)
     if read_rank()[0]:
         return ()
@@ -800,9 +794,8 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
     if options.minutes is not None:
         experiment = fit_into_minutes(experiment, began, note)
     finished = {key_of(row) for row in experiment.store.rows()}
-    if note is not None:
-        for line in experiment.remarks:
-            note(line)
+    for line in experiment.remarks:
+        note(line)
     return tuple(plan_of(e, experiment, finished) for e in experiment.resolved)
 
 
@@ -901,7 +894,7 @@ def divide_time(seconds: float, of_step: float, experiment: Experiment) -> tuple
     return seeds, min(int(available / seeds), LONGER * usual)
 
 
-def fit_into_minutes(experiment: Experiment, began: float, note: Note | None) -> Experiment:
+def fit_into_minutes(experiment: Experiment, began: float, note: Note) -> Experiment:
     """Choose runs and steps for --minutes since `began`, and report them; without patience."""
     options, minutes = experiment.options, experiment.options.minutes or 0
     if experiment.ranks > 1:
@@ -922,12 +915,11 @@ def fit_into_minutes(experiment: Experiment, began: float, note: Note | None) ->
             )
         experiment = with_budget(experiment, seeds, steps)
         each = of_steps(experiment) / seeds
-    if note is not None:
-        note(
-            f"{seeds} runs of each fold and encoding, {steps} steps each, about "
-            f"{each * seeds * steps / 60:.1f} min; --seeds {seeds} --steps {steps} "
-            "--patience-steps 0 repeats them"
-        )
+    note(
+        f"{seeds} runs of each fold and encoding, {steps} steps each, about "
+        f"{each * seeds * steps / 60:.1f} min; --seeds {seeds} --steps {steps} "
+        "--patience-steps 0 repeats them"
+    )
     return experiment
 
 

@@ -196,7 +196,7 @@ class Compiler:
     """Compiler of training steps; after one failure, stacks train without compilation."""
 
     choice: Compile
-    say: Callable[[str], None]
+    say: Callable[[str], object]
     works: bool = field(init=False, default=True)
 
     def pays(self, device: torch.device, seconds: float) -> bool:

@@ -33,7 +33,7 @@ def run_comparison(
     from pefourier.train import ensembles
 
     whole = ensembles.resolve(options)
-    note = None if whole.rank else note
+    note = ensembles.silent if whole.rank or note is None else note
     if options.save_models is not None:
         make_folder("--save-models", options.save_models)
     if options.minutes is not None:
@@ -48,15 +48,15 @@ def run_comparison(
 
 
 @contextmanager
-def note_on_interrupt(store: Store, note: Note | None) -> Iterator[None]:
+def note_on_interrupt(store: Store, note: Note) -> Iterator[None]:
     """Report after Ctrl-C which results are kept."""
     try:
         yield
     except KeyboardInterrupt:
-        if note is not None and store.path is None:
-            note("nothing is kept: use --out DIR to keep finished runs and --resume to continue")
-        elif note is not None:
-            note(f"finished runs in {store.path}: {len(store.rows())}; continue with --resume")
+        kept = "nothing is kept: use --out DIR to keep finished runs and --resume to continue"
+        if store.path is not None:
+            kept = f"finished runs in {store.path}: {len(store.rows())}; continue with --resume"
+        note(kept)
         raise
 
 
