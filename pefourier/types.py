@@ -63,7 +63,7 @@ def frozen_arrays(kind: type[T]) -> type[T]:
 
 def with_shared(kind: type[T], *, kw_only: bool = False, **methods: Any) -> type[T]:
     """Make a dataclass with shared methods, unless the class has its own."""
-    methods |= {"__setattr__": assign_once, "__delattr__": refuse_deletion}
+    methods["__setattr__"] = assign_once
     if kind.__repr__ is object.__repr__:
         methods["__repr__"] = in_full
     for name in methods.keys() - vars(kind).keys():
@@ -76,11 +76,6 @@ def assign_once(self: Any, name: str, value: object) -> None:
     if name in vars(self) or name not in self.__dataclass_fields__:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
     vars(self)[name] = value
-
-
-def refuse_deletion(self: Any, name: str) -> None:
-    """Raise an error."""
-    raise FrozenInstanceError(f"cannot delete field {name!r} of {type(self).__name__}")
 
 
 def compared(self: Any) -> tuple[object, ...]:

@@ -289,10 +289,6 @@ class Criteria:
         "Format to which vectors are rounded; adds the smallest distance after rounding.",
     ] = None
 
-    def settings(self) -> Fields:
-        """The options as keywords of the question."""
-        return {"criteria": self.criteria or (), "bases": self.rho or (), "dtype": self.dtype}
-
 
 @group
 class Extent:
@@ -358,15 +354,14 @@ def design(
 
     result: Any
     size, d = extent.grid or extent.length, extent.d
+    wanted: Fields = {"criteria": choice.criteria or (), "bases": choice.rho or ()}
+    wanted |= {"dtype": choice.dtype, "d": d}
     if extend_from is not None and to is not None:
         from pefourier.questions.extend import extend
 
-        result = extend(
-            extend_from, to, trained=extent.length, d=d, engine=engine, **choice.settings()
-        )
+        result = extend(extend_from, to, trained=extent.length, engine=engine, **wanted)
     else:
-        span, step = extent.span, extent.resolution
-        result = api.design(size, d, span=span, resolution=step, **choice.settings())
+        result = api.design(size, span=extent.span, resolution=extent.resolution, **wanted)
     print_result(result, output, figure)
 
 

@@ -31,7 +31,7 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.encoding import lattice as lattice_of
 from pefourier.encodings.loader import Count, Source, load, whole_numbers
 from pefourier.encodings.registry import BUILDERS, build, canonical_spec
-from pefourier.errors import PefourierError, check_whole
+from pefourier.errors import PefourierError, check_size, check_whole
 from pefourier.geometry.torus import multiplicity
 from pefourier.questions.result import HIDDEN, Result
 from pefourier.questions.spectral_density import (
@@ -504,11 +504,7 @@ def where_to_rebuild(
     if len(sides) == 1:
         points = [(x,) for point in points or [usual_positions(sides[0])] for x in point]
     points = points or [tuple(n // 2 for n in sides)]
-    if prod(sides) * (len(points) + BESIDES) > VALUES:
-        raise PefourierError(
-            f"{len(points)} positions on a lattice of {prod(sides)} points need more than the "
-            "limit of 1 GiB; set a smaller --lattice"
-        )
+    check_size("the functions of positions", prod(sides), len(points) + BESIDES, limit=VALUES)
     for point in points:
         check_point(point, sides)
     return sides, points

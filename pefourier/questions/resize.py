@@ -91,15 +91,11 @@ class Picture:
         """Number of points of the lattice."""
         return math.prod(self.grid)
 
-    @property
-    def by_cycles(self) -> Array:
-        """Energy at 0, 1, 2, … cycles per side along each axis, summed over both directions."""
-        folded = self.density
-        for axis, n in enumerate(self.grid[:-1]):  # the last axis has one direction
-            k = np.arange(n)
-            fold = np.minimum(k, n - k) == np.arange(n // 2 + 1)[:, None]
-            folded = np.moveaxis(np.tensordot(fold, folded, (1, axis)), 0, axis)
-        return folded
+    def along(self, axis: int) -> Array:
+        """Energy at 0, 1, 2, … cycles per side along an axis, in both directions."""
+        cycles = np.indices(self.density.shape)[axis].ravel()
+        folded = np.minimum(cycles, self.grid[axis] - cycles)
+        return np.bincount(folded, self.density.ravel())
 
 
 @frozen
@@ -304,7 +300,7 @@ class Resizing(Result):
 
 
 def resize(
-    encoding: Source, to: Ints | str, *, method: str = "", from_crop: Ints = (), **params: Any
+    encoding: Source, to: Ints | str, method: str = "", from_crop: Ints = (), **params: Any
 ) -> Resizing:
     """Resize a table for another image size or text length, and compare all methods.
 
@@ -313,7 +309,8 @@ def resize(
     encoding, **params
         As in `pefourier.spectrum`; ``grid`` and ``prefix`` are those of the table.
     to : sequence of int, or str
-        Sides of the new grid, the slowest axis first, such as (24, 24) or "24x24".
+        Sides of the new grid, the slowest axis first, such as (24, 24) or "24x24"; for biases,
+        sides of the new window, which has 2 H - 1 by 2 W - 1 displacements.
     method : str
         bicubic, bilinear, align-corners, antialias, fourier, keys, triangle, dinov2,
         geometric, center-crop or crop. By default the method of the model if known, otherwise
@@ -342,57 +339,24 @@ def resize(
     elif isinstance(encoding, str) and has_formula(enc, encoding, to):
         elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # it would take precedence
         formula = load(elsewhere, **params | {"grid": to})
-    return resize_table(enc, to, method or "crop" * bool(from_crop), formula, tuple(from_crop))
-
-
-def resize_table(
-    encoding: Encoding,
-    new: Ints,
-    method: str = "",
-    formula: Encoding | None = None,
-    first: Ints = (),
-) -> Resizing:
-    """Resize a table by one of `METHODS`, and compare all usable methods.
-
-    Parameters
-    ----------
-    encoding : Encoding
-        Vectors on a grid, optionally after rows without a place.
-    new : sequence of int
-        Sides of the new grid, as many as the old grid has; for biases, sides of the new window,
-        which has 2 H - 1 by 2 W - 1 displacements.
-    method : str, optional
-        Method of the resulting table; the default is the method of the model if known, else
-        bicubic, or the formula if models compute it at every size.
-    formula : Encoding, optional
-        The same formula on the new grid, for its vectors and the pairs at unseen angles.
-    first : sequence of int, optional
-        First point of the old grid for method "crop"; the default is the first point of all.
-
-    Examples
-    --------
-    >>> from pefourier.encodings import load
-    >>> r = resize_table(load("axial", None, 8, grid=(4, 4)), (6, 6), "antialias")
-    >>> r.table.shape, r.verdict
-    ((36, 8), 'still distinct')
-    """
-    by_formula = encoding.injection == "rotate" or encoding.rebuild_at is not None
+    first, method = tuple(from_crop), method or "crop" * bool(from_crop)
+    by_formula = enc.injection == "rotate" or enc.rebuild_at is not None
     computed = formula if by_formula and not method else None
-    old, new, table_sides = check_new_sides(encoding, new)
-    prefix, shape, methods = encoding.domain.prefix, encoding.domain.sides, []
-    libraries = methods_of(encoding, table_sides)
+    old, new, table_sides = check_new_sides(enc, to)
+    prefix, shape, methods = enc.domain.prefix, enc.domain.sides, []
+    libraries = methods_of(enc, table_sides)
     if computed is not None:
         method, libraries = RECOMPUTED, {}
-        make_table = partial(rows_behind, encoding, computed)
-        states = picture_of("before", encoding), picture_of("after", computed)
+        make_table = partial(rows_behind, enc, computed)
+        states = picture_of("before", enc), picture_of("after", computed)
     else:
         method = method or next(iter(libraries.values()), DEFAULT)
-        check_method(encoding, method, table_sides, first)
-        front, rows = np.split(np.asarray(encoding.table(), dtype=float), [prefix])
+        check_method(enc, method, table_sides, first)
+        front, rows = np.split(np.asarray(enc.table(), dtype=float), [prefix])
         chosen = resize_lattice(rows, shape, table_sides, method, first)
         make_table = partial(np.concatenate, [front, chosen])
         states = picture("before", rows, shape), picture("after", chosen, table_sides)
-        usable = methods_on(encoding, table_sides, method)
+        usable = methods_on(enc, table_sides, method)
         methods = [compare_method(name, rows, chosen, states, first) for name in usable]
     return Resizing(
         old=old,
@@ -403,11 +367,11 @@ def resize_table(
         before=states[0],
         after=states[1],
         methods=methods,
-        unseen=[] if formula is None else unseen_phases(encoding, formula),
-        unchanged=unchanged_rows(encoding, computed),
+        unseen=[] if formula is None else unseen_phases(enc, formula),
+        unchanged=unchanged_rows(enc, computed),
         library=join([name for name, own in libraries.items() if own == method] or [""]) or None,
         crop=first_of_crop(method, shape, table_sides, first),
-        encodings=(encoding if computed is not None else with_doubts(encoding),),
+        encodings=(enc if computed is not None else with_doubts(enc),),
     )
 
 

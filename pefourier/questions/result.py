@@ -14,7 +14,7 @@ from pefourier.errors import PefourierError, shorten
 from pefourier.report import render
 from pefourier.types import Array, Fields, Floats, frozen_by_name
 from pefourier.writing.page import plain
-from pefourier.writing.text import Verdict, in_html, printable
+from pefourier.writing.text import Verdict, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,11 +37,6 @@ class Result:
     curves: ClassVar[str] = ""  # function of `report.figures` for the chart of a terminal
     on_grid = False  # whether points have several axes
     encodings: tuple[Encoding, ...] = field(default=(), compare=False, metadata=HIDDEN)
-
-    @classmethod
-    def kind(cls) -> str:
-        """Name of the kind of result, shared by lines and grids."""
-        return next(kind.__name__ for kind in cls.__mro__ if Result in kind.__bases__)
 
     @classmethod
     def draw(cls, *drawn: Any, **options: Any) -> Figure:
@@ -91,17 +86,11 @@ class Result:
 
         >>> import pefourier
         >>> pefourier.check("dft", length=4, d=4)  # doctest: +ELLIPSIS
-        <Faithfulness of dft: ISOMETRIC. All 4 positions have distinct vectors, and ... noise.>
+        <LineFaithfulness of dft: ISOMETRIC. All 4 positions have distinct vectors, and ... noise.>
         """
         of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in self.encodings)
         sentence = ". ".join(self.conclusion.split(". ")[:2]).removesuffix(".") + "."
-        return f"<{self.kind()} of {of}: {shorten(sentence, SENTENCE)}>"
-
-    def _repr_html_(self) -> str:
-        """Return the output of the command as HTML for notebooks."""
-        answers = [render.answer_of(self)]
-        words = f"{render.conclusion_of(*answers)}\n{render.short_text_of(answers)}"
-        return "<pre>{}</pre>".format("\n".join(map(in_html, words.split("\n"))))
+        return f"<{type(self).__name__} of {of}: {shorten(sentence, SENTENCE)}>"
 
     def __getstate__(self) -> Fields:
         """Return the state to pickle, without the rules of encodings, which are closures."""

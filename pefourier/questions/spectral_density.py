@@ -258,9 +258,7 @@ def lattice_sides(enc: Encoding, lattice: int | None) -> Counts:
     axes = len(enc.domain.sides)
     if axes == 1 or lattice is not None:
         n = (enc.lattice or enc.dim) if lattice is None else lattice
-        if n < 2:
-            raise PefourierError(f"a lattice needs at least 2 points; got {n}; set --lattice")
-        check_count("lattice", n, maximum=LATTICE)
+        check_count("lattice", n, 2, LATTICE)
         sides = (n,) * axes
     else:
         sides = enc.domain.sides
@@ -273,11 +271,7 @@ def points_of_line(enc: Encoding, n: int, steps: Floats, sigma: float) -> int:
     points = n // 2 + 1
     if enc.domain.irregular:
         points = max(points, ceil(steps.max() + 3 * sigma) + 1)
-    if points > LATTICE:
-        raise PefourierError(
-            f"{enc.name}: its highest frequency needs {points} lattice points, and the limit is "
-            f"{LATTICE}; set a smaller --lattice"
-        )
+    check_count(f"lattice points up to the highest frequency of {enc.name}", points, 2, LATTICE)
     return points
 
 

@@ -99,10 +99,9 @@ def resizing(answers: Answers, look: Look) -> Figure:
     figure, panels = make_panels(look, 0.5 + 2.4 * len(letters), len(letters))
     figure.suptitle(f"{caption(answers[0].encoding)}, {result.method}", fontsize=9)
     for axis, (panel, letter) in enumerate(zip(panels, letters, strict=True)):
-        omitted = tuple(a for a in range(len(letters)) if a != axis)
         for state, style in zip(result.states, (".-", "x--"), strict=True):
             name = f"{size_of(state.grid)} {state.name}"
-            panel.semilogy(state.by_cycles.sum(axis=omitted), style, label=name)
+            panel.semilogy(state.along(axis), style, label=name)
         panel.set(xlabel=f"cycles along {letter}", ylabel="share of energy", ylim=(FAINT, None))
     return figure
 

@@ -12,7 +12,7 @@ from grids import smooth_table, table_on
 from pefourier.encodings.grids import size_of
 from pefourier.geometry.products import better_reading
 from pefourier.questions.check_faithful import check_faithful
-from pefourier.questions.resize import resize_table
+from pefourier.questions.resize import resize
 
 IMAGES = [(14, 14), (12, 27), (16, 16), (10, 24), (15, 17), (7, 7), (14, 20), (24, 24)]
 VIDEOS = [(8, 14, 14), (4, 7, 7), (16, 8, 12), (6, 10, 8)]
@@ -83,7 +83,7 @@ def misread(table, sides):
     """Return findings about a wrong grid, which check-faithful and resize must share."""
     placed = table_on(sides, np.vstack([table[:1], table]), prefix=1)
     found = [f for f in check_faithful(placed).findings if f.code in MISREAD]
-    assert [f for f in resize_table(placed, sides).findings if f.code in MISREAD] == found
+    assert [f for f in resize(placed, sides).findings if f.code in MISREAD] == found
     return found
 
 

@@ -119,7 +119,7 @@ def test_the_lattice_is_the_length_where_that_is_set(case, folder):
 
 
 ASKED = [("sigma", -1.0, "-1.0"), ("sigma", np.nan, "nan"), ("sigma", 0.01, "0.01")]
-ASKED += [("lattice", 1, "--lattice"), ("method", "fft", "fft")]
+ASKED += [("lattice", 1, "lattice"), ("method", "fft", "fft")]
 ASKED += [("method", "declared", "--method periodogram")]
 
 

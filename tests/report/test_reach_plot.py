@@ -11,7 +11,7 @@ from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
 from pefourier.questions.design import design_base
 from pefourier.questions.extend import extend
-from pefourier.questions.resize import resize_table
+from pefourier.questions.resize import resize
 from pefourier.report import plot
 from pefourier.report.figures import criteria, extension, wavelengths
 from pefourier.report.render import Answer, answer_of
@@ -69,10 +69,9 @@ def test_an_extension_shows_wavelengths_and_cosines():
 
 
 def test_a_resized_table_has_a_panel_for_each_axis():
-    result = resize_table(load("axial", d=16, grid=(6, 7)), (9, 8))
+    result = resize(load("axial", d=16, grid=(6, 7)), (9, 8))
     with plot.figure_style():
         figure = result.draw([answer_of(result)], plot.USUAL)
     for axis, axes in enumerate(figure.axes):
         for state, line in zip(result.states, axes.lines, strict=True):
-            share = state.by_cycles.sum(axis=1 - axis)
-            np.testing.assert_allclose(line.get_ydata(), share)
+            np.testing.assert_allclose(line.get_ydata(), state.along(axis))

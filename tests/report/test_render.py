@@ -31,7 +31,7 @@ from pefourier.questions.encode import Written
 from pefourier.questions.extend import extend
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
-from pefourier.questions.resize import resize_table
+from pefourier.questions.resize import resize
 from pefourier.questions.spectrum import spectrum
 from pefourier.report.render import answer_of, page_of
 from pefourier.report.terms import verdicts_by_command
@@ -120,7 +120,6 @@ GPT2 = {"model_type": "gpt2", "n_positions": 1024}
 LONG = {"length": 60000}
 SMALL = {"length": None, "d": 8, "grid": (4, 4)}
 CROWDED, HALVES = [[0, 1], [1, 0], [1, 0], [0, 1]], [[0, 1], [1, 0], [0.5, 0], [0.5, 1]]
-FORMULA = load("axial-rope", d=8, grid=(6, 6))
 spectrum_at = partial(spectrum, sigma=0)
 
 
@@ -130,7 +129,6 @@ def rotated(enc):
 
 
 SINUSOIDAL, ROPE = load("sinusoidal", 40, 8), load("rope", 40, 8)
-AXIAL = load("axial-rope", **SMALL)
 TWICE = np.random.default_rng(0).normal(size=(25, 3))
 TWICE[7] = TWICE[4]
 CUT = "rope:scaling=cut,original=1024,d=64"
@@ -243,12 +241,12 @@ CASES = [  # verdict, question, source of the encoding
     ("criteria disagree", partial(design_base, 80), lambda: 64),
     ("base found", partial(design_base, 1000, criteria=("turns",)), lambda: 64),
     ("no base serves", partial(design_base, 90, criteria=("condition",)), lambda: 64),
-    ("all zero", partial(resize_table, new=(3, 3)), lambda: table(np.zeros((4, 3)), (2, 2))),
-    ("still distinct", partial(resize_table, new=(6, 6)), lambda: load("axial", **SMALL)),
-    ("no longer distinct", partial(resize_table, new=(2, 1)), lambda: table(HALVES, (2, 2))),
-    ("now distinct", partial(resize_table, new=(4, 4)), lambda: table(TWICE, (5, 5))),
-    ("not distinct", partial(resize_table, new=(3, 3)), lambda: table(CROWDED, (2, 2))),
-    ("computed anew", partial(resize_table, new=(6, 6), formula=FORMULA), lambda: AXIAL),
+    ("all zero", partial(resize, to=(3, 3)), lambda: table(np.zeros((4, 3)), (2, 2))),
+    ("still distinct", partial(resize, to=(6, 6)), lambda: load("axial", **SMALL)),
+    ("no longer distinct", partial(resize, to=(2, 1)), lambda: table(HALVES, (2, 2))),
+    ("now distinct", partial(resize, to=(4, 4)), lambda: table(TWICE, (5, 5))),
+    ("not distinct", partial(resize, to=(3, 3)), lambda: table(CROWDED, (2, 2))),
+    ("computed anew", partial(resize, to=(6, 6), **SMALL), lambda: "axial-rope"),
     ("slow pairs favoured", drawn_usage, lambda: {"louder": 4, "of": slice(12, 16)}),
     ("slow pairs neglected", drawn_usage, lambda: {"louder": 4, "of": slice(0, 8)}),
     ("fast pairs favoured", drawn_usage, lambda: {"louder": 4, "of": slice(0, 10), **LONG}),
