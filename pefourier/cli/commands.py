@@ -23,6 +23,7 @@ from pefourier.cli.options import (
     Sigma,
     answer_specs,
     check_count_of_specs,
+    format_name,
     group,
     print_result,
     register,
@@ -36,16 +37,6 @@ if TYPE_CHECKING:
     from pefourier.questions.operators import OperatorComparison
 
 Rung = Literal["collides", "injective", "separable", "invertible", "isometric"]
-Format = Literal[
-    "float32",
-    "float16",
-    "bfloat16",
-    "float8_e4m3",
-    "float32:computed",
-    "float16:computed",
-    "bfloat16:computed",
-    "float8_e4m3:computed",
-]
 
 
 @group
@@ -122,11 +113,11 @@ def check_faithful(
     required: Requirements,
     require: Annotated[Rung | None, "Exit with status 1 if a verdict is lower."] = None,
     require_dtype: Annotated[
-        Format | None,
-        Option(metavar="FORMAT[:computed]"),
+        str | None,
+        Option(metavar="DTYPE[:computed]", parser=format_name),
         "Also exit with status 1 if vectors are no longer distinct when rounded to this format "
-        "(float32, float16, bfloat16, float8_e4m3), or, as in bfloat16:computed, when computed in "
-        "it.",
+        "(float32, float16, bfloat16, float8_e4m3; fp32, fp16, bf16, fp8), or, with :computed as "
+        "in bf16:computed, when computed in it.",
     ] = None,
     gates: Gates = None,
 ) -> None:

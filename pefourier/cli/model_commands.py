@@ -31,6 +31,7 @@ from pefourier.cli.options import (
     Specs,
     answer_each,
     check_count_of_specs,
+    format_name,
     group,
     layer_range,
     options_of,
@@ -285,7 +286,8 @@ class Criteria:
     ] = None
     rho: Annotated[list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."] = None
     dtype: Annotated[
-        Literal["float32", "float16", "bfloat16"] | None,
+        str | None,
+        Option(metavar="float32|float16|bfloat16", parser=format_name),
         "Format to which vectors are rounded; adds the smallest distance after rounding.",
     ] = None
 

@@ -24,6 +24,7 @@ from copy import copy
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from textwrap import fill
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from pefourier.encodings.encoding import Encoding
     from pefourier.writing.page import Page, Reason
 
+SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 OF_POINTS = ("times", "places", "edges")  # options whose files define the points
 Group = TypeVar("Group")
 ANNOTATIONS = {"github", "sarif"}  # forms that other programs show next to a file
@@ -110,6 +112,16 @@ def point(text: str) -> Counts:
             "--times FILE, as with sinusoidal)"
         )
     return found
+
+
+def format_name(text: str) -> str:
+    """Expand a format such as ``bf16:computed`` to ``bfloat16:computed``, for an option."""
+    name, colon, how = text.partition(":")
+    full = SHORT_NAMES.get(name, name)
+    if full not in SHORT_NAMES.values() or (colon and how != "computed"):
+        names = ", ".join([*SHORT_NAMES.values(), *SHORT_NAMES])
+        raise typer.BadParameter(f"{shown(text)} must be one of {names}, optionally with :computed")
+    return full + colon + how
 
 
 def layer_range(text: str) -> range:
@@ -526,6 +538,7 @@ def spare_threads(specs: Strings = ()) -> None:
 
 
 HEADINGS = ("Encodings", "Answers", "Figures")  # in help, after the command's own options
+CHOICES: Fields = {"subsequent_indent": "  ", "break_on_hyphens": False}  # in lines of help
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 Function = TypeVar("Function", bound=Callable[..., None])
 OptionsOf = Callable[[], Mapping[str, Any]]
@@ -622,7 +635,9 @@ class CommandInGroups(TyperCommand):
         groups: dict[str, list[Any]] = {"Arguments": [], "Options": []}
         for p in self.get_params(ctx):
             heading = getattr(p, "rich_help_panel", None) or f"{p.param_type_name}s".capitalize()
-            groups.setdefault(heading, []).append(p.get_help_record(ctx))
+            if record := p.get_help_record(ctx):
+                folded = fill(record[0].replace("|", "| "), formatter.width - 2, **CHOICES)
+                groups.setdefault(heading, []).append((folded.replace("| ", "|"), record[1]))
         for name in sorted(filter(groups.get, groups), key=HEADINGS.count):
             with formatter.section(name):
                 formatter.write_dl(groups[name])

@@ -14,7 +14,7 @@ from pefourier.errors import PefourierError, shorten
 from pefourier.report import render
 from pefourier.types import Array, Fields, Floats, frozen_by_name
 from pefourier.writing.page import plain
-from pefourier.writing.text import Verdict, printable
+from pefourier.writing.text import Verdict, in_html, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -91,6 +91,12 @@ class Result:
         of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in self.encodings)
         sentence = ". ".join(self.conclusion.split(". ")[:2]).removesuffix(".") + "."
         return f"<{type(self).__name__} of {of}: {shorten(sentence, SENTENCE)}>"
+
+    def _repr_html_(self) -> str:
+        """Return the output of the command as HTML for notebooks."""
+        answer = render.answer_of(self)
+        words = f"{render.conclusion_of(answer)}\n{render.short_text_of([answer])}"
+        return "<pre>{}</pre>".format("\n".join(map(in_html, words.split("\n"))))
 
     def __getstate__(self) -> Fields:
         """Return the state to pickle, without the rules of encodings, which are closures."""

@@ -85,8 +85,8 @@ def fields_of_record(record: Values) -> Values:
         fields["verdict"] = LADDER.index(rung)
     for path in fields.keys() & set(MEASURED) - {"verdict"}:
         fields[path] = None if fields[path] is None else fields[path] + 0
-    findings = record["findings"]
-    return fields | {f"findings.{f['code']}": SEVERITIES.index(f["severity"]) for f in findings}
+    severities = {f["code"]: SEVERITIES.index(f["severity"]) for f in record["findings"]}
+    return fields | {f"findings.{code}": severity for code, severity in severities.items()}
 
 
 def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from pefourier.encodings.attention_decay import LEVELS, reading_cosine
 from pefourier.encodings.encoding import axis_letters, unit_of_waves, without_prefix
+from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.grids import size_of
 from pefourier.errors import PefourierError, shorten
 from pefourier.geometry.torus import multiplicity
@@ -113,8 +114,22 @@ def faithful(answers: Answers, look: Look) -> Figure:
     """Draw singular values (for rank and conditioning), and inner products by lag."""
     figure, ((values_axes, kernel_axes),) = make_panels(look, 3.0, columns=2)
     draw_singular_values(values_axes, answers)
-    draw_kernels(kernel_axes, answers)
+    domain = answers[0].encoding.domain
+    if isinstance(domain, PlaceDomain):
+        draw_map(kernel_axes, answers[0], domain)
+    else:
+        draw_kernels(kernel_axes, answers)
     return figure
+
+
+def draw_map(axes: Axes, a: Answer, domain: PlaceDomain) -> None:
+    """Draw places in colours of the distance of their vectors to the first of the closest pair."""
+    pair, table = list(a.result.closest_pair or [0]), a.encoding.table()
+    x, y = domain.at.T
+    image = axes.scatter(x, y, c=np.linalg.norm(table - table[pair[0]], axis=1), s=9)
+    axes.plot(x[pair], y[pair], "r+", markersize=12)
+    axes.set(xlabel="longitude, or x", ylabel="latitude, or y", title="+ closest pair")
+    axes.figure.colorbar(image, ax=axes, label=f"distance to vector {pair[0]}")
 
 
 def draw_singular_values(axes: Axes, answers: Answers) -> None:
@@ -343,23 +358,25 @@ def by_decade(answers: Answers, axis: str) -> bool:
 
 
 def spectrum_chart(answers: Answers, axis: str = "auto") -> str:
-    """Draw the curves of Fig. 1 or densities by decade; on grids, sums along the last axis."""
-    curves, decades = [], by_decade(answers, axis)
+    """Draw the curves of Fig. 1 or densities by decade, and a picture of each density on a grid."""
+    parts, curves, decades = [], [], by_decade(answers, axis)
     for a in answers:
-        density = a.result.measure.by_decade if decades else a.result
-        curves.append((a.encoding.label, *curve_of(a, density)))
+        if a.result.on_grid:
+            plane = whole_plane(a.result.density, a.result.lattice)
+            rows = [part.max(axis=0) for part in np.array_split(plane, min(len(plane), 32))]
+            title = f"{a.encoding.label}: share of energy; ω_y from -π at the top, ω_x from -π"
+            parts.append(chart(title, [("", np.arange(len(row)), row) for row in rows]))
+        else:
+            density = a.result.measure.by_decade if decades else a.result
+            curves.append((a.encoding.label, *curve_of(a, density)))
     of = "per factor ten of frequency (log)" if decades else "at each lattice frequency"
     title = f"share of energy {of}, ω in radians per {unit(answers)}"
-    return chart(title, curves, logarithmic=decades) + "\n"
+    parts += [chart(title, curves, logarithmic=decades)] if curves else []
+    return "".join(f"{part}\n" for part in parts)
 
 
 def curve_of(answer: Answer, density: Any) -> tuple[Floats, Floats]:
-    """Return frequencies, in radians per position or per unit of times, and the density.
-
-    On a grid, these are the frequencies along the last axis.
-    """
-    if answer.result.on_grid:
-        return density.omega[-1], density.marginals[-1]
+    """Return frequencies, in radians per position or per unit of times, and the density."""
     return density.omega / unit_of_waves(answer.encoding)[0], density.density
 
 

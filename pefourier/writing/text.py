@@ -8,7 +8,7 @@ narrow terminal it cuts words, while this module continues in a second table.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from itertools import groupby
+from itertools import groupby, zip_longest
 from math import floor, isfinite, log10
 from shutil import get_terminal_size
 from string import Formatter
@@ -16,7 +16,7 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Counts, Strings
+from pefourier.types import Counts, Ints, Strings
 
 RUNNER = re.compile(r"(?<!\S)::|##(?=\[)")  # may be read as a command by workflow runners
 MARKUP = re.compile(  # of Markdown; not a_b, an interval [0.1, 0.2] or 1 < 2
@@ -137,34 +137,51 @@ SET_ASIDE: ContextVar[list[Sequence[Strings]] | None] = ContextVar("tables", def
 
 
 def aligned(rows: Sequence[Strings]) -> str:
-    """Align rows of cells in columns, two spaces apart.
+    """Align rows of cells in columns, two spaces apart, within the width of a terminal.
 
-    Columns beyond the width of a terminal follow in further tables, each with the first column.
+    Cells that do not fit are broken between words, never inside a word. If that is not enough, the
+    remaining columns follow in further tables, each with the first column.
     """
     if (tables := SET_ASIDE.get()) is not None:
         tables.append(rows)
         return f"{TABLE}\n"
-    width = get_terminal_size((ANY_WIDTH, 24)).columns
-    first, *others = map(padded, zip(*rows, strict=True))
-    parts = [[first]]
-    for column in others:
-        room = width - sum(len(cells[0]) + GAP for cells in parts[-1])
-        if len(column[0]) > room and len(parts[-1]) > 1:
-            parts.append([first])
-        parts[-1].append(column)
-    tables_of_parts = (zip(*part, strict=True) for part in parts)
-    return "\n".join("".join(map(line_of, table)) for table in tables_of_parts)
+    width, columns = get_terminal_size((ANY_WIDTH, 24)).columns, list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    if sum(widths) + GAP * (len(widths) - 1) > width:
+        words = [max(map(len, " ".join(column).split()), default=0) for column in columns]
+        room = width // 2 - GAP
+        widths = [max(min(wide, room), word) for wide, word in zip(widths, words, strict=True)]
+    parts = [[0]]
+    for k, wide in enumerate(widths[1:], 1):
+        taken = sum(widths[i] + GAP for i in parts[-1])
+        if taken + wide > width and len(parts[-1]) > 1:
+            parts.append([0])
+        parts[-1].append(k)
+    return "\n".join(
+        in_columns([[row[k] for k in part] for row in rows], [widths[k] for k in part])
+        for part in parts
+    )
 
 
-def padded(column: Strings) -> list[str]:
-    """Fill the cells of a column with spaces to a common width."""
-    width = max(map(len, column))
-    return [cell.ljust(width) for cell in column]
+def in_columns(rows: Sequence[Strings], widths: Ints) -> str:
+    """Write rows in columns of these widths; wider cells use several lines."""
+    lines = []
+    for row in rows:
+        cells = [broken(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for line in zip_longest(*cells, fillvalue=""):
+            lines.append((" " * GAP).join(map(str.ljust, line, widths)).rstrip() + "\n")
+    return "".join(lines)
 
 
-def line_of(cells: Strings) -> str:
-    """Join the cells of a row."""
-    return (" " * GAP).join(cells).rstrip() + "\n"
+def broken(text: str, width: int) -> list[str]:
+    """Break a cell into lines of a width, between words.
+
+    >>> broken("95 % lie at or below", 9), broken("  between positions", 11)
+    (['95 % lie', 'at or', 'below'], ['  between', '  positions'])
+    """
+    indent = " " * (len(text) - len(text.lstrip()))
+    whole: Any = {"break_on_hyphens": False, "break_long_words": False}
+    return [text] if len(text) <= width else wrap(text, width, subsequent_indent=indent, **whole)
 
 
 def is_for_document() -> bool:

@@ -86,11 +86,12 @@ def test_a_line_repeats_little_of_a_long_argument(run, text):
         assert len(done.err) < 700
 
 
-def test_help_fits_the_screen(run, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+@pytest.mark.parametrize("width", [50, 80])
+def test_help_fits_the_screen(run, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
     screens = [run("--help").out, *(run(command, "--help").out for command in PROGRAM.commands)]
     lines = [line for screen in screens for line in screen.splitlines()]
-    assert [line for line in lines if len(line) > 80] == []
+    assert [line for line in lines if len(line) > width] == []
 
 
 def test_version_and_help(run):

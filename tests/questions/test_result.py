@@ -1,5 +1,6 @@
 """Laws that hold for every kind of result."""
 
+import html
 import json
 import pickle
 from pathlib import Path
@@ -68,6 +69,7 @@ def test_a_result_has_a_conclusion_and_forms(result):
     assert "encodings" not in record
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert len(repr(result)) < 400
+    assert result.conclusion in " ".join(html.unescape(result._repr_html_()).split())
 
 
 def test_a_result_is_drawn_without_pyplot(result):

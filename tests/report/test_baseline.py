@@ -85,6 +85,7 @@ EDITED = [
     ("gap", float("nan")),
     ("findings", 3),
     ("findings", [{"code": "x", "severity": "bad"}]),
+    ("findings", [{"code": ["x"], "severity": "note", "message": ""}]),
     ("layers", 5),
     ("layers", [{"index": ["x"], "kind": "rotary", "window": None}]),
 ]

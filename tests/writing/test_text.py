@@ -23,9 +23,11 @@ def test_lines_are_not_wrapped_without_a_terminal(monkeypatch):
     assert lines[4].startswith(400 * "x")
     cells = zip(lines, ("error", "0.07", "no c"), strict=False)
     assert len({line.index(cell) for line, cell in cells}) == 1
+    monkeypatch.setenv("COLUMNS", "21")
+    assert aligned([["a", "bbb ccc"], ["dd ee ff", "g"]]) == "a         bbb ccc\ndd ee ff  g\n"
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 110])
+@pytest.mark.parametrize("width", [40, 52, 60, 80, 110])
 def test_a_table_fits_the_terminal_and_loses_nothing(monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     text = aligned(ROWS)
