@@ -166,7 +166,11 @@ def conclude_dataset(summary: Summary, data: DatasetSummary) -> str:
     first = "".join(data.best[:1]) or max(means, key=means.__getitem__)
     slots |= leaders(data, "{} {:+.3f}") | {"first": first, "f1": f1[first]}
     filled = fill_verdict(
-        SENTENCES["CONCLUSIONS"][data.verdict], summary, data, data.shortage, **slots
+        {**SENTENCES["VERDICTS"], **SENTENCES["CONCLUSIONS"]}[data.verdict],
+        summary,
+        data,
+        data.shortage,
+        **slots,
     )
     parts = [f"{data.verdict.upper()}.", *filled.values(), left_out_sentence(data.left_out, f1)]
     if data.no_gain:
@@ -268,7 +272,7 @@ def sentences(summary: Summary) -> list[str]:
         slots = {"over": summary.over, "cliques": groups, "reach": summary.out_of_reach}
         entries.append(fill(notes["ranks"], **slots))
     for data in summary.datasets:
-        lines = [notes["leaky"]] if data.leaky else []
+        lines = SENTENCES["VERDICTS"]["leaky"][:1] if data.leaky else []
         for name, count in data.diverged.items():
             lines.append(fill(notes["diverged"], encoding=name, count=count))
         rows = [(name, row) for name, lengths in data.lengths.items() for row in lengths]

@@ -697,7 +697,7 @@ def decide_all(
     found = {data.verdict for data in datasets}
     if "leaky" not in found and (by_ranks := decide_ranks(names, ranks, p, excluded)):
         return by_ranks
-    return Decision(" and ".join(code for code in SENTENCES["CONCLUSIONS"] if code in found))
+    return Decision(" and ".join(code for code in SENTENCES["ON_SEVERAL"] if code in found))
 
 
 def summarize_dataset(rows: Rows, reference: str, params: Values, find: float) -> DatasetSummary:

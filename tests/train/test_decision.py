@@ -71,7 +71,7 @@ def check_dataset(found, data):
     text = report.conclude_dataset(found, data)
     f1 = {e: scores["f1"].mean for e, scores in data.scores.items()}
     assert text.startswith(f"{data.verdict.upper()}. ")
-    assert data.verdict in statistics.SENTENCES["CONCLUSIONS"]
+    assert data.verdict in statistics.SENTENCES["ON_SEVERAL"]
     assert not re.search(r"nan|None|[{}]", text)
     if data.leaky:
         assert (data.verdict, data.best, set(data.verdicts.values()) <= {"leaky"}) == (
@@ -161,7 +161,7 @@ def test_nothing_that_is_stated_of_drawn_runs_contradicts(seed, monkeypatch):
                 names = f" ({', '.join(data.best)})" if data.verdict in ("best", "tied") else ""
                 holding = {
                     code: sentence_on(headline, code, found.find)
-                    for code in statistics.SENTENCES["CONCLUSIONS"]
+                    for code in statistics.SENTENCES["ON_SEVERAL"]
                 }
                 places = {
                     code
