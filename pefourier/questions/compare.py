@@ -273,7 +273,7 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
     ('equivalent', 'interleaved to halves', 2)
     """
     encodings = as_encoding(a), as_encoding(b)
-    if not (encodings[0].operator and encodings[1].operator):
+    if any(e.injection == "bias" or e.origin != "formula" for e in encodings):
         from pefourier.questions.biases import compare_biases
 
         if outcome := compare_biases(*encodings):
@@ -355,10 +355,11 @@ def compare_temperatures(outcome: Outcome, encodings: Two) -> Outcome:
     if a == b or outcome.verdict not in AGREEING:
         return outcome
     outcome, first, second = outcome.comparing("factors"), str(a or 1), str(b or 1)
-    factors = [t.at(np.arange(length)) if t else np.ones(length) for t in (a, b)]
-    if np.allclose(factors[0], factors[1], rtol=1e-6, atol=0):
-        note = finding("temperature-beyond", length=length, first=first, second=second)
-        return outcome.with_findings(note)
+    one, two = (t.at(np.arange(length)) if t else np.ones(length) for t in (a, b))
+    if np.allclose(one, two, rtol=1e-6, atol=0):
+        return outcome.with_findings(
+            finding("temperature-beyond", length=length, first=first, second=second)
+        )
     cause = Cause("both", ("parameters",), {"temperature": (first, second)}, {})
     return outcome.with_differences("query factors", 1, 1, cause=cause)
 
@@ -398,10 +399,9 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
         if outcome.bitwise and all(enc.origin == "file" for enc in encodings):
             notes.append(finding("numbers-unchanged"))
         outcome = replace(outcome, differing=0)
-    is_moved = outcome.first_difference or (verdict == "the same" and outcome.positions)
-    is_explained = outcome.positions and not outcome.first_difference
+    is_explained = outcome.positions and (verdict == "the same" or not outcome.first_difference)
     # numbers before the transformation, or of rows that their positions explain
-    if is_explained or (verdict in ("the same", "equivalent") and is_moved):
+    if is_explained or (verdict in ("the same", "equivalent") and outcome.first_difference):
         outcome = outcome.without_numbers()
     are_tables = not any(rotates(e) or e.injection == "bias" for e in encodings)
     are_rows = outcome.unit not in ("grids", "heads") and not outcome.unit.endswith("bias")
@@ -604,12 +604,9 @@ def resized_to_partner(
         with suppress(PefourierError):  # source code of one size only is compared as is
             code = load_source(d=width, **({"length": len(reference)} if is_fixed else {}))
     length = min(len(reference), max(LARGEST_SOURCE // code.dim, len(code)))
-    dimension = d or code.params.get("d", code.dim)
-    while not is_fixed and len(reference.domain.sides) == 1 and len(code) < length:
-        try:
-            code = load_source(length=length, d=dimension)
-        except PefourierError:  # source code with fewer rows: try half
-            length //= 2
+    if not is_fixed and len(reference.domain.sides) == 1 and len(code) < length:
+        with suppress(PefourierError):  # source code with fewer rows
+            code = load_source(length=length, d=d or code.params.get("d", code.dim))
     return code
 
 
