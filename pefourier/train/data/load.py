@@ -420,22 +420,25 @@ def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
             yield path.stem, (train, test, label)
 
 
+def read_part(path: Path, suffix: str, dtype: str | None = None) -> Array:
+    """Read the rows (n, columns) of a part of a recording."""
+    with open_part(str(path), suffix) as file:
+        rows = load_part(file, dtype=dtype)
+    check_rows(f"{path.parent.name}/{path.name}", rows)
+    return rows
+
+
 def read_machines(folder: Path) -> Iterator[tuple[str, Recording]]:
     """Read machines of SMD from text with one row per line and commas between values."""
     folders = [folder / part for part in ("train", "test", "test_label")]
     for name in sorted({path.name for subfolder in folders for path in subfolder.glob("*.txt")}):
-        parts = []
-        for file in (subfolder / name for subfolder in folders):
-            with open_part(str(file), ".csv") as text:
-                parts.append(load_part(text, dtype="float32"))
-        yield Path(name).stem, (parts[0], parts[1], parts[2][:, 0])
+        train, test, label = (read_part(part / name, ".csv", "float32") for part in folders)
+        yield Path(name).stem, (train, test, label[:, 0])
 
 
 def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
-    """Read the MSL channels in the list of anomalies."""
-    path = next((p / LIST for p in (folder, folder.parent) if (p / LIST).is_file()), folder / LIST)
-    if not path.is_file():
-        raise PefourierError(f"{path} is missing; {AGAIN}")
+    """Read the MSL channels in the list of anomalies, beside train/ and test/ or above them."""
+    path = folder / LIST if (folder / LIST).is_file() else folder.parent / LIST
     parse = partial(parse_or_refuse, file=name_of_file(str(path)), suffix=".csv", advice=AGAIN)
     found = read_columns(path)
     for name in set(COLUMNS) - set(found.names):
@@ -444,19 +447,10 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
     listed = zip(*map(columns.get, COLUMNS), strict=True)
     events = {channel: text for channel, spacecraft, text in listed if spacecraft == "MSL"}
     for name in sorted(events):
-        train, test = (read_channel(folder / part, name) for part in ("train", "test"))
-        label = parse(partial(label_events, name, events[name], len(test)))
-        yield name, (train, test, label)
-
-
-def read_channel(folder: Path, name: str) -> Array:
-    """Read the rows (n, columns) of a channel in train/ or test/."""
-    if not re.fullmatch(SOURCES["msl"].names, name):
-        raise PefourierError(f"MSL has no channel {shown(name)}; {AGAIN}")
-    with open_part(str(folder / f"{name}.npy"), ".npy") as file:
-        rows = load_part(file)
-    check_rows(f"{name}, {folder.name}", rows)
-    return rows
+        if not re.fullmatch(SOURCES["msl"].names, name):
+            raise PefourierError(f"MSL has no channel {shown(name)}; {AGAIN}")
+        train, test = (read_part(folder / p / f"{name}.npy", ".npy") for p in ("train", "test"))
+        yield name, (train, test, parse(partial(label_events, name, events[name], len(test))))
 
 
 def label_events(name: str, text: str, n: int) -> Array:
