@@ -83,10 +83,8 @@ def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
     path = archive(tmp_path, X=x, y=y, groups=np.array([f"person {g}" for g in groups]), time=y)
     task = read(path)
     assert sorted(np.concatenate([fold.test for fold in task.folds])) == list(range(300))
-    for k, fold in enumerate(task.folds):
-        parts = [set(groups[one]) for one in (fold.train, fold.valid, fold.test)]
-        assert sum(map(len, parts)) == 23
-        assert set(fold.valid) == set(task.folds[(k + 1) % 5].test)
+    for fold in task.folds:
+        assert sum(len({*groups[one]}) for one in (fold.train, fold.valid, fold.test)) == 23
     counts = np.array([np.bincount(task.labels[fold.test], minlength=3) for fold in task.folds])
     shares = counts[:, :2] / counts.sum(axis=0)[:2]  # the third class has few groups
     assert np.ptp(shares, axis=0).max() < 0.1, shares
@@ -95,8 +93,6 @@ def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
     shuffled = read(path, split="random")
     assert shuffled.leaky
     assert set(groups[shuffled.folds[0].train]) & set(groups[shuffled.folds[0].test])
-    with pytest.raises(PefourierError, match="exclude each other"):
-        read(path, split="chronological")
 
 
 BAD = [  # a dataset, options, and part of the error
@@ -134,8 +130,6 @@ def test_parts_of_an_archive_are_trained_and_tested_on(tmp_path, rng):
     assert sorted([*fold.train, *fold.valid]) == list(range(40))
     assert [len(f.test) for f in read(path, resamples=7).folds] == [20] * 7
     assert len(read(path, split="random").folds) == 5
-    with pytest.raises(PefourierError, match="--window"):
-        read(path, window=2)
     for change in ({"X_test": x[40:, :4]}, {"y_test": y[:19]}, {"y_test": np.array("a")}):
         with pytest.raises(PefourierError, match=r"X_test \("):
             read(archive(tmp_path, **parts | change))

@@ -11,7 +11,6 @@ from pefourier.train.statistics import detectable
 
 ROWS, SERIES = 12, 20
 START = np.datetime64("2024-03-30T22:00:00")
-ROLES = ["time as time", "series as series", "label as label"]
 ONE = ["timestamp as time", "label as label", "the whole file as one series"]
 
 
@@ -32,12 +31,6 @@ def state(t):
 
 
 FILES = {
-    # as in the README
-    "readme.csv": (
-        table("time,series,label,v", lambda s, t, x: [str(t), f"s{s}", "ab"[s % 2], str(x[0])]),
-        {},
-        {"channels": ["v"], "windows": SERIES, "columns": ROLES},
-    ),
     # times with a zone, and a named state in each row
     "plant.csv": (
         table(
@@ -103,15 +96,6 @@ FILES = {
         ),
         {},
         {"left out": ["note"], "uneven": True, "shortest": 6},
-    ),
-    # patients with several trials, in milliseconds since 1970
-    "trials.csv": (
-        table(
-            "time,series,group,v,label",
-            lambda s, t, x: [f"{10**12 + 1000 * t}", f"{s}", f"p{s // 4}", str(x[0]), str(s % 2)],
-        ),
-        {},
-        {"channels": ["v"], "groups": 5, "uneven": False},
     ),
 }
 
