@@ -10,7 +10,6 @@ from tiny_models import CONFIG, random_tensors, write_model
 from pefourier.weights.pair_energy import LayerShares, pair_rows
 from pefourier.weights.quantise import (
     Rotation,
-    keys_of,
     quantisation_errors,
     spared_pairs,
 )
@@ -102,27 +101,6 @@ def test_every_scheme_costs_what_drawn_keys_lose(rng, name, draws):
     for record, is_after, drawn in by_simulation(rng, q[0], k[0], records, draws):
         found = record.after if is_after else record.before
         assert found == pytest.approx(drawn, rel=0.05), (record.scheme, record.granularity)
-
-
-def test_moments_and_costs_are_those_of_loops(rng):
-    """Moments and costs equal loops over positions and lags, in heads that share keys."""
-    rows, omega, length = pair_rows(2, "neighbours"), np.array([1.0, 0.2]), 5
-    turn = Rotation(None, np.arange(2), rows, omega, length)
-    q, k = rng.uniform(0.1, 1, (4, 6)), rng.uniform(0.1, 1, (2, 6))  # two rows are not rotated
-    q, k = (x / x.max(axis=1, keepdims=True) for x in (q, k))
-    mixes = [np.eye(6) for _ in range(length)]
-    for p, mix in enumerate(mixes):
-        for (a, b), w in zip(rows.T, omega, strict=True):
-            c = np.cos(w * p) ** 2
-            mix[np.ix_([a, b], [a, b])] = [[c, 1 - c], [1 - c, c]]
-    lags = sum(mixes[abs(i - j)] for i in range(length) for j in range(length)) / length**2
-    places = sum(mixes) / length
-    keys = keys_of([layer_of(q, k)], turn)
-    np.testing.assert_allclose(turn.mixed(keys.moments, turn.kept), k @ places)
-    for cost, met in ((keys.before, lags), (keys.after, places)):
-        costs = [(q[h] @ met) / (q[h] @ lags @ k[h // 2]) for h in range(4)]
-        expected = [np.mean(costs[:2], axis=0), np.mean(costs[2:], axis=0)]
-        np.testing.assert_allclose(cost, expected)
 
 
 def test_totals_are_those_of_layers_pairs_and_rows(rng):

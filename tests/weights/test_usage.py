@@ -1,6 +1,5 @@
 """The frequencies that weights use equal the definition, score tensors and transformers."""
 
-import html
 import json
 import re
 import sys
@@ -54,23 +53,6 @@ def test_shares_are_those_of_the_definition(tmp_path, kind, pairs):
     assert (usage.pairing.name, usage.pairing.source) == (named, "config")
     means = np.mean([layer.product.mean(axis=0) for layer in usage.shares], axis=0)
     assert [pair.share for pair in usage.rotations[0].pairs] == pytest.approx(means)
-
-
-def test_a_share_is_the_energy_of_a_frequency_in_the_score_tensor(tmp_path):
-    """A share equals the energy of its frequency in W_q' R(D) W_k over the lags of a period."""
-    tensors = random_tensors()
-    tensors[NORM][:] = 1
-    usage = use_of_model(write_model(tmp_path, tensors))
-    cycles = np.arange(1, 5)
-    q, k = tensors[Q][:8].astype(float), tensors[K][:8].astype(float)
-    turns = [np.exp(2j * np.pi * cycles * lag / 16) for lag in range(16)]
-    blocks = [
-        np.block([[np.diag(z.real), -np.diag(z.imag)], [np.diag(z.imag), np.diag(z.real)]])
-        for z in turns
-    ]
-    scores = q.T @ np.array(blocks) @ k
-    energy = (np.abs(np.fft.rfft(scores, axis=0)) ** 2).sum(axis=(1, 2))[cycles]
-    np.testing.assert_allclose(usage.shares[0].product[0], energy / energy.sum(), rtol=2e-5)
 
 
 def changed(tensors, change):
@@ -519,18 +501,3 @@ def norm_before(model, attention, width):
     beside = model.get_submodule(attention.rpartition(".")[0])
     norm = next((norm for name in BEFORE if (norm := getattr(beside, name, None))), None)
     return np.eye(width) if norm is None else gain_of(norm, width)
-
-
-def test_nothing_moved_since_the_same_weights(tmp_path):
-    path = write_model(tmp_path)
-    usage = use_of_model(path, against=path)
-    (note,) = (f for f in usage.findings if f.code == "usage-moved")
-    assert usage.against.moved == 0
-    assert not re.search(r"\d", note.message.replace(path, ""))
-
-
-def test_a_page_says_which_frequencies_the_weights_beside_a_config_use(run):
-    path = write_model(Path("m"))
-    assert run("report", "m/config.json", "--out", "page.html", "--json").status == 0
-    conclusion = use_of_model(path).conclusion
-    assert html.escape(conclusion.partition(". ")[0]) in Path("page.html").read_text()

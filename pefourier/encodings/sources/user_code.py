@@ -120,8 +120,7 @@ def call_with_sizes(
     """
     is_class, values, unnamed = inspect.isclass(function), {}, []
     sizes = {"length": request.length, "d": request.d, "dropout": 0.0}
-    parameters = parameters_of(function)
-    for p in parameters:
+    for p in parameters_of(function):
         role = ROLE.get(p.name)
         is_enough = is_class and type(p.default) is int and p.default >= request.length
         if role in sizes and not (role == "length" and is_enough):
@@ -133,9 +132,8 @@ def call_with_sizes(
     if misfits:
         raise request.unfit(f"needs {', '.join(unnamed)}, expected length and d")
     values |= {name: sizes[role] for name, role in zip(unnamed, free, strict=False)}
-    in_order = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in values]
     with sandboxed(request.seed if seed is None else seed):  # restores what a call changes
-        return function(*map(values.pop, in_order), **values)
+        return function(**values)
 
 
 def first_axis(code: Any) -> str:
@@ -587,9 +585,7 @@ def stored_sizes(code: Any) -> tuple[int, int]:
     if isinstance(code, type) or not hasattr(code, "named_buffers"):
         return 0, 0
     tables = [t.shape for t in (*code.parameters(), *code.buffers()) if t.ndim > 1]
-    widths = [x for key, x in vars(code).items() if ROLE.get(key) == "d" and type(x) is int]
-    widths += [shape[-1] for shape in sorted(tables, key=lambda shape: -shape.numel())]
-    columns = next((x for x in widths if x > 0), 0)
+    columns = max(tables, key=lambda shape: shape.numel(), default=(0,))[-1]
     rows = [s[0] if s[-2] == 1 else s[-2] for s in tables if s[-1] == columns]
     return max(rows, default=0), columns
 

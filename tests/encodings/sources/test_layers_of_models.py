@@ -36,8 +36,8 @@ SCHEDULES = {  # config, and its runs: layers, kind, part, window
         {"model_type": "longformer", "num_hidden_layers": 2, "attention_window": [32, 64]},
         [((0,), "learned", "", 32), ((1,), "learned", "", 64)],
     ),
-    "repeated types": (
-        {"model_type": "gpt_neo", "num_layers": 4, "attention_types": [[["global", "local"], 2]]},
+    "types under another key": (
+        {"model_type": "gpt_neo", "num_layers": 4, "attention_layers": ["global", "local"] * 2},
         [((0, 2), "learned"), ((1, 3), "learned", "", 256)],
     ),
     "a formula of the number": (

@@ -42,7 +42,6 @@ from pefourier.encodings.registry import build
 from pefourier.encodings.sources.json_object import (
     HEADS,
     LAYERS,
-    MOST_LAYERS,
     SINGLE,
     Section,
     TrackedKeys,
@@ -538,6 +537,8 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
     """
     stated = stated_types(model.values)
     key, types = model.row.get("coded", ("", {}))
+    if not stated and model.get("attention_types"):  # of GPT-Neo, with repetitions
+        raise model.wrong("attention_layers", None, "the type of each layer of attention_types")
     if not stated and model.get(key) is not None:  # a number for each layer, as in DeepSeek-V4
         codes = model.get(key)
         if not isinstance(codes, list) or any(str(code) not in types for code in codes):
@@ -569,18 +570,12 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
 
 
 def stated_types(values: Values) -> list[str]:
-    """Return the type of each layer from a config, including GPT-Neo's types with repetitions."""
+    """Return the type of each layer from a config; empty if it sets no types."""
     for key in TYPES:
         types = values.get(key)
         if isinstance(types, list) and types and all(isinstance(name, str) for name in types):
             return types
-    schedule: list[str] = []
-    for item in values.get("attention_types") or ():
-        match item:
-            case [[*kinds], int(times)] if all(isinstance(kind, str) for kind in kinds):
-                room = MOST_LAYERS - len(schedule)
-                schedule += islice(cycle(kinds), max(0, min(len(kinds) * times, room)))
-    return schedule
+    return []
 
 
 def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
