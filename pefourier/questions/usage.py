@@ -43,7 +43,7 @@ from pefourier.weights.model import (
     rotations_of_model,
 )
 from pefourier.weights.pair_energy import (
-    OFTEN,
+    STRONGEST,
     LayerShares,
     PairLayout,
     RotationUse,
@@ -59,7 +59,6 @@ from pefourier.writing.text import Verdict, number, percent, ranges
 Progress = Callable[[str], Callable[[int, int], object]]
 PAIR_FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
 MOST_MOVED = 5  # heads that a comparison lists
-STRONGEST = 3  # pairs in the sentence about another checkpoint
 SAMPLED = 8  # layers that check-faithful samples to test a pairing
 
 
@@ -215,7 +214,7 @@ class Usage(Result):
         },
         "kinds": {
             "rotation": "rotation",
-            "pairs of a rotation": "kind",
+            "pairs (wavelengths)": "kind",
             "pairs": "portion.pairs",
             "if even": "portion.uniform",
             "queries": "portion.q",
@@ -231,7 +230,15 @@ class Usage(Result):
     }
     short = {
         "shown": ("positions", "trained length", "shares moved since"),
-        "kinds": listed["kinds"],
+        "main_kinds": listed["kinds"],
+        "strongest": {
+            "rotation": "rotation",
+            "strongest pairs": "pair.index",
+            "wavelength": "pair.wavelength",
+            "queries": "pair.share_q",
+            "keys": "pair.share_k",
+            "scores": "pair.share",
+        },
     }
 
     model: str
@@ -282,13 +289,18 @@ class Usage(Result):
 
     @property
     def kinds(self) -> list[Fields]:
+        """Return the kinds of pairs of all rotations."""
+        return [kind for rotation in self.rotations for kind in rotation.kinds]
+
+    @property
+    def main_kinds(self) -> list[Fields]:
         """Return the pairs of each rotation with few and with many rotations."""
-        fast = f"more than {OFTEN} rotations"
-        return [
-            {"rotation": use.part, "kind": kind, "portion": portion}
-            for use in self.rotations
-            for kind, portion in (("without a full rotation", use.never_turn), (fast, use.often))
-        ]
+        return [kind for rotation in self.rotations for kind in rotation.kinds[-2:]]
+
+    @property
+    def strongest(self) -> list[Fields]:
+        """Return the three pairs of each rotation with the largest shares."""
+        return [pair for rotation in self.rotations for pair in rotation.strongest]
 
     @property
     def spared(self) -> str:

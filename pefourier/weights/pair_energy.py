@@ -20,8 +20,9 @@ import numpy as np
 from pefourier.encodings.sources.huggingface import ModelFile
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Bools, Counts, Floats, Places, frozen
+from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen
 from pefourier.weights.model import LayerEnergies, ModelWeights
+from pefourier.writing.text import number, ranges
 
 MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean")
 LEAST_LIKENESS = 0.1  # least correlation, and least lead over the other layout, for a decision
@@ -205,6 +206,8 @@ def shares_of_means(path: str, rotating: Bools, layout: str) -> Iterator[LayerSh
         yield replace(shares, rows=rows if k else None, halved=True)
 
 
+STRONGEST = 3  # pairs in the short answer
+BANDS = 8  # rows of the table of pairs
 OFTEN = 32  # a pair with more full rotations than this within the length counts as fast
 EVEN = 0.1  # relative difference from the even share up to which use counts as even
 CHANCE = 3.0  # difference, in spreads of shuffled pairs, up to which it may be chance
@@ -255,6 +258,7 @@ class RotationUse:
     effective_pairs: float  # median over heads of exp(entropy of the shares)
     half: Counts  # the fewest pairs that hold half of the product
     half_rows: Counts = ()  # the rows of a head that hold these pairs
+    kinds: tuple[Fields, ...] = field(default=(), metadata={"told": False})  # bands, slow, fast
 
     @property
     def part(self) -> str | None:
@@ -277,6 +281,12 @@ class RotationUse:
             if portion.preference:
                 return f"{name} {verdicts[portion.preference]}"
         return "few pairs used" if self.effective_pairs <= FEW * self.count else "no preference"
+
+    @property
+    def strongest(self) -> list[Fields]:
+        """Return the pairs with the largest shares, of queries if keys are unknown."""
+        order = sorted(self.pairs, key=lambda pair: -pair.used)
+        return [{"rotation": self.part, "pair": pair} for pair in order[:STRONGEST]]
 
 
 def summarise(
@@ -301,6 +311,15 @@ def summarise(
         q, k, product, used = (means @ members).tolist()
         return Portion(int(members.sum()), uniform, q, k, product, used, spread)
 
+    slow, fast = portion(turns < 1), portion(turns > OFTEN)
+    order, kinds = np.argsort(waves, kind="stable"), list[tuple[str, Portion]]()
+    size = -(-len(order) // min(BANDS, len(order)))
+    for start in range(0, len(order), size):
+        band = order[start : start + size]
+        ends = "…".join(number(float(waves[i]), 3) for i in band[[0, -1]])
+        label = f"{ranges(sorted(index[band].tolist()))} ({ends})"
+        kinds.append((label, portion(np.isin(np.arange(len(order)), band))))
+    kinds += [("without a full rotation", slow), (f"more than {OFTEN} rotations", fast)]
     mean = used.mean(axis=0)
     strongest = np.argsort(-mean, kind="stable")
     held = np.cumsum(mean[strongest])
@@ -308,10 +327,11 @@ def summarise(
     return RotationUse(
         name=name,
         pairs=tuple(map(PairUse, index.tolist(), *np.vstack([waves, turns, means]).tolist())),
-        never_turn=portion(turns < 1),
-        often=portion(turns > OFTEN),
+        never_turn=slow,
+        often=fast,
         effective_pairs=float(np.median(np.exp(entropy))),
         half=tuple(np.sort(index[strongest[:count]]).tolist()),
+        kinds=tuple({"rotation": name or None, "kind": k, "portion": p} for k, p in kinds),
     )
 
 

@@ -6,8 +6,9 @@ range of rows.
 
 Read a PEFT adapter with its base: :math:`W + s B A`, with :math:`s = \alpha / r`.
 
-With ``use_rslora`` the scale is :math:`\alpha / \sqrt r`. Tensors of ``modules_to_save`` replace
-those of the base. A is small and read as a whole; rows of W and B are read on demand.
+With ``use_rslora`` the scale is :math:`\alpha / \sqrt r`. With ``use_dora`` each row of the sum is
+scaled to the length in ``lora_magnitude_vector``. Tensors of ``modules_to_save`` replace those of
+the base. A is small and read as a whole; rows of W and B are read on demand.
 """
 
 import re
@@ -148,7 +149,7 @@ PREFIX = "base_model.model."
 PART = re.compile(r"(.+)\.(lora_[AB]|lora_magnitude_vector)(?:\.weight)?")
 REFUSED = (  # settings with another merge
     *("fan_in_fan_out", "layer_replication", "use_qalora", "target_parameters", "arrow_config"),
-    *("alora_invocation_tokens", "use_bdlora", "use_dora", "alpha_pattern"),
+    *("alora_invocation_tokens", "use_bdlora"),
 )
 MERGE = "merge it with peft's merge_and_unload, save the model, and pass its folder"
 
@@ -160,12 +161,17 @@ class MergedTensor(Tensor):
     a: Tensor  # (r, columns)
     b: Tensor  # (rows, r)
     scale: float
+    magnitude: Tensor | None  # lengths of the rows, for DoRA
 
     def rows(self, first: int, last: int) -> Array:
         """Return the merged rows from first to last (last - first, columns)."""
         a, b = self.a.rows(0, self.a.shape[0]), self.b.rows(first, last)
         added = self.scale * (b.astype(np.float32) @ a.astype(np.float32))
-        return np.asarray(super().rows(first, last).astype(np.float32) + added)
+        merged = super().rows(first, last).astype(np.float32) + added
+        if self.magnitude is None:
+            return np.asarray(merged)
+        lengths = self.magnitude.vector()[first:last, None]
+        return np.asarray(merged * (lengths / np.linalg.norm(merged, axis=1, keepdims=True)))
 
 
 def is_adapter(path: str) -> bool:
@@ -209,7 +215,7 @@ def merged_tensors(path: str, base: str) -> dict[str, Tensor]:
             tensors[module] = tensor
     for module, part in parts.items():
         name = name_in(tensors, f"{module}.weight", path, base)
-        tensors[name] = merge(tensors, name, part, config)
+        tensors[name] = merge(tensors, name, part, config, module)
     return tensors
 
 
@@ -230,19 +236,33 @@ def merge(
     name: str,
     part: Mapping[str, Tensor],
     config: Section,
+    module: str,
 ) -> MergedTensor:
     """Merge the parts of an adapter into one tensor of the base."""
     base, a, b = tensors[name], part.get("lora_A"), part.get("lora_B")
     if a is None or b is None or (b.shape[0], a.shape[1:]) != (base.shape[0], base.shape[1:]):
         shapes = " and ".join(str(t.shape) for t in (b, a) if t)
         raise PefourierError(
-            f"{config.label}: the parts of {shown(name)} have shapes {shapes}, which do not fit "
-            f"the base's {base.shape}; pass the base that the adapter was trained on"
+            f"{config.label}: {shown(module)} has parts of shapes {shapes}, which do not fit the "
+            f"base's {base.shape}; pass the base that the adapter was trained on"
         )
     if len(base.shape) != 2 or b.shape[1] != a.shape[0] or name + "_scale_inv" in tensors:
         raise PefourierError(f"{shown(name)} of the base is quantized or no matrix; {MERGE}")
-    if len(part) > 2:
-        raise PefourierError(f"{config.label}: the adapter also scales {shown(name)}; {MERGE}")
-    rank, alpha = a.shape[0], config.number("lora_alpha") or 0.0
+    rank = a.shape[0]
+    alpha = alpha_of(config, module)
     scale = alpha / (sqrt(rank) if config.values.get("use_rslora") else rank)
-    return MergedTensor(**vars(base), a=a, b=b, scale=scale)
+    magnitude = part.get("lora_magnitude_vector")
+    if bool(config.values.get("use_dora")) != (magnitude is not None):
+        raise PefourierError(f"{config.label}: use_dora contradicts the adapter's tensors; {MERGE}")
+    return MergedTensor(**vars(base), a=a, b=b, scale=scale, magnitude=magnitude)
+
+
+def alpha_of(config: Section, module: str) -> float:
+    """Return the alpha of a module: that of a name in ``alpha_pattern``, or the general one."""
+    patterns = config.values.get("alpha_pattern") or {}
+    for key in patterns:
+        if not re.fullmatch(r"[\w.]+", key):
+            raise PefourierError(f"alpha_pattern of {config.label} has {shown(key)}; {MERGE}")
+        if f".{module}".endswith(f".{key}"):
+            return Section(config.label, patterns).number(key) or 0.0
+    return config.number("lora_alpha") or 0.0

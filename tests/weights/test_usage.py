@@ -84,7 +84,7 @@ def test_planted_pairs_are_found_and_reported(tmp_path):
     assert [p.turns for p in rotation.pairs][:2] == pytest.approx([fastest, fastest / 1e6**0.25])
     assert rotation.effective_pairs == pytest.approx(1.0)
     assert (rotation.half, rotation.half_rows) == ((3,), (3, 7))
-    assert [kind["portion"].pairs for kind in usage.kinds] == [2, 1]
+    assert [kind["portion"].pairs for kind in usage.kinds] == [1, 1, 1, 1, 2, 1]
 
 
 CENTRED = [("cohere", False), ("starcoder2", True), ("llama", False), ("olmo", None)]

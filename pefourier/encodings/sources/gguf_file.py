@@ -433,7 +433,7 @@ def scaling_of_file(file: GgufFile) -> Fields:
     kind, factors = file.get("rope.scaling.type", "linear"), file.factors
     factor = float(file.positive("rope.scaling.factor") or file.positive("rope.scale_linear") or 1)
     original = file.count("rope.scaling.original_context_length", "context_length")
-    mixed = file.get(EXT_FACTOR, 1)
+    alpha, mixed = file.optional("rope.scaling.alpha"), file.get(EXT_FACTOR, 1)
     mixed = 1 if is_number(mixed) and mixed < 0 else mixed  # negative means not set
     sizes: Fields = {"factor": factor, "original": original}
     if LONG in factors and SHORT in factors and original:
@@ -447,10 +447,12 @@ def scaling_of_file(file: GgufFile) -> Fields:
         betas = {key: file.optional(f"rope.scaling.yarn_{key}") for key in BETAS}
         betas = {key: x for key, x in betas.items() if x is not None}
         return {"scaling": "yarn", **sizes, "attention_factor": attention, **betas}
-    is_linear = kind in ("none", "linear") or (kind == "yarn" and mixed == 0)
-    if is_linear and not file.optional("rope.scaling.alpha") and FREQS not in factors:
+    is_plain = kind in ("none", "linear")
+    if is_plain and alpha and factor == 1 and not factors:  # its base times alpha^(d / (d - 2))
+        return {"scaling": "ntk", "factor": float(alpha)}
+    if ((is_plain and not alpha) or (kind == "yarn" and mixed == 0)) and FREQS not in factors:
         return {"scaling": "linear", "factor": factor} if factor != 1 else {}
-    contents = f"{', '.join(factors) or 'no factors'}, {EXT_FACTOR} {shown(mixed)}, or alpha"
+    contents = f"{', '.join(factors) or 'no factors'}, {EXT_FACTOR} {shown(mixed)}, alpha {alpha}"
     way_out = "is not supported; give rope:inv_freq=FILE"
     raise PefourierError(f"scaling {shown(kind)} of {file.label} with {contents} {way_out}")
 

@@ -280,7 +280,7 @@ class VectorMap(CodeRequest):
 
     def apply(self, x: Array, positions: Array, rows: Any) -> Images:
         """Call the code on vectors, and return the images in some rows."""
-        vectors: Any = np.array(x[:, None] if "head" in self.axes else x)
+        vectors: Any = np.array(x[:, None] if "head" in self.axes and x.ndim == 3 else x)
         ids: Any = positions
         if self.torch:
             device, dtype = self.example.device, self.example.dtype
@@ -297,7 +297,7 @@ class VectorMap(CodeRequest):
         if any(tuple(getattr(image, "shape", ())) != shape for image in answers) or not answers:
             raise self.unfit(f"must return the shape of its vectors, {shape}")
         images = [numbers(image) for image in answers]
-        sides = [(x[:, 0] if x.ndim == 4 else x)[:, rows] for x, _ in images]
+        sides = [(x[:, -1] if x.ndim == 4 else x)[:, rows] for x, _ in images]
         if not all(np.isfinite(side).all() for side in sides):
             raise self.unfit("returns numbers that are not finite")
         return sides[0], sides[-1], max(images[0][1], numbers(vectors[:0])[1])
@@ -316,7 +316,8 @@ class PairRotation:
 def vectors_of_rotation(code: VectorMap) -> CodeTable:
     """Return the vectors and the operator of rotation code.
 
-    The vectors are the paired columns in the image of a vector with 1 at the first of each pair.
+    The vectors are the paired columns in the image of a vector with 1 at the first of each pair. If
+    nothing rotates, they are the image of ones, which is equal at all positions.
     """
     d, length = code.d, code.length
     probed = min(PROBED, length, LARGEST // d**2)
@@ -331,8 +332,10 @@ def vectors_of_rotation(code: VectorMap) -> CodeTable:
         raise code.unfit(f"is not deterministic: two calls differ by up to {worst:.3g}")
     rotations = [read_rotation(np.moveaxis(image, 0, 2)) for image in images]
     kinds = [rotation.kind for rotation in rotations]
-    if kinds == ["still", "still"]:
-        raise code.unfit(f"does not change with the position; vectors have the axes ({code.axes})")
+    if kinds == ["still", "still"] and "head" in code.axes:
+        one, two = (code.apply(np.ones((1, n, 1, d)), sample[:1], slice(None))[0] for n in (1, 2))
+        if not np.array_equal(one, two):
+            raise code.unfit(f"rotates along the axis of heads; expected axes ({code.axes})")
     if "other" in kinds:
         side = "queries" if kinds[0] == "other" else "keys"
         raise code.unfit(
@@ -340,13 +343,14 @@ def vectors_of_rotation(code: VectorMap) -> CodeTable:
             "do not stay orthogonal"
         )
     eps = max(eps, noise_of(code, sample, eps))
-    moving = int(kinds[0] == "still")
+    moving = int(kinds[0] == "still" and kinds[1] != "still")
     rotation = rotations[moving]
     columns = np.sort([rotation.firsts, rotation.seconds], axis=None)
     vector = np.zeros((1, length, d))
-    vector[..., rotation.firsts] = 1
+    vector[..., rotation.firsts if len(columns) else slice(None)] = 1
     vectors = code.images(vector, np.arange(length))[:2][moving][0]
-    vectors = np.linalg.solve(rotation.start, vectors.T).T[:, columns]
+    if len(columns):
+        vectors = np.linalg.solve(rotation.start, vectors.T).T[:, columns]
 
     def operator(positions: Array) -> tuple[Array, Array]:
         return probe(code, rotations, positions, eps)
@@ -593,17 +597,25 @@ def stored_sizes(code: Any) -> tuple[int, int]:
 def wrapper_of(spec: str, code: Any) -> str:
     """Return the lines of a wrapper, in which users complete the arguments.
 
-    >>> print(wrapper_of("py:model:Table", lambda tokens, d: None))
-    from model import Table
+    >>> print(wrapper_of("py:model:table", lambda tokens, d: None))
+    from model import table
     def codes(length, d):
-        return Table(tokens=..., d=...)  # an array of shape (length, d)
+        return table(tokens=..., d=...)  # an array of shape (length, d)
     """
     module, _, name = spec.removeprefix("py:").partition(":")
-    called = code if inspect.isclass(code) else getattr(code, "forward", code)
-    values = ", ".join(f"{key}=..." for key in needed_names(called))
+    is_module, body = hasattr(code, "forward"), name
+
+    def call(function: Callable[..., Any]) -> str:
+        return f"({', '.join(f'{key}=...' for key in needed_names(function) if key != 'self')})"
+
+    if inspect.isclass(code) or not is_module:
+        body += call(code)
+    if is_module:
+        body += ".eval()" + call(code.forward)
+    root = name.partition(".")[0]
     return (
-        f"from {module} import {name.partition('.')[0]}\ndef codes(length, d):\n"
-        f"    return {name}({values})  # an array of shape (length, d)"
+        f"from {module} import {root}\ndef codes(length, d):\n"
+        f"    return {body}  # an array of shape (length, d)"
     )
 
 

@@ -147,13 +147,13 @@ def test_axes_of_pairs_are_those_of_llama_cpp(write, arch, sections, by_rotation
 
 
 ONES = {"rope_freqs.weight": np.ones(64, np.float32)}
-ALPHA = {"rope__scaling__alpha": 1000.0}
+ALPHA = {"rope__scaling__alpha": 1000.0}  # base alpha^(d / (d - 2)): src/models/hunyuan-vl.cpp
 REFUSED = [  # architecture, tensors, values, part of the error
     ("bert", {}, {}, "neither rope.dimension_count"),
     ("bloom", {}, SIZES, "does not rotate in 'bloom'"),
     ("llama", ONES, SIZES | {"rope__scaling__type": "yarn"}, "scaling 'yarn' .* rope_freqs"),
     ("llama", {}, SIZES | YARN | {EXT: 0.5}, "yarn_ext_factor 0.5"),
-    ("hunyuan-dense", {}, SIZES | ALPHA, "or alpha"),
+    ("hunyuan-dense", {}, SIZES | ALPHA | LINEAR, "alpha 1000.0"),
     ("llama", {"rope_freqs.weight": np.ones(8, np.float32)}, SIZES, "needs 64 numbers"),
 ]
 
@@ -273,6 +273,7 @@ BY_ARCHITECTURE = [  # architecture, values, the rotation, the factor of logits
     ("llama", YARN | {BETA: 16.0}, FOURFOLD, 1),  # ignored by this architecture
     ("deepseek2", V3 | {TIMES: 0.0707}, f"{FORTYFOLD},attention_factor=1", LITE),
     ("deepseek32", V3 | {TIMES: 0.0707}, f"{FORTYFOLD},attention_factor={RATIO}", LITE),
+    ("hunyuan-dense", ALPHA, f"rho={5e5 * 1000 ** (128 / 126)}", 1),
     ("llama", ALPHA, "scaling=none", 1),
 ]
 

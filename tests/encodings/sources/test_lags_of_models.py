@@ -11,7 +11,7 @@ from stored import safetensors
 from pefourier.encodings import load
 from pefourier.encodings.sources.huggingface import open_config
 from pefourier.errors import PefourierError
-from pefourier.questions.context import last_bucket
+from pefourier.questions.context import describe_context, last_bucket
 
 SMALL = {"hidden_size": 8, "num_attention_heads": 2}
 CLASSES = {
@@ -20,6 +20,7 @@ CLASSES = {
     "seamless_m4t": "SeamlessM4TConformerRelPositionalEmbedding",
     "parakeet_encoder": "ParakeetEncoderRelPositionalEncoding",
     "nemotron_asr_streaming_encoder": "NemotronAsrStreamingEncoderRelPositionalEncoding",
+    "gemma4_audio": "Gemma4AudioRelPositionalEncoding",
 }
 RELATIVE = {"relative_attention": True, "position_biased_input": False, "pos_att_type": "c2p|p2c"}
 
@@ -52,6 +53,18 @@ def test_fastspeechs_rows_are_those_of_its_config(config):
         np.testing.assert_allclose(load(path, length=6).table(), rows, atol=1e-6)
 
 
+def test_the_window_of_gemmas_audio_is_that_of_its_mask(config):
+    from transformers.models.gemma4.modeling_gemma4 import sliding_window_mask_function
+
+    mask = sliding_window_mask_function((13 - 1, 0))
+    values = {"model_type": "gemma4_audio", **SMALL, "num_hidden_layers": 3}
+    (layers,) = describe_context(config(values), 50)[1].layers
+    assert layers.window == sum(mask(0, 0, 40, key) for key in range(50)) == 12
+    values = {"model_type": "gemma3n_audio", **SMALL, "conf_num_hidden_layers": 3}
+    (layers,) = describe_context(config(values), 50)[1].layers
+    assert layers.window == 13
+
+
 CONFORMER = {"model_type": "wav2vec2-conformer"}
 DEBERTA = {"model_type": "deberta-v2", "position_buckets": 32, **RELATIVE}
 REFUSED = [
@@ -59,8 +72,8 @@ REFUSED = [
     ({**CONFORMER, "position_embeddings_type": "rotary"}, "before W_q and W_k"),
     ({"model_type": "seamless_m4t"}, "CONFIG#speech_encoder"),
     ({"model_type": "cohere_asr"}, "CONFIG#encoder_config"),
-    ({"model_type": "gemma3n_audio", "conf_attention_context_right": 2}, "attention_context_right"),
-    ({"model_type": "gemma4_audio"}, "rules for positions that no other model type has"),
+    ({"model_type": "gemma4_audio", "attention_context_right": 2}, "attention_context_right"),
+    ({"model_type": "gemma4_audio", "attention_chunk_size": 24}, "12 or 13"),
     ({**DEBERTA, "pos_att_type": "p2c"}, "c2p|p2c or c2p"),
     ({**DEBERTA, "pos_att_type": None}, "no table, rotation or bias"),
     ({**DEBERTA, "position_buckets": 2048}, "max_distance above 1025"),

@@ -142,6 +142,7 @@ def test_a_table_of_roberta_has_rows_before_its_first_id(written):
 OFF = [
     {"model_type": "granitemoehybrid", "position_embedding_type": "nope"},
     {"model_type": "granitemoehybrid", "position_embedding_type": None},
+    {"model_type": "zamba2", "use_mem_rope": False},
     {"model_type": "smollm3", "no_rope_layers": [0] * 4},
     {"model_type": "mine", "position_embedding_type": "nope"},
 ]

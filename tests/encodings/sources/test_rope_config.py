@@ -71,6 +71,7 @@ UNREAD = [  # config, part, the unread key
     (scaling(type="dynamic", factor=2.0, original_max_position_embeddings=3), "", "original_max"),
     ({**LLAMA, "rope_thetta": 5e5}, "", "rope_thetta"),
     (scaling(rope_typ="llama3", factor=8.0), "", "rope_type"),
+    ({"model_type": "cohere2_moe", "rope_scaling": LINEAR}, "", "rope_scaling"),
     ({"model_type": "gemma3_text", "rope_scaling": OLD_LINEAR}, "#full_attention", "factor"),
     ({**LLAMA, "rope_parameters": TYPE}, "", "rope_parameters"),
     ({"model_type": "olmo3", "rope_parameters": LINEAR}, "#full_attention", "rope_parameters"),

@@ -87,6 +87,27 @@ def test_a_tensor_of_another_shape_than_its_config_sets_fails_strict(
     assert run("check-faithful", str(folder), "-S", "8", "--strict").status == bool(expected)
 
 
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_each_layer_of_umt5_has_its_own_biases(side, config, folder, rng, run):
+    biases = rng.normal(size=(12, 32, 3)).astype(np.float32)
+    tensors = {
+        BIAS.format(part, i): biases[i] for part in ("encoder", "decoder") for i in range(12)
+    }
+    safetensors(folder / "model.safetensors", tensors)
+    config({"model_type": "umt5", "num_heads": 3, "num_layers": 12, "d_model": 12})
+    spec = f"{folder}#{side}" if side == "decoder" else str(folder)
+    other = BIAS.format(side, 11)
+    for table, requested in ((biases[0], spec), (biases[11], f"{folder}#{other}")):
+        safetensors(folder / "one.safetensors", {"table": table})
+        enc = load(requested, length=5)
+        np.testing.assert_array_equal(enc.vectors(np.array([0]))[0], table[0])
+    (answer,) = run("context", spec, "--json").results
+    (note,) = [f["message"] for f in answer["findings"] if f["code"] == "biases-by-layer"]
+    assert "12 layers" in note
+    assert other in note
+    assert [layer["kind"] for layer in answer["layers"]] == ["t5"]
+
+
 WHISPER = {"model_type": "whisper", "d_model": 8, "max_source_positions": 30}
 DISTILBERT = {"model_type": "distilbert", "dim": 8, "max_position_embeddings": 30}
 MARIAN = {"model_type": "marian", "d_model": 8, "max_position_embeddings": 30}

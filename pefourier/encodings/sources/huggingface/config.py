@@ -19,11 +19,15 @@ The keys of transformers are ``layer_types`` or the pattern of the model type, `
 ``attention_chunk_size``. A row of a model type (models.json) may differ by these fields:
 ``windows``, keys; ``halved``, if a query sees half of that; ``window`` and ``chunk``, defaults;
 ``square``, if a window is a square of an image that consists of whole blocks: patches per side of a
-block and pixels per side of a patch, each [key, default]; ``local``, the types of layers with a
-window; ``slides``, the layers with a window if ``use_sliding_window`` is true; ``rotation_of``, the
-rotation of types of layers that have no rotation under their name; ``indexed`` [key, type of the
-layers that it lists, type of the others, default list: null for all]; ``coded`` [key of a list with
-a number per layer, type of layer by number]; ``every`` [keys for the period of full_attention].
+block and pixels per side of a patch, each [key, default]; ``shifted``, keys for the number of
+tokens before the query (1), or for the first distance without a visible token, plus 1 (-1);
+``local``, the types of layers with a window; ``slides``, the layers with a window if
+``use_sliding_window`` is true; ``rotation_of``, the rotation of types of layers that have no
+rotation under their name; ``indexed`` [key, type of the layers that it lists, type of the others,
+default list: null for all]; ``coded`` [key of a list with a number per layer, type of layer by
+number]; ``every`` [keys for the period of full_attention]; ``from_end``, the period of layers
+without positions, counted from the last layer; ``dense_turn``, if dense layers at the start are
+rotated whatever their type.
 """
 
 import json
@@ -61,6 +65,7 @@ class Rotary:
 
     size: Strings = ("head_dim",)  # keys of the size of a head, in order of priority
     head: int | None = None  # default size; None: times * width // heads
+    times: int = 1  # multiple of width // heads
     null: bool = False  # a key that is null means width // heads
     width: Sized = (("hidden_size",), None)
     heads: Sized = (("num_attention_heads",), None)
@@ -68,8 +73,10 @@ class Rotary:
     base: float = 10000.0
     shares: Strings = ()  # keys of the rotated share of a head
     share: float = 1.0
+    scaled_share: float | None = None  # default share with scaling, if different
     rotated: int | None = None  # default number of rotated dimensions
     whole: bool = False  # without scaling the whole head is rotated
+    fixed: bool = False  # the whole size is rotated, with or without scaling
     added: Values = field(default_factory=dict)  # default keys by rope_type
     rope: Values = field(default_factory=dict)  # default section
 
@@ -95,6 +102,7 @@ class Rotary:
 # sizes: the keys of a config in order of priority, and the default
 # size: Sequence[str]
 # head: int | None
+# times: int
 # null: bool
 # width: Sized
 # heads: Sized
@@ -128,6 +136,7 @@ class Rotary:
 # axes: int
 # backwards: bool; by -p at position p
 # trailing: bool; the last rows of a head
+# heads_turned: int
 # indexer: str; layout of the indexer
 #
 # layers: see above
@@ -136,14 +145,17 @@ class Rotary:
 # turning: Sequence[str]; types of layers that rotate
 # unrotated: Sequence[int]; layers without positions
 # still: Sequence[str]; keys of a list with 0 for each layer without positions
+# from_end: int
 # every: Sequence[str]
 # indexed: Sequence[Any]
 # coded: tuple[str, dict[str, str]]
 # rotation_of: Mapping[str, str]
+# dense_turn: bool
 # without_window: str
 # window: int | None
 # windows: Sequence[str]
 # halved: bool
+# shifted: Mapping[str, int]
 # chunk: int
 # slides: tuple[str, int]
 # local: Sequence[str]
@@ -453,7 +465,7 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
 def as_timm(values: Fields) -> Fields:
     """Convert a config of timm to the keys of transformers; return other configs unchanged.
 
-    The size of patches is in the name of the architecture.
+    Patch and window are in the name of the architecture: swinv2_tiny_window8_256.
 
     >>> trained = {"input_size": [3, 32, 48]}
     >>> config = as_timm({"architecture": "vit_tiny_patch8_224", "pretrained_cfg": trained})
@@ -469,8 +481,13 @@ def as_timm(values: Fields) -> Fields:
     sizes: Fields = {"image_size": image or inner.get("input_size")}
     if patch := re.search(r"patch(\d{1,4})", name):
         sizes |= {"patch_size": int(patch[1]), "patched": bool(sizes["image_size"])}
-    kind = "swinv2" if name.startswith("swinv2_") else "timm_wrapper"
-    return {**values, "model_type": kind, **sizes}
+    window = re.match(r"swinv2_(?!cr).*window(\d{1,4})(?:to(\d{1,4}))?", name)
+    if window is None:
+        return {**values, "model_type": "timm_wrapper", **sizes}
+    first = int(window[1])  # window of pretraining if a second follows; halved in the last stage
+    stages = [first] * 3 + [first // 2] if window[2] else [0]
+    sizes |= {"window_size": int(window[2] or first), "pretrained_window_sizes": stages}
+    return {**values, "model_type": "swinv2", **sizes, "patch_size": 4}
 
 
 def model_type(config: Section, usual: str) -> str:
@@ -510,7 +527,7 @@ def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> lis
     kinds, laid = layer_types(model, number)
     if by_type and not kinds:
         kinds, laid = list(sections), False
-    unrotated = layers_without_positions(model, number)
+    unrotated, dense = layers_without_positions(model, number), dense_layers(model)
     kinds = kinds or [""] * max(number, 1)
     rotating = {kind for kind in set(kinds) if rotates_by_type(model, kind)}
     windows = {kind: windows_of(model, kind, len(kinds)) for kind in dict.fromkeys(kinds)}
@@ -518,7 +535,7 @@ def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> lis
     for i, kind in enumerate(kinds):
         part = called.get(kind, kind) if by_type else ""
         has_rotation = part in sections or not model.row  # else without positions
-        rotates = rotary and has_rotation and kind in rotating and i not in unrotated
+        rotates = rotary and has_rotation and (i < dense or kind in rotating) and i not in unrotated
         run_kind = "rotary" if rotates else "none" if rotary else ""
         run = LayerRun((), run_kind, part if rotates else "", windows[kind][i])
         runs.setdefault(run, []).append(i)
@@ -566,7 +583,20 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
         once = [listed if entries is None or i in entries else other_type for i in range(number)]
     if not number:
         return list(dict.fromkeys(once)), False
-    return list(islice(cycle(once), number)), True
+    if "from_end" in row:
+        return list(islice(cycle(once[::-1]), number))[::-1], True
+    first = [FULL] * min(dense_layers(model), number)
+    return [*first, *islice(cycle(once), number - len(first))], True
+
+
+def dense_layers(model: ModelConfig) -> int:
+    """Return the number of dense first layers that rotate whatever their type, as in Cohere."""
+    if "dense_turn" not in model.row or model.get("prefix_dense_sliding_window_pattern", 1) != 1:
+        return 0
+    kinds = model.get("mlp_layer_types")
+    if isinstance(kinds, list):
+        return next((i for i, kind in enumerate(kinds) if kind != "dense"), len(kinds))
+    return model.count("first_k_dense_replace", minimum=0) or 0
 
 
 def stated_types(values: Values) -> list[str]:
@@ -625,6 +655,7 @@ def seen_of(model: ModelConfig, key: str, window: object) -> int | None:
     if "square" in row:
         block, pixels = (model.count(key) or usual for key, usual in row["square"])
         return int((max(size, 0) // (block * pixels) * block) ** 2) or None
+    size += row.get("shifted", {}).get(key, 0)  # plus the query itself
     return size // (2 if "halved" in row else 1) if size > 0 else None
 
 
@@ -636,6 +667,8 @@ def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     flags = next(filter(None, map(model.get, keys)), None)
     if isinstance(flags, list):  # 1, or a base, if a layer rotates
         return {i for i, rotates in enumerate(flags) if not rotates}
+    if "from_end" in row:
+        return set(range(number - 1, -1, -row["from_end"]))
     usual = row.get("unrotated", [])
     if len(usual) < 2:
         return set(usual)

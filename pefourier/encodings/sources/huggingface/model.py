@@ -45,7 +45,9 @@ Conventions
 ``xl`` of a row holds ``fixed``, the parameters of `xl` that are the same in all models of the type;
 ``type``, the default of position_embeddings_type if the config has this key; ``part``, the name of
 the part with relative sinusoids if others have none; ``none_after``, the key for the number of keys
-after the query, which must be 0. ``usual`` of DeBERTa's relatives holds the defaults of keys.
+after the query, which must be 0; ``chunk``, [key, default] of the queries in a block and of the
+keys before it that set the lag of the first row. ``usual`` of DeBERTa's relatives holds the
+defaults of keys.
 
 Read the grid of a vision model from its config, and the biases of its windows from weights.
 
@@ -57,13 +59,14 @@ matching ``when`` [key, value] applies. Keys: ``encoding`` (learned: a table in 
 (``head``, or ``width`` over ``heads``; ``times``: head times heads); ``sides``, one per axis: a
 ``size`` over another, each [key, default] (``kernel``: size of the first patch); ``usual``, default
 sides; ``prefix``, and the key of ``registers``; ``merged``, the key for the side of blocks in the
-order of tokens; ``reference``, bases over scales; ``rescaled``, the key and the default of the
-largest factor by which training stretches coordinates.
+order of tokens; ``reference``, bases over scales; ``pretrained``, the key for the window of
+SwinV2's pretraining, or a window per stage; ``rescaled``, the key and the default of the largest
+factor by which training stretches coordinates.
 
 Rows of a bias table are the displacements query - key; the three rows of a class token come last
-(Swin, BEiT). SAM has vectors of lags along one axis and adds their products with queries to the
-scores. Layers have separate tables: the first is read, or the table that ``#NAME`` selects by its
-name or a part of the name.
+(Swin, BEiT). Swin V2 stores a network of displacements instead of a table. SAM has vectors of lags
+along one axis and adds their products with queries to the scores. Layers have separate tables: the
+first is read, or the table that ``#NAME`` selects by its name or a part of the name.
 """
 
 import os
@@ -92,7 +95,7 @@ from pefourier.encodings.encoding import (
     lattice,
     rows_up_to,
 )
-from pefourier.encodings.families.relative import of_distances, t5_buckets
+from pefourier.encodings.families.relative import of_distances, of_network, t5_buckets
 from pefourier.encodings.families.rotary import logits_gain, rotated_share, scaling_parameters
 from pefourier.encodings.grids import (
     OF_CLASS_TOKEN,
@@ -151,10 +154,12 @@ WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
 INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")
 TENSOR = re.compile(r"(^|\.)(wpe|embed_positions|positions?_embed(ding)?s?)(\.weight)?$")
 GRID_TENSOR = re.compile(r"(^|\.)pos_embed(\.weight)?$")  # SAM, Qwen3-VL
-DISPLACED = re.compile(r"(^|\.)(relative_position_bias_table|rel_pos_[thw])$")  # vision models
+WINDOWED = r"relative_position_bias_table|(continuous_position_bias_mlp|cpb_mlp)\.0\.weight"
+DISPLACED = re.compile(rf"(^|\.)({WINDOWED}|rel_pos_[thw])$")  # in vision models
 IMAGES = re.compile("image|vision|visual")  # towers; their sizes are in other configs
 EMBEDDED = ("embedding_size", "input_embedding_size")  # width of embeddings before a projection
 T5_BIAS = re.compile(r"(^|\.)(?<!EncDecAttention\.)relative_attention_bias\.weight$")
+LAYER = re.compile(r"(?:^|\.)(?:block|layers?)\.(\d{1,5})\.")
 Shape = tuple[int | None, ...]  # None: any size
 PHASES = 2e-6  # phase error per position that float32 causes
 
@@ -366,7 +371,10 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     tensors = sibling_tensors(model, T5_BIAS)
     if len(tensors) > 1 and not model.part:
         tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
-    tensor = only_one(tensors, model, "lags")
+    by_layer = {int(layer[1]): name for name in tensors if (layer := LAYER.search(name))}
+    layers = {name: tensors[name] for _, name in sorted(by_layer.items())}
+    is_first = 1 < len(layers) == len(tensors)  # UMT5: a table in each layer
+    tensor = next(iter(layers.items())) if is_first else only_one(tensors, model, "lags")
     if tensor is None:
         return None
     name, path = tensor
@@ -382,6 +390,10 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     length, silent = model.positions()
     heads = model.sized(model.own("heads", HEADS))
     doubts = shape_findings(model, name, path, bias.shape, (settings["buckets"], heads))
+    if is_first:
+        last = shown([*layers][-1])
+        note = finding("biases-by-layer", "plain", name=shown(name), last=last, count=len(layers))
+        doubts = (*doubts, note)
     d = model.dimension(bias.shape[1], f"tensor {name}")
     domain = lags_between(length, causal=settings["causal"])
     enc = Encoding("t5", domain, d, vectors, injection="bias", eps=eps, origin="weights")
@@ -450,6 +462,11 @@ def read_relative_sinusoids(model: ModelConfig, row: Fields) -> Encoding:
     }
     for key in filter(model.get, rules):
         raise model.wrong(key, model.get(key), rules[key])
+    if "chunk" in row:  # blocks whose first row is the vector of the first visible key
+        (queries, usual), (before, usual_past) = row["chunk"]
+        size, past = model.count(queries) or usual, model.count(before) or usual_past
+        if size not in (past - 1, past):
+            raise model.wrong(queries, size, f"{past - 1} or {past}, as {before} is {past}")
     direction = model.get("attn_type", "bi")
     if direction not in ("bi", "uni"):
         raise model.wrong("attn_type", direction, "bi or uni")
@@ -629,6 +646,27 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
     return replace(enc, params={**enc.params, **noted})
 
 
+def window_of(model: ModelConfig, block: Block, stage: int = 0) -> Sides:
+    """Return the window of a stage (stages halve the image's patches); empty if unknown."""
+    if model.grid or "sides" not in block:
+        return tuple(model.grid)
+    sides, _ = sides_of(model, block)
+    if "image" not in block:
+        return sides
+    image = [side_of(model, block["image"], place) for place in range(-len(sides), 0)]
+    return tuple(min(n, max(m >> stage, 1)) for n, m in zip(sides, image, strict=True))
+
+
+def pretrained(model: ModelConfig, block: Block, axes: int, stage: int) -> Sides:
+    """Return the window of pretraining, from a list that of the stage; empty if not set."""
+    key = block.get("pretrained", "")
+    value = model.get(key)
+    if isinstance(value, list):
+        value = value[stage] if stage < len(value) else None
+    window = replace(model, values={key: value}).count(key, minimum=0)
+    return (window,) * axes if window else ()
+
+
 def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
     """Return a whole number [keys, default] of a config, from a list the item at a place."""
     keys, default = spec
@@ -728,6 +766,9 @@ def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     return replace(enc, domain=lattice(sides, prefix), params=params, findings=findings)
 
 
+STAGE = re.compile(r"(^|\.)layers\.(\d+)\.blocks\.")  # of Swin
+
+
 def read_displacements(model: ModelConfig) -> Encoding | None:
     """Read the biases by displacement, or vectors by lag, of one layer; None without tables."""
     block, kinds = block_of(model), (model.row or {"kind": "relative"}).get("kind", "").split()
@@ -757,9 +798,12 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
     """Read the biases of a window, or the vectors of lags, from a tensor."""
     from pefourier.encodings.sources.tables import read_named_table
 
-    stored, window = read_named_table(path, name), tuple(model.grid)
-    if block and "sides" in block:
-        window, _ = sides_of(model, block)
+    stored, stage = read_named_table(path, name), STAGE.search(name)
+    place = int(stage[2]) if stage else 0
+    window = window_of(model, block, place) if block else tuple(model.grid)
+    if name.endswith(".0.weight"):
+        trained = pretrained(model, block, len(window), place) if block else ()
+        return replace(of_stored_network(model, name, path, window, trained), eps=stored.eps)
     rows, heads = stored.vectors.shape[0], stored.vectors.shape[-1]
     is_of_lags = "rel_pos_" in name
     fits = window_of_rows(rows, window, axes=1 if is_of_lags else 2)
@@ -793,6 +837,28 @@ def window_of_rows(rows: int, window: Sides, axes: int) -> Sides:
         if len(sides) == axes and rows - len(lags_on(sides)) in (0, OF_CLASS_TOKEN):
             return sides
     return ()
+
+
+def of_stored_network(
+    model: ModelConfig, name: str, path: str, window: Sides, trained: Sides
+) -> Encoding:
+    """Compute Swin V2's biases on a window from the network in the weights."""
+    from pefourier.encodings.sources.tables import read_numbers
+
+    if not window:
+        raise PefourierError(f"{shown(model.file)} sets no window for {name}; give --grid")
+    paths, stem = dict(all_tensors(folder_of(model))), name.removesuffix("0.weight")
+    first, shifts, heads = (
+        read_numbers(f"{paths.get(stem + part, path)}#{stem}{part}")
+        for part in ("0.weight", "0.bias", "2.weight")
+    )
+    sides: Places = np.array(trained or window)
+    if first.shape != (len(shifts), len(sides)) or heads.size % len(shifts):
+        raise PefourierError(f"{name} has shape {first.shape}, unlike Swin V2's network")
+    by_head = heads.reshape(-1, len(shifts)).T
+    enc = of_network(lags_on(window), sides, (first.T, shifts, by_head))
+    params = {"grid": window, "d": enc.dim, "pretrained": trained, "path": path}
+    return replace(enc, params={**params, "model_type": model.kind})
 
 
 Notes = Iterator[Finding]
@@ -1253,10 +1319,14 @@ def layout_of(model: ModelConfig) -> str:
     return "interleaved" if interleaved is not False else "halves"
 
 
-def head_by_layer(model: ModelConfig, layer: str) -> int | None:
+HEAD_BY_LAYER = (["head_dim"], ["global_head_dim"])
+
+
+def head_by_layer(model: ModelConfig, type_keys: Rotary, layer: str) -> int | None:
     """Return the size of a head of a type of layer from ``per_layer_config``; None if not set."""
     section, kinds = model.section("per_layer_config"), model.get("layer_types") or ()
-    if "layers" not in model.row or "per_layer_config" not in model.values:
+    is_set = "layers" in model.row and "per_layer_config" in model.values
+    if not is_set or [*type_keys.size] not in HEAD_BY_LAYER:
         return None
     sizes = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
     heads = (rotary(model.row, name).head for name in model.row["layers"])
@@ -1272,14 +1342,14 @@ def head_by_layer(model: ModelConfig, layer: str) -> int | None:
 
 def find_head(model: ModelConfig, type_keys: Rotary, layer: str = "") -> int:
     """Return the size of a head: from the config, the request, or the default of the type."""
-    if size := head_by_layer(model, layer):
+    if size := head_by_layer(model, type_keys, layer):
         return model.dimension(size, "head_dim")
     head = model.count(*type_keys.size) if type_keys.size else None
     width, heads = model.sized(type_keys.width), model.sized(type_keys.heads)
     stated = head is not None
     nulled = type_keys.null and model.get(type_keys.size[0], ...) is None
     if (nulled or (head is None and type_keys.head is None)) and width and heads:
-        head = max(width // heads, 1)
+        head = max((1 if nulled else type_keys.times) * width // heads, 1)
         stated = model.first(*type_keys.width[0])[1] is not None
     head = head or type_keys.head
     return model.dimension(head, "head_dim") if stated or head is None else model.d or head
@@ -1289,12 +1359,13 @@ def find_share(
     model: ModelConfig, section: Section, type_keys: Rotary, d: int, scaling: str
 ) -> tuple[float, list[Finding]]:
     """Return the rotated share of a head, with findings."""
+    ignored = type_keys.fixed or (type_keys.whole and scaling == "none")
     keys = tuple(key for key in type_keys.shares if key not in DIMENSIONS)
     if "layers" not in model.row and (type_keys.whole or scaling != "none"):
         keys = keys or SHARE[:1]
     partial, findings = reconcile(section, SHARE, model, keys)
-    if type_keys.whole and scaling == "none":
-        if partial not in (None, 1.0):
+    if ignored:
+        if partial not in (None, 1.0) and not type_keys.fixed:
             key, inside = section.first(*SHARE)
             key = model.first(*keys)[0] if inside is None else key
             findings = [
@@ -1314,8 +1385,9 @@ def find_share(
     dimensions = [key for key in type_keys.shares if key in DIMENSIONS]
     rotated = (model.count(*dimensions) if dimensions else None) or type_keys.rotated
     if partial is None:
-        partial = rotated_share(rotated, d) if rotated else type_keys.share
-    return partial, findings
+        scaled_share = type_keys.scaled_share if scaling != "none" else None
+        partial = rotated_share(rotated, d) if rotated else scaled_share
+    return type_keys.share if partial is None else partial, findings
 
 
 def layer_notes(model: ModelConfig) -> list[Finding]:
@@ -1337,7 +1409,7 @@ def layer_notes(model: ModelConfig) -> list[Finding]:
     unrotated = sorted(layers_without_positions(model, number))
     kinds = dict.fromkeys(row.get("layer_types", ()))
     switch_values = [kind for kind in kinds if rotates_by_type(model, kind)]
-    partial = {"still": first_few([*map(str, unrotated)])}
+    partial = {"still": first_few([*map(str, unrotated)]), "heads": row.get("heads_turned")}
     if "turning" in row and len(switch_values) < len(kinds):
         partial["types"] = first_names(switch_values)
     findings += [
