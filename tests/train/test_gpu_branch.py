@@ -82,26 +82,12 @@ def stack(monkeypatch):
         if padded:
             task = replace(task, lengths=torch.arange(len(task.starts)).numpy() % 8 + 1)
         held, of = Resident(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
-        members = [
-            fit.Replica(
-                name,
-                one,
-                0,
-                0,
-            )
-            for i, name in enumerate(names)
-            for one in (
-                injection(name, 0, learn=bool(i % 2), sizes=of)
-                if times is None
-                else load_injection(name, of.tokens, of.d, of.heads, 0, times=times),
-            )
-        ]
-        return fit.Program(
-            held,
-            sizes,
-            members,
-            fit.Schedule(steps=25, batch_size=4, rate=1e-3, warmup=50, dropout=0.1),
-        )
+        shape, members = (of.tokens, of.d, of.heads), []
+        for i, name in enumerate(names):
+            learn = bool(i % 2) and times is None
+            one = load_injection(name, *shape, 0, learn=learn, times=times)
+            members.append(fit.Replica(name, one, 0, 0))
+        return fit.Program(held, sizes, members, epochs(5, warmup=50, dropout=0.1))
 
     return build
 

@@ -3,7 +3,6 @@
 import json
 import re
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -167,6 +166,3 @@ def test_chance_is_what_naming_one_class_always_scores(rng, classes, positive):
     expected = {k: scores[k] for k in ("precision", "recall", "f1", "accuracy")}
     expected = expected if macro else {"f1": 2 * share / (1 + share), "auprc": share}
     assert {k: chance[k] for k in expected} == pytest.approx(expected)
-
-
-KEPT = [*Path(__file__).parents[2].glob("figures/**/results.jsonl.gz")]
