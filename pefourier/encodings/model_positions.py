@@ -23,7 +23,7 @@ from pefourier.encodings.sources.huggingface import (
     read_temperature,
     trained_as_stated,
 )
-from pefourier.errors import check_cost, shown
+from pefourier.errors import PefourierError, check_cost, shown
 from pefourier.types import Places, Texts, Values, frozen, frozen_arrays
 
 if TYPE_CHECKING:
@@ -269,3 +269,12 @@ def axis_in(enc: Encoding) -> Places | None:
         return None
     axes: Places | None = enc.file.axis_of_pairs(len(enc.measure))
     return axes
+
+
+def axes_of(enc: Encoding) -> Texts:
+    """Image axis (t, y, x; e of llama.cpp) that rotates each pair of a model; empty: text only."""
+    try:
+        axis = axis_in(enc)
+    except PefourierError:  # sections do not fit the pairs, which a finding reports
+        return ()
+    return () if axis is None else tuple("tyxe"[i] for i in axis)

@@ -16,7 +16,7 @@ from pefourier.encodings.model_positions import (
     ModelPositions,
     StatedLength,
     TrainedLength,
-    axis_in,
+    axes_of,
     describe_positions,
     positions_of,
 )
@@ -415,9 +415,7 @@ class Context(Result):
     @property
     def all_bands(self) -> list[Band]:
         """The bands of all rotations."""
-        return [
-            replace(b, rotation=r.name or "all layers") for r in self.rotations for b in r.bands
-        ]
+        return [band for r in self.rotations for band in r.bands]
 
     @property
     def readings(self) -> list[Any]:
@@ -543,10 +541,8 @@ def describe_context(
     model = describe_positions(spec, length, trained, d)
     rotations = [rotation_of_part(model, i) for i in range(len(model.parts))]
     if model.indexer is not None:
-        met = model.trained.length or model.length
+        met = model.trained.length
         rotations.append(describe_rotation(model.indexer, met, model.length, name=INDEXER))
-    if model.trained.length is None:
-        rotations = list(map(without_training, rotations))
     is_used = rotations or not trained
     beyond = [] if is_used else beyond_training(model.encoding, load(spec, trained, d))
     layers = []
@@ -585,7 +581,7 @@ def beyond_training(enc: Encoding, trained: Encoding) -> list[Finding]:
     lengths = {"length": positions_of(enc), "trained": positions_of(trained)}
     if enc.measure and trained.measure and len(enc.domain.sides) == 1:
         omega, met = (np.abs(e.measure.frequencies) for e in (enc, trained) if e.measure)
-        count = count_unseen(omega, met, lengths["trained"], lengths["length"])
+        count = count_unseen(omega, met * lengths["trained"], lengths["length"])
         slots = {"count": count, "total": len(omega)} | lengths
         return [finding("unseen-phases", "positions", **slots)] if count else []
     if enc.name == "learned" or source_of(enc.spec) != "name":
@@ -612,26 +608,13 @@ def rotation_of_part(model: ModelPositions, place: int) -> Rotation:
     return replace(rotation, axes=pairs_by_axis(enc))
 
 
-def without_training(rotation: Rotation) -> Rotation:
-    """Remove the facts of a rotation that need a trained length."""
-    bands = tuple(replace(band, turns_trained=None) for band in rotation.bands)
-    pairs = tuple(replace(pair, turns_trained=None) for pair in rotation.by_pair)
-    rotation = replace(rotation, bands=bands, by_pair=pairs)
-    return replace(rotation, unseen=None, familiar_length=None, critical_dimension=None)
-
-
 def pairs_by_axis(enc: Encoding) -> dict[str, Counts] | None:
     """Pairs rotated by the frame, row and column of image tokens; None if by one index."""
-    try:
-        axis = axis_in(enc)
-    except PefourierError:  # sections do not fit the pairs, which a finding reports
-        return None
-    if axis is None or not enc.measure:
+    letters = np.array(axes_of(enc))
+    if not letters.size:
         return None
     rotating = enc.measure.frequencies != 0
-    return {
-        name: tuple(np.flatnonzero(rotating & (axis == i)).tolist()) for i, name in enumerate(AXES)
-    }
+    return {name: tuple(np.flatnonzero(rotating & (letters == name)).tolist()) for name in AXES}
 
 
 def slopes_of(enc: Encoding) -> tuple[float, ...] | None:

@@ -39,7 +39,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import cache
-from math import ceil, exp, floor, inf, log, log10, pi
+from math import acos, ceil, exp, floor, inf, log, log10, pi
 from operator import ge, le
 from typing import Any
 
@@ -90,7 +90,7 @@ def bounded_bases(d: int, length: int) -> BoundedBases:
     passing: list[float] = []
     failing: float | None = None
     while not passing or passing[-1] < MARGIN * passing[0]:
-        if not passes(base, d, length):
+        if len(negative_lags(base ** exponents_of(d), length)):
             passing, failing = [], failing or base
         else:
             passing.append(base)
@@ -130,15 +130,6 @@ def smallest_bounded_base(d: int, length: int) -> float:
         bends = (angles + angles**2) @ exponents**2  # they fall as the base grows
         steps = (np.sqrt(slopes**2 - 2 * bends * sums) - slopes) / bends
         base *= exp(steps.max())
-
-
-def passes(base: float, d: int, length: int) -> bool:
-    """Whether the sum of cosines of a base is never negative below a length.
-
-    >>> passes(4.3e3, 128, 1024), passes(4.34e3, 128, 1024)
-    (True, False)
-    """
-    return not len(negative_lags(base ** exponents_of(d), length))
 
 
 def exponents_of(d: int) -> Floats:
@@ -388,28 +379,18 @@ def count_steps(span: str, resolution: str) -> int:
     return ceil(count * (1 - 1e-12))
 
 
-def base_of_rotations(d: int, length: int, lengths: float = 1.0) -> float:
-    r"""Base whose lowest frequency needs k lengths for a rotation: :math:`(kL/2\pi)^{d/(d-2)}`.
+def base_of_angle(d: int, length: int, angle: float) -> float:
+    r"""Base whose lowest frequency covers an angle over a length: :math:`(L/\alpha)^{d/(d-2)}`.
 
-    With k = 1, it is the largest base with which every pair completes a rotation in the length.
+    With a full rotation, it is the largest base with which every pair completes a rotation in the
+    length. With :math:`\arccos e^{1/N}`, it is the smallest base with which the cosine of the
+    lowest frequency stays at least e over the length, even after N layers that multiply it (arXiv
+    2602.10959, where the lowest frequency is 1/base).
 
-    >>> round(base_of_rotations(256, 80), 3), round(base_of_rotations(128, 4096), 2)
-    (12.99, 722.52)
+    >>> round(base_of_angle(256, 80, 2 * pi), 3), round(base_of_angle(16, 131072, acos(0.9)))
+    (12.99, 1752993)
     """
-    return float((lengths * length / (2 * pi)) ** (d / (d - 2)))
-
-
-def base_of_phase(d: int, length: int, similarity: float, layers: int = 1) -> float:
-    r"""Smallest base that satisfies the bound on phases: :math:`(L / \arccos e^{1/N})^{d/(d-2)}`.
-
-    The cosine of the lowest frequency then stays at least e over the length, even after N layers
-    that multiply it (arXiv 2602.10959, where the lowest frequency is 1/base). With e = 0, the
-    cosine never becomes negative.
-
-    >>> round(base_of_phase(16, 131072, 0.9))
-    1752993
-    """
-    return float((length / np.arccos(similarity ** (1 / layers))) ** (d / (d - 2)))
+    return float((length / angle) ** (d / (d - 2)))
 
 
 def design_base(
@@ -430,7 +411,7 @@ def design_base(
         Bases to try in addition to those that the criteria give.
     criteria : sequence of str
         Names from `CRITERIA`; ``wavelength=K``: the lowest frequency needs K lengths for a full
-        rotation; ``phase=E`` or ``phase=E:N``, see `base_of_phase`. The default is `CRITERIA`, or
+        rotation; ``phase=E`` or ``phase=E:N``, see `base_of_angle`. The default is `CRITERIA`, or
         ``turns`` if the length is too long for tables.
     dtype : str, optional
         A format of `pefourier.geometry.precision.FORMATS` to which vectors are rounded.
@@ -453,7 +434,7 @@ def design_base(
     tried = sorted({*bases, *filter(None, exact.values())})
     form, rows = FORMATS[dtype] if dtype else None, 2 if is_long else length
     ropes = (
-        replace(build_rope(length=rows, d=d, rho=rho), spec=f"rope:rho={base_text(rho)},d={d}")
+        replace(build("rope", length=rows, d=d, rho=rho), spec=f"rope:rho={base_text(rho)},d={d}")
         for rho in tried
     )
     candidates = list(map_ahead(lambda enc: candidate(enc, length, form), ropes))
@@ -473,7 +454,7 @@ def design_base(
         dft_serves=2 < length <= d and not axis,
         dtype=dtype,
         axis=axis,
-        encodings=(replace(build_rope(length=2, d=d), spec=spec, params=params),),
+        encodings=(replace(build("rope", length=2, d=d), spec=spec, params=params),),
     )
 
 
@@ -533,9 +514,10 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
         if criterion == "bound":
             return bounded_bases(d, length).steady
         if name == "wavelength" and 0 < float(value) < inf:
-            return typed_above_1(base_of_rotations(d, length, float(value)), le)
+            return typed_above_1(base_of_angle(d, length, 2 * pi / float(value)), le)
         if name == "phase" and 0 <= float(cosine) < 1 and int(layers or 1) > 0:
-            return typed_above_1(base_of_phase(d, length, float(cosine), int(layers or 1)), ge)
+            angle = acos(float(cosine) ** (1 / int(layers or 1)))
+            return typed_above_1(base_of_angle(d, length, angle), ge)
     except ValueError:
         pass
     raise PefourierError(
@@ -549,11 +531,6 @@ def typed_above_1(base: float, side: Callable[[float, float], bool]) -> float | 
     """Round a base to few digits on one side; None if the result is not above 1."""
     rounded = shortest(lambda typed: side(typed, base), base, FEWEST_DIGITS)
     return rounded if rounded > 1 else None
-
-
-def build_rope(**settings: Any) -> Encoding:
-    """Build a rotation of pairs from its parameters."""
-    return build("rope", **settings)
 
 
 def candidate(enc: Encoding, length: int, form: Format | None) -> Candidate:

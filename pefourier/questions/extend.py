@@ -32,7 +32,6 @@ from pefourier.causes.rope import Rope, other_layers, spelled
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below, reading_cosine
 from pefourier.encodings.encoding import Encoding, Finding, finding
-from pefourier.encodings.families.absolute import base_of
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import open_model, source_of, whole_numbers
 from pefourier.encodings.model_positions import StatedLength, describe_positions
@@ -41,7 +40,14 @@ from pefourier.errors import PefourierError, check_count, shown
 from pefourier.geometry.precision import FORMATS, Format
 from pefourier.questions.design import Candidate, candidate, exact_base
 from pefourier.questions.result import HIDDEN, Result, csv_table
-from pefourier.questions.rotations import Band, bands, count_unseen, window_within
+from pefourier.questions.rotations import (
+    Band,
+    bands,
+    count_unseen,
+    describe_pairs,
+    effective_base,
+    window_within,
+)
 from pefourier.types import Fields, Floats, Strings, Texts, Values, frozen, frozen_by_name
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import fields_of, labelled_fields
@@ -447,8 +453,10 @@ def extend(
     stated = trained_as_stated(source.params)
     is_before = model.trained.source == "assumed" and stated is not None  # as in `context`
     met = plain if is_before else Rope.of(source) or rope
-    known = Trained(met.frequencies(trained_length := model.trained_or_native), trained_length)
-    factor = least_factor(plain.frequencies(length), known, length)
+    known = met.frequencies(trained_length := model.trained_or_native)
+    least = length / trained_length  # if all pairs complete a full rotation in training
+    factor = least_factor(plain.frequencies(length) * length, known * trained_length) or least
+    factor = float(f"{factor:.{FACTOR_DIGITS}g}")
     lengths = {"factor": factor, "original": original}
     ways = {
         scaling: rope.with_(
@@ -462,18 +470,21 @@ def extend(
     rotations = [("unchanged", load(spec, length, d))]
     rotations += ((way, scaled.build(length)) for way, scaled in (*ways.items(), *unscaled))
     form = FORMATS[dtype] if dtype else None
-    candidates = [describe_extension(source, known, *pair, form, window) for pair in rotations]
+    candidates = [
+        describe_extension(source, known, trained_length, way, enc, form, window)
+        for way, enc in rotations
+    ]
     choice, settings = choose(source, candidates, [enc for _, enc in rotations], engine)
     return Extensions(
         name=split_spec(spec)[1],
-        trained=known.length,
+        trained=trained_length,
         stated=model.stated,
         length=length,
         d=source.params["d"],
         original=original,
         by_factor=original != len(source) and not stated,
         window=window,
-        trained_frequencies=known.frequencies,
+        trained_frequencies=known,
         criteria=tuple(criteria),
         candidates=tuple(candidates),
         best=best,
@@ -507,41 +518,16 @@ def choose(
     return choice, settings[choice]
 
 
-@frozen
-class Trained:
-    """The rotation of training and its length: all angles below their product are known."""
+def least_factor(plain: Floats, met: Floats) -> float:
+    """Smallest divisor of unscaled angles with which no pair exceeds its angle in training.
 
-    frequencies: Floats  # radians per position
-    length: int
+    The result is 0 if all pairs complete a full rotation in training.
 
-
-def least_factor(plain: Floats, known: Trained, length: int) -> float:
-    """Smallest divisor of the unscaled frequencies with which no pair reaches new angles.
-
-    The factor has more digits than `count_unseen` distinguishes. If all pairs complete a full
-    rotation in training, any factor works, and the ratio of the lengths is returned.
-
-    >>> least_factor(np.array([1.0, 1e-4]), Trained(np.array([1.0, 2.5e-5]), 2**17), 2**18)
+    >>> least_factor(np.array([2.0**18, 26.2144]), np.array([2.0**17, 3.2768]))
     8.0
     """
-    trained = known.frequencies
-    short = (trained > 0) & (trained * known.length < 2 * pi)
-    ratio = (plain[short] / trained[short]).max(initial=0.0) or 1.0
-    return float(f"{ratio * length / known.length:.{FACTOR_DIGITS}g}")
-
-
-def geometric_base(enc: Encoding) -> float:
-    """Base of the frequencies; if they are not geometric, the base in the parameters.
-
-    >>> geometric_base(load("rope:d=128,scaling=ntk,factor=4"))
-    40889.94
-    """
-    frequencies = enc.measure.frequencies
-    if base_of(frequencies) is None:
-        rho: float = enc.params["rho"]
-        return rho
-    base = frequencies[-1] ** (len(frequencies) / (1 - len(frequencies)))
-    return float(f"{base:.{BASE_DIGITS}g}")
+    short = (met > 0) & (met < 2 * pi)
+    return float((plain[short] / met[short]).max(initial=0.0))
 
 
 def whole_layers(spec: str) -> str:
@@ -580,7 +566,8 @@ def length_before_scaling(enc: Encoding) -> int:
 
 def describe_extension(
     source: Encoding,
-    known: Trained,
+    known: Floats,
+    trained: int,
     way: str,
     enc: Encoding,
     form: Format | None,
@@ -588,19 +575,20 @@ def describe_extension(
 ) -> Extension:
     """Describe one way at a length, with queries limited to a window.
 
-    Angles are compared with those of training, and vectors with those of the model as it is.
+    Angles are compared with those of the `known` frequencies over the `trained` length, and vectors
+    with those of the model as it is.
     """
     model, new = source.measure.frequencies, enc.measure.frequencies
-    lags = window_within(window, len(enc))
+    base, lags = effective_base(enc) or enc.params["rho"], window_within(window, len(enc))
     points = np.array([p for p in SHOWN if p < len(source)] or [len(source) - 1])
     cosines = reading_cosine(model, new, points).tolist()
     return Extension(
         way=way,
         factor=enc.params.get("factor", 1.0) if way == enc.params["scaling"] else 1.0,
-        **(fields_of(candidate(enc, len(enc), form)) | {"rho": geometric_base(enc)}),
+        **(fields_of(candidate(enc, len(enc), form)) | {"rho": float(f"{base:.{BASE_DIGITS}g}")}),
         attention_factor=enc.params["attention_factor"],
-        bands=tuple(bands(new, known.frequencies, known.length, len(enc))),
-        unseen=count_unseen(new, known.frequencies, known.length, lags or len(enc)),
+        bands=tuple(bands(describe_pairs(new, known, known * trained), len(enc))),
+        unseen=count_unseen(new, known * trained, lags or len(enc)),
         cosine=tuple(zip(points.tolist(), cosines, strict=True)),
         below=positions_below(model, new, len(source)),
         frequencies=new,

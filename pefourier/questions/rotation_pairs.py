@@ -55,8 +55,7 @@ from pefourier.encodings.encoding import (
     finding,
 )
 from pefourier.encodings.families.rotary import rotation_of
-from pefourier.encodings.model_positions import axis_in
-from pefourier.errors import PefourierError
+from pefourier.encodings.model_positions import axes_of
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.waves import LAYOUTS, Form, Waves, declared, fit
 from pefourier.questions.operators import (
@@ -67,7 +66,7 @@ from pefourier.questions.operators import (
     probe,
     rotates,
 )
-from pefourier.questions.outcome import SIDES, Outcome, Two, has_layers
+from pefourier.questions.outcome import SIDES, Outcome, Two
 from pefourier.types import Array, Bools, Fields, Indices, Places, Texts
 from pefourier.writing.text import ranges
 
@@ -338,17 +337,6 @@ def pairs_of(enc: Encoding, counterpart: Encoding) -> Waves | None:
         return probe(enc, counterpart)
     is_table = enc.origin != "formula" and enc.injection != "bias"
     return fit(enc.table(), enc.eps) if is_table else None
-
-
-def axes_of(enc: Encoding) -> Texts:
-    """Image axis that rotates each pair, if the config states it; else empty."""
-    if not has_layers(enc) or not is_rotation(enc):
-        return ()
-    try:
-        axis = axis_in(enc)
-    except PefourierError:  # sections do not fit the pairs, which a finding reports
-        return ()
-    return () if axis is None else tuple((*AXES, "e")[i] for i in axis)
 
 
 def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> Outcome | None:

@@ -19,12 +19,13 @@ from collections import UserDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
-from math import ceil, isclose, log, pi
-from typing import TYPE_CHECKING, Literal
+from math import ceil, isclose, isnan, log, pi
+from operator import attrgetter
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from pefourier.causes.rope import Rope, base_of_grid, layer_of, misread
+from pefourier.causes.rope import Rope, base_of_grid, is_rotation, layer_of, misread
 from pefourier.encodings.attention_decay import (
     FARTHEST,
     firsts_below,
@@ -34,7 +35,7 @@ from pefourier.encodings.attention_decay import (
 )
 from pefourier.encodings.encoding import Encoding, distinct, row_blocks
 from pefourier.encodings.families.rotary import scaling_parameters
-from pefourier.encodings.sources.huggingface import PAIRED, trained_as_stated
+from pefourier.encodings.sources.huggingface import PAIRED
 from pefourier.errors import PefourierError, shown
 from pefourier.types import Bools, Counts, Fields, Floats, Values, frozen
 from pefourier.writing.text import number
@@ -62,11 +63,11 @@ class Band:
     last_pair: int  # lowest frequency; the band is contiguous unless each pair has its own factor
     least_divisor: float  # by which the scaling divides frequencies, smallest
     largest_divisor: float
-    shortest_wavelength: float | None  # positions, with the scaling; None for an unrotated pair
-    longest_wavelength: float | None
+    shortest_wavelength: float  # positions, with the scaling
+    longest_wavelength: float
     turns_trained: float | None  # rotations of its lowest frequency in training; None if unknown
     turns: float  # rotations of its lowest frequency over the requested length
-    rotation: str = field(default="", metadata={"told": False})  # name of the rotation
+    rotation: str = field(metadata={"told": False})  # name of the rotation
 
     @property
     def numbers(self) -> str:
@@ -92,11 +93,12 @@ class Pair:
     pair: int  # index among all pairs of a head, from 0
     wavelength: float  # positions, with the scaling
     frequency: float  # radians per position: inv_freq
-    treatment: str = field(metadata={"told": "class"})
+    treatment: Treatment = field(metadata={"told": "class"})
     turns_trained: float | None  # rotations in training; None if unknown
+    divisor: float = field(metadata={"told": False})  # by which the scaling divides the frequency
 
 
-def from_to(low: float | None, high: float | None) -> str:
+def from_to(low: float, high: float) -> str:
     """Format the ends of a range, or one number if both format equally.
 
     >>> from_to(1.0, 1.0), from_to(6.25, 18)
@@ -154,7 +156,10 @@ class Rotation:
     @property
     def treatments(self) -> dict[Treatment, Bools]:
         """Members of each class of pairs, by what the scaling does to their frequencies."""
-        return treatments(self.frequencies, self.trained_frequencies)
+        kinds = np.array([pair.treatment for pair in self.by_pair])
+        is_scaled = "same" not in kinds
+        names: tuple[Treatment, ...] = get_args(Treatment)
+        return {name: kinds == name for name in (names[:3] if is_scaled else names[3:])}
 
 
 def describe_rotation(
@@ -169,27 +174,27 @@ def describe_rotation(
 ) -> Rotation:
     """Describe a rotary encoding over `length` positions (default: the length of the encoding).
 
-    `trained` is the trained length, by default the original length of the scaling, else the
-    length of the encoding. Training used the rotation `before_scaling`, or the present rotation.
+    `trained` is the trained length; None if unknown. Training used the rotation `before_scaling`,
+    or the present rotation.
     Phases are those of lags, limited to the `window` that a query sees. `unrotated` dimensions of
     a head do not rotate, in addition to those of the encoding, which must rotate pairs at declared
     frequencies.
 
     >>> from pefourier.encodings import load
-    >>> r = describe_rotation(load("rope:rho=5e5", 8192, 128), length=131072)
+    >>> r = describe_rotation(load("rope:rho=5e5", 8192, 128), 8192, 131072)
     >>> r.bound, r.unseen, r.idle, r.critical_dimension
     (18438, 29, 15, 70)
     """
     enc, params, length = as_rotation(enc), enc.params, length or len(enc)
-    by_pair = params["scaling"] == "longrope"
-    trained = trained or trained_as_stated(enc.params) or len(enc)
     omega, rope = enc.measure.frequencies, Rope.of(enc)
     plain = rope.unscaled.frequencies(len(enc)) if rope else omega
-    before = rope.frequencies(trained) if rope and not before_scaling else plain
+    before = rope.frequencies(trained) if rope and trained and not before_scaling else plain
+    met = before * (trained or np.nan)
+    by_pair = describe_pairs(omega, plain, met, name=name, by_pair=params["scaling"] == "longrope")
     is_varying = rope and (rope.frequencies(1) != rope.frequencies(length)).any()
     keys = sorted(scaling_parameters(params["scaling"]).keys() - {"attention_factor"})
     rotating, reach = omega != 0, window_within(window, length) or length
-    head, familiar = params["d"] + unrotated, longest_familiar(omega, before, trained, window)
+    head, familiar = params["d"] + unrotated, longest_familiar(omega, met, window)
     return Rotation(
         name=name,
         pairs=head // 2,
@@ -200,19 +205,19 @@ def describe_rotation(
         pairing=PAIRED.get(params.get("layout", "")),
         attention_factor=params["attention_factor"],
         softmax_factor=params.get("softmax_factor", 1.0),
-        bands=tuple(bands(omega, plain, trained, length, before, by_pair=by_pair)),
+        bands=tuple(bands(by_pair, length)),
         bound=base_bound(omega, unrotated=head // 2 - len(omega)),
         nearer_higher=nearer_scores_higher(omega[rotating], reach),
         critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
         idle=count_idle(omega[rotating], length),
-        unseen=count_unseen(omega, before, trained, reach),
+        unseen=count_unseen(omega, met, reach) if trained else None,
         familiar_length=None if is_varying else familiar,
         window=window,
         frequencies=omega[rotating],
         trained_frequencies=plain[rotating],
         precision=Losses(enc),
         scaling_parameters={key: params[key] for key in keys if params.get(key) is not None},
-        by_pair=tuple(pairs(name, omega, plain, before * trained, params["scaling"])),
+        by_pair=by_pair,
     )
 
 
@@ -233,7 +238,7 @@ def effective_base(enc: Encoding) -> float | None:
 
 def as_rotation(enc: Encoding) -> Encoding:
     """Return a rotation with declared frequencies; raise an error for other encodings."""
-    if enc.measure and enc.injection == "rotate" and "scaling" in enc.params:
+    if is_rotation(enc):
         return enc
     if "grid" in enc.params and not enc.domain.grid:
         separator = "," if ":" in enc.spec else ":"
@@ -246,78 +251,71 @@ def as_rotation(enc: Encoding) -> Encoding:
     )
 
 
-def bands(
-    scaled: Floats,
-    plain: Floats,
-    trained: int,
-    length: int,
-    met: Floats | None = None,
-    *,
-    by_pair: bool = False,
-) -> Iterator[Band]:
-    """Yield bands of rotated pairs by treatment of the scaling, high frequencies first.
+def describe_pairs(
+    scaled: Floats, plain: Floats, met: Floats, *, name: str = "", by_pair: bool = False
+) -> tuple[Pair, ...]:
+    """Describe the rotated pairs of a scaling in order; `met` are angles in training, or NaN.
 
-    `met` are the frequencies in training, by default those without the scaling. `by_pair` states
-    that each pair has a separate factor, so no pair counts as blended.
+    `by_pair` states that each pair has a separate factor, so no pair counts as blended.
     """
-    rotating = scaled != 0
-    met = (plain if met is None else met)[rotating]
-    scaled, plain = scaled[rotating], plain[rotating]
-    for treatment, members in treatments(scaled, plain, by_pair=by_pair).items():
-        if members.any():
-            index, ratio = np.flatnonzero(members), (plain / scaled)[members]
-            slowest = index[scaled[members].argmin()]
+    index = np.flatnonzero(scaled)
+    omega, divisors = scaled[index], plain[index] / scaled[index]
+    of_pairs = (index, 2 * pi / np.abs(omega), omega, met[index] / (2 * pi), divisors)
+    rows = zip(*(numbers.tolist() for numbers in of_pairs), strict=True)
+    return tuple(
+        Pair(name or "all layers", i, wave, w, kind, None if isnan(turns) else turns, divisor)
+        for kind, (i, wave, w, turns, divisor) in zip(
+            treatments(divisors, by_pair=by_pair), rows, strict=True
+        )
+    )
+
+
+def treatments(divisors: Floats, *, by_pair: bool = False) -> list[Treatment]:
+    """Classify pairs by the numbers by which a scaling divides their frequencies.
+
+    >>> treatments(np.array([1.0, 1.5, 4.0]))
+    ['kept', 'blended', 'stretched']
+    """
+    unchanged = np.abs(divisors - 1) <= RATIO_SLACK
+    if unchanged.all():
+        return ["same"] * len(divisors)
+    far = divisors.max() if divisors.max() > 1 else divisors.min()
+    stretched = by_pair | (np.abs(divisors - far) <= RATIO_SLACK * far)
+    kinds: list[Treatment] = np.select(
+        [unchanged, stretched], ["kept", "stretched"], "blended"
+    ).tolist()
+    return kinds
+
+
+def bands(pairs: Sequence[Pair], length: int) -> Iterator[Band]:
+    """Yield the bands of rotated pairs over `length` positions."""
+    for treatment in get_args(Treatment):
+        if of := [pair for pair in pairs if pair.treatment == treatment]:
+            slowest = max(of, key=attrgetter("wavelength"))
+            divisors = [pair.divisor for pair in of]
             yield Band(
                 treatment=treatment,
-                pairs=len(index),
-                first_pair=int(np.flatnonzero(rotating)[index[0]]),
-                last_pair=int(np.flatnonzero(rotating)[index[-1]]),
-                least_divisor=float(ratio.min()),
-                largest_divisor=float(ratio.max()),
-                shortest_wavelength=float(2 * pi / scaled[members].max()),
-                longest_wavelength=float(2 * pi / scaled[slowest]),
-                turns_trained=float(met[slowest] * trained / (2 * pi)),
-                turns=float(scaled[slowest] * length / (2 * pi)),
+                pairs=len(of),
+                first_pair=of[0].pair,
+                last_pair=of[-1].pair,
+                least_divisor=min(divisors),
+                largest_divisor=max(divisors),
+                shortest_wavelength=min(pair.wavelength for pair in of),
+                longest_wavelength=slowest.wavelength,
+                turns_trained=slowest.turns_trained,
+                turns=slowest.frequency * length / (2 * pi),
+                rotation=slowest.rotation,
             )
 
 
-def pairs(
-    rotation: str, scaled: Floats, plain: Floats, met: Floats, scaling: str
-) -> Iterator[Pair]:
-    """Yield rotated pairs in order, classified as in `bands`; `met` are angles in training."""
-    index = np.flatnonzero(scaled)
-    by_class = treatments(scaled[index], plain[index], by_pair=scaling == "longrope")
-    for k, i in enumerate(index.tolist()):
-        omega, turns = float(scaled[i]), float(met[i] / (2 * pi))
-        treatment = next(name for name, members in by_class.items() if members[k])
-        yield Pair(rotation or "all layers", i, 2 * pi / abs(omega), omega, treatment, turns)
-
-
-def treatments(scaled: Floats, plain: Floats, *, by_pair: bool = False) -> dict[Treatment, Bools]:
-    """Classify pairs with nonzero frequencies by the treatment of the scaling.
-
-    >>> treatments(np.array([1.0, 0.02]), np.array([1.0, 0.08]))["stretched"]
-    array([False,  True])
-    """
-    ratio = plain / scaled
-    unchanged = np.abs(ratio - 1) <= RATIO_SLACK
-    if unchanged.all():
-        return {"same": unchanged}
-    if by_pair:
-        return {"kept": unchanged, "stretched": ~unchanged}
-    far = ratio.max() if ratio.max() > 1 else ratio.min()
-    stretched = ~unchanged & (np.abs(ratio - far) <= RATIO_SLACK * far)
-    return {"kept": unchanged, "blended": ~unchanged & ~stretched, "stretched": stretched}
-
-
-def base_bound(frequencies: Floats, limit: int = FARTHEST, unrotated: int = 0) -> int | None:
+def base_bound(frequencies: Floats, unrotated: int = 0) -> int | None:
     r"""Return the first lag m with :math:`B(m) = f + \sum_i \cos m\omega_i < 0`.
 
     f counts the unrotated pairs of a head: those with frequency 0 and `unrotated` more. If they are
     at least as many as the rotated pairs, B is never negative. Below m, attention prefers a token
     similar to the query to a random token, on average over random heads (Men et al., 2024, arXiv
     2405.14591). Models often work far beyond m: this is a property of a base, not a failure. None
-    if B is never negative below `limit`.
+    if B is never negative at the lags searched.
 
     >>> base_bound(10000.0 ** (-np.arange(64) / 64)), base_bound(np.ones(4), unrotated=4)
     (1707, None)
@@ -326,7 +324,7 @@ def base_bound(frequencies: Floats, limit: int = FARTHEST, unrotated: int = 0) -
     unrotated += len(frequencies) - len(rotating)
     if unrotated >= len(rotating):
         return None
-    return firsts_below(rotating, [-float(unrotated)], limit)[0]
+    return firsts_below(rotating, [-float(unrotated)])[0]
 
 
 def nearer_scores_higher(frequencies: Floats, length: int) -> float | None:
@@ -351,15 +349,16 @@ def nearer_scores_higher(frequencies: Floats, length: int) -> float | None:
     return higher / pairs if pairs else None
 
 
-def critical_dimension(d: int, base: float | None, length: int) -> int | None:
+def critical_dimension(d: int, base: float | None, length: int | None) -> int | None:
     r"""Dimensions with wavelengths within a length: :math:`2\lceil (d/2)\log_b(L/2\pi)\rceil`.
 
-    The result lies in 0 … d (Liu et al., 2023, arXiv 2310.05209); None without a base.
+    The result lies in 0 … d (Liu et al., 2023, arXiv 2310.05209); None without a base
+    or a length.
 
     >>> critical_dimension(128, 10000.0, 4096)
     92
     """
-    if base is None:
+    if base is None or length is None:
         return None
     if base <= 1 or length <= 2 * pi:
         return 0 if base > 1 else d
@@ -380,28 +379,22 @@ def window_within(window: int | None, length: int) -> int | None:
     return window if window is not None and window < length else None
 
 
-def count_unseen(scaled: Floats, plain: Floats, trained: int, length: int) -> int:
-    """Number of pairs beyond their phases in training, if these were below a full rotation."""
-    is_full = plain * trained >= FULL_ROTATION
-    beyond = scaled * length > plain * trained * (1 + RATIO_SLACK)
-    return int((beyond & ~is_full).sum())
+def count_unseen(scaled: Floats, met: Floats, length: int) -> int:
+    """Number of pairs beyond the angles `met` in training, if these are below a full rotation."""
+    return int(((scaled * length > met * (1 + RATIO_SLACK)) & (met < FULL_ROTATION)).sum())
 
 
-def longest_familiar(
-    scaled: Floats, plain: Floats, trained: int, window: int | None = None
-) -> int | None:
+def longest_familiar(scaled: Floats, met: Floats, window: int | None = None) -> int | None:
     """Longest length at which `count_unseen` is 0; None if there is no limit.
 
     A query sees no farther than a `window`.
 
     >>> w = np.array([1.0, 0.01])
-    >>> longest_familiar(w / 4, w, 100), longest_familiar(w, w, 1000)
+    >>> longest_familiar(w / 4, 100 * w), longest_familiar(w, 1000 * w)
     (400, None)
     """
-    short = (plain * trained < FULL_ROTATION) & (scaled > 0)
-    if not short.any():
-        return None
-    longest = np.floor((plain[short] / scaled[short]).min() * trained * (1 + RATIO_SLACK))
+    short = (met < FULL_ROTATION) & (scaled > 0)
+    longest = (met[short] / scaled[short]).min(initial=np.inf) * (1 + RATIO_SLACK)
     return int(longest) if longest < (window or 2**53) else None
 
 

@@ -92,7 +92,7 @@ BANDS += [(GPT_OSS.format("false"), 64, (9, 9, 14)), (LLAMA3, 128, (29, 6, 29))]
 @pytest.mark.parametrize(("spec", "d", "sizes"), BANDS)
 def test_bands_of_a_scaling_are_the_published_ones(spec, d, sizes):
     own = load(spec, 131072, d)
-    r = describe_rotation(own)
+    r = describe_rotation(own, own.params["original"])
     ends, factor = np.cumsum(sizes), own.params["factor"]
     reported = [(b.treatment, b.pairs, b.first_pair, b.last_pair + 1) for b in r.bands]
     names = ["kept", "blended", "stretched"]
@@ -145,8 +145,8 @@ FACTORS = ["linear,factor=4", "ntk,factor=4", "yarn,factor=4,original=512", "non
 def test_longest_familiar_length_is_the_last_with_no_pair_in_new_phases(scaling):
     own = frequencies(f"rope:rho=1e4,scaling={scaling}", 512, 64)
     plain = frequencies("rope:rho=1e4", 512, 64)
-    counts = [count_unseen(own, plain, 512, length) for length in range(1, 4 * 512 + 8)]
-    assert longest_familiar(own, plain, 512) == counts.index(next(filter(None, counts)))
+    counts = [count_unseen(own, 512 * plain, length) for length in range(1, 4 * 512 + 8)]
+    assert longest_familiar(own, 512 * plain) == counts.index(next(filter(None, counts)))
 
 
 LN4 = 0.1 * np.log(4) + 1  # YaRN's attention factor
