@@ -6,8 +6,7 @@ from grids import table_on
 
 from pefourier.encodings import build, load
 from pefourier.errors import PefourierError
-from pefourier.geometry.precision import FormatLoss
-from pefourier.questions.check_faithful import LADDER, check_faithful, lost_vectors, shortfalls
+from pefourier.questions.check_faithful import LADDER, check_faithful, shortfalls
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import spectrum
 
@@ -89,11 +88,3 @@ def test_numbers_at_the_ends_of_the_range_make_no_warning(rng, top):
     table[3, 2] = 1.0
     for numbers in (table * top, table):
         assert 0 < check_faithful(numbers).distinct <= 60
-
-
-def test_rounded_and_computed_vectors_have_separate_safe_positions():
-    losses = {"bfloat16": FormatLoss(12, 10, 0.1, safe_cast=9, safe_phase=5)}
-    (rounded,) = lost_vectors(losses, 20, "bfloat16")
-    (computed,) = lost_vectors(losses, 20, "bfloat16:computed")
-    assert rounded == "has 12 of 20 vectors distinct rounded to bfloat16; 9 positions are safe"
-    assert computed == "has 10 of 20 vectors distinct computed in bfloat16; 5 positions are safe"

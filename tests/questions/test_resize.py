@@ -116,11 +116,9 @@ def test_rotations_are_reported_as_they_are_computed():
 
 LLAMA3 = "rope:rho=5e5,scaling=llama3,factor=8,original=2048"
 SEQUENCES = [
-    (LLAMA3, 4096, 64),
     (LLAMA3, 8192, 64),
     ("rope:scaling=yarn,factor=4,original=64", 255, 16),
     ("rope:rho=100,partial=.5", 81, 12),
-    ("rope:scaling=proportional,partial=.25", 64, 16),
     ("rope++", 33, 8),
     ("rope", 2, 2),
     ("rope", 1, 4),
@@ -193,11 +191,9 @@ def test_biases_of_a_network_are_computed_again():
 
 COORDINATES = [  # sign(u) log2(1 + |u|) / 3, u = 8 lag / (side - 1), of the farthest lags
     ((8, 8), "", (16, 16), ("1.394", "1.057")),
-    ((12, 12), "", (24, 24), ("1.383", "1.057")),
     ((16, 16), ":pretrained=8x8", (24, 24), ("1.590", "1.394")),
     ((16, 8), ":pretrained=8x8", (8, 16), ("1.394", "1.057")),
     ((16, 16), ":pretrained=8x8", (12, 16), None),
-    ((8, 8), ":pretrained=12x12", (12, 12), None),
 ]
 
 
@@ -285,12 +281,6 @@ def test_a_grid_is_resized_as_torch_does(old, new, method, rng):
     assert (r.prefix, r.old, r.new) == (2, old, new)
     np.testing.assert_allclose(r.table[2:], expected, atol=1e-12)
     np.testing.assert_array_equal(r.table[:2], table[:2])
-    sizes = [np.sqrt((rows**2).sum(axis=1).mean()) for rows in (expected, table[2:])]
-    for entry in r.methods:
-        made = pefourier.resize(table, new, grid=old, prefix=2, method=entry.method).table
-        assert entry.largest_difference == pytest.approx(np.abs(made - r.table).max())
-        if entry.method == method:
-            assert entry.norm_ratio == pytest.approx(sizes[0] / sizes[1])
 
 
 @pytest.mark.parametrize("spec", ["t5", "deberta", "fire", "dpb", "xl", "laplacian", "sphere2vec"])

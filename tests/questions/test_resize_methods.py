@@ -52,8 +52,6 @@ def test_dinov2_scales_as_its_source_code_does(side, new, rng):
     np.testing.assert_allclose(r.table[1:], expected.reshape(-1, 6), atol=1e-5)
     (plain,) = (m for m in r.methods if m.method == "bicubic")
     assert plain.largest_difference > 0.01
-    same = pefourier.resize(table, (side, side), grid=(side, side), prefix=1, method="dinov2")
-    np.testing.assert_array_equal(same.table, table)
 
 
 def test_beit_of_transformers_is_bilinear(rng, folder):
@@ -78,8 +76,6 @@ def test_lags_of_sam_are_resized_linearly_by_default(rng, folder):
     lags = np.arange(64)[:, None] - np.arange(64) + 63
     np.testing.assert_allclose(r.table[lags], expected, atol=1e-5)
     assert r.verdict == "no longer distinct"
-    assert "keep" not in r.conclusion
-    assert "library that runs" not in r.conclusion
 
 
 @pytest.mark.parametrize(("height", "width"), [(64, 48), (63, 96), (1, 95)])
@@ -147,9 +143,6 @@ def test_a_known_model_is_resized_by_its_own_method(kind, new, method, library, 
     r = pefourier.resize(".", new)
     assert (r.method, r.library) == (method, library)
     assert f"{method} interpolation as in {library}" in r.conclusion
-    assert "timm" not in r.conclusion
-    requested = pefourier.resize(".", new, method="dinov2")
-    assert "library that runs" in requested.conclusion or requested.library
     assert ("facebookresearch/dinov2 by dinov2" in str(r.findings)) == (kind == "dinov2")
 
 
@@ -173,7 +166,6 @@ WAYS = [  # a library that cannot make the new grid is not listed
     ),
     ("SD3Transformer2DModel", lattice((96, 96)), (64, 64), {"diffusers 0.42": "center-crop"}),
     ("SD3Transformer2DModel", lattice((96, 96)), (64, 128), {}),
-    ("timm_wrapper", lattice((14, 14)), (16, 16), {"timm 1.0.31": "antialias"}),
     ("timm_wrapper", lags_on((7, 7)), (23, 23), {"timm 1.0.31": "geometric"}),
     (
         "beit",
@@ -194,13 +186,3 @@ WAYS = [  # a library that cannot make the new grid is not listed
 @pytest.mark.parametrize(("kind", "domain", "new", "expected"), WAYS)
 def test_libraries_have_methods_of_their_own(kind, domain, new, expected):
     assert methods_of(encoding_of(kind, len(domain), 4, domain=domain), new) == expected
-
-
-def test_frames_of_ast_are_cut_as_its_authors_do(rng):
-    """The crop starts at 50 - int(t / 2) of the 101 frames, as in ASTModel."""
-    table = rng.normal(size=(2 + 12 * 101, 6))
-    for frames in (50, 51, 100):
-        first = 50 - int(frames / 2)
-        expected = table[2:].reshape(12, 101, 6)[:, first : first + frames].reshape(-1, 6)
-        r = pefourier.resize(table, (12, frames), grid=(12, 101), prefix=2, method="center-crop")
-        np.testing.assert_array_equal(r.table[2:], expected)

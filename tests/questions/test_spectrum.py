@@ -10,7 +10,7 @@ from pefourier.encodings import build, load
 from pefourier.encodings.encoding import as_encoding, from_table, without_mean
 from pefourier.errors import PefourierError
 from pefourier.questions.reconstruct import position_functions
-from pefourier.questions.spectral_density import alias, at_nearest_points
+from pefourier.questions.spectral_density import at_nearest_points
 from pefourier.questions.spectrum import spectrum
 
 
@@ -69,8 +69,6 @@ def test_sigma_zero_gives_each_frequency_to_its_nearest_point():
 
 
 def test_frequencies_above_pi_fold_back():
-    folded = np.abs(alias(np.array([2 * np.pi - 1.0, 2 * np.pi + 1.0, 3.0])))
-    assert folded.tolist() == pytest.approx([1.0, 1.0, 3.0])
     declared = spectrum(build("rope", d=2, rho=7.0), lattice=64, sigma=0).density
     assert declared.argmax() == round(64 / (2 * np.pi))
     for k, point in ((0, 0), (3, 3), (8, 8), (13, 3)):
@@ -91,9 +89,6 @@ def test_periodogram_is_the_double_loop(rng, n):
     result = spectrum(table, lattice=n, sigma=0)
     np.testing.assert_allclose(result.density, energy / energy.sum(), atol=1e-14)
     assert (result.method, result.frequencies) == ("periodogram", None)
-    turn = np.linalg.qr(rng.normal(size=(5, 5)))[0]
-    for same in (3 * table, table @ turn, np.roll(table, 5, axis=0)):
-        np.testing.assert_allclose(spectrum(same, n, 0).density, result.density, atol=1e-14)
 
 
 POINTS = ["rope:d=16 - 16", "rope:d=16 12 16", "rope:d=16 500 500", "rope:d=16,length=500 - 500"]
@@ -159,11 +154,8 @@ def test_without_its_mean_a_table_has_nothing_at_frequency_zero(rng):
     assert result.density[0] == pytest.approx(0, abs=1e-25)
     np.testing.assert_allclose(result.density, expected.density, atol=1e-14)
     assert (result.summary.mean_share, result.findings) == (0, [])
-    declared = without_mean(load("sinusoidal", 50, 8))
-    np.testing.assert_allclose(declared.table().mean(axis=0), 0, atol=1e-15)
-    np.testing.assert_array_equal(declared.table(np.array([7]))[0], declared.table()[7])
     with pytest.raises(PefourierError, match="sinusoidal minus its mean"):
-        spectrum(declared, method="declared")
+        spectrum(without_mean(load("sinusoidal", 50, 8)), method="declared")
 
 
 def test_an_odd_d_has_a_lone_last_sine_that_weighs_half():
@@ -190,16 +182,12 @@ def of_pairs(*omega):
 MEASURED = [  # SPEC, positions, d, verdict: of the measure, whatever the lattice
     ("rope", 80, 2, "one frequency"),
     ("sinusoidal:rho=100", 80, 3, "mostly slow"),
-    ((0.1,) * 8, 80, 16, "one frequency"),
     ((1.6,) * 8, 80, 16, "one frequency"),
     ((1.6, 2.0), 80, 4, "mostly fast"),
     ((1.6, 0.5), 80, 4, "slow and fast"),
     ("tape", 4096, 2, "one frequency"),
-    ("tape", 4096, 8, "mostly slow"),
-    ("rope", 80, 32, "mostly slow"),
     ("rope:scaling=linear,factor=8", 80, 16, "mostly slow"),
     ("rope:scaling=linear,factor=100", 80, 64, "constant"),
-    ("rope:scaling=proportional,partial=0.25", 80, 32, "mostly slow"),
     ("alibi", 80, 8, "mostly slow"),
 ]
 

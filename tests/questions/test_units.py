@@ -27,31 +27,17 @@ def padded(table, row=0):
     return table
 
 
-def log_uniform():
-    random = np.random.default_rng(8)
-    rows = random.standard_normal((60, 8))
-    return (
-        rows / np.linalg.norm(rows, axis=1, keepdims=True) * 10.0 ** random.uniform(-30, 0, (60, 1))
-    )
-
-
 TABLES = {
     "normal": NORMAL[:40, :16],
     "waves": waves(GRID),
     "rotary": np.hstack([np.cos(S * GRID), np.sin(S * GRID)]),
-    "padded": padded(waves(GRID)),
     "a row of zeros": padded(waves(GRID), 64),
     "one frequency": waves(np.ones(32)),
-    "dead pairs": waves(np.exp(-2.0 * np.arange(32))),
     "rows alternate": np.where(S % 2, np.cos(S * GRID), np.sin(S * GRID)),
     "periodic": np.tile(NORMAL[:32], (4, 1)),
-    "long first row": np.vstack([9 * NORMAL[:1], NORMAL[1:]]),
-    "rank 3": NORMAL[:, :3] @ NORMAL[:3],
     "constant": np.ones((9, 4)),
     "zeros": np.zeros((9, 4)),
-    "one position": NORMAL[:1],
     "one column": NORMAL[:, :1],
-    "log-uniform": log_uniform(),
 }
 
 
