@@ -635,12 +635,12 @@ def command_terms(program: Any) -> list["Term"]:
         summary, _, text = command.help.partition("\n")
         good = text.partition("Example:")[2].strip()
         terms.append(Term(name, "commands", summary, good=good))
-    users: dict[tuple[Any, ...], list[str]] = {}
+    users: dict[tuple[str, ...], list[str]] = {}
     for command_name, option in options_of(program):
+        names = sorted(option.opts, key=lambda name: not name.startswith("--"))
         choices = ", ".join(getattr(option.type, "choices", ()))
-        users.setdefault((option.help or "", choices, *option.opts), []).append(command_name)
-    for (meaning, choices, *names), commands in users.items():
-        name, *also = sorted(names, key=lambda name: not name.startswith("--"))
+        users.setdefault((option.help or "", choices, *names), []).append(command_name)
+    for (meaning, choices, name, *also), commands in users.items():
         text = f"{meaning} Option of {', '.join(commands)}."
         terms.append(Term(name, "options", text, range=choices, also=also))
     return terms

@@ -19,7 +19,6 @@ are those of the keys of one query, the query with the most keys that share a ve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -332,21 +331,23 @@ def check_faithful(
     factors, noted = without_rounding(factors, identified, enc.eps)
     sides = enc.domain.sides if with_prefix.domain.grid else ()
     separable_error = factors.separable_error(sides) if sides else 1.0
-    rung = verdict(closest, factors, separable_error)
-    rung = verdict_of_lags(enc, closest, rung)
+    rung = verdict_of_lags(enc, closest, verdict(closest, factors, separable_error))
     if any(f.code == "constant-codes" for f in findings) and (enc.table() != enc.table()[0]).any():
         rung = "constant"  # rows differ only by rounding
-    kind = of_line_or_grid(with_prefix, closest, separable_error)
+    kind, own = of_line_or_grid(with_prefix, closest)
     losses = precision(inner, closest.distinct, closest.first)
     if query is not None:
-        kind = partial(kind, query=query)
+        own["query"] = query
         noted.append(finding("bias-of-pairs", query=query))
+    if sides:
+        own["separable_error"] = separable_error
     if sides and 0 < (computed := losses["bfloat16"].distinct_phase or 0) < closest.distinct:
         noted.append(finding("bfloat16-positions", distinct=computed, points=prod(sides)))
     distance = closest.distance if closest.pair else None
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
     ends = with_prefix.domain.x[[with_prefix.domain.prefix + i for i in closest.pair or ()]]
-    return kind(
+    found: LineFaithfulness | GridFaithfulness = kind(
+        **own,
         length=factors.n,
         dimension=factors.d,
         verdict=rung,
@@ -366,35 +367,32 @@ def check_faithful(
         findings=findings + noted,
         encodings=(with_prefix,),
     )
+    return found
 
 
-def of_line_or_grid(
-    enc: Encoding, closest: ClosestPair, separable_error: float
-) -> partial[LineFaithfulness] | partial[PlaceFaithfulness] | partial[GridFaithfulness]:
-    """Result type with the fields specific to one axis or to a grid filled in."""
+def of_line_or_grid(enc: Encoding, closest: ClosestPair) -> tuple[Any, Fields]:
+    """Return the type of the result, and the fields specific to one axis, places or a grid."""
     if isinstance(enc.domain, PlaceDomain):
         pair = list(closest.pair or ())
         distance = enc.domain.distances(*enc.domain.x[pair]).item() if pair else None
         here = {"closest_places": enc.domain.at[pair].tolist(), "unit": enc.domain.unit}
-        return partial(PlaceFaithfulness, distinct_up_to=None, distance=distance, **here)
+        return PlaceFaithfulness, {"distinct_up_to": None, "distance": distance, **here}
     if not enc.domain.grid:
-        return partial(LineFaithfulness, distinct_up_to=distinct_up_to(enc, closest))
+        return LineFaithfulness, {"distinct_up_to": distinct_up_to(enc, closest)}
     from pefourier.encodings.encoding import axis_tables
     from pefourier.questions.spectral_density import axis_shares, weighted_frequencies
 
     domain, inner = enc.domain, without_prefix(enc)
     ends = domain.coordinates(np.array(closest.pair or (), dtype=int) + domain.prefix)
     front = enc.vectors(domain.x[: domain.prefix]) if domain.prefix else np.zeros((0, 1))
-    return partial(
-        GridFaithfulness,
-        grid=domain.sides,
-        prefix=domain.prefix,
-        prefix_zeros=int((~front.any(axis=1)).sum()),
-        displacement=tuple((ends[1] - ends[0]).tolist()) if closest.pair else None,
-        axial=axis_tables(enc) is not None,
-        separable_error=separable_error,
+    return GridFaithfulness, {
+        "grid": domain.sides,
+        "prefix": domain.prefix,
+        "prefix_zeros": int((~front.any(axis=1)).sum()),
+        "displacement": tuple((ends[1] - ends[0]).tolist()) if closest.pair else None,
+        "axial": axis_tables(enc) is not None,
         **axis_shares(inner, weighted_frequencies(inner)),
-    )
+    }
 
 
 def verdict(closest: ClosestPair, factors: Factors, separable_error: float = 1.0) -> str:

@@ -6,7 +6,6 @@ terminal.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from math import pi
 from typing import TYPE_CHECKING, Any
@@ -345,6 +344,7 @@ def draw_layers(axes: Axes, result: Any, rotation: Any, layers: Sequence[Any]) -
     axes.set_title(", ".join(filter(None, names)), pad=ABOVE)
 
 
+UNIT = "position, or unit of times"
 LITTLE = 0.0005  # negligible share of the energy
 SPARSE = 0.5  # share of lattice points with energy below which they are drawn as lines
 
@@ -370,7 +370,7 @@ def spectrum_chart(answers: Answers, axis: str = "auto") -> str:
             density = a.result.measure.by_decade if decades else a.result
             curves.append((a.encoding.label, *curve_of(a, density)))
     of = "per factor ten of frequency (log)" if decades else "at each lattice frequency"
-    title = f"share of energy {of}, ω in radians per {unit(answers)}"
+    title = f"share of energy {of}, ω in radians per {UNIT}"
     parts += [chart(title, curves, logarithmic=decades)] if curves else []
     return "".join(f"{part}\n" for part in parts)
 
@@ -378,17 +378,6 @@ def spectrum_chart(answers: Answers, axis: str = "auto") -> str:
 def curve_of(answer: Answer, density: Any) -> tuple[Floats, Floats]:
     """Return frequencies, in radians per position or per unit of times, and the density."""
     return density.omega / unit_of_waves(answer.encoding)[0], density.density
-
-
-def units(answers: Answers) -> str:
-    """Return the units of wavelengths."""
-    named = (unit_of_waves(a.encoding)[1] for a in answers)
-    return " or ".join(sorted(set(named), key=lambda name: name != "positions"))
-
-
-def unit(answers: Answers) -> str:
-    """Return the unit of a wavelength in the singular."""
-    return re.sub(r"\b(position|step|unit)s\b", r"\1", units(answers))
 
 
 def spectrum(answers: Answers, look: Look, axis: str = "auto") -> Figure:
@@ -402,7 +391,7 @@ def spectrum(answers: Answers, look: Look, axis: str = "auto") -> Figure:
         return spectrum_on_grids(answers, look)
     figure, (axes,) = make_panels(look, 3.4)
     (draw_decades if decades else draw_densities)(axes, answers)
-    axes.set(xlabel=f"angular frequency ω (radians per {unit(answers)})", ylim=(0, None))
+    axes.set(xlabel=f"angular frequency ω (radians per {UNIT})", ylim=(0, None))
     return figure
 
 
@@ -428,13 +417,13 @@ def draw_decades(axes: Axes, answers: Answers) -> None:
         x, y = curve_of(a, density)
         axes.plot(x, y, "o" if separate else "-", label=entry(axes, a.encoding, zero))
     length = len(answers[0].encoding) * unit_of_waves(answers[0].encoding)[0]
-    label = f"1 rotation in {length:.6g} {units(answers)}"
+    label = f"1 rotation in {length:.6g}"
     axes.axvline(2 * np.pi / length, color=GREY, linestyle=":", label=label)
     share = "share of energy of each frequency" if separate else "share of energy per decade"
     axes.set(xscale="log", ylabel=share)
     axes.set_xlim(axes.get_xlim())
     above = axes.twiny()
-    above.set(xscale="log", xlabel=f"wavelength ({units(answers)})")
+    above.set(xscale="log", xlabel=f"wavelength ({UNIT})")
     above.set_xlim(*(2 * np.pi / omega for omega in axes.get_xlim()))
 
 

@@ -4,7 +4,6 @@ A new format is a function of a page that is added to `FORMS`.
 """
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from pefourier.writing.text import (
 )
 
 SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-NUMBER = re.compile(r"[-−+]?[0-9.]")  # beginning of a numeric cell
 
 
 def as_json(page: Page) -> str:
@@ -97,9 +95,8 @@ def latex_table(rows: Sequence[Strings]) -> str:
         + r" \\"
         for row in rows
     )
-    numbers = ([NUMBER.match(row[k].strip()) for row in rows[1:]] for k in range(1, len(rows[0])))
-    columns = "l" + "".join("r" if 2 * len([*filter(None, n)]) > len(n) else "l" for n in numbers)
-    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body]
+    lines = [rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}", r"\toprule", head, r"\midrule"]
+    lines += body
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
@@ -150,11 +147,16 @@ def as_github(page: Page) -> str:
 
 def workflow_command(command: str, level: str, spec: str, text: str) -> str:
     """Return a workflow command of GitHub Actions; it has the file if the SPEC is one."""
-    path, _ = split_spec(spec)
-    properties = {"file": os.path.normpath(path)} if Path(path).is_file() else {}
+    properties = {"file": file} if (file := file_of(spec)) else {}
     properties["title"] = f"pefourier {command} {spec}".rstrip()
     listed = ",".join(f"{key}={in_workflow_property(text)}" for key, text in properties.items())
     return f"::{level} {listed}::{in_workflow_command(text)}\n"
+
+
+def file_of(spec: str) -> str:
+    """Return the path of a SPEC if it is a file, else an empty string."""
+    path, _ = split_spec(spec)
+    return os.path.normpath(path) if Path(path).is_file() else ""
 
 
 def as_lint(page: Page) -> str:
@@ -203,11 +205,10 @@ def sarif_result(annotation: Annotation) -> Fields:
     text = f"{spec}: {message}" if spec and spec not in message else message
     result: Fields = {"ruleId": annotation.code, "level": annotation.severity}
     result["message"] = {"text": printable(text)}
-    path, _ = split_spec(spec)
-    if Path(path).is_file():
+    if file := file_of(spec):
         from urllib.parse import quote
 
-        uri = {"uri": quote(os.path.normpath(path))}
+        uri = {"uri": quote(file)}
         place = {"artifactLocation": uri, "region": {"startLine": 1}}
         result["locations"] = [{"physicalLocation": place}]
     return result
