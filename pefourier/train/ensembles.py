@@ -96,6 +96,7 @@ from pefourier.train.statistics import (
 )
 from pefourier.train.store import (
     FOLDER,
+    KEY,
     NOT_NUMBERS,
     Checkpoint,
     Group,
@@ -119,6 +120,7 @@ MOST_NAMED = 12  # channels or arrays
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
 SPREAD = 0.06  # deviation of a difference in F1 between folds: median of ten datasets of figures/
+FACTS = ("split", "leaky", "length", "positive")  # of a task, in lines of results
 RIGHT = 0.85  # share of windows of each class that a planned classifier gets right
 GRID = [i / 100 for i in range(1, 101)]  # differences in F1
 RULES = {  # that the numbers depend on and that differed in an earlier version
@@ -271,7 +273,7 @@ def facts_of_fold(task: Task, number: int) -> Fields:
     """Facts that the result rows of all runs of a fold share."""
     fold = task.folds[number]
     return {
-        **{name: getattr(task, name) for name in ("split", "leaky", "length", "positive")},
+        **{name: getattr(task, name) for name in FACTS},
         "windows": len(fold.test),
         "trained": len(fold.train),
     }
@@ -734,10 +736,7 @@ def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> Fields:
     predicted = decide(outcome.test, threshold_of(task, outcome))
     confusion = count_confusions(predicted, labels, len(task.classes))
     return {
-        "dataset": task.name,
-        "encoding": member.encoding,
-        "seed": member.seed,
-        "fold": member.fold,
+        **dict(zip(KEY, outcome.key_in(task), strict=True)),
         **score(predicted, outcome.test, labels, macro=task.positive is None),
         "step": outcome.step,
         "seconds": round(outcome.seconds, 3),
@@ -834,17 +833,12 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
             | {part: counts(task.labels[getattr(fold, part)]).tolist() for part in PARTS}
             for i, fold in enumerate(task.folds)
         ),
-        classes=task.classes,
-        positive=task.positive,
-        split=task.split,
-        leaky=task.leaky,
-        length=task.length,
+        **{name: getattr(task, name) for name in ("classes", "dropped", *FACTS)},
         channels=task.rows.shape[1],
         d=resolved.model.d,
         runs=unfinished,
         finished=len(keys & finished),
         budget=resolved.schedule.budget,
-        dropped=task.dropped,
         seconds=round(seconds, 1),
         detectable=found,
         minutes=tuple(choices),

@@ -74,7 +74,7 @@ from pefourier.train.run_artifacts import (
     cross_entropy,
     validation_score,
 )
-from pefourier.train.store import KEY, Checkpoint
+from pefourier.train.store import KEY, Checkpoint, Key
 from pefourier.types import Array, Fields, Ints, frozen_arrays
 
 AT_ONCE = 64  # windows per member in evaluation
@@ -254,6 +254,10 @@ class Outcome:
     parameters: dict[str, Array] = field(default_factory=dict)  # all but trained vectors
     curve: Array = field(default_factory=lambda: np.zeros((0, 3)))  # loss; validation score, loss
 
+    def key_in(self, task: Task) -> Key:
+        """Key of the run of a task."""
+        return task.name, self.member.encoding, self.member.seed, self.member.fold
+
     @property
     def finite(self) -> bool:
         """Whether its logits are finite; even initial weights may give non-finite logits."""
@@ -262,8 +266,7 @@ class Outcome:
 
 def trace_of(task: Task, outcome: Outcome) -> bytes:
     """Return the trace of a run as the bytes of a file."""
-    member, fold = outcome.member, task.folds[outcome.member.fold]
-    key = task.name, member.encoding, member.seed, member.fold
+    fold = task.folds[outcome.member.fold]
     threshold, labels = threshold_of(task, outcome), task.labels[fold.test]
     probabilities = class_probabilities(outcome.test, threshold)
     arrays: Fields = {
@@ -277,7 +280,7 @@ def trace_of(task: Task, outcome: Outcome) -> bytes:
         "test_probabilities": probabilities.astype(np.float32),
         "classes": np.array(task.classes, dtype=str),
         "curve": np.asarray(outcome.curve, np.float32),
-        **{name: np.array(value) for name, value in zip(KEY, key, strict=True)},
+        **{name: np.array(value) for name, value in zip(KEY, outcome.key_in(task), strict=True)},
     }
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)

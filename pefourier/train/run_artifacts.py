@@ -15,6 +15,7 @@ classes, the score is the difference of the logits, and the threshold maximizes 
 With more classes, or two without a positive class (`macro`), the largest logit decides, and all
 four scores are means over classes."""
 
+import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -150,21 +151,16 @@ LONGEST_PART = 60  # characters of a name
 Curve = tuple[Values, Array]  # a row of results, and its curve (looks, 3)
 
 
-def plain_name(text: str) -> str:
-    """Replace unsafe characters in a part of a file name.
-
-    >>> plain_name("../my codes.npy@rms=0.5")
-    '.._my_codes.npy@rms=0.5'
-    """
-    return "".join(c if c.isalnum() or c in "._@=" else "_" for c in text)
-
-
 def name_of_run(key: Key) -> str:
-    """Return a run's name for files; a checksum distinguishes runs with truncated names."""
+    """Return a run's name for files; a checksum distinguishes runs with truncated names.
+
+    >>> name_of_run(("order", "../my codes.npy@rms=0.5", 0, 1))
+    'order-.._my_codes.npy@rms=0.5-seed0-fold1-ee2743c1'
+    """
     dataset, encoding, seed, fold = key
-    name = "-".join(plain_name(part)[-LONGEST_PART:] for part in (dataset, encoding))
-    name = name.encode("ascii", "replace").decode().replace("?", "_")
-    return f"{name}-seed{seed}-fold{fold}-{zlib.crc32(repr(key).encode()):08x}"
+    parts = (re.sub("[^A-Za-z0-9._@=]", "_", part)[-LONGEST_PART:] for part in (dataset, encoding))
+    checksum = f"{zlib.crc32(repr(key).encode()):08x}"
+    return f"{'-'.join(parts)}-seed{seed}-fold{fold}-{checksum}"
 
 
 def file_of_run(folder: Path, key: Key) -> Path:

@@ -184,7 +184,7 @@ def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> 
             tensors |= {"frequencies": rates[::-1]} if classifier.rate is None else {"lines": rates}
     tensors |= {"mean": classifier.mean, "scale": classifier.scale}
     tensors["settings"] = np.frombuffer(json.dumps(settings).encode(), np.uint8)
-    path = file_of_model(folder, (task.name, m.encoding, m.seed, m.fold))
+    path = file_of_model(folder, outcome.key_in(task))
     write_whole(str(path), lambda stream: write_tensors(stream, tensors))
 
 
