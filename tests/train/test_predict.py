@@ -23,17 +23,12 @@ def written(path, rng, kind):
         np.savez(path.with_suffix(".npz"), X=x[..., None], y=y)
         np.savez(path.with_name("new.npz"), X=x[..., None])
         return path.with_suffix(".npz"), path.with_name("new.npz")
-    if kind == "wide":
-        names, rows = [f"t{i}" for i in range(8)], [[*map(repr, r.tolist())] for r in x]
-        labelled = [["series", "label", *names]]
-        labelled += [[f"s{i:02d}", "ab"[y[i]], *row] for i, row in enumerate(rows)]
-    else:
-        labelled = [["series", "label", "time", "v"]]
-        long = kind == "recordings"  # 3 recordings of 80 rows
-        for i, row in enumerate(x):
-            for t, v in enumerate(row):
-                name = f"s{i // 10:02d}" if long else f"s{i:02d}"
-                labelled.append([name, "ab"[y[i]], t + 8 * (i % 10) * long, repr(float(v))])
+    labelled = [["series", "label", "time", "v"]]
+    long = kind == "recordings"  # 3 recordings of 80 rows
+    for i, row in enumerate(x):
+        for t, v in enumerate(row):
+            name = f"s{i // 10:02d}" if long else f"s{i:02d}"
+            labelled.append([name, "ab"[y[i]], t + 8 * (i % 10) * long, repr(float(v))])
     files = path.with_suffix(".csv"), path.with_name("new.csv")
     for file, rows in zip(files, (labelled, [r[:1] + r[2:] for r in labelled]), strict=True):
         with file.open("w", newline="") as stream:
@@ -41,7 +36,7 @@ def written(path, rng, kind):
     return files
 
 
-@pytest.mark.parametrize("kind", ["npz", "wide", "long", "recordings", "time"])
+@pytest.mark.parametrize("kind", ["npz", "long", "recordings", "time"])
 def test_predictions_are_the_scores_of_training(tmp_path, rng, kind):
     labelled, new = written(tmp_path / "own", rng, kind)
     models, out = tmp_path / "models", tmp_path / "out"
