@@ -39,6 +39,7 @@ from pefourier.weights.model import (
     energies_at,
     find_attentions,
     frequencies_of,
+    is_adapter,
     open_model_weights,
     rotations_of_model,
 )
@@ -53,7 +54,6 @@ from pefourier.weights.pair_energy import (
     shares_of_means,
     summarise,
 )
-from pefourier.weights.tensors import is_adapter
 from pefourier.writing.text import Verdict, number, percent, ranges
 
 Progress = Callable[[str], Callable[[int, int], object]]

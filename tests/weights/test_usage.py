@@ -21,10 +21,10 @@ from pefourier.questions.usage import use_of_model
 from pefourier.weights.model import (
     energies_at,
     find_attentions,
+    list_tensors,
     open_model_weights,
     rotations_of_model,
 )
-from pefourier.weights.tensors import list_tensors
 
 pytestmark = pytest.mark.usefixtures("folder")
 Q, K = (f"model.layers.0.self_attn.{name}_proj.weight" for name in "qk")
