@@ -361,15 +361,70 @@ def use_of_model(
         Called with the name of a phase; returns a function that is called with the number of
         finished layers and of all layers.
     """
-
-    def measure(weights: str, means: str | None) -> Usage:
-        own = base if weights == spec or is_adapter(weights) else None
-        return read_usage(weights, length, layers, means, own, begin, every_head=every_head)
-
-    usage = measure(spec, stats)
+    gains, findings = "none", [finding("usage-activations")]
+    if stats is None:
+        described, energies, pairing = measure_rows(
+            open_model_weights(spec, base), layers, begin=begin
+        )
+        frequencies = frequencies_of(described)
+        found: Iterable[LayerShares] = (
+            shares_of(e, frequencies[e.rotation], pairing.name) for e in energies
+        )
+        gains = "applied" if all(e.gains for e in energies) else "none"
+        findings = list(notes_on_usage(described, pairing, energies))
+    else:
+        described = rotations_of_model(spec)
+        frequencies = frequencies_of(described)
+        if len(frequencies) > 1:
+            raise PefourierError(
+                f"{shown(spec)} has {len(frequencies)} rotations, by type of layer; choose a type "
+                "with PATH#TYPE"
+            )
+        file = described.encoding.file
+        name = file.pairing if file and file.model else None
+        pairing = PairLayout(name or "halves", "stats", None, None)
+        found = shares_of_means(stats, frequencies[0] != 0, pairing.name)
+    length = length or described.trained_or_native
+    chosen = [layer for layer in found if layers is None or layer.layer in layers]
+    if not chosen:
+        raise PefourierError(f"{shown(spec)} has none of the selected layers")
+    numbers = sorted({layer.rotation for layer in chosen})  # rotations of the chosen layers
+    rotations: list[RotationUse] = []
+    errors: list[quantise.QuantisationError] = []
+    spare: list[quantise.Spared] = []
+    for n in numbers:
+        omega = frequencies[n]
+        own_shares = [layer for layer in chosen if layer.rotation == n]
+        use = summarise(described.parts[n], omega, length, own_shares)
+        rows = pair_rows(len(omega), pairing.name)
+        half = rows[:, list(use.half)].ravel()
+        rotations.append(replace(use, half_rows=tuple(sorted(half.tolist()))))
+        if all(layer.rows for layer in own_shares):
+            rotation = quantise.Rotation.of(use.part, rows, omega, length)
+            errors += quantise.quantisation_errors(own_shares, rotation)
+            spare.append(quantise.spared_pairs(own_shares, rotation))
+    shares = tuple(replace(layer, rotation=numbers.index(layer.rotation)) for layer in chosen)
+    heads = tuple(HeadUse(s.layer, head, row) for s in shares for head, row in enumerate(s.used))
+    usage = Usage(
+        model=spec,
+        length=length,
+        trained=described.trained_or_native,
+        pairing=pairing,
+        layers=tuple(used_layers(described, [use.name for use in rotations], shares, layers)),
+        rotations=tuple(rotations),
+        heads=heads if every_head else None,
+        gains=gains,
+        findings=(*findings, *map(partial(note_on_rounding, errors), spare)),
+        quantisation=tuple(errors),
+        spare=tuple(spare),
+        shares=shares,
+        encodings=(replace(described.rotations[0], spec=spec),),
+    )
     if against is None:
         return usage
-    reference = measure(against, None) if stats is None else measure(spec, against)
+    other, means = (against, None) if stats is None else (spec, against)
+    own = base if is_adapter(other) else None
+    reference = use_of_model(other, length, layers, stats=means, base=own, begin=begin)
     moved = moved_since(usage, replace(reference, model=against))
     first = moved.heads[0]
     slots = {"layer": first.layer, "head": first.head, "other": shown(against)[1:-1]}
@@ -416,78 +471,6 @@ def with_pairing(enc: Encoding) -> Encoding:
     notes = notes_on_usage(described, pairing, energies)
     doubts = [note for note in notes if note.code == "usage-pairing-doubt"]
     return replace(enc, findings=(*enc.findings, *doubts))
-
-
-def read_usage(
-    spec: str,
-    length: int | None,
-    layers: Ints | None,
-    stats: str | None,
-    base: str | None,
-    begin: Progress | None,
-    *,
-    every_head: bool,
-) -> Usage:
-    """Return the use of pairs in the weights of a model, or in a file of mean activations."""
-    gains, findings = "none", [finding("usage-activations")]
-    if stats is None:
-        described, energies, pairing = measure_rows(
-            open_model_weights(spec, base), layers, begin=begin
-        )
-        frequencies = frequencies_of(described)
-        found: Iterable[LayerShares] = (
-            shares_of(e, frequencies[e.rotation], pairing.name) for e in energies
-        )
-        gains = "applied" if all(e.gains for e in energies) else "none"
-        findings = list(notes_on_usage(described, pairing, energies))
-    else:
-        described = rotations_of_model(spec)
-        frequencies = frequencies_of(described)
-        if len(frequencies) > 1:
-            raise PefourierError(
-                f"{shown(spec)} has {len(frequencies)} rotations, by type of layer; choose a type "
-                "with PATH#TYPE"
-            )
-        file = described.encoding.file
-        name = file.pairing if file and file.model else None
-        pairing = PairLayout(name or "halves", "stats", None, None)
-        found = shares_of_means(stats, frequencies[0] != 0, pairing.name)
-    length = length or described.trained_or_native
-    chosen = [layer for layer in found if layers is None or layer.layer in layers]
-    if not chosen:
-        raise PefourierError(f"{shown(spec)} has none of the selected layers")
-    numbers = sorted({layer.rotation for layer in chosen})  # rotations of the chosen layers
-    rotations: list[RotationUse] = []
-    errors: list[quantise.QuantisationError] = []
-    spare: list[quantise.Spared] = []
-    for n in numbers:
-        omega = frequencies[n]
-        own_shares = [layer for layer in chosen if layer.rotation == n]
-        use = summarise(described.parts[n], omega, length, own_shares)
-        rows = pair_rows(len(omega), pairing.name)
-        half = rows[:, list(use.half)].ravel()
-        rotations.append(replace(use, half_rows=tuple(sorted(half.tolist()))))
-        if all(layer.rows for layer in own_shares):
-            rotation = quantise.Rotation.of(use.part, rows, omega, length)
-            errors += quantise.quantisation_errors(own_shares, rotation)
-            spare.append(quantise.spared_pairs(own_shares, rotation))
-    shares = tuple(replace(layer, rotation=numbers.index(layer.rotation)) for layer in chosen)
-    heads = tuple(HeadUse(s.layer, head, row) for s in shares for head, row in enumerate(s.used))
-    return Usage(
-        model=spec,
-        length=length,
-        trained=described.trained_or_native,
-        pairing=pairing,
-        layers=tuple(used_layers(described, [use.name for use in rotations], shares, layers)),
-        rotations=tuple(rotations),
-        heads=heads if every_head else None,
-        gains=gains,
-        findings=(*findings, *map(partial(note_on_rounding, errors), spare)),
-        quantisation=tuple(errors),
-        spare=tuple(spare),
-        shares=shares,
-        encodings=(replace(described.rotations[0], spec=spec),),
-    )
 
 
 def note_on_rounding(errors: list[quantise.QuantisationError], spare: quantise.Spared) -> Finding:

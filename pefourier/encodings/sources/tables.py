@@ -26,7 +26,7 @@ import sys
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from functools import partial
@@ -123,7 +123,8 @@ class Stored:
 
         Errors name the array by `file` and `name`. `text` also allows fixed-width text. `mapping`
         maps a large array that needs no conversion. `limit` is the largest size in memory, in
-        bytes.
+        bytes. An archive of a few kB may declare gigabytes, so arrays above 256 MiB may take at
+        most 100 times their bytes in the file.
         """
         if self.kind not in KINDS and not (text and TEXT.fullmatch(self.kind)):
             expected = "numbers or fixed-width text" if text else "real numbers"
@@ -133,7 +134,12 @@ class Stored:
         if mapping and self.mapped and dtype in (None, self.kind) and self.need() > SUSPECT:
             return self.mapped()
         way_out = "; use a .npy file of float32, which has no limit" if mapping else ""
-        check_memory(file, [self], dtype, limit, way_out)
+        need = self.need(dtype)
+        if need > limit or need > max(SUSPECT, RATIO * self.file_bytes):
+            raise PefourierError(
+                f"{file} has {self.file_bytes} bytes for an array that takes {need}; the limits "
+                f"are {limit} and, above {SUSPECT}, {RATIO} times the bytes in the file{way_out}"
+            )
         with np.errstate(all="ignore"):  # a long double may become infinite, and is refused later
             array = self.copied()
             if array.dtype.kind == "U":  # other numbers than characters fail in Python later
@@ -152,55 +158,6 @@ class Stored:
 
 
 Arrays = Mapping[str, Stored]  # by name
-
-
-def check_memory(
-    file: str,
-    arrays: Iterable[Stored],
-    dtype: str | None = None,
-    limit: int = MEMORY,
-    way_out: str = "",
-) -> None:
-    """Refuse arrays that are too large to be read together, by the header of their file.
-
-    Readers call this before they load an array: with all arrays that are in memory at a time, and
-    with the type in which they work. No data are read. An archive of a few kB may declare
-    gigabytes, so arrays above 256 MiB may take at most 100 times their bytes in the file.
-
-    Parameters
-    ----------
-    file : str
-        The file in errors, such as `ArrayFile.label`.
-    arrays : iterable of Stored
-        The arrays, such as the values of `ArrayFile.arrays`.
-    dtype : str, optional
-        The type of the numbers in memory. Default: the type of each array.
-    limit : int
-        Bytes in memory.
-    way_out : str
-        What to do instead, the end of the message.
-
-    Raises
-    ------
-    PefourierError
-        If the arrays take more than `limit` bytes, or too many for their file.
-
-    Examples
-    --------
-    >>> ids = Stored((2**28,), "int8", 1, 300_000, np.empty)
-    >>> check_memory("'ids.npz'", [ids], limit=2**29)
-    >>> check_memory("'ids.npz'", [ids], "int64", limit=2**29)
-    Traceback (most recent call last):
-    pefourier.errors.PefourierError: 'ids.npz' has 300000 bytes for arrays that take 2147483648; \
-the limits are 536870912 and, above 268435456, 100 times the bytes in the file
-    """
-    arrays = list(arrays)
-    need, has = sum(x.need(dtype) for x in arrays), sum(x.file_bytes for x in arrays)
-    if need > limit or need > max(SUSPECT, RATIO * has):
-        raise PefourierError(
-            f"{file} has {has} bytes for arrays that take {need}; the limits are {limit} and, "
-            f"above {SUSPECT}, {RATIO} times the bytes in the file{way_out}"
-        )
 
 
 @frozen

@@ -657,23 +657,13 @@ def window_of(model: ModelConfig, block: Block, stage: int = 0) -> Sides:
     return tuple(min(n, max(m >> stage, 1)) for n, m in zip(sides, image, strict=True))
 
 
-def pretrained(model: ModelConfig, block: Block, axes: int, stage: int) -> Sides:
-    """Return the window of pretraining, from a list that of the stage; empty if not set."""
-    key = block.get("pretrained", "")
-    value = model.get(key)
-    if isinstance(value, list):
-        value = value[stage] if stage < len(value) else None
-    window = replace(model, values={key: value}).count(key, minimum=0)
-    return (window,) * axes if window else ()
-
-
-def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
+def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0, minimum: int = 1) -> int:
     """Return a whole number [keys, default] of a config, from a list the item at a place."""
     keys, default = spec
     key, value = model.first(*([keys] if isinstance(keys, str) else keys))
     if isinstance(value, list) and -len(value) <= place < len(value):
         value = value[place]
-    return replace(model, values={key: value}).count(key) or default or 0
+    return replace(model, values={key: value}).count(key, minimum=minimum) or default or 0
 
 
 def sides_of(model: ModelConfig, block: Block) -> tuple[Sides, tuple[Finding, ...]]:
@@ -802,7 +792,8 @@ def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -
     place = int(stage[2]) if stage else 0
     window = window_of(model, block, place) if block else tuple(model.grid)
     if name.endswith(".0.weight"):
-        trained = pretrained(model, block, len(window), place) if block else ()
+        side = value_of(model, (block.get("pretrained", ""), 0), place, 0) if block else 0
+        trained = (side,) * len(window) if side else ()
         return replace(of_stored_network(model, name, path, window, trained), eps=stored.eps)
     rows, heads = stored.vectors.shape[0], stored.vectors.shape[-1]
     is_of_lags = "rel_pos_" in name
