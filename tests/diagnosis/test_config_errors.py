@@ -130,18 +130,14 @@ def test_a_formula_gone_wrong_is_named(name, make, code, form):
     assert found.cause.misreadings[0] in (code, *equal)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_unexplained_differences_are_shown_by_pair(seed):
-    rng = np.random.default_rng(seed)
-    name = list(SPECS)[seed % 3]
-    some = rng.permutation(D // 2)[: rng.integers(2, 12)]
-    omega = omega_of(SPECS[name])
-    omega[some] *= rng.uniform(1.1, 1.5, len(some))
+@pytest.mark.parametrize("name", SPECS)
+def test_unexplained_differences_are_shown_by_pair(name, rng):
+    omega, some = omega_of(SPECS[name]), rng.permutation(D // 2)[:7]
+    omega[some] *= rng.uniform(1.1, 1.5, 7)
     found = compared(name, omega)
-    assert (found.verdict, found.cause) == ("different", None)
-    seen = {int(k) for k in some if omega[k] * N > 0.01}
+    assert (found.verdict, found.cause, found.causes) == ("different", None, ())
+    seen = set(some[omega[some] * N > 0.01].tolist())
     assert seen <= {pair.index for pair in found.pairs} <= set(some.tolist())
-    assert "misread" not in [f.code for f in found.findings]
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.5, 2.0])

@@ -122,16 +122,6 @@ def test_a_table_with_one_different_row_has_no_convention(changes):
     assert answer((16, 24), table).identified is None
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_learned_tables_have_no_convention(dtype, rng):
-    y, x = np.indices((8, 9)).reshape(2, -1)
-    parts = [rng.normal(size=(n, 16)) for n in (8, 9)]
-    for table in (rng.normal(size=(72, 32)), np.hstack([parts[0][y], parts[1][x]])):
-        r = answer((8, 9), table.astype(dtype), float(np.finfo(dtype).eps))
-        assert r.identified is None
-        assert not SPECIAL & {f.code for f in r.findings}
-
-
 def centred(sides, pairs):
     """Return the phases of DINOv3: 2 pi (2 (i + 1/2) / N - 1) 100^(-k/m)."""
     places = np.indices(sides).reshape(2, -1)
