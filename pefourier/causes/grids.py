@@ -16,6 +16,7 @@ from math import prod
 
 import numpy as np
 
+from pefourier.causes.explain import Named
 from pefourier.encodings.encoding import FLOAT32_EPS, WORDS, axis_letters
 from pefourier.encodings.families.axial import rows_of_blocks
 from pefourier.geometry.interpolation import WEIGHTS, resize_lattice, why_not
@@ -26,7 +27,6 @@ STARTS = 8  # points that may be the first of another table
 ROUNDED = 32  # rounding errors of resized numbers, in units of float32
 NEXT = 4  # points that may be the second along an axis
 HIDDEN = {"told": False}
-Sides = tuple[int, ...]
 
 
 @frozen_arrays
@@ -34,10 +34,10 @@ class Points:
     """The numbers (n, d) of the points of a grid, real or complex, and their tolerances."""
 
     numbers: Array
-    sides: Sides
+    sides: Counts
     tolerance: Floats  # (n, d), or (n, 1)
 
-    def at(self, points: Places, sides: Sides) -> Points:
+    def at(self, points: Places, sides: Counts) -> Points:
         """Return some of the points as another grid."""
         return Points(self.numbers[points], sides, self.tolerance[points])
 
@@ -54,15 +54,15 @@ def agree(applied: Points, observed: Points) -> Bools:
 
 
 @frozen
-class Placed:
+class Placed(Named):
     """Axis k of the observed grid runs along axes[k] of the expected one, in equal steps."""
 
-    code: str = field(default="placed", init=False)
+    name = "placed"
     axes: Counts
     start: Counts  # by axis of the observed grid
     step: Counts
-    expected: Sides = field(metadata=HIDDEN)  # sides of both grids
-    observed: Sides = field(metadata=HIDDEN)
+    expected: Counts = field(metadata=HIDDEN)  # sides of both grids
+    observed: Counts = field(metadata=HIDDEN)
 
     @property
     def points(self) -> Places:
@@ -139,10 +139,10 @@ class Placed:
 
 
 @frozen
-class Blocked:
+class Blocked(Named):
     """Points are in the order of blocks of 2 x 2 points, or blocks are put in raster order."""
 
-    code: str = field(default="blocked", init=False)
+    name = "blocked"
     undone: bool
 
     @property
@@ -157,7 +157,7 @@ class Blocked:
         if expected.sides == observed.sides and not (height % 2 or width % 2):
             yield from map(cls, (False, True))
 
-    def points(self, sides: Sides) -> Places:
+    def points(self, sides: Counts) -> Places:
         """Row of the expected table for each row of the observed one."""
         blocks = rows_of_blocks(sides)
         return np.argsort(blocks) if self.undone else blocks
@@ -168,12 +168,12 @@ class Blocked:
 
 
 @frozen
-class Resized:
+class Resized(Named):
     """The table was resized to the observed sides."""
 
-    code: str = field(default="resized", init=False)
+    name = "resized"
     method: str
-    observed: Sides = field(metadata=HIDDEN)
+    observed: Counts = field(metadata=HIDDEN)
 
     @property
     def words(self) -> str:

@@ -181,7 +181,6 @@ LARGEST = 2**25  # largest number of entries of a table whose frequencies are fi
 # codes of settings; all others: coordinates
 CAUSES = {"rho": "base", "axes": "axes", "spacing": "spacing"}
 EXCHANGE = str.maketrans("xy", "yx")
-Sides = tuple[int, ...]
 
 
 def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
@@ -285,7 +284,7 @@ def match_points(
     outcome: Outcome,
     tables: tuple[Array, Array],
     tolerance: Floats,
-    sides: tuple[Sides, Sides],
+    sides: tuple[Counts, Counts],
 ) -> Outcome | None:
     """Return the outcome of points that are placed elsewhere; None without such a placement.
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sinusoids import pairs
 
 from pefourier.diagnosis.wave_rules import follows_a_rule
 from pefourier.encodings.encoding import from_table
@@ -15,10 +16,6 @@ S, I = np.arange(200)[:, None], np.arange(32)  # noqa: E741 (pairs, as in the pa
 def aliased_in(enc):
     found = [f.message for f in check_faithful(enc).findings if f.code == "aliased-frequencies"]
     return found[0].rpartition(": ")[2] if found else ""
-
-
-def pairs(phases):
-    return np.hstack([np.sin(phases), np.cos(phases)])
 
 
 MASSES = 2 * np.pi * 1e3 * 1e7 ** (-I / 32)  # from 0.001 on, in steps of 1

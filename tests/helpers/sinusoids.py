@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from pefourier.encodings.encoding import from_table
+
 LENGTH, DIM = 128, 64
 S = np.arange(LENGTH)[:, None]
 I = np.arange(DIM // 2)  # noqa: E741 (pairs, as in the papers)
@@ -15,6 +17,15 @@ def waves(sine, cosine=None, offset=0):
     table = np.empty((LENGTH, 2 * len(sine)))
     table[:, ::2], table[:, 1::2] = np.sin((S + offset) * sine), np.cos((S + offset) * cosine)
     return table
+
+
+def pairs(phases):
+    """Return sines, then cosines."""
+    return np.hstack([np.sin(phases), np.cos(phases)])
+
+
+def stored(table, dtype=np.float32):
+    return from_table(table.astype(dtype), eps=float(np.finfo(dtype).eps))
 
 
 def changed(rows, values):

@@ -4,14 +4,11 @@ import numpy as np
 import pytest
 import torch
 from grids import table_on
+from sinusoids import pairs, stored
 
 from pefourier.encodings import load
-from pefourier.encodings.encoding import as_encoding, from_table
+from pefourier.encodings.encoding import as_encoding
 from pefourier.questions.compare import compare
-
-
-def stored(table, dtype=np.float32):
-    return from_table(table.astype(dtype), eps=float(np.finfo(dtype).eps))
 
 
 @pytest.mark.parametrize("spec", ["sinusoidal", "dft", "learned", "none", "onehot"])
@@ -27,10 +24,9 @@ def test_equal_to_the_bit_and_within_storage(spec):
 
 
 def test_equal_within_phases_in_float32_but_not_beyond():
-    exact = load("sinusoidal", 4096, 64)
+    exact = load("sinusoidal:layout=halves", 4096, 64)
     frequencies = exact.measure.frequencies.astype(np.float32)
-    phase = np.arange(4096, dtype=np.float32)[:, None] * frequencies
-    table = np.stack([np.sin(phase), np.cos(phase)], axis=-1).reshape(4096, 64)
+    table = pairs(np.arange(4096, dtype=np.float32)[:, None] * frequencies)
     c = compare(exact, stored(table))
     assert c.verdict == "the same"
     assert 1e-4 < c.max_difference < c.tolerance < 2e-3
@@ -147,7 +143,7 @@ def test_the_weakest_relation_is_geometry(spec, rng):
 def test_slow_waves_are_no_proof_of_one_geometry(base):
     """Different bases are found, although 64 positions of slow pairs agree to 16 bits."""
     phases = [np.outer(np.arange(64), rho ** (-np.arange(32) / 32)) for rho in (1e4, base)]
-    found = compare(*(stored(np.hstack([np.cos(p), np.sin(p)])) for p in phases))
+    found = compare(*map(stored, map(pairs, phases)))
     assert (found.verdict, found.cause.misreadings) == ("different", ("base",))
 
 
