@@ -192,22 +192,16 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     if has_shape and (outcome.verdict != "different" or (are_formulas and outcome.operator)):
         return outcome
     a, b = np.asarray(first.table(), dtype=float), np.asarray(second.table(), dtype=float)
-    pairs, waves = (waves_of(first, a), waves_of(second, b)), None
-    if pairs[0] and pairs[1] and len(pairs[0]) == len(pairs[1]):
-        waves = pairs[0], pairs[1]
-        if any(map(rotates, encodings)) or any(w.form and w.form.copies for w in waves):
-            return compare_rotations_on_grids(outcome, encodings, *waves)
+    waves = waves_of_both(encodings, a, b)
+    if waves and (any(map(rotates, encodings)) or any(w.form and w.form.copies for w in waves)):
+        return compare_rotations_on_grids(outcome, encodings, *waves)
     aligned = align_tables(outcome, encodings) if has_shape else outcome
     is_open = aligned.verdict == "equivalent" or not are_formulas  # a better explanation may exist
     if not is_open or first.dim != second.dim or prefix_rows_apart(encodings, ..., ...):
         return aligned
-    if (
-        not waves
-        and has_shape
-        and (keep := ~(coordinates_in(a, sides[0]) & (a == b).all(axis=0))).any()
-    ):
-        pairs = waves_of(first, a[:, keep]), waves_of(second, b[:, keep])
-        waves = (pairs[0], pairs[1]) if pairs[0] and pairs[1] else None
+    if not waves and has_shape:
+        keep = ~(bends(a, sides[0]) <= ROUNDED * np.abs(a).max(axis=0)) | (a != b).any(axis=0)
+        waves = waves_of_both(encodings, a[:, keep], b[:, keep]) if keep.any() else None
     changes = (waves and fit_change(*waves)) or {}
     axes = changes.get("axes", ("", ""))
     exchange = {"axes": "y and x exchanged"} if axes[0].translate(EXCHANGE) == axes[1] != "" else {}
@@ -226,11 +220,17 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     return replace(aligned, tried=aligned.tried and aligned.tried | {"axes": len(sides[0])})
 
 
-def coordinates_in(table: Floats, sides: Counts) -> Bools:
-    """Return which columns (d,) are coordinates of the points, scaled and shifted."""
-    points = np.c_[np.ones(len(table)), lattice_points([np.arange(side) for side in sides])]
-    fitted = points @ np.linalg.lstsq(points, table, rcond=None)[0]
-    return np.asarray((np.abs(fitted - table) <= ROUNDED * np.abs(table).max(axis=0)).all(axis=0))
+def bends(table: Floats, sides: Counts) -> Floats:
+    """Return the largest second difference of each column (d,) along any axis: 0 of coordinates."""
+    grid, axes = table.reshape(*sides, -1), tuple(range(len(sides)))
+    steps = (np.abs(np.diff(grid, n=2, axis=axis)).max(axis=axes, initial=0.0) for axis in axes)
+    return np.asarray(np.max([*steps], axis=0))
+
+
+def waves_of_both(encodings: Two, *tables: Floats) -> tuple[Waves, Waves] | None:
+    """Fit the pairs of two tables; None if they do not have equally many."""
+    first, second = map(waves_of, map(without_prefix, encodings), tables)
+    return (first, second) if first and second and len(first) == len(second) else None
 
 
 def waves_of(enc: Encoding, table: Floats) -> Waves | None:
