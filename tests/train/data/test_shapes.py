@@ -190,40 +190,6 @@ def test_rare_labels_of_rows_are_anomalies_unless_they_are_activities(tmp_path, 
         assert task.classes == classes
 
 
-REFUSED = {  # the first line, labels, options, and parts of the error
-    "a number": ("time,series,a,RUL", range(N), {}, ("regression is not supported",)),
-    "fractions": ("time,series,a,y", np.arange(N) / 7, {}, ("regression is not supported",)),
-    "few": (
-        "time,series,a,label",
-        Y[[0] * 37 + [1] * 3],
-        {},
-        ("5 series per class for 5 folds", "3 of worn"),
-    ),
-    "channel": ("time,series,a,label", Y, {"channels": "b"}, ("'b'", "--channels")),
-    "clock": ("hour,series,a,label", Y, {}, ("hour increases", "--columns time=")),
-    "labels": ("time,series,a,b", Y, {"labels": "map.csv"}, ("no label of '39'", "1 of 40")),
-    "no labels": ("time,series,a,b", Y, {}, ("--labels",)),
-    "arrays": ("time,series,a,label", Y, {"channels_first": True}, ("--channels-first", ".npz")),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_read_is_refused_with_a_way_out(tmp_path, monkeypatch, name):
-    head, labels, options, named = REFUSED[name]
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "map.csv", [f"{i},{y}" for i, y in enumerate(Y[:-1])])
-    lines = [
-        f"{t},{i},{x[t, 0]},{label}"
-        for i, (x, label) in enumerate(zip(X, labels, strict=True))
-        for t in range(ROWS)
-    ]
-    write(tmp_path / "x.csv", [head, *lines])
-    with pytest.raises(PefourierError) as refused:
-        load_task("x.csv", Options(**options))
-    assert all(part in str(refused.value) for part in named), refused.value
-    assert "\n" not in str(refused.value)
-
-
 @pytest.mark.parametrize(
     ("head", "said"),
     [

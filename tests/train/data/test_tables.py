@@ -92,28 +92,37 @@ def test_lines_that_are_no_series_are_refused(tmp_path, text):
 
 
 OK, FAULT = ["ok"] * 8, ["fault"]
+HEADS = {"RUL": "id,time,RUL,v", "hour": "id,hour,label,v"}
 LABELS = {  # series of labels, settings, and part of the error
     "odd": ({3: ["ok"] * 3 + ["OK"] + OK}, {}, "line 41: .*'03'.*'OK'"),
     "first": ({5: FAULT + ["ok"] * 11}, {}, "line 62: .*'05'.*'fault'"),
     "last": ({5: ["ok"] * 11 + ["oops"], 9: FAULT + ["ok"] * 11}, {}, "line 73: .*'05'.*'oops'"),
     "two": ({i: OK + FAULT * 4 for i in range(1, 40, 5)}, {}, "--window ROWS"),
-    **{
-        f"many {names}": (
-            {i: OK + FAULT + ["worse"] for i in range(40)},
-            {"window": 5, "positive": names},
-            "--positive names fault and worse",
-        )
-        for names in (("fault", "worse"),)
-    },
+    "many": (
+        {i: OK + FAULT + ["worse"] for i in range(40)},
+        {"window": 5, "positive": ("fault", "worse")},
+        "--positive names fault and worse",
+    ),
+    "RUL": (dict(enumerate(range(40))), {}, "regression is not supported"),
+    "fractions": (dict(enumerate(np.arange(40) / 7)), {}, "regression is not supported"),
+    "few": (dict.fromkeys(range(3, 40), "ok"), {}, "1 of fault.*5 series per class for 5 folds"),
+    "channel": ({}, {"channels": "b"}, "--channels .*'b'"),
+    "hour": ({}, {}, "hour increases.*--columns time="),
+    "lists": ({}, {"labels": "map.csv"}, r"no label of '39' \(1 of 40"),
+    "arrays": ({}, {"channels_first": True}, r"--channels-first is for \.npz"),
 }
 
 
 @pytest.mark.parametrize("name", LABELS)
-def test_labels_that_make_no_classes_are_refused(tmp_path, name):
+def test_labels_that_make_no_classes_are_refused(tmp_path, name, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     change, settings, named = LABELS[name]
     labels = [change.get(i, "ok" if i % 5 else "fault") for i in range(40)]
-    with pytest.raises(PefourierError, match=named):
-        read(of_series(tmp_path / "x.csv", labels), **settings)
+    (tmp_path / "map.csv").write_text("\n".join(f"{i:02d},{'ab'[i % 2]}" for i in range(39)))
+    path = of_series(tmp_path / "x.csv", labels, head=HEADS.get(name, "id,time,label,v"))
+    with pytest.raises(PefourierError, match=named) as refused:
+        read(path, **settings)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
