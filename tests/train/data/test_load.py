@@ -171,6 +171,8 @@ def test_missing_numbers_are_named_or_dealt_with_as_requested(tmp_path, rng):
     for how in ("previous", "mean", "drop"):
         task = read(path, missing=how)
         assert task.filled == 2 * (how != "drop")
+        if how == "mean":
+            np.testing.assert_allclose(task.rows[42, 1], np.nanmean(x[7, :, 1]), rtol=1e-6)
         with pytest.raises(PefourierError, match="here is missing"):
             split.fill_series([np.array([[np.nan, 1.0]] * 2)], how, lambda *_: "here")
     np.testing.assert_array_equal(task.rows[42:46], x[7, [1, 2, 4, 5]].astype(np.float32))

@@ -232,7 +232,6 @@ def test_repeated_series_and_missing_numbers_are_counted_by_channel(tmp_path):
 
 def test_the_size_of_an_archive_is_that_of_its_rows_in_training(tmp_path, monkeypatch):
     """Bytes that compress well are refused before they are read: 131 kB would take 3 GiB."""
-    monkeypatch.setattr(load, "machine_memory", lambda: 8 * 2**28)
     x = np.zeros((2**14, 2**13, 1), np.int8)
     np.savez_compressed(tmp_path / "x.npz", X=x, y=np.arange(2**14) % 2)
     del x
@@ -241,6 +240,12 @@ def test_the_size_of_an_archive_is_that_of_its_rows_in_training(tmp_path, monkey
         load_task(str(tmp_path / "x.npz"))
     assert tracemalloc.get_traced_memory()[1] < 2**22
     tracemalloc.stop()
+    path = in_arrays(X=X, y=Y)(tmp_path)
+    monkeypatch.setattr(load, "machine_memory", lambda: 8 * X.nbytes)
+    assert load_task(str(path)).length == ROWS
+    monkeypatch.setattr(load, "machine_memory", lambda: 8 * X.nbytes - 8)
+    with pytest.raises(PefourierError, match=f"take {X.nbytes}"):
+        load_task(str(path))
 
 
 def test_two_spellings_of_a_label_are_refused(tmp_path):
