@@ -9,13 +9,11 @@ command: conclusions, findings and a figure. Numbers, the
 command that reproduces them and a glossary are folded.
 """
 
-import platform
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from importlib.metadata import version
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -41,7 +39,6 @@ TEMPLATE = Path(__file__).with_suffix(".html")
 NUMBER = re.compile(r"[-−]?\d+(\.\d+)?(e[+-]?\d+)?")
 FACTS = ("formula", "unit", "range", "good", "source")  # of a term, besides its meaning
 SEVERITIES = ("error", "warning")  # first words of remarks
-LIBRARIES = ("numpy", "scipy", "matplotlib")
 
 
 class Markup(str):
@@ -163,13 +160,6 @@ def explanations(names: Iterable[str], groups: Strings) -> Markup | None:
     return details("Glossary", element("dl", listed) if listed else None)
 
 
-def versions_table() -> Markup:
-    """Table of the program versions that computed the numbers."""
-    programs = {"pefourier": __version__, "Python": platform.python_version()}
-    programs |= {name: version(name) for name in LIBRARIES}
-    return table([("program", "version"), *programs.items()], "Versions")
-
-
 Section = tuple[str, Sequence[Any]]  # heading and content
 
 
@@ -268,7 +258,7 @@ def encodings_document(
     sections = [
         ("At a glance", [glance(studies), *refused]),
         *(question_section(question, studies, inquiry) for question in HEADINGS),
-        ("How these numbers were made", [line, details("Versions", versions_table())]),
+        ("How these numbers were made", [line]),
     ]
     return document(title or f"Positional encodings: {listed}", "", sections)
 

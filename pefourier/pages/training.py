@@ -23,7 +23,6 @@ from pefourier.pages.document import (
     markup_of_words,
     page_written,
     table,
-    versions_table,
 )
 from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
@@ -138,7 +137,7 @@ def settings_part(folder: TrainFolder) -> list[Markup | None]:
     return [
         command(training_command(folder.config, folder.path)),
         command(command_line("pefourier", "report", folder.path)),
-        details("Versions", table(trained, "Versions used in training"), versions_table()),
+        details("Versions", table(trained, "Versions used in training")),
     ]
 
 

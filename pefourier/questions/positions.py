@@ -148,7 +148,7 @@ class Model:
         is_inside = ((places >= 0) & (places < len(enc))).all()  # else the table lacks a row
         if is_inside and not moved.any():
             return UNCHANGED
-        if not is_inside or (enc.name == "learned" and enc.origin == "formula"):
+        if not is_inside or enc.untrained:
             return Consequence(scores_change=True, largest_change=None)
         a, b = (np.asarray(enc.table(x[moved][:LAGS]), float) for x in places)
         norm = float(np.sqrt((b**2).sum(axis=1).mean()))

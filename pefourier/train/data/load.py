@@ -365,7 +365,6 @@ class Source:
     blocks: int
     folders: Texts  # of --data DIR that may hold it
     names: str  # of its recordings, a regular expression
-    suffix: str  # of its publisher's files
     read_published: Callable[[Path], Iterator[tuple[str, Recording]]]
     together: Callable[[str], tuple[str, str]]  # recorded_with, dealt_with
     dropped: str = ""  # a recording
@@ -396,14 +395,13 @@ def locate(name: str, data: Path) -> tuple[Path, list[Path]]:
     """Find the folder of a dataset, and its archives if it has that layout."""
     source = SOURCES[name]
     for folder in (data / subfolder for subfolder in (*source.folders, ".")):
-        files = sorted(folder.glob("*.npz"))
-        archives = [file for file in files if re.fullmatch(source.names, file.stem)]
-        if archives or any((folder / "test").glob(f"*{source.suffix}")):
-            return folder, archives
+        found = [*sorted(folder.glob("*.npz")), *(folder / "test").glob("*")]
+        if named := [path for path in found if re.fullmatch(source.names, path.stem)]:
+            return folder, [path for path in named if path.parent == folder]
     folders = " or ".join(f"{subfolder}/" for subfolder in source.folders)
     raise PefourierError(
         f"{shown(str(data))} holds no {name}: expected {folders} with .npz archives of its "
-        f"recordings, or the publisher's train/ and test/ of {source.suffix} files"
+        "recordings, or the publisher's train/ and test/"
     )
 
 
@@ -482,7 +480,6 @@ SOURCES = {
         blocks=4,
         folders=("msl", "data"),
         names=r"[A-Z]-\d+",
-        suffix=".npy",
         read_published=read_channels,
         together=period_of,
         dropped="P-10",
@@ -493,7 +490,6 @@ SOURCES = {
         blocks=10,
         folders=("smd", "ServerMachineDataset"),
         names=r"machine-\d+-\d+",
-        suffix=".txt",
         read_published=read_machines,
         together=lambda name: (name, "smd"),
     ),
