@@ -108,7 +108,8 @@ class Listener:
     def handle(self, number: int, _: FrameType | None) -> None:
         """Interrupt the command at the first signal; end the process at the next."""
         if self.came or self.leaving:
-            end_at_once(number)
+            remove_drafts()
+            _exit(128 + number)
         self.came.append(number)
         if number == signal.SIGINT:
             raise KeyboardInterrupt
@@ -116,12 +117,6 @@ class Listener:
 
 
 LISTENER = Listener()
-
-
-def end_at_once(number: int) -> NoReturn:
-    """End the process by a signal, after removing unfinished files."""
-    remove_drafts()
-    _exit(128 + number)
 
 
 def report_interrupt(number: int) -> int:

@@ -36,7 +36,7 @@ from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.loader import Source, load
 from pefourier.questions.result import Result
 from pefourier.types import Counts, Fields, Values, frozen, frozen_by_name
-from pefourier.writing.text import Verdict, join, number, short_number
+from pefourier.writing.text import Verdict, join, number
 
 if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
     from pefourier.geometry import Progress
@@ -76,7 +76,7 @@ class Faithfulness(Result):
         ),
         "invertible": Verdict(
             "{r.all_distinct}, and a linear layer can read all {r.points} back; the layer "
-            "amplifies noise by up to {r.amplification} (the condition number).",
+            "amplifies noise by up to {r.condition_number:3} (the condition number).",
         ),
         "isometric": Verdict(
             "{r.all_distinct}, and a linear layer can read all {r.points} back without amplifying "
@@ -170,11 +170,6 @@ class Faithfulness(Result):
         if self.rank < self.dimension:
             return f"the vectors span only {self.rank} of {self.dimension} dimensions"
         return f"{self.dimension} dimensions are fewer than {self.length:,} {self.points}"
-
-    @property
-    def amplification(self) -> str:
-        """The condition number with enough digits to distinguish it from 1."""
-        return short_number(self.condition_number or 1.0, 3)
 
     @property
     def period(self) -> int | None:

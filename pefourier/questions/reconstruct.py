@@ -16,7 +16,8 @@ from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar
+from operator import lt
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,10 +43,6 @@ from pefourier.questions.spectral_density import (
 )
 from pefourier.types import Counts, Fields, Floats, Ints, frozen
 from pefourier.writing.text import Verdict, join, number
-
-if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
-    from pefourier.geometry.singular_values import Factors
-
 
 USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, and their length
 USUAL_MOST = 1024  # most points of a lattice on which these are distinguishable
@@ -425,6 +422,7 @@ def position_functions(
     is_line, peak, delta = len(sides) == 1, float(h.flat[0]), np.zeros(h.shape)
     delta.flat[0] = 1.0
     own: Any = LineReconstruction if is_line else GridReconstruction
+    known = enc.domain.sides  # points with a vector
     measured = (describe_peak if is_line else describe_grid_peak)(h)
     reconstructions = [
         own(
@@ -432,7 +430,9 @@ def position_functions(
             values=np.roll(h, place, range(len(sides))),
             peak=peak,
             error=float(np.linalg.norm(h - delta)),
-            inverse_error=inverse_error_at(factors, place, enc.domain.sides),
+            inverse_error=factors.inverse_error(int(np.ravel_multi_index(place, known)))
+            if all(map(lt, place, known))
+            else None,
             **measured,
         )
         for place in places
@@ -545,13 +545,6 @@ def as_points(positions: Ints | Sequence[Ints] | None) -> list[Counts]:
     for x in (x for point in points for x in point):
         check_whole("a position", x)
     return [tuple(map(int, point)) for point in points]
-
-
-def inverse_error_at(factors: Factors, point: Counts, sides: Counts) -> float | None:
-    """Error of the linear inverse at a point; None if the encoding has no vector there."""
-    if any(x >= n for x, n in zip(point, sides, strict=True)):
-        return None
-    return factors.inverse_error(int(np.ravel_multi_index(point, sides)))
 
 
 def describe_grid_peak(h: Floats) -> dict[str, float]:

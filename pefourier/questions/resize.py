@@ -46,7 +46,7 @@ from pefourier.encodings.grids import (
     size_of,
     usual_grid,
 )
-from pefourier.encodings.loader import Source, load, source_of
+from pefourier.encodings.loader import Source, load
 from pefourier.encodings.sources.huggingface import type_row
 from pefourier.errors import NUMBERS, PefourierError, check_count, check_size, shown, unknown
 from pefourier.geometry.closest import closest_pair
@@ -334,9 +334,10 @@ def resize(
             "displacements, as --from and --to"
         )
     formula = None
-    if enc.rebuild_at is not None and len(enc.domain.sides) == len(to):
+    has_sides, is_drawn = len(enc.domain.sides) == len(to), enc.untrained and not enc.measure
+    if enc.rebuild_at is not None and has_sides:
         formula = enc.rebuild_at(to)
-    elif isinstance(encoding, str) and has_formula(enc, encoding, to):
+    elif isinstance(encoding, str) and enc.origin == "formula" and has_sides and not is_drawn:
         elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # it would take precedence
         formula = load(elsewhere, **params | {"grid": to})
     first, method = tuple(from_crop), method or "crop" * bool(from_crop)
@@ -452,16 +453,6 @@ def unchanged_rows(old: Encoding, new: Encoding | None) -> int | None:
             return min(len(old), len(new))
     blocks = zip(old.blocks(), new.blocks(), strict=False)
     return sum(int((a[: len(b)] == b[: len(a)]).all(axis=1).sum()) for (_, a), (_, b) in blocks)
-
-
-def has_formula(enc: Encoding, source: Any, new: Ints) -> bool:
-    """Whether the source of an encoding can compute its formula on a new grid.
-
-    Randomly drawn tables have no formula; randomly drawn frequencies are equal on all grids.
-    """
-    is_named = isinstance(source, str) and enc.origin == "formula" and source_of(source) != "table"
-    is_drawn = enc.untrained and not enc.measure
-    return is_named and not is_drawn and len(enc.domain.sides) == len(new)
 
 
 def on_own_grid(enc: Encoding, axes: int = 2) -> Encoding:

@@ -246,7 +246,10 @@ def estimate_spectrum(
         raw = torus_density(*weighted, 0.0) * count
         smoothed = torus_density(*weighted, sigma) * count if sigma else raw
         return SpectralEstimate(measure, sides, sigma, half_plane(sides), raw, smoothed)
-    points = points_of_line(enc, sides[0], steps, sigma)
+    points = sides[0] // 2 + 1
+    if enc.domain.irregular:  # without aliases
+        points = max(points, ceil(steps.max() + 3 * sigma) + 1)
+    check_count(f"lattice points up to the highest frequency of {enc.name}", points, 2, LATTICE)
     raw = at_nearest_points(steps, measure.weights, points)
     smoothed = smear(steps, measure.weights, points, sigma) if sigma else raw
     omega = 2 * pi * np.arange(points) / sides[0]
@@ -264,15 +267,6 @@ def lattice_sides(enc: Encoding, lattice: int | None) -> Counts:
         sides = enc.domain.sides
     check_size("a lattice", *sides, limit=LATTICE)
     return sides
-
-
-def points_of_line(enc: Encoding, n: int, steps: Floats, sigma: float) -> int:
-    """Frequencies of a one-axis lattice: up to pi, or to the highest at uneven times."""
-    points = n // 2 + 1
-    if enc.domain.irregular:
-        points = max(points, ceil(steps.max() + 3 * sigma) + 1)
-    check_count(f"lattice points up to the highest frequency of {enc.name}", points, 2, LATTICE)
-    return points
 
 
 def at_nearest_points(steps: Floats, weights: Floats, points: int) -> Floats:

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import (
-    Encoding,
     Finding,
     axis_letters,
     finding,
@@ -386,21 +385,17 @@ def spectrum(
         "estimate": estimate,
         "encodings": (enc,),
     }
-    if len(estimate.sides) > 1:
-        return GridSpectrum(**facts_on_grid(enc, estimate), **common)
-    return LineSpectrum(lattice=estimate.sides[0], omega=estimate.omega[0], **common)
-
-
-def facts_on_grid(enc: Encoding, estimate: SpectralEstimate) -> Fields:
-    """Fields that are specific to a density over several axes."""
     sides, density, declared = estimate.sides, estimate.smoothed, estimate.measure.declared
+    if len(sides) == 1:
+        return LineSpectrum(lattice=sides[0], omega=estimate.omega[0], **common)
     rings, axes = directions_of(density, sides), range(len(sides))
-    return {
-        "lattice": sides,
-        "omega": estimate.omega,
-        "marginals": [density.sum(axis=tuple(b for b in axes if b != a)) for a in axes],
-        "radial": {"omega": rings.lengths, "density": rings.radial},
-        "angular": {"angle": rings.angles, "density": rings.angular},
+    return GridSpectrum(
+        lattice=sides,
+        omega=estimate.omega,
+        marginals=[density.sum(axis=tuple(b for b in axes if b != a)) for a in axes],
+        radial={"omega": rings.lengths, "density": rings.radial},
+        angular={"angle": rings.angles, "density": rings.angular},
+        largest_step=None if declared is None else float(np.abs(declared).max()),
         **axis_shares(enc, estimate.measure),
-        "largest_step": None if declared is None else float(np.abs(declared).max()),
-    }
+        **common,
+    )
