@@ -135,19 +135,10 @@ def fitting_text(table: Table, room: int) -> tuple[str, int]:
 
 
 def table_text(table: Table) -> str:
-    """Align a table; outside documents, what all rows have in common is named once above them."""
-    if is_for_document():
-        return aligned(table.rows)
-    if table.has_encodings:
-        return aligned(table.rows[table.label is not None :])
-    columns = [c for c in zip(*table.rows, strict=True) if set(c[1:]) != {table.label}]
-    common = [c for c in columns if len(set(c[1:])) == 1 and len(c) > 2]
-    varying = [c for c in columns if c not in common]
-    if len(varying) < 2:
-        common, varying = [], columns
-    said = ", ".join(f"{name}: {value}" for name, value, *_ in common)
-    rows = list(map(list, zip(*varying, strict=True)))
-    return paragraph(said, "  ") * bool(said) + aligned(rows)
+    """Align a table; outside documents, without the label that the conclusion names."""
+    named = table.label is not None and not is_for_document()
+    rows = table.rows
+    return aligned(rows[named:] if table.has_encodings else [row[named:] for row in rows])
 
 
 def tables_of_rows(answers: Answers, chosen: Iterable[str] = ()) -> Iterator[Table]:
