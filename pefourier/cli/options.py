@@ -69,15 +69,18 @@ def group(kind: type[Group]) -> type[Group]:
 
 
 def spec_names(incomplete: str) -> list[str]:
-    """Complete the name of an encoding for the shell.
+    """Complete a SPEC for the shell: a name, or a parameter after a name.
 
-    >>> spec_names("sinus")
-    ['sinusoidal']
+    >>> spec_names("sinus"), spec_names("rope:rho=5e5,lay")
+    (['sinusoidal'], ['rope:rho=5e5,layout='])
     """
     from pefourier.report.catalogue import read_catalogue
 
-    names = (record["encoding"] for record in read_catalogue())
-    return [name for name in names if name.startswith(incomplete)]
+    params = {record["encoding"]: record["params"] for record in read_catalogue()}
+    name, colon, text = incomplete.partition(":")
+    before = incomplete.removesuffix(text.rpartition(",")[2]) if colon else ""
+    offers = [f"{before}{key}=" for key in params.get(name, ())] if colon else params
+    return [offer for offer in offers if offer.startswith(incomplete)]
 
 
 def count(text: str) -> int:

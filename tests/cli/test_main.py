@@ -106,6 +106,7 @@ def test_version_and_help(run):
     [
         ("pefourier spec", "spectrum"),
         ("pefourier spectrum sinus", "sinusoidal"),
+        ("pefourier compare dft rope:rho=5e5,fac", "rope:rho=5e5,factor="),
         ("pefourier train -e sinus", "sinusoidal"),
         ("pefourier train --dataset ue", "uea:"),
         ("pefourier check-faithful --require-d", "--require-dtype"),
