@@ -467,36 +467,32 @@ def differing_units(result: Comparison) -> list[Finding]:
 
     Pairs that only one encoding has are counted, not listed.
     """
-    notes = sizes_findings(result)
+    notes, worst = sizes_findings(result), result.max_difference
     common = min(result.pair_counts or (len(result.pairs),))
     units: Sequence[PairDifference | HeadDifference] = result.heads
     units = [pair for pair in result.pairs if pair.index < common] or units
     ratios = {unit.index: unit.ratio for unit in units if unit.ratio is not None}
     limits = [f(ratios.values()) for f in (min, max)] if ratios else []
     extremes = " to ".join(dict.fromkeys(number(ratio, 6) for ratio in limits)) or "none"
-    is_one = all(abs(ratio - 1) < 1e-6 for ratio in limits)
-    axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
-    places = places_of(unit.index for unit in units)
-    if axes and is_one:
-        return [*notes, finding("pairs-differ", "axes", places=places, axes=axes[0])]
-    if result.heads and result.max_difference:
+    facts: Fields = {"ratios": extremes, "worst": worst}
+    if result.heads and worst:
         from pefourier.causes.biases import in_words
 
-        heads = in_words([head.index for head in result.heads])
-        facts = {"heads": heads, "ratios": extremes, "worst": result.max_difference}
+        facts["heads"] = in_words([head.index for head in result.heads])
         kind = "slopes" if ratios and not result.causes else "plain"
         return [*notes, finding("heads-differ", kind, **facts)]
-    if not is_one:
-        places = places_of(ratios)
-        return [*notes, finding("pairs-differ", "frequencies", places=places, ratios=extremes)]
-    worst = result.max_difference
+    is_one = all(abs(ratio - 1) < 1e-6 for ratio in limits)
+    axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
+    facts["places"] = places_of([unit.index for unit in units] if is_one else ratios)
+    if axes or not is_one:
+        kind = "axes" if is_one else "frequencies"
+        return [*notes, finding("pairs-differ", kind, axes=(*axes, "")[0], **facts)]
     is_plain = result.unit in ("columns", "pairs") and not result.transform and not notes
     if result.first_place and is_plain:
-        kind, tried = ("tried", result.tried) if result.tried else ("plain", {})
-        kind = "grid" if "axes" in tried else kind
+        kind = "grid" if "axes" in (tried := result.tried or {}) else "tried" if tried else "plain"
         return [finding("numbers-differ", kind, place=result.first_place, worst=worst, **tried)]
     if result.pairs and units and worst is not None:
-        return [*notes, finding("pairs-differ", "unknown", places=places, worst=worst)]
+        return [*notes, finding("pairs-differ", "unknown", **facts)]
     return notes
 
 
