@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from grids import table_on, waves_on
+from grids import smooth_table, table_on, waves_on
 
 from pefourier.encodings import load
 from pefourier.encodings.registry import read_conventions
@@ -115,19 +115,10 @@ def test_a_table_of_any_convention_is_known_and_not_blamed(spec):
         return
 
 
-def smooth_codes(sides, d=24, seed=0):
-    """Return a random table whose vectors vary slowly along both axes, like trained tables."""
-    rng = np.random.default_rng(seed)
-    lines = [np.arange(side)[:, None] - np.arange(side) for side in sides]
-    kernels = [np.linalg.cholesky(np.exp(-((k / 2) ** 2)) + 1e-9 * np.eye(len(k))) for k in lines]
-    free = rng.normal(size=(*sides, d))
-    return np.einsum("ai,bj,ijd->abd", *kernels, free).reshape(-1, d)
-
-
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("sides", [(2, 8), (4, 9), (6, 24), (8, 2), (12, 12)])
 def test_vectors_that_were_never_resized_follow_their_old_grid(sides, seed):
-    table = smooth_codes(sides, seed=seed)
+    table = smooth_table(np.random.default_rng(seed), sides)
     assert codes_of(sides, table) == []
     height = next(h for h in range(2, len(table)) if len(table) % h == 0 and h not in sides)
     (warning,) = check_faithful(table_on((height, len(table) // height), table)).findings
