@@ -113,15 +113,6 @@ def test_totals_are_those_of_layers_pairs_and_rows(rng):
         assert record.after**2 == pytest.approx(sum(record.by_pair**2))
 
 
-def test_formats_of_a_mantissa_round_as_torch_does():
-    """Errors of float8 equal 4^-m (1 - 1/4) / (24 ln 2) for all channels."""
-    q, k = planted_rows(np.random.default_rng(0), {})
-    fp8 = [e for e in quantisation_errors([layer_of(q, k)], TURN) if e.scheme[:3] == "fp8"]
-    expected = [np.sqrt(4.0**-m * 0.75 / (24 * np.log(2))) for m in (3, 2)]
-    assert [e.before for e in fp8] == pytest.approx(expected)
-    assert [e.after for e in fp8] == pytest.approx(expected, rel=1e-3)
-
-
 def many_layers(rng, planted, heads=(8, 4)):
     return [layer_of(*planted_rows(rng, planted, heads), layer=n) for n in range(6)]
 

@@ -364,12 +364,12 @@ def open_gguf(spec: str) -> GgufFile:
             numbers = np.fromfile(path, NUMPY[place.type], size, offset=place.start)
         factors[name] = tuple(numbers.astype(float).tolist())
     kind = str(metadata.get("general.architecture"))
-    start, firsts = f"{kind}.", {}
-    for key, value in metadata.items():
-        if key.startswith(start):
-            firsts[key.removeprefix(start)] = (
-                value[0] if isinstance(value, list) and value else value
-            )
+    start = f"{kind}."
+    firsts = {
+        key.removeprefix(start): value[0] if isinstance(value, list) and value else value
+        for key, value in metadata.items()
+        if key.startswith(start)
+    }
     return GgufFile(
         shown(path),
         firsts,

@@ -241,6 +241,12 @@ def read_positions(model: ModelConfig) -> Encoding | None:
     )
 
 
+def one_of_several(variant: str, name: str, names: Sequence[str]) -> Finding:
+    """Return the finding that one of the tables by layer is read."""
+    last = shown(names[-1])
+    return finding("biases-by-layer", variant, name=shown(name), count=len(names), last=last)
+
+
 def only_one(tensors: Mapping[str, str], model: ModelConfig, noun: str) -> tuple[str, str] | None:
     """Return the name and the file of the only tensor; None if there is no tensor."""
     if len(tensors) > 1:
@@ -391,9 +397,7 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     heads = model.sized(model.own("heads", HEADS))
     doubts = shape_findings(model, name, path, bias.shape, (settings["buckets"], heads))
     if is_first:
-        last = shown([*layers][-1])
-        note = finding("biases-by-layer", "plain", name=shown(name), last=last, count=len(layers))
-        doubts = (*doubts, note)
+        doubts = (*doubts, one_of_several("plain", name, [*layers]))
     d = model.dimension(bias.shape[1], f"tensor {name}")
     domain = lags_between(length, causal=settings["causal"])
     enc = Encoding("t5", domain, d, vectors, injection="bias", eps=eps, origin="weights")
@@ -741,8 +745,7 @@ def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
     is_set = "sides" in block or model.grid
     sides, notes = sides_of(model, block) if is_set else (usual_grid(len(enc))[0], ())
     if others := [] if model.part else sorted(sibling_tensors(model, DISPLACED)):
-        facts = {"name": shown(name), "count": len(others), "last": shown(others[-1])}
-        enc = replace(enc, findings=(finding("biases-by-layer", "beside", **facts), *enc.findings))
+        enc = replace(enc, findings=(one_of_several("beside", name, others), *enc.findings))
     if is_set and "patched" not in block.get("when", ()) and not (model.grid or model.prefix):
         shape, rows = (len(enc), enc.dim), count_points(sides) + prefix_of(model, block)
         doubts = shape_findings(model, name, path, shape, (rows, None))
@@ -779,8 +782,7 @@ def read_displacements(model: ModelConfig) -> Encoding | None:
     names = sorted(sorted(tensors), key=lambda name: [*map(int, re.findall(r"\d+", name))])
     enc = read_stored(model, block, names[0], tensors[names[0]])
     if len(names) > 1:
-        facts = {"name": shown(names[0]), "last": shown(names[-1]), "count": len(names)}
-        enc = replace(enc, findings=(finding("biases-by-layer", "windows", **facts), *enc.findings))
+        enc = replace(enc, findings=(one_of_several("windows", names[0], names), *enc.findings))
     return replace(enc, origin="weights")
 
 
