@@ -161,17 +161,12 @@ def conclude_dataset(summary: Summary, data: DatasetSummary) -> str:
     f1 = {e: f" {scores['f1'].mean:.3f}" for e, scores in data.scores.items()}
     over = next((d.over for d in data.differences.values()), "folds")
     tested = f"these test windows of {data.dataset}" if over == "runs" else data.dataset
-    slots = {"dataset": tested, "pair": data.pair}
-    means = {e: scores["f1"].mean for e, scores in data.scores.items()}
-    first = "".join(data.best[:1]) or max(means, key=means.__getitem__)
-    slots |= leaders(data, "{} {:+.3f}") | {"first": first, "f1": f1[first]}
-    filled = fill_verdict(
-        {**SENTENCES["VERDICTS"], **SENTENCES["CONCLUSIONS"]}[data.verdict],
-        summary,
-        data,
-        data.shortage,
-        **slots,
-    )
+    slots = {"dataset": tested, "pair": data.pair, **leaders(data, "{} {:+.3f}")}
+    first = slots["best"] or max(data.scores, key=lambda e: data.scores[e]["f1"].mean)
+    slots |= {"first": first, "f1": f1[first]}
+    slots["lead"] = fill(SENTENCES["NOTES"]["lead"], **slots)
+    verdict = {**SENTENCES["VERDICTS"], **SENTENCES["CONCLUSIONS"]}[data.verdict]
+    filled = fill_verdict(verdict, summary, data, data.shortage, **slots)
     parts = [f"{data.verdict.upper()}.", *filled.values(), left_out_sentence(data.left_out, f1)]
     if data.no_gain:
         parts.insert(1, fill(SENTENCES["NOTES"]["no gain"], find=summary.find))
