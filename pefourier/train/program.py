@@ -685,8 +685,8 @@ class Training:
                 progress(look.done, len(look.active), self.judge(look))
                 self.leave(look.done)
             self.seconds += time.perf_counter() - began
-            if not looks:
-                self.checkpoint.save_at_times(self.state)
+            if not looks and self.checkpoint.is_due:
+                self.checkpoint.save(self.state())
         return self.collect_outcomes()
 
     def begin_look(self) -> Look:

@@ -68,7 +68,7 @@ from pefourier.train.run_artifacts import (
 )
 from pefourier.train.store import MEASURES, check_type, parse_json
 from pefourier.types import Array, Fields, Strings, Texts, Values, frozen_arrays
-from pefourier.writing.files import check_suffix, label, write_whole
+from pefourier.writing.files import check_suffix, label, write_text, write_whole
 from pefourier.writing.page import Page
 from pefourier.writing.text import agreeing, first_few, join
 
@@ -204,18 +204,12 @@ def from_arrays(arrays: Mapping[str, Array]) -> TrainedClassifier:
     """Make a classifier from the tensors of its file; raise an error for invalid tensors."""
     settings = parse_json(arrays["settings"].astype(np.uint8).tobytes())
     model = KINDS[settings["kind"]](**settings["sizes"])
-    begin = "model."
-    parameters = {
-        name.removeprefix(begin): array.astype(np.float32)
-        for name, array in arrays.items()
-        if name.startswith(begin)
-    }
-    shapes = {name: value.shape for name, value in parameters.items()}
-    if shapes != {name: tuple(shape) for name, shape in model.shapes().items()}:
+    shapes = {f"model.{name}": shape for name, shape in model.shapes().items()}
+    shapes |= dict.fromkeys(("mean", "scale"), (model.channels,))
+    if any(arrays[name].shape != shape for name, shape in shapes.items()):
         raise ValueError("shapes of its tensors do not match its sizes")
-    mean, scale, injection = arrays["mean"], arrays["scale"], NOTHING
-    if {mean.shape, scale.shape} != {(model.channels,)}:
-        raise ValueError("mean and scale do not match its channels")
+    parameters = {name: arrays[f"model.{name}"].astype(np.float32) for name in model.shapes()}
+    injection = NOTHING
     if isinstance(model, Transformer):
         act, vectors = settings["act"], arrays["codes"].astype(float)
         if act not in ACTS or vectors.ndim != 2 or len(vectors) != count_places(act, model.tokens):
@@ -227,7 +221,7 @@ def from_arrays(arrays: Mapping[str, Array]) -> TrainedClassifier:
         check_type(name, value, get_type_hints(TrainedClassifier)[name])
     own |= {name: tuple(value) for name, value in own.items() if isinstance(value, list)}
     own |= {"model": model, "parameters": parameters, "injection": injection}
-    return TrainedClassifier(mean=mean, scale=scale, **own)
+    return TrainedClassifier(mean=arrays["mean"], scale=arrays["scale"], **own)
 
 
 # Other lengths
@@ -386,12 +380,19 @@ def predict_classes(options: Options, note: Callable[[str], object] | None = Non
     names = task.names or [str(i) for i in range(len(task.starts))]
     for number, row, name, of in zip(series, first, labels, p.max(axis=1), strict=True):
         writer.writerow([names[number], row, name, FORMAT.format(of)])
-    out, content = options.out, stream.getvalue().encode()
-    write_whole(out, lambda file: file.write(content))
-    counts = Counter(labels)
+    write_text(options.out, stream.getvalue())
+    out, counts = options.out, Counter(labels)
     named = {"encoding": models[0].encoding.partition(":")[0], "spec": models[0].encoding}
-    found = [named | {"label": c, "windows": counts[c], "out": out} for c in models[0].classes]
-    found = [record | {"conclusion": f"{record['windows']} windows"} for record in found]
+    found = [
+        {
+            **named,
+            "label": c,
+            "windows": counts[c],
+            "out": out,
+            "conclusion": f"{counts[c]} windows",
+        }
+        for c in models[0].classes
+    ]
     runs = f"{len(models)} {agreeing(len(models), 'model', 'models')} of {models[0].encoding}"
     shares = ", ".join(f"{record['label']} {record['windows']}" for record in found)
     text = f"PREDICTED. {len(labels)} windows by {runs}: {shares}. Written to {out}."

@@ -378,12 +378,13 @@ def cliques(average: Mapping[str, float], p: Array) -> list[list[str]]:
     """
     names, place = sorted(average, key=average.__getitem__), [*average].index
     order = [place(name) for name in names]
-    ordered, groups = p[np.ix_(order, order)], list[list[str]]()
-    for start, stop in ((i, j) for i in range(len(names)) for j in range(len(names), i + 1, -1)):
-        group = names[start:stop]
-        is_one = ordered[start:stop, start:stop].min() >= LEVEL
-        if is_one and not any({*group} <= {*larger} for larger in groups):
-            groups.append(group)
+    ordered, groups, last = p[np.ix_(order, order)], list[list[str]](), 0
+    for start in range(len(names)):
+        ends = range(start + 1, len(names) + 1)
+        stop = max(end for end in ends if ordered[start:end, start:end].min() >= LEVEL)
+        if stop > max(last, start + 1):
+            groups.append(names[start:stop])
+            last = stop
     return groups
 
 

@@ -359,12 +359,12 @@ class Checkpoint:
         """Whether the last save is long enough ago."""
         return self.path is not None and time.monotonic() - self.saved >= EVERY
 
-    def save_at_times(self, state: Callable[[], Mapping[str, Array]]) -> None:
-        """Save the state of training, if the last save is long enough ago."""
-        if self.path is not None and self.is_due:
+    def save(self, state: Mapping[str, Array]) -> None:
+        """Save the state of training."""
+        if self.path is not None:
             from pefourier.encodings.sources.tables import write_tensors
 
-            tensors = {name: np.ascontiguousarray(value) for name, value in state().items()}
+            tensors = {name: np.ascontiguousarray(value) for name, value in state.items()}
             self.path.parent.mkdir(exist_ok=True)
             write_whole(str(self.path), lambda stream: write_tensors(stream, tensors))
             self.saved = time.monotonic()
