@@ -156,13 +156,12 @@ def levels_below(differences: Floats, farthest: int = FARTHEST) -> dict[str, int
     return {f"{level:g}"[1:]: first for level, first in zip(LEVELS, firsts, strict=True)}
 
 
-def layouts_apart(frequencies: Floats, second: Floats | None = None) -> Floats:
+def layouts_apart(frequencies: Floats, second: Floats) -> Floats:
     """Differences of the columns' frequencies between the layouts halves and interleaved.
 
-    Column j rotates with pair j mod m in halves, and with pair j // 2 in interleaved. `second` sets
-    the frequencies of the interleaved layout, by default `frequencies`.
+    Column j rotates with pair j mod m in halves, and with pair j // 2 in interleaved. `second` are
+    the frequencies of the interleaved layout.
     """
-    second = frequencies if second is None else second
     pairs = len(frequencies)
     padded = np.pad(second, (0, max(pairs - len(second), 0)))[:pairs]
     return np.tile(frequencies, 2) - np.repeat(padded, 2)

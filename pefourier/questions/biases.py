@@ -50,12 +50,13 @@ def first_keys(biases: Biases, n: int) -> Biases:
     keys = biases.numbers.shape[2]
     if n == keys:
         return biases
-    if len(biases.queries) > 2 or keys == len(biases.queries):
+    if keys == len(biases.queries):
         return replace(biases, queries=biases.queries[:n], numbers=biases.numbers[:, :n, :n])
-    last = keys if biases.causal else keys - 1 + n
+    queries = np.minimum(biases.queries, n - 1)
     return replace(
-        rows_of_lags(biases.by_lag[:, keys - n : last], biases.eps, causal=biases.causal),
-        rule=biases.rule,
+        biases,
+        queries=queries,
+        numbers=biases.by_lag[:, np.arange(n) - queries[:, None] + keys - 1],
     )
 
 
@@ -78,9 +79,9 @@ def read_bias(enc: Encoding, counterpart: Biases | None = None) -> Biases | None
         return None
     if len(enc) == enc.dim:
         table = mask_as_bias(np.asarray(enc.table(), dtype=float))
-        is_bias = is_toeplitz(table) or (counterpart and len(counterpart.numbers) == 1)
         hidden = is_hidden(table[None])
         rows = Biases(np.arange(len(table)), table[None], enc.eps, causal=hidden)
+        is_bias = is_toeplitz(rows) or (counterpart and len(counterpart.numbers) == 1)
         return rows if is_bias else None
     if not counterpart or len(counterpart.numbers) not in (len(enc), enc.dim):
         return None
@@ -123,21 +124,22 @@ def in_order_of_lags(profile: Floats, *, two_sided: bool) -> tuple[Floats, bool]
     return profile, not (count % 2 and (two_sided or middle))
 
 
-def is_toeplitz(matrix: Floats) -> bool:
+def is_toeplitz(rows: Biases) -> bool:
     """Whether a square table is a bias: one number per lag, up to a constant per query.
 
-    >>> is_toeplitz(np.subtract.outer(np.arange(5), np.arange(5)) ** 2), is_toeplitz(np.eye(5))
-    (True, False)
+    >>> lags = np.subtract.outer(np.arange(5), np.arange(5))[None]
+    >>> is_toeplitz(Biases(np.arange(5), -(lags**2.0), 1e-9, causal=False))
+    True
+    >>> is_toeplitz(Biases(np.arange(5), np.eye(5)[None], 1e-9, causal=False))
+    False
     """
-    n = len(matrix)
+    causal = replace(rows, causal=True)
+    n, matrix = len(rows.queries), rows.numbers[0]
     if np.isinf(matrix).any():
         return n > 3 and bool((matrix[1:, 1:] == matrix[:-1, :-1]).all())
-    lower = np.tri(n - 1, dtype=bool)
-    bare = matrix - matrix.diagonal()[:, None]
-    slack = 16 * FLOAT32_EPS * np.abs(matrix[np.tri(n, dtype=bool)]).max()
-    residual = np.abs(bare[1:, 1:] - bare[:-1, :-1])[lower]
-    diagonal = np.array_equal(matrix, np.diag(matrix.diagonal()))
-    return n > 3 and not diagonal and bool((residual <= slack).all())
+    relative = replace(causal, numbers=relative_to_query(causal))
+    is_diagonal = np.array_equal(matrix, np.diag(matrix.diagonal()))
+    return n > 3 and not is_diagonal and not np.isnan(relative.by_lag).all()
 
 
 def compare_biases(first: Encoding, second: Encoding) -> Outcome | None:

@@ -12,12 +12,11 @@ head.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property, partial
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
 
-from pefourier.causes.explain import Explanation, explain
 from pefourier.encodings.encoding import Encoding, distinct, rotated_columns, without_prefix
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.geometry.waves import Complex, Form, Waves, follow_phases, position_offset
@@ -192,21 +191,6 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
     return OperatorComparison("different", **facts)
 
 
-@frozen_arrays
-class Acts:
-    """What a rotation does to queries and keys at some positions, for causes."""
-
-    enc: Encoding
-    positions: Places
-    ahead: int = 0  # of the keys
-    scaled: float = 1.0  # factor of the keys
-
-    @cached_property
-    def entries(self) -> Floats:
-        """Entries of S, (3, n, d, d)."""
-        return self.scaled * score_matrices(self.enc, self.positions, self.ahead)
-
-
 @frozen
 class KeysChanged:
     """Keys, or all scores, are multiplied by a number, or keys have later positions."""
@@ -221,34 +205,27 @@ class KeysChanged:
             return f"queries or keys multiplied by {self.by:g}"
         return f"keys {abs(self.by)} position(s) {'ahead of' if self.by > 0 else 'behind'} queries"
 
-    @classmethod
-    def propose(cls, expected: Acts, observed: Acts) -> Iterator[Any]:
-        """Yield the ratio of the largest entries, to more and more digits, and small offsets."""
-        a, b = expected.entries.ravel(), observed.entries.ravel()
-        ratio = float(b[np.abs(a).argmax()] / (np.abs(a).max() or 1.0)) * np.sign(a.max())
-        for by in dict.fromkeys(float(f"{ratio:.{k}g}") for k in range(1, 9)):
-            yield cls("keys-scaled", by)
-        reach = len(expected.enc) - 1 - int(observed.positions.max())
-        for by in AHEAD:
-            if by <= reach or expected.enc.origin == "formula":
-                yield cls("keys-ahead", by)
 
-    def apply(self, expected: Acts) -> Acts:
-        """Change the keys."""
-        changed: Fields = {self.code.removeprefix("keys-"): self.by}
-        return replace(expected, **changed)
-
-
-def explain_scores(expected: Encoding, observed: Encoding) -> Explanation[Acts]:
-    """Return what was done to queries and keys, if it gives all scores that were computed."""
+def explain_scores(expected: Encoding, observed: Encoding) -> KeysChanged | None:
+    """Return what was done to queries or keys, if it gives all scores that were computed."""
     positions = sampled_positions(min(len(expected), len(observed)) - 1 - max(AHEAD), FIRST)
     limit = tolerances(expected, observed, positions)
+    a, b = score_matrices(expected, positions), score_matrices(observed, positions)
 
-    def agree(first: Acts, second: Acts) -> Bools:
-        apart = np.abs(first.entries - second.entries).max(axis=(0, 2, 3))
-        return np.asarray(apart <= limit * max(1.0, abs(first.scaled)))
+    def agree(entries: Floats, by: float = 1.0) -> bool:
+        apart = np.abs(entries - b).max(axis=(0, 2, 3))
+        return bool((apart <= limit * max(1.0, abs(by))).all())
 
-    return explain(Acts(expected, positions), Acts(observed, positions), (KeysChanged,), agree)
+    top = np.abs(a).argmax()
+    for by in dict.fromkeys(float(f"{b.flat[top] / a.flat[top]:.{k}g}") for k in range(1, 9)):
+        if agree(by * a, by):
+            return KeysChanged("keys-scaled", by)
+    reach = len(expected) - 1 - int(positions.max())
+    for ahead in AHEAD:
+        if ahead <= reach or expected.origin == "formula":
+            if agree(score_matrices(expected, positions, ahead)):
+                return KeysChanged("keys-ahead", ahead)
+    return None
 
 
 def sampled_positions(last: int, count: int) -> Places:

@@ -128,10 +128,7 @@ def has_columns_of(enc: Encoding, reference: Waves, table: Waves) -> bool:
     """
     if enc.injection == "rotate":
         return not table.has_sines_first
-    if reference.is_declared:
-        stored = fit(enc.table(enc.domain.x[: 8 * SAMPLE]), enc.eps)
-        return stored is not None and stored.form == table.form
-    return reference.form == table.form
+    return form_of(enc, reference) == table.form
 
 
 def positions_in(
@@ -367,12 +364,12 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
 def with_cause_of_scores(outcome: Outcome, encodings: Two) -> Outcome:
     """Add what one function does to queries and keys that the other, the formula, does not."""
     is_swapped = encodings[1].origin == "formula" != encodings[0].origin
-    found = explain_scores(*(encodings[::-1] if is_swapped else encodings))
-    if not found.causes:
+    cause = explain_scores(*(encodings[::-1] if is_swapped else encodings))
+    if not cause:
         return outcome
     worst = outcome.max_difference or None  # of queries alone
-    facts: Fields = {"causes": found.causes, "expected": SIDES[is_swapped]}
-    return replace(outcome, explained=found.share, max_difference=worst, **facts)
+    facts: Fields = {"causes": (cause,), "expected": SIDES[is_swapped]}
+    return replace(outcome, explained=1.0, max_difference=worst, **facts)
 
 
 def compare_outputs(outcome: Outcome, operator: OperatorComparison, encodings: Two) -> Outcome:

@@ -29,16 +29,13 @@ RULES = {  # slopes of h heads, and the heads that differ from ALiBi's
     "from h = 0": lambda h: 2.0 ** (-8 * np.arange(h) / h),
     "a power of 2": lambda h: 2.0 ** (-8 * np.arange(1, h + 1) / h),
     "other sign": lambda h: -alibi_slopes(h),
-    "bias_max 16": lambda h: 2.0 ** (-16 * np.arange(1, h + 1) / h),
-    "first of more": lambda h: alibi_slopes(2 * 2 ** (h.bit_length() - 1))[:h],
-    "sorted": lambda h: np.sort(alibi_slopes(h))[::-1],
     "doubled": lambda h: 2 * alibi_slopes(h),
     "reversed": lambda h: alibi_slopes(h)[::-1],
 }
 
 
 CODES = dict.fromkeys(RULES, "slopes") | {None: "", "other sign": "scaled", "doubled": "scaled"}
-CODES |= {"sorted": "heads-reordered", "reversed": "heads-reordered"}
+CODES |= {"reversed": "heads-reordered"}
 FORMS = ["matrix", "masked", "lags", "rows", "distances", "function"]
 
 

@@ -108,12 +108,6 @@ def test_keys_fade_at_the_distance_of_their_gates(tmp_path, run):
     assert constant.fades == tuple(farthest(row[:20]) for row in gates)
 
 
-def test_gates_of_one_forget_nothing(tmp_path, run):
-    np.save(tmp_path / "f.npy", np.ones((2, 20)))
-    done = run("context", "fox", "--gates", tmp_path / "f.npy", "--json")
-    assert (done.results[0]["verdict"], done.results[0]["fades"]) == ("any length", None)
-
-
 def test_gates_are_read_by_check_faithful(tmp_path, run):
     np.save(tmp_path / "f.npy", np.full(30, 0.9))
     done = run("check-faithful", "fox", "--gates", tmp_path / "f.npy", "--json")
@@ -123,11 +117,6 @@ def test_gates_are_read_by_check_faithful(tmp_path, run):
     np.save(tmp_path / "f.npy", np.linspace(0.5, 0.9, 30))
     done = run("check-faithful", "fox", "--gates", tmp_path / "f.npy", "--json")
     assert done.results[0]["query"] == 29
-
-
-def test_a_file_of_gates_whose_name_a_spec_cannot_hold_is_refused(run):
-    done = run("context", "fox", "--gates", "a,b.npy")
-    assert (done.status, "comma" in done.err) == (2, True)
 
 
 REFUSED = [

@@ -3,8 +3,6 @@
 import mpmath
 import numpy as np
 import pytest
-import torch
-from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import MANY, lag_sums
@@ -120,22 +118,6 @@ def test_unseen_and_idle_pairs_are_those_of_a_walk(spec, plain):
     r = describe_rotation(own, trained=500)
     assert r.unseen == ((w * 2000 > v * 500 * (1 + 1e-9)) & (v * 500 < turn)).sum()
     assert r.idle == (w * 2000 < turn).sum()
-
-
-@pytest.mark.parametrize("heads", [8, 12, 7, 71])
-def test_slopes_are_those_of_transformers(heads):
-    built = build_alibi_tensor(torch.ones(1, 3), heads, torch.float32)
-    slopes = (built[:, 0, 1] - built[:, 0, 0]).tolist()
-    names, rows = describe_context("alibi", 99, d=heads)[1].series()
-    assert names == ["head", "slope"]
-    assert [head for head, _ in rows] == list(range(heads))
-    assert [slope for _, slope in rows] == pytest.approx(slopes, rel=1e-6)
-
-
-def test_only_rotations_are_described():
-    for spec in ("dft", "xpos"):
-        with pytest.raises(PefourierError, match=f"^'{spec}' is neither rope nor"):
-            describe_rotation(load(spec))
 
 
 FACTORS = ["linear,factor=4", "ntk,factor=4", "yarn,factor=4,original=512", "none"]

@@ -179,11 +179,6 @@ def test_the_headline_has_the_published_minimum(length):
     assert 0.98 * found.smallest < published < 1.1 * found.steady
 
 
-@pytest.mark.parametrize(("length", "d", "base"), [(4096, 6, 1.76e10), (4096, 4, 1.39e14)])
-def test_a_base_is_looked_for_beyond_a_thousand_lengths(length, d, base):
-    assert design_base(length, d, (), ("bound",)).best["bound"] == pytest.approx(base, rel=0.01)
-
-
 @pytest.mark.parametrize("length", [7, 80, 1000, 131072, 8640000])
 @pytest.mark.parametrize("d", [4, 16, 128])
 @pytest.mark.parametrize("criterion", ["turns", "wavelength=1", "wavelength=3", "phase=.9"])
@@ -223,16 +218,6 @@ def test_a_length_too_long_for_tables_is_answered_by_formulas(criterion):
     idle = {c.rho: c.idle for c in result.candidates}
     assert idle[1e8] == (1e8 ** (-np.arange(32) / 32) * 8_640_000 < 2 * np.pi).sum()
     assert {c.rank for c in result.candidates} == {None}
-
-
-def test_a_grid_has_a_base_for_each_axis(run):
-    records = run("design", "--grid", "8x30x52", "--d", 128, "--for", "turns", "--json").results
-    assert [(r["axis"], r["length"], r["d"]) for r in records] == [
-        *(("t", 8, 44), ("y", 30, 42), ("x", 52, 42))
-    ]
-    for record in records:
-        slowest = record["best"]["turns"] ** (-(record["d"] - 2) / record["d"])
-        assert slowest * record["length"] == pytest.approx(2 * np.pi)
 
 
 def test_a_span_is_requested_in_the_shell(run):

@@ -170,17 +170,6 @@ def test_the_json_read_back_is_the_promised_rotation(name, written):
         assert old.axes == new.axes
 
 
-def test_each_way_is_a_spec_that_gives_it_back(written):
-    result = extend(
-        written(PUBLISHED["meta-llama/Llama-3.2-1B"]), 2**18, criteria=("turns",), bases=(1.5e6,)
-    )
-    assert [e.rho for e in result.candidates if e.way == "base"] == [result.best["turns"], 1.5e6]
-    spec = "rope:partial=0.5,layout=interleaved"
-    for extension in (*result.scaled, *extend(spec, 512, trained=256, d=16).scaled):
-        again = load(extension.spec, 2**18 if extension in result.scaled else 512).measure
-        np.testing.assert_allclose(again.frequencies, extension.frequencies, rtol=1e-12)
-
-
 NOT_EXTENDED = [
     ("rope", {"trained": 4096, "to": 4096}, "4096 positions"),
     ("rope", {"to": 4096}, "length 8192"),
@@ -216,11 +205,6 @@ def test_layers_with_a_window_need_no_scaling(changes, window, unseen, written):
     assert (result.window, result.unchanged.unseen, result.pairs) == (window, unseen, 128)
     assert result.verdict == ("scaling needed" if unseen else "no scaling needed")
     assert ways(result)["linear"].unseen == 0
-
-
-def test_a_factor_above_the_length_is_answered():
-    result = extend("rope:scaling=yarn,factor=300,original=1", 1024, trained=128, d=16)
-    assert result.chosen.unseen == 0
 
 
 def test_an_advice_takes_no_pair_to_new_angles(written):

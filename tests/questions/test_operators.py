@@ -80,17 +80,6 @@ def test_an_operator_is_its_blocks(source, turns, atol):
         np.testing.assert_array_equal(q, k)
 
 
-def test_equal_frequencies_of_other_pairs_are_another_model():
-    """Two modules that pair (i, i + 16) and (i, i + 8) are permuted, not the same."""
-    found = compare(*(load(Turning(gap), 64, 32) for gap in (16, 8)))
-    assert (found.operator.relation, found.same) == ("permuted", False)
-    order = np.array(found.operator.permutation)
-    one, two = (operator_at(enc, np.arange(64))[0] for enc in found.encodings)
-    np.testing.assert_allclose(one[:, order][:, :, order], two, atol=2e-5)
-    assert found.operator.first_position == 1
-    assert found.verdict == "permuted"
-
-
 AXES = "axial-rope:grid=5x8,order="
 RELATIONS = [  # relation of the two operators, and the first position that differs
     ("rope", "rope", "same", None, None),

@@ -113,16 +113,6 @@ def test_a_base_that_the_published_configs_state_is_missed(longest, severity, wr
     } == {severity}
 
 
-def test_counts_of_pairs_are_of_each_type_of_layer(written):
-    gemma = {"model_type": "gemma3_text", "head_dim": 256, "num_hidden_layers": 12}
-    gemma |= {"sliding_window": 1024, LONGEST: 131072}
-    gemma |= {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}
-    found = context(written(gemma), length=262144)
-    assert found.verdict == "unseen angles"
-    assert found.new_in_words == "55 of 128 rotary pairs of full_attention layers"
-    assert [r.unseen for r in found.rotations] == [0, 55]
-
-
 @pytest.mark.parametrize(("length", "base"), [(4096, None), (8192, 30527.74), (16384, 72195.86)])
 def test_dynamic_ntk_has_the_base_of_its_length(length, base, written):
     found = context(written(changed(LLAMA2, 2.0, "dynamic")), length=length).rotations[0]
