@@ -152,10 +152,3 @@ def test_files_are_written_whole_into_a_new_folder(tmp_path, run):
     ]
     pages = (out / "reproduction.md").read_text()
     assert all(in_markdown(record["reason"]) in pages for record in answer["results"])
-
-
-def test_results_of_the_folder_win_over_those_that_come_with_the_package(tmp_path, run):
-    trained(tmp_path / "own", [0.0, 0.01])
-    done = run("reproduce", "--out", tmp_path)
-    assert "shipped with this version" not in done.err
-    assert find(recompute_paper(str(tmp_path))[0], "Table 1", "MSL").verdict == "not yet compared"
