@@ -1,24 +1,18 @@
-r"""Open the weights of a model and measure the energy of its query and key rows.
-
-Rows are read once, with gains multiplied in.
-
-Locate the rows of a model's tensors that hold queries and keys.
-
-The names per architecture are data, in model.toml. A head is a run of rows of a projection. One
-tensor may hold the queries, keys and values of all heads, consecutively or by groups of heads. For
-MLA only the rotated rows are listed: the last rows of each query head, and one key for all heads.
-
-List the tensors of a model's weights from headers, and read their rows on demand.
+r"""Open the weights of a model, and measure the energy of its query and key rows.
 
 Weights are a folder of .safetensors files, a single .safetensors file, or a .gguf file. The package
 gguf decodes its quantised types. A tensor is never in memory as a whole: `Tensor.rows` reads a
-range of rows.
+range of rows. Rows are read once, with gains multiplied in.
 
-Read a PEFT adapter with its base: :math:`W + s B A`, with :math:`s = \alpha / r`.
+The names of tensors per architecture are data, in model.toml. A head is a run of rows of a
+projection. One tensor may hold the queries, keys and values of all heads, consecutively or by
+groups of heads. For MLA only the rotated rows are listed: the last rows of each query head, and one
+key for all heads.
 
-With ``use_rslora`` the scale is :math:`\alpha / \sqrt r`. With ``use_dora`` each row of the sum is
-scaled to the length in ``lora_magnitude_vector``. Tensors of ``modules_to_save`` replace those of
-the base. A is small and read as a whole; rows of W and B are read on demand.
+A PEFT adapter is read with its base: :math:`W + s B A`, with :math:`s = \alpha / r`, or with
+``use_rslora`` :math:`\alpha / \sqrt r`. With ``use_dora`` each row of the sum is scaled to the
+length in ``lora_magnitude_vector``. Tensors of ``modules_to_save`` replace those of the base. A is
+small and read as a whole; rows of W and B are read on demand.
 """
 
 import os

@@ -7,7 +7,7 @@ Files of mean activations follow WeianMao/triattention (2604.04921), which recor
 A .pt, .npz or .safetensors file holds arrays such as ``stats.layer00_head00.q_abs_mean``, the mean
 length of each pair, and optionally ``k_abs_mean``.
 
-Summarise the shares of rotary pairs over the heads of all layers of a rotation.
+`summarise` describes the shares of pairs over the heads of all layers of a rotation.
 """
 
 import re

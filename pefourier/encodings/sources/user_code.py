@@ -589,7 +589,9 @@ def stored_sizes(code: Any) -> tuple[int, int]:
     if isinstance(code, type) or not hasattr(code, "named_buffers"):
         return 0, 0
     tables = [t.shape for t in (*code.parameters(), *code.buffers()) if t.ndim > 1]
-    columns = max(tables, key=lambda shape: shape.numel(), default=(0,))[-1]
+    widths = [x for key, x in vars(code).items() if ROLE.get(key) == "d" and type(x) is int]
+    widths += [shape[-1] for shape in sorted(tables, key=lambda shape: -shape.numel())]
+    columns = next((x for x in widths if x > 0), 0)
     rows = [s[0] if s[-2] == 1 else s[-2] for s in tables if s[-1] == columns]
     return max(rows, default=0), columns
 

@@ -1,9 +1,8 @@
 """Read the positions of a model from Hugging Face's config.json, as data.
 
-`model` opens a config (`config`) and tries one reader after another: rotations and
-mistakes in their settings (`rope`), grids, biases, sinusoids, and tables in the weights of the
-config's folder (`weights`). `layers` determines which layers have positions. Other packages import
-only from here.
+`model` opens a config and tries one reader after another: rotations and mistakes in their settings,
+grids, biases, sinusoids, and tables in the weights of the config's folder. `config` describes the
+types of models, and determines which layers have positions. Other packages import only from here.
 """
 
 from pefourier.encodings.sources.huggingface.config import (

@@ -3,45 +3,33 @@
 Conventions
 -----------
 The rows of `pefourier.encodings.sources.huggingface.config` hold, by ``model_type``, the defaults
-of a model's source code: sizes, the offset of the first position, the order of columns. A config
-that transformers refuses is refused here; its warnings become findings of the encoding. Keys that
+of a model's source code: sizes, the offset of the first position, the order of columns. Keys that
 name remote code (``auto_map``) are never followed.
 
 A key with a name about positions is unread if no reader has used it. A key that is null, false or
 empty has no effect. `HARMLESS` lists keys that repeat what the reader knows, or that no model of
 transformers reads.
 
-Read a config's rotation: ``rope_parameters``, the old ``rope_scaling``, keys around them.
-
-Conventions
------------
-Keys, defaults and their precedence are those of transformers 5.23. A config that transformers
-cannot compute or refuses is refused here. Its warnings become findings of the encoding, with codes
-that begin with ``rope-``.
-
-Read the scaling of a config's rotation, and find mistakes in it.
-
-Conventions
------------
 Keys, defaults and their precedence are those of transformers 5.23; a config that it cannot compute
-is refused. Each rule in `RULES` yields findings about a `ConfigCase`; findings.toml explains them.
-A warning reports a mistake, or two settings that contradict each other. A note reports what readers
-other than transformers 5 may read differently. Each finding states what to write; ``context
---against`` shows the effect of another reading. No published config that transformers loads has a
-warning.
+or refuses is refused here. Its warnings become findings of the encoding, with codes that begin with
+``rope-``. The functions `lint_keys`, `lint_lengths` and `lint_sizes` yield findings about a
+`ConfigCase`; findings.toml explains them. A warning reports a mistake, or two settings that
+contradict each other. A note reports what readers other than transformers 5 may read differently.
+Each finding states what to write; ``context --against`` shows the effect of another reading. No
+published config that transformers loads has a warning.
 
-Read trained positions from the weights in the folder of a model's config.
-
-Conventions
------------
+Weights
+-------
 Weights are the .safetensors files in the config's folder: the files that
 ``model.safetensors.index.json`` lists, or files with the usual names. `first_row` is the row of
-position 0 in a table.
+position 0 in a table. Rows of a bias table are the displacements query - key; the three rows of a
+class token come last (Swin, BEiT). Swin V2 stores a network of displacements instead of a table.
+SAM has vectors of lags along one axis and adds their products with queries to the scores. Layers
+have separate tables: the first is read, or the table that ``#NAME`` selects by its name or a part
+of the name.
 
-Read the vectors of lags of Transformer-XL, Conformer and DeBERTa from a config.
-
-Conventions
------------
+Keys of rows
+------------
 ``xl`` of a row holds ``fixed``, the parameters of `xl` that are the same in all models of the type;
 ``type``, the default of position_embeddings_type if the config has this key; ``part``, the name of
 the part with relative sinusoids if others have none; ``none_after``, the key for the number of keys
@@ -49,10 +37,6 @@ after the query, which must be 0; ``chunk``, [key, default] of the queries in a 
 keys before it that set the lag of the first row. ``usual`` of DeBERTa's relatives holds the
 defaults of keys.
 
-Read the grid of a vision model from its config, and the biases of its windows from weights.
-
-Conventions
------------
 The key ``axial`` of a model type's row holds the grid, or a list of grids; the first with a
 matching ``when`` [key, value] applies. Keys: ``encoding`` (learned: a table in the weights), its
 ``own`` parameters, and parameters that are ``read`` (parameter: key of the config); ``d``
@@ -62,11 +46,6 @@ sides; ``prefix``, and the key of ``registers``; ``merged``, the key for the sid
 order of tokens; ``reference``, bases over scales; ``pretrained``, the key for the window of
 SwinV2's pretraining, or a window per stage; ``rescaled``, the key and the default of the largest
 factor by which training stretches coordinates.
-
-Rows of a bias table are the displacements query - key; the three rows of a class token come last
-(Swin, BEiT). Swin V2 stores a network of displacements instead of a table. SAM has vectors of lags
-along one axis and adds their products with queries to the scores. Layers have separate tables: the
-first is read, or the table that ``#NAME`` selects by its name or a part of the name.
 """
 
 import os
