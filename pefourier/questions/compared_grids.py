@@ -42,7 +42,7 @@ from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.geometry.waves import Waves, apart, common_offset, evaluate, fit, wave_tolerance
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.operators import rotates
-from pefourier.questions.outcome import Outcome, Two
+from pefourier.questions.outcome import SIDES, Outcome, Two
 from pefourier.questions.rotation_pairs import FACTOR, with_factors
 from pefourier.types import Array, Bools, Counts, Fields, Floats, Places
 
@@ -211,7 +211,8 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     if len(b) > len(a):
         allowed, _ = stored_tolerance(b, a, second, first)
     tolerance = allowed(np.arange(max(len(a), len(b))))
-    if (placed := match_points(outcome, (a, b), tolerance, sides)) is not None:
+    placed = match_points(outcome, Points(a, sides[0], tolerance), Points(b, sides[1], tolerance))
+    if placed is not None:
         return placed
     if waves and changes and np.array_equal(waves[0].columns, waves[1].columns):
         if exchange and len(changes) == 1:
@@ -271,35 +272,27 @@ def compare_rotations_on_grids(
             table = ("first", "second")[has_sines_first.index(True)]
             notes.append(finding("sines-first", table=table))
         return outcome.with_findings(*notes, verdict="the same", transform={})
-    tables = first.numbers(ALL), second.numbers(ALL)
-    tolerance = np.full((max(map(len, tables)), 1), outcome.tolerance or 0.0)
-    placed = match_points(outcome, tables, tolerance, (first.sides, second.sides))
-    if placed is not None:
-        return placed
-    changes = fit_change(first, second)
-    return with_changes(outcome, changes) if changes else outcome
+    tolerance = np.full((max(first.length, second.length), 1), outcome.tolerance or 0.0)
+    placed = match_points(
+        outcome, *(Points(waves.numbers(ALL), waves.sides, tolerance) for waves in both)
+    )
+    changes = None if placed else fit_change(first, second)
+    return placed or (with_changes(outcome, changes) if changes else outcome)
 
 
-def match_points(
-    outcome: Outcome,
-    tables: tuple[Array, Array],
-    tolerance: Floats,
-    sides: tuple[Counts, Counts],
-) -> Outcome | None:
+def match_points(outcome: Outcome, first: Points, second: Points) -> Outcome | None:
     """Return the outcome of points that are placed elsewhere; None without such a placement.
 
-    The first table is the expected one, if its points give the second's; `tolerance` (n, d) is for
-    its numbers.
+    The first table is the expected one, if its points give the second's.
     """
     for order in (1, -1):
-        (whole, part), (grid, other) = tables[::order], sides[::order]
-        expected, observed_one = ("first", "second")[::order]
-        observed = Points(part, other, tolerance)
-        found = explain(Points(whole, grid, tolerance), observed, KINDS, agree)
+        (whole, part), (expected, observed) = (first, second)[::order], SIDES[::order]
+        found = explain(whole, part, KINDS, agree)
         if found.causes:
             break
     else:
         return None
+    total = len(part.numbers)
     outcome = replace(outcome, pairs=(), max_difference=None, first_difference=None)
     cause = found.causes[0]
     if len(found.causes) == 1 and isinstance(cause, Placed) and cause.is_crop:
@@ -309,16 +302,16 @@ def match_points(
     facts: Fields = {"expected": expected, "causes": found.causes}
     if any(isinstance(cause, Resized) for cause in found.causes):
         outcome = replace(outcome, explained=1.0)
-        return outcome.with_differences("points", len(part), len(part), **facts)
-    index = Points(np.arange(len(whole))[:, None], grid, tolerance)
+        return outcome.with_differences("points", total, total, **facts)
+    index = replace(whole, numbers=np.arange(len(whole.numbers))[:, None])
     for cause in found.causes:
         index = cause.apply(index)
     name = ", ".join(cause.words for cause in found.causes)
-    note = finding("rows-reordered", table=observed_one, moves=name)
-    moved = int(np.count_nonzero(index.numbers[:, 0] != np.arange(len(part))))
+    note = finding("rows-reordered", table=observed, moves=name)
+    moved = int(np.count_nonzero(index.numbers[:, 0] != np.arange(total)))
     facts["transform"] = {"rows": name}
     outcome = outcome.with_findings(note, explained=1.0)
-    return outcome.with_differences("points", moved, len(part), **facts)
+    return outcome.with_differences("points", moved, total, **facts)
 
 
 def with_changes(outcome: Outcome, changes: Changes) -> Outcome:
