@@ -83,8 +83,8 @@ def laws(speeds: Sequence[Floats]) -> Iterator[tuple[Changes, float, Spacing | N
     This is a power of the frequencies, as of another base, or another spacing between their ends.
     Exponents of a base count the pairs of the axis, or those of all axes.
 
-    >>> next(laws([np.array([[100.0], [1000.0]]) ** (-np.arange(8) / 8)]))
-    ({'rho': (100.0, 1000.0)}, 1.5, None)
+    >>> next(laws([np.array([[100.0], [1000.0]]) ** (-np.arange(8) / 8)]))[0]
+    {'rho': (100.0, 1000.0)}
     """
     longest, power = max(speeds, key=np.size), 1.0
     omega, logs = longest[0], np.log(longest)
