@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pefourier.encodings.encoding import Encoding, Finding, by_axis, by_name
 from pefourier.encodings.grids import size_of
-from pefourier.types import Fields, Strings, Texts, frozen
+from pefourier.types import Fields, Strings, Texts, Values, frozen
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
     aligned,
@@ -82,8 +82,7 @@ def cell_of(value: Any) -> Any:
 def text_of(answers: Answers) -> str:
     """Return the text of answers: rows with a column per encoding, tables, findings."""
     answers = list(map(with_all_names, answers))
-    tables = [*tables_of_rows(answers), *listed_tables(answers)]
-    return "\n".join(map(table_text, tables)) + "".join(map(findings_text, answers))
+    return "\n".join(map(table_text, tables_of(answers))) + "".join(map(findings_text, answers))
 
 
 def short_text_of(answers: Answers) -> str:
@@ -93,17 +92,9 @@ def short_text_of(answers: Answers) -> str:
     by field, with the most important first. Rows that do not fit are left out.
     """
     answers = list(map(with_all_names, answers))
-    kind = type(answers[0].result)
-    tables: list[Table] = []
-    for field, labels in kind.short.items():
-        is_rows = field == "shown"
-        tables += (
-            tables_of_rows(answers, labels) if is_rows else listed_tables(answers, {field: labels})
-        )
-    if not kind.short:
-        tables = [*tables_of_rows(answers), *listed_tables(answers)]
-    parts, room, is_all = [], MOST_LINES * len(answers) - 1, not kind.short
-    for table in tables:
+    short = type(answers[0].result).short
+    parts, room, is_all = [], MOST_LINES * len(answers) - 1, not short
+    for table in tables_of(answers, short):
         text, count = fitting_text(table, room)
         is_all = is_all and count == len(table.rows)
         parts += [text] if text else []
@@ -112,13 +103,25 @@ def short_text_of(answers: Answers) -> str:
     return "\n".join(parts) + more + "".join(findings_text(a, leading(a.result)) for a in answers)
 
 
+def tables_of(answers: Answers, short: Values | None = None) -> Iterator[Table]:
+    """Yield the tables of answers, or those of `short`."""
+    if not short:
+        yield from tables_of_rows(answers)
+        yield from listed_tables(answers)
+    for field, labels in (short or {}).items():
+        chosen = {field: labels}
+        yield from (
+            tables_of_rows(answers, labels) if field == "shown" else listed_tables(answers, chosen)
+        )
+
+
 @frozen
 class Table:
     """Rows of cells, the header first."""
 
     rows: Sequence[Strings]
     has_encodings: bool  # a column for each; otherwise the first column names the encoding
-    label: str | None  # of the only encoding, which the conclusion names
+    is_alone: bool  # of the only encoding, which the conclusion names
 
 
 def fitting_text(table: Table, room: int) -> tuple[str, int]:
@@ -136,8 +139,7 @@ def fitting_text(table: Table, room: int) -> tuple[str, int]:
 
 def table_text(table: Table) -> str:
     """Align a table; outside documents, without the label that the conclusion names."""
-    named = table.label is not None and not is_for_document()
-    rows = table.rows
+    named, rows = table.is_alone and not is_for_document(), table.rows
     return aligned(rows[named:] if table.has_encodings else [row[named:] for row in rows])
 
 
@@ -146,7 +148,6 @@ def tables_of_rows(answers: Answers, chosen: Iterable[str] = ()) -> Iterator[Tab
 
     `chosen` has the labels of rows, by default all.
     """
-    label = answers[0].encoding.label if len(answers) == 1 else None
     labels = chosen or dict.fromkeys(label for a in answers for label in a.result.shown)
     rows = [
         (name, [cell_of(value_at(a.result, a.result.shown.get(name, ""))) for a in answers])
@@ -157,7 +158,7 @@ def tables_of_rows(answers: Answers, chosen: Iterable[str] = ()) -> Iterator[Tab
         columns = slice(start, start + COLUMNS_ACROSS)
         head = ["", *(a.encoding.label for a in answers[columns])]
         body = ([name, *map(number, values[columns])] for name, values in rows)
-        yield Table([head, *body], has_encodings=True, label=label)
+        yield Table([head, *body], has_encodings=True, is_alone=len(answers) == 1)
 
 
 def with_all_names(answer: Answer) -> Answer:
@@ -182,7 +183,6 @@ def listed_tables(
 
     Empty columns are left out. `chosen` has other columns by field: labels alone, or with fields.
     """
-    label = answers[0].encoding.label if len(answers) == 1 else None
     tables: dict[Any, list[list[str]]] = {}
     for a in answers:
         for field, labels in (chosen or a.result.listed).items():
@@ -196,7 +196,7 @@ def listed_tables(
         filled = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"–"}]
         if len(rows) > 1:
             table = list(map(list, zip(*filled, strict=True)))
-            yield Table(table, has_encodings=False, label=label)
+            yield Table(table, has_encodings=False, is_alone=len(answers) == 1)
 
 
 def findings_text(answer: Answer, stated: Sequence[Finding] = ()) -> str:
