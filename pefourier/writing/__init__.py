@@ -1,1 +1,1 @@
-"""Output: words and numbers, pages of an answer, files, curves in a terminal."""
+"""Output: words and numbers, pages of an answer, files."""

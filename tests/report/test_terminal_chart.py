@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pefourier.writing.terminal_chart import chart
+from pefourier.report.figures import chart
 
 
 @pytest.mark.parametrize("columns", [40, 61, 200])
