@@ -62,7 +62,6 @@ USUAL, WORDS = NAMES["roles"], NAMES["words"]
 FOLDERS = "names of folders"
 NONE, UNUSED = "none", "unused"  # a column of --columns that is not there; a role
 CHOOSE = "use --columns time=NAME,series=NAME,label=NAME"
-TEXTS = ("series", "label", "group")  # roles whose cells are texts
 ENDINGS = re.compile(r"(_(id|no|nr|num|number|name|index|utc|sec|seconds?|min|hours?|[mun]?s|h))+$")
 DATE = re.compile(  # ISO 8601 with its time zone
     r"\d{4}-\d\d(-\d\d([T ]\d\d(:\d\d){0,2}([.,]\d+)?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?)?)?"
@@ -78,7 +77,7 @@ EVEN = 0.9  # least share of steps that differ from the usual step by less than 
 
 @frozen_arrays
 class Columns:
-    """The columns of a file: numbers, or texts as objects."""
+    """The columns of a file, as texts."""
 
     names: list[str]
     cells: list[Array]  # of each column (n,)
@@ -87,15 +86,15 @@ class Columns:
     is_named: bool = True  # the first line names the columns
 
 
-def read_columns(path: Path, chosen: dict[str, str] | None = None) -> Columns:
-    """Read a file; with `chosen`, columns other than those of `TEXTS` may be numbers."""
+def read_columns(path: Path) -> Columns:
+    """Read a file."""
     check_regular(str(path))
-    parse = partial(parse_columns, path, chosen)
+    parse = partial(parse_columns, path)
     file, suffix = name_of_file(str(path)), path.suffix.lower()
     return parse_or_refuse(parse, file, suffix, "save it as UTF-8 again")
 
 
-def parse_columns(path: Path, chosen: dict[str, str] | None) -> Columns:
+def parse_columns(path: Path) -> Columns:
     """Read a file; damaged files raise ValueError."""
     text = read_text(path)
     line = text.partition("\n")[0]
@@ -106,10 +105,8 @@ def parse_columns(path: Path, chosen: dict[str, str] | None) -> Columns:
     try:
         number, first = next(numbered, (0, [""]))
         names, is_named = names_in([cell.strip() for cell in first])
-        if chosen is not None and len(text) >= LARGE and delimiter and '"' not in text:
-            roles = find_roles(names, chosen)[0]
-            kinds = {i: str for i, role in enumerate(roles) if role in TEXTS}
-            if cells := parse_by_pandas(text, kinds, len(names), delimiter, int(is_named)):
+        if len(text) >= LARGE and delimiter and '"' not in text:
+            if cells := parse_by_pandas(text, len(names), delimiter, int(is_named)):
                 lines = np.arange(len(cells[0])) + 1 + is_named
                 return Columns(names, cells, lines, delimiter, is_named)
         rows = [*([] if is_named else [(number, first)]), *numbered]
@@ -121,7 +118,7 @@ def parse_columns(path: Path, chosen: dict[str, str] | None) -> Columns:
         if len(row) != len(names):
             raise ValueError(f"line {number} has {len(row)} cells, the first has {len(names)}")
     numbers, texts = zip(*rows, strict=True)
-    cells = [np.array([*map(str.strip, column)], object) for column in zip(*texts, strict=True)]
+    cells = [np.array(column, object) for column in zip(*texts, strict=True)]
     return Columns(names, cells, np.array(numbers), delimiter, is_named)
 
 
@@ -152,9 +149,7 @@ def names_in(first: list[str]) -> tuple[list[str], bool]:
     return [f"c{i + 1}" for i in range(len(first))], False
 
 
-def parse_by_pandas(
-    text: str, kinds: dict[int, type[str]], count: int, delimiter: str, skipped: int
-) -> list[Array] | None:
+def parse_by_pandas(text: str, count: int, delimiter: str, skipped: int) -> list[Array] | None:
     """Parse columns of a text without quotes; None without pandas, or if lines are irregular."""
     try:
         import pandas
@@ -165,11 +160,9 @@ def parse_by_pandas(
             header=None,
             names=range(count),
             skiprows=skipped,
-            dtype=kinds,
+            dtype=object,
             na_filter=False,
             index_col=False,
-            float_precision="round_trip",
-            low_memory=False,
         )
     except (ModuleNotFoundError, ValueError, OverflowError):
         return None
@@ -177,12 +170,7 @@ def parse_by_pandas(
     ends = lines - 1, lines * (count - 1)
     if ends != (text.removesuffix("\n").count("\n"), text.count(delimiter)):
         return None
-    return [
-        column.to_numpy(float)
-        if column.dtype.kind in "iuf"
-        else np.array([str(cell).strip() for cell in column.tolist()], object)
-        for _, column in frame.items()
-    ]
+    return [column.to_numpy(object) for _, column in frame.items()]
 
 
 def numbers_in(cells: Array, delimiter: str = "") -> Array:
@@ -193,9 +181,10 @@ def numbers_in(cells: Array, delimiter: str = "") -> Array:
     >>> numbers_in(np.array(["1,5", "NA", "x"], object))
     array([1.5, nan, inf])
     """
-    if cells.dtype == float:
-        return cells
-    return np.array([number_in(str(cell), delimiter) for cell in cells])
+    try:
+        return cells.astype(float)
+    except ValueError:
+        return np.array([number_in(cell, delimiter) for cell in cells])
 
 
 def number_in(cell: str, delimiter: str) -> float:
@@ -203,12 +192,12 @@ def number_in(cell: str, delimiter: str) -> float:
     try:
         return float(cell if delimiter == "," else cell.translate(POINT))
     except ValueError:
-        return np.nan if cell.lower() in ABSENT else np.inf
+        return np.nan if cell.strip().lower() in ABSENT else np.inf
 
 
 def coded(cells: Sequence[Any] | Array) -> tuple[Array, list[str]]:
     """Return the code of each cell of text, and the distinct texts in alphabetical order."""
-    texts = [*map(str, cells)]
+    texts = [*map(str.strip, cells)]
     names = sorted({*texts})
     code = {name: i for i, name in enumerate(names)}
     return np.array([code[text] for text in texts]), names
@@ -328,7 +317,7 @@ def read_table(path: Path, options: Options) -> Table:
     """Read the columns of a file, or of all files of a folder."""
     files = files_of_folder(path, options.labels) if path.is_dir() else [path]
     chosen = parse_roles(options.columns)
-    parts = [read_columns(file, chosen) for file in files]
+    parts = [read_columns(file) for file in files]
     names = parts[0].names
     roles, doubts = find_roles(names, chosen)
     at = {role: [i for i, own in enumerate(roles) if own == role] for role in USUAL}
@@ -367,7 +356,7 @@ def name_series(table: Table, at: dict[str, list[int]], chosen: dict[str, str]) 
     texts, naming = table.texts, [table.cells[i] for i in at["series"]]
     if len(table.files) > 1 or not naming:
         naming.insert(0, np.array(stems(table), object)[table.file])
-    texts["series"] = coded(["/".join(map(str, own)) for own in zip(*naming, strict=True)])
+    texts["series"] = coded(["/".join(own) for own in zip(*naming, strict=True)])
     for role, code in (("label", coded_labels), ("group", coded)):
         for i in at[role]:
             texts[role] = code(table.cells[i])
@@ -441,7 +430,7 @@ def read_times(table: Table) -> Array | None:
         return None
     column = table.roles.index("time")
     cells = table.cells[column]
-    if cells.dtype == float or reads_as_number(cells[0].translate(POINT)):
+    if reads_as_number(cells[0].translate(POINT)):
         return table.numbers(column, missing=False)
     codes, stamps = coded(cells)
     zones = [match and bool(match["zone"]) for match in map(DATE.fullmatch, stamps)]

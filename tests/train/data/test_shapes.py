@@ -236,7 +236,7 @@ def test_the_size_of_an_archive_is_that_of_its_rows_in_training(tmp_path, monkey
     np.savez_compressed(tmp_path / "x.npz", X=x, y=np.arange(2**14) % 2)
     del x
     tracemalloc.start()
-    with pytest.raises(PefourierError, match=f"take {2**29}"):
+    with pytest.raises(PefourierError, match=f"{2**29}"):
         load_task(str(tmp_path / "x.npz"))
     assert tracemalloc.get_traced_memory()[1] < 2**22
     tracemalloc.stop()
@@ -244,7 +244,7 @@ def test_the_size_of_an_archive_is_that_of_its_rows_in_training(tmp_path, monkey
     monkeypatch.setattr(load, "machine_memory", lambda: 8 * X.nbytes)
     assert load_task(str(path)).length == ROWS
     monkeypatch.setattr(load, "machine_memory", lambda: 8 * X.nbytes - 8)
-    with pytest.raises(PefourierError, match=f"take {X.nbytes}"):
+    with pytest.raises(PefourierError, match=f"{X.nbytes}"):
         load_task(str(path))
 
 
