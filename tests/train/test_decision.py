@@ -152,26 +152,6 @@ def test_nothing_that_is_stated_of_drawn_runs_contradicts(seed, monkeypatch):
     assert {"best", "tied", "too few"} <= verdicts
 
 
-def test_drawn_runs_come_to_every_verdict():
-    """The draws reach every verdict, so the test above covers them all."""
-    rng = np.random.default_rng(0)
-    swing = 0.002 * np.array([1.0, -1, 0.5, -0.5, 0])
-    of_five = Chance(np.arange(5), windows=900)
-    level = {"a": 0.9, "b": 0.9, "c": 0.5}
-    cases = {"best": "ac", "tied": "abc", "no difference": "ab", "alone": "a"}
-    for verdict, names in cases.items():
-        runs = {e: level[e] + rng.permutation(swing) for e in names}
-        found = statistics.decide(runs, {}, of_five, 0.1, {})
-        assert (found.verdict, set(found.best)) == (verdict, {*names} - {"c"})
-        assert "a" in statistics.decide(runs, {}, of_five, 0.1, {"a": "cut short"}).left_out
-    few = {e: level[e] + 0 * swing[:3] for e in "ac"}
-    assert statistics.decide(few, {}, Chance(np.arange(3)), 0.1, {}).verdict == "too few"
-    assert (
-        statistics.decide(runs | few, {}, of_five, 0.1, dict.fromkeys("ac", "cut short")).verdict
-        == "cut short"
-    )
-
-
 @pytest.mark.parametrize(
     ("names", "judged"),
     [
