@@ -52,12 +52,17 @@ class Biases:
         lags: Places = np.arange(self.numbers.shape[2]) - self.queries[:, None]
         return lags
 
+    @property
+    def visible(self) -> Bools:
+        """Which numbers (heads, q, n) are of keys that no mask hides."""
+        return np.asarray(np.isfinite(self.numbers) & ((not self.causal) | (self.lags <= 0)))
+
     @cached_property
     def by_lag(self) -> Floats:
         """Biases (heads, 2n - 1) of lags 1 - n … n - 1; NaN where hidden or not set by the lag."""
         n, heads = self.numbers.shape[2], len(self.numbers)
         table, lags = np.full((heads, 2 * n - 1), np.nan), self.lags + n - 1
-        visible = np.isfinite(self.numbers) & (~self.causal | (self.lags <= 0))
+        visible = self.visible
         for i in range(len(self.queries)):
             seen = visible[:, i].all(axis=0)
             table[:, lags[i, seen]] = self.numbers[:, i, seen]
@@ -367,9 +372,8 @@ def size_of(rule: BucketRule, biases: Biases) -> int:
 
 def group_values(biases: Biases, rule: BucketRule, count: int) -> tuple[Floats, Bools]:
     """Return the bias (heads, count) of each group, and which groups some visible lag has."""
-    groups, lags = rule.groups(biases.lags), biases.lags
-    visible = np.isfinite(biases.numbers).all(axis=0) & (~np.array(biases.causal) | (lags <= 0))
-    visible &= groups < count
+    groups = rule.groups(biases.lags)
+    visible = biases.visible.all(axis=0) & (groups < count)
     values, known = np.zeros((len(biases.numbers), count)), np.zeros(count, bool)
     values[:, groups[visible]] = biases.numbers[:, visible]
     known[groups[visible]] = True
@@ -407,8 +411,7 @@ def relative_to_query(biases: Biases) -> Floats:
     """Return biases minus the bias of each query to itself, 0 where a key is hidden."""
     own = biases.numbers[:, np.arange(len(biases.queries)), biases.queries]
     numbers = biases.numbers - np.where(np.isfinite(own), own, 0.0)[..., None]
-    visible = np.isfinite(numbers) & (~np.array(biases.causal) | (biases.lags <= 0))
-    return np.where(visible, numbers, 0.0)
+    return np.where(biases.visible, numbers, 0.0)
 
 
 def agree_with(counted: Bools, tolerance: Floats) -> Callable[[Biases, Biases], Bools]:

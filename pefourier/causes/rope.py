@@ -259,22 +259,17 @@ def misread(enc: Encoding, reading: str, length: int, d: int | None) -> tuple[Fl
         if not second:
             raise PefourierError(f"local-for-global needs two rotations; {shown(enc.spec)} has one")
     else:
-        check_reading(reading)
+        try:
+            source_of(reading)
+        except PefourierError:
+            names = f"{', '.join(MISREADINGS)}, or a setting of rope such as original=N"
+            way_out = f"Known: {names}; or pass another rotation, such as rope:rho=1e6."
+            raise unknown("misreading", reading, MISREADINGS, way_out) from None
         second = load_like(enc, reading, length, d or enc.params["d"])
     if second.injection != "rotate" or not second.measure:
         slips = ", ".join(MISREADINGS)
         raise PefourierError(f"{shown(reading)} is not rotary; use a rotation or one of {slips}")
     return second.measure.frequencies, {"attention_factor": 1.0, **second.params}
-
-
-def check_reading(reading: str) -> None:
-    """Raise an error for anything but a SPEC, with the known misreadings."""
-    try:
-        source_of(reading)
-    except PefourierError:
-        names = f"{', '.join(MISREADINGS)}, or a setting of rope such as original=N"
-        way_out = f"Known: {names}; or pass another rotation, such as rope:rho=1e6."
-        raise unknown("misreading", reading, MISREADINGS, way_out) from None
 
 
 def changes_of(enc: Encoding, slips: str) -> Fields | None:

@@ -420,7 +420,8 @@ class Context(Result):
     @property
     def readings(self) -> list[Any]:
         """Position from which the cosine to another reading is below each level."""
-        return self.against.falls if self.against else []
+        below = self.against.below if self.against else {}
+        return [{"level": level, "position": position} for level, position in below.items()]
 
     @property
     def held(self) -> int | None:

@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 
 from pefourier.encodings import build
 from pefourier.encodings.attention_decay import FARTHEST, lag_sums, powers_of_waves
-from pefourier.encodings.encoding import Encoding, Finding, finding, row_blocks
+from pefourier.encodings.encoding import AXES, Encoding, Finding, finding, row_blocks
 from pefourier.errors import COSTS, LARGEST, PefourierError, check_cost, check_count, shown
 from pefourier.geometry import map_ahead
 from pefourier.geometry.closest import closest_pair
@@ -199,7 +199,6 @@ PUBLISHED = dict(
         strict=True,
     )
 )
-AXES = "tyx"  # frames, rows, columns
 SECONDS = {"": 1.0, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 SECONDS |= {"d": 86400.0, "w": 7 * 86400.0, "y": 365.25 * 86400.0}
 DURATION = re.compile(rf"(\d*\.?\d+(?:e[+-]?\d+)?)\s*({'|'.join(SECONDS)})")

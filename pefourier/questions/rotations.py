@@ -399,14 +399,6 @@ def longest_familiar(scaled: Floats, met: Floats, window: int | None = None) -> 
 
 
 @frozen
-class Fall:
-    """Position from which a cosine is below a level."""
-
-    level: str
-    position: int | None
-
-
-@frozen
 class Reading:
     """Agreement of a rotation with a different reading."""
 
@@ -434,11 +426,6 @@ class Reading:
         """A sentence on the change in the size of logits, if there is one."""
         is_same = isclose(self.logits, 1, rel_tol=NOTICED)
         return "" if is_same else f" Logits are multiplied by {number(self.logits, 4)}."
-
-    @property
-    def falls(self) -> list[Fall]:
-        """Position from which the cosine is below each level."""
-        return [Fall(level, position) for level, position in self.below.items()]
 
 
 def read_against(

@@ -50,8 +50,3 @@ SLOW |= dict.fromkeys(["dft", "learned", "none", "onehot", "dft:d=8"], False)
 def test_mostly_low_frequencies_are_recognised(spec, slow):
     assert spectrum(load(spec, d=256)).measure.is_slow == slow
     assert not spectrum(np.ones((9, 3))).measure.is_slow
-
-
-def test_smoothing_is_symmetric():
-    found = spectrum(load("rope", d=2)).measure.by_decade  # one radian per position
-    assert found.omega[0] * found.omega[-1] == pytest.approx(1)

@@ -218,13 +218,3 @@ def test_a_length_too_long_for_tables_is_answered_by_formulas(criterion):
     idle = {c.rho: c.idle for c in result.candidates}
     assert idle[1e8] == (1e8 ** (-np.arange(32) / 32) * 8_640_000 < 2 * np.pi).sum()
     assert {c.rank for c in result.candidates} == {None}
-
-
-def test_a_span_is_requested_in_the_shell(run):
-    requested = ["design", "--d", 64, "--for", "turns", "--json"]
-    for span, step, length in (("1d", "10ms", 8640000), ("2d", "15min", 192), ("0.3", "0.1", 3)):
-        spanned = run(*requested, "--span", span, "--resolution", step).results[0]
-        counted = run(*requested, "--length", length).results[0]
-        assert (spanned["length"], spanned["best"]) == (length, counted["best"])
-    for size in (["--span", "1d"], ["--span", "1d", "--resolution", "1s", "--length", 9]):
-        assert run(*requested, *size).status == 2

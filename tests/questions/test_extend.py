@@ -218,12 +218,6 @@ def test_an_advice_takes_no_pair_to_new_angles(written):
     assert (cut.verdict, cut.chosen.unseen > 0) == ("no scaling suffices", True)
 
 
-def test_layers_without_a_window_are_extended(written):
-    result = extend(written(PUBLISHED["google/gemma-3-1b-it"] | {"num_hidden_layers": 26}), 131072)
-    assert (result.name, result.covered, result.window) == ("full_attention", 32768, None)
-    assert result.unchanged.rho == 1e6
-
-
 def test_an_original_length_that_no_config_says_is_reported(written):
     """An assumed original length is reported with both readings."""
     scaling = {"rope_type": "linear", "factor": 8.0}

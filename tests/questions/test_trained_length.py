@@ -152,41 +152,12 @@ def test_without_a_training_nothing_is_stated_of_one():
     assert (rotation.unseen, rotation.critical_dimension) == (None, None)
 
 
-def test_numbers_that_no_rotation_can_be_made_of_are_refused(written):
-    config = {"model_type": "llama", "rope_theta": 1e4, LONGEST: 128, "head_dim": 16}
-    with pytest.raises(PefourierError, match=r"partial=0\.05"):
-        context(written(config), against="partial=0.05")
-
-
 @pytest.mark.parametrize("known", [{}, {"architectures": ["DeepseekV3ForCausalLM"]}])
 def test_two_sizes_of_a_head_of_an_unknown_type_are_a_warning(known, written):
     own = {"model_type": "mystery", "qk_rope_head_dim": 64, "rope_theta": 1e4, LONGEST: 4096}
     for size in (64, 96):
         vectors = [f.code for f in context(written({**own, **known, "head_dim": size})).findings]
         assert ("rope-two-heads" in vectors) == (size == 96)
-
-
-def baseline(run, config, folder):
-    """Store the answer about a model in a folder, and return the path of its config."""
-    (folder / "llama").mkdir()
-    (folder / "llama" / "config.json").write_text(json.dumps(config))
-    (folder / "base.json").write_text(run("context", "llama", "--json").out)
-    return folder / "llama" / "config.json"
-
-
-def test_a_regression_is_never_advised_to_become_the_baseline(run, folder):
-    path = baseline(run, LLAMA31, folder)
-    path.write_text(json.dumps(LOST))
-    done = run("context", "llama", "--baseline", "base.json")
-    assert (done.status, "rope-scaling-lost" in done.err, "scaling" in done.err) == (1, True, True)
-    assert "as the baseline" not in done.err
-    path.write_text(json.dumps(LLAMA31))
-    done = run("context", "llama", "--length", 4096, "--baseline", "base.json")
-    assert (done.status, "length 4096" in done.err, "as the baseline" in done.err) == (
-        1,
-        True,
-        True,
-    )
 
 
 @pytest.mark.usefixtures("folder")
