@@ -127,8 +127,10 @@ def all_claims(trainings: Sequence[Values] = ()) -> list[Claim]:
 
 def claim(code: str, **values: Any) -> Claim:
     """Fill in a claim of reproduce.toml with computed values."""
-    texts = {"verdict": HOLDS} | read_toml(TEXTS)[code]
-    return Claim(**{key: text.format(**values).strip() for key, text in texts.items()})
+    texts = [text.format(**values).strip() for text in read_toml(TEXTS)[code]]
+    where, statement, printed, computed, reason, *verdict = texts
+    found = verdict[0] if verdict else HOLDS
+    return Claim(where, statement, printed, computed, found, reason)
 
 
 def fourier_basis(d: int) -> Array:
