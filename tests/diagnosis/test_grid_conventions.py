@@ -81,16 +81,10 @@ def check_drawn(seed, mistake):
         np.testing.assert_allclose(again, table, atol=1e-6)
 
 
+@pytest.mark.parametrize("draws", [2, pytest.param(100, marks=pytest.mark.long)])
 @pytest.mark.parametrize("mistake", [*CONFIG_ERRORS, None])
-def test_mistakes_are_named_and_right_tables_are_not_blamed(mistake):
-    for seed in range(2):
-        check_drawn(seed, mistake)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("mistake", [*CONFIG_ERRORS, None])
-def test_mistakes_are_named_in_all_of_100_draws(mistake):
-    for seed in range(100):
+def test_mistakes_are_named_and_right_tables_are_not_blamed(mistake, draws):
+    for seed in range(draws):
         check_drawn(seed, mistake)
 
 

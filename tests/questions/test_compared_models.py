@@ -103,20 +103,18 @@ def test_the_axis_of_each_pair_of_an_image_is_reported(rows, columns, frames, in
     )
 
 
-def rotate(x, base=1e4, order=None, first=0, step=1):
-    n, d = x.shape[-2:]
-    omega = base ** (-torch.arange(0, d, 2) / d)
-    angle = torch.outer(first + step * torch.arange(n).float(), omega)
-    cos, sin, even, odd = angle.cos(), angle.sin(), x[..., ::2], x[..., 1::2]
-    y = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
-    return y if order is None else y[..., order(d)]
+def by(base=1e4, order=None, first=0, step=1):
+    """Return a function that rotates neighbouring columns of queries and keys, and orders them."""
 
+    def rotate(x):
+        n, d = x.shape[-2:]
+        places, omega = first + step * torch.arange(n), base ** (-torch.arange(0, d, 2) / d)
+        turns = torch.exp(1j * torch.outer(places.float(), omega))
+        y = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) * turns
+        y = torch.view_as_real(y).flatten(-2)
+        return y if order is None else y[..., order(d)]
 
-def by(**how):
-    def function(q, k):
-        return rotate(q, **how), rotate(k, **how)
-
-    return function
+    return lambda q, k: (rotate(q), rotate(k))
 
 
 HALVES = {"order": lambda d: torch.arange(d).reshape(-1, 2).T.flatten()}
