@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from claims import faithful, findings
+from claims import draws, faithful, findings
 
 EXCLUSIVE = [  # sets of finding codes of which an answer has at most one
     {"grid-transposed", "row-order", "prefix-shift", "neighbours-elsewhere", "flat-index"},
@@ -23,7 +23,7 @@ APART = {"near-duplicates", "random-codes"}  # finding codes about distinct rows
 
 @pytest.mark.parametrize("question", [faithful, findings])
 def test_no_two_messages_contradict_each_other(question):
-    for label, answer, _ in question.draws(np.random.default_rng(5), 90):
+    for label, answer, _ in draws(question, np.random.default_rng(5), 90):
         vectors = {finding.code for finding in answer.findings}
         assert all(len(vectors & exclusive) <= 1 for exclusive in EXCLUSIVE), (label, vectors)
         collides = answer.verdict in ("collides", "constant", "symmetric in the lag")

@@ -1,6 +1,48 @@
 """Predicates of sentences in answers, one module per question, for `tests/test_claims.py`.
 
-A module has `draws(rng, count)`, which yields (label, answer, truth), and the dictionaries
-`VERDICTS`, `FINDINGS` and `ACTIONS`, which map a verdict or a finding's code to a predicate
-written from the sentence. `WITHOUT` gives the reason for each sentence without a predicate.
+A module has `draw(rng, number)`, which returns (label, answer, facts of the input), and the
+dictionaries `VERDICTS`, `FINDINGS` and `ACTIONS`, which map a verdict or a finding's code to a
+predicate written from the sentence: a function of a `Claim`. `WITHOUT` gives the reason for each
+sentence without a predicate.
 """
+
+import re
+from contextlib import suppress
+from functools import cached_property
+from types import SimpleNamespace
+
+import numpy as np
+
+from pefourier.errors import PefourierError
+
+SAME = 1e-9  # of the rms length: closer rows are one row computed twice
+
+
+class Claim(SimpleNamespace):
+    """A sentence of an answer, as `text`, with its `code` and the facts as attributes."""
+
+    def read(self, pattern):
+        """Return the numbers in the groups of a pattern that the sentence contains."""
+        return [float(number) for number in re.search(pattern, self.text).groups()]
+
+    @cached_property
+    def equal(self):
+        """Which pairs of rows are equal, (n, n)."""
+        table = self.table / (np.abs(self.table).max() or 1.0)
+        away = np.linalg.norm(table[:, None] - table[None], axis=-1)
+        return away <= SAME * (np.sqrt((table**2).sum() / len(table)) or 1.0)
+
+    @property
+    def again(self):
+        """The number of rows that equal an earlier row."""
+        return np.tril(self.equal, -1).any(axis=1).sum()
+
+
+def draws(question, rng, count):
+    """Yield (label, answer, facts) of drawn inputs; refused sizes are drawn again."""
+    number = 0
+    while number < count:
+        with suppress(PefourierError):
+            label, answer, facts = question.draw(rng, number)
+            number += 1
+            yield f"{number} {label}", answer, facts

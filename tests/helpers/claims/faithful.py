@@ -5,16 +5,14 @@ import re
 import numpy as np
 from grids import table_on
 
+from claims import SAME, Claim
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_bias, from_table, without_prefix
 from pefourier.encodings.registry import BUILDERS
-from pefourier.errors import PefourierError
 from pefourier.questions.check_faithful import check_faithful
 
 LINES = sorted({*BUILDERS} - {"swin", "swin2", "beit"})
 ON_GRID = ["axial", "axial-rope", "mixed-rope", "swin", "fourier-features", "dft"]
-SAME = 1e-9  # of the rms length: closer rows are one row computed twice
-MASK = -np.inf
 
 
 def formula(rng):
@@ -41,14 +39,13 @@ def bias(rng):
         lag = np.clip(lag, -n // 2, n // 2)
     numbers = profile[:, lag + n - 1]
     if kind == "causal":
-        numbers = np.where(np.tri(n, dtype=bool), numbers, MASK)
+        numbers = np.where(np.tri(n, dtype=bool), numbers, -np.inf)
     return f"bias {kind}", from_bias(numbers)
 
 
 def changed_table(rng):
     """Draw free rows with one change, at and around the threshold of a verdict."""
-    n, d = int(rng.integers(2, 40)), int(rng.integers(2, 40))
-    table = rng.normal(size=(n, d))
+    table = rng.normal(size=rng.integers(2, 40, 2))
     kind = str(rng.choice(list(CHANGES)))
     return kind, from_table(CHANGES[kind](rng, table))
 
@@ -81,16 +78,19 @@ CHANGES = {
 }
 
 
+def waves(position, omega, order="halves"):
+    """Return sines and cosines of positions in halves or in neighbouring columns."""
+    phases = np.outer(position, omega)
+    if order == "pairs":
+        return np.stack([np.sin(phases), np.cos(phases)], axis=-1).reshape(len(phases), -1)
+    return np.hstack([np.sin(phases), np.cos(phases)])
+
+
 def grid_table(rng):
     """Draw a table of grid points: of one axis, of both, NeRF's, or free."""
     h, w = rng.integers(2, 9, 2).tolist()
     y, x = np.indices((h, w)).reshape(2, -1)
-    omega = 100.0 ** (-np.arange(4) / 4)
-    octaves = np.pi * 2.0 ** np.arange(4)
-
-    def waves(position, frequencies):
-        return np.hstack([f(np.outer(position, frequencies)) for f in (np.sin, np.cos)])
-
+    omega, octaves = 100.0 ** (-np.arange(4) / 4), np.pi * 2.0 ** np.arange(4)
     across = [2 * axis / max(side - 1, 1) - 1 for axis, side in ((y, h), (x, w))]
     tables = {
         "y alone": waves(y, omega),
@@ -104,160 +104,124 @@ def grid_table(rng):
     return f"grid {kind}", table_on((h, w), tables[kind])
 
 
-def draws(rng, count):
-    drawn = 0
-    while drawn < count:
-        draw = rng.choice(
-            [formula, formula, on_grid, bias, changed_table, changed_table, grid_table]
-        )
-        try:
-            label, enc = draw(rng)
-        except PefourierError:  # an encoding without this size
-            continue
-        drawn += 1
-        rows = without_prefix(enc)
-        yield f"{drawn} {label}", check_faithful(enc), (rows, np.asarray(rows.table(), dtype=float))
+DRAWN = [formula, formula, on_grid, bias, changed_table, changed_table, grid_table]
 
 
-def distances(table):
-    table = table / (np.abs(table).max() or 1.0)
-    away = np.linalg.norm(table[:, None] - table[None], axis=-1)
-    return away / (np.sqrt((table**2).sum() / len(table)) or 1.0)
+def facts_of(enc):
+    """Return an encoding and its table without rows before the grid."""
+    rows = without_prefix(enc)
+    return {"enc": rows, "table": np.asarray(rows.table(), dtype=float)}
 
 
-def count_distinct(table):
-    """Return the number of rows that equal no earlier row."""
-    return int((~np.tril(distances(table) <= SAME, -1).any(axis=1)).sum())
+def draw(rng, number):
+    label, enc = rng.choice(DRAWN)(rng)
+    return label, check_faithful(enc), facts_of(enc)
 
 
 def rank_of(table):
     return np.linalg.matrix_rank(table / (np.abs(table).max() or 1.0), tol=None)
 
 
-def counts_of(answer):
+def counts_of(c):
     """Return the whole numbers of the sentence."""
-    return list(map(int, re.findall(r"(?<![\d.e-])\d+(?![\d.e])", meaning_of(answer))))
+    return list(map(int, re.findall(r"(?<![\d.e-])\d+(?![\d.e])", c.text)))
 
 
-def meaning_of(answer):
-    return answer.to_dict()["meaning"]
+def counts_hold(c):
+    """Return whether the first numbers are those of rows and of distinct rows."""
+    return counts_of(c)[:2] == [len(c.table), len(c.table) - c.again]
 
 
-def some_share(answer, truth):
-    enc, table = truth
-    count, distinct = counts_of(answer)[:2]
-    i, j = (list(enc.domain.x).index(x) for x in answer.closest_pair)
-    assert (count, distinct) == (len(table), count_distinct(table))
-    return distances(table)[i, j] <= SAME and distinct < count
+def some_share(c):
+    i, j = (list(c.enc.domain.x).index(x) for x in c.answer.closest_pair)
+    return counts_hold(c) and c.equal[i, j] and c.again > 0
 
 
-def all_differ(answer, truth):
-    table = truth[1]
-    if len(table) == 1:
-        return "single" in meaning_of(answer)
-    first, *_ = counts_of(answer)
-    return first == len(table) == len(np.unique(table, axis=0))
+def all_differ(c):
+    n = len(c.table)
+    if n == 1:
+        return "single" in c.text
+    return counts_of(c)[0] == n == len(np.unique(c.table, axis=0))
 
 
-def spans_less(answer, truth):
-    table = truth[1]
-    rank, dim = map(
-        int, re.search(r"span (?:only )?(\d+) of (\d+)|$", meaning_of(answer)).groups(0)
-    )
-    rank, length = rank or answer.rank, len(table)
-    assert dim in (0, table.shape[1])
-    values = np.linalg.svd(table, compute_uv=False)
+def spans_less(c):
+    span = re.search(r"span (?:only )?(\d+) of (\d+)|$", c.text).groups(0)
+    rank, dim = int(span[0]) or c.answer.rank, int(span[1])
+    assert dim in (0, c.table.shape[1])
+    values = np.linalg.svd(c.table, compute_uv=False)
     near = np.abs(np.log10(values / (values.max() or 1) + 1e-300) + 14) < 2.5  # may be rounding
-    assert abs(rank - rank_of(table)) <= near.sum()
-    return all_differ(answer, truth) and rank < length == len(table)
+    assert abs(rank - rank_of(c.table)) <= near.sum()
+    return all_differ(c) and rank < len(c.table)
 
 
-def coordinates_read(answer, truth):
+def coordinates_read(c):
     """Each coordinate is a linear function of the vector, but some grid point is not."""
-    enc, table = truth
-    places = enc.domain.coordinates(enc.domain.x)
-    marks = np.hstack(
-        [np.eye(side)[axis] for axis, side in zip(places.T, enc.domain.sides, strict=True)]
-    )
-    left = marks - table @ np.linalg.lstsq(table, marks, rcond=1e-10)[0]
+    places = c.enc.domain.coordinates(c.enc.domain.x)
+    marks = [np.eye(n)[axis] for axis, n in zip(places.T, c.enc.domain.sides, strict=True)]
+    marks = np.hstack(marks)
+    left = marks - c.table @ np.linalg.lstsq(c.table, marks, rcond=1e-10)[0]
     assert np.abs(left).max() < 1e-5
-    return all_differ(answer, truth) and rank_of(table) < len(table)
+    return all_differ(c) and rank_of(c.table) < len(c.table)
 
 
-def amplifies(answer, truth):
-    printed = float(re.search(r"up to ([\d.e+]+)", meaning_of(answer))[1])
-    values = np.linalg.svd(truth[1], compute_uv=False)
-    condition = values[0] / values[len(truth[1]) - 1]
-    assert printed > 1
-    return all_differ(answer, truth) and abs(printed / condition - 1) < 6e-3
+def amplifies(c):
+    (printed,) = c.read(r"up to ([\d.e+]+)")
+    values = np.linalg.svd(c.table, compute_uv=False)
+    condition = values[0] / values[len(c.table) - 1]
+    return all_differ(c) and printed > 1 and abs(printed / condition - 1) < 6e-3
 
 
-def amplifies_nothing(answer, truth):
-    values = np.linalg.svd(truth[1], compute_uv=False)[: len(truth[1])]
-    return all_differ(answer, truth) and values[0] - values[-1] <= 1e-12 * values[0] * len(values)
+def amplifies_nothing(c):
+    values = np.linalg.svd(c.table, compute_uv=False)[: len(c.table)]
+    return all_differ(c) and values[0] - values[-1] <= 1e-12 * values[0] * len(values)
 
 
-def all_one(answer, truth):
-    table = truth[1]
-    away = np.linalg.norm(table - table[0], axis=1).max()
-    return counts_of(answer) == [len(table)] and away <= 1e-6 * np.linalg.norm(table[0])
+def all_near_the_first(c):
+    first = c.table[0]
+    return np.linalg.norm(c.table - first, axis=1).max() <= 1e-6 * np.linalg.norm(first)
 
 
-def mirrored(answer, truth):
-    table = truth[1]
-    assert counts_of(answer) == [len(table), count_distinct(table)]
-    return np.array_equal(table, table[::-1])
-
-
-def fewer_are_distinct(answer, truth):
+def fewer_are_distinct(c):
     """The stated number of positions, or the lags between them, are distinct; one more is not."""
-    enc, table = truth
-    most = int(re.search(r"at most (\d+) positions", answer.to_dict()["action"])[1])
-    size = np.abs(enc.domain.x)
-    within, beyond = table[size < most], table[size < most + 1]
-    if enc.origin == "formula":
-        again = check_faithful(load(enc.name, most, answer.dimension))
+    most = int(c.read(r"at most (\d+) positions")[0])
+    if c.enc.origin == "formula":
+        again = check_faithful(load(c.enc.name, most, c.answer.dimension))
         assert again.verdict not in ("collides", "constant")
-    return count_distinct(within) == len(within) and count_distinct(beyond) < len(beyond)
+    size = np.abs(c.enc.domain.x)
+    within, beyond = (Claim(table=c.table[size < n]).again for n in (most, most + 1))
+    return within == 0 < beyond
 
 
-def folded(finding, answer, truth):
-    count, total = map(int, re.search(r"(\d+) of (\d+)", finding.message).groups())
-    omega = np.abs(truth[0].measure.frequencies).reshape(total, -1).max(axis=1)
+def folded(c):
+    count, total = c.read(r"(\d+) of (\d+)")
+    omega = np.abs(c.enc.measure.frequencies).reshape(int(total), -1).max(axis=1)
     return count == (omega > np.pi).sum() > 0
 
 
-def period_holds(finding, answer, truth):
-    table, period = truth[1], int(re.search(r"period (\d+)", finding.message)[1])
-    return all(
-        np.linalg.norm(table[s] - table[s + period]) <= SAME * np.linalg.norm(table)
-        for s in range(len(table) - period)
-    )
+def period_holds(c):
+    period = int(c.read(r"period (\d+)")[0])
+    apart = np.linalg.norm(c.table[period:] - c.table[:-period], axis=1)
+    return apart.max() <= SAME * np.linalg.norm(c.table)
 
 
-def is_zero(finding, answer, truth):
-    return not truth[1].any()
+def is_zero(c):
+    return not c.table.any()
 
 
-def is_constant(finding, answer, truth):
-    table = truth[1]
-    away = np.linalg.norm(table - table[0], axis=1).max()
-    at_zero = (
-        sorted(table[0] / table[0].max())[len(table[0]) // 2 :]
-        if "angle 0" in finding.message
-        else [1]
-    )
-    return away <= 1e-6 * np.linalg.norm(table[0]) and np.allclose(at_zero, 1)
+def is_constant(c):
+    ordered = sorted(c.table[0] / c.table[0].max())
+    at_zero = np.allclose(ordered[len(ordered) // 2 :], 1)
+    return all_near_the_first(c) and ("angle 0" not in c.text or at_zero)
 
 
 VERDICTS = {
     "collides": some_share,
-    "constant": all_one,
+    "constant": lambda c: counts_of(c) == [len(c.table)] and all_near_the_first(c),
     "injective": spans_less,
     "separable": coordinates_read,
     "invertible": amplifies,
     "isometric": amplifies_nothing,
-    "symmetric in the lag": mirrored,
+    "symmetric in the lag": lambda c: counts_hold(c) and (c.table == c.table[::-1]).all(),
     "distinct lags": all_differ,
 }
 FINDINGS = {
@@ -267,4 +231,3 @@ FINDINGS = {
     "constant-codes": is_constant,
 }
 ACTIONS = {"collides": fewer_are_distinct}
-WITHOUT = {}

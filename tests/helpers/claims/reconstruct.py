@@ -1,7 +1,6 @@
 """Claims of `reconstruct` about a position, evaluated by double sums of Algorithm 1."""
 
 import re
-from typing import NamedTuple
 
 import numpy as np
 
@@ -9,39 +8,26 @@ from claims.spectrum import agrees, energy_of, numbers
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding, as_encoding, lattice
 from pefourier.encodings.registry import BUILDERS
-from pefourier.errors import PefourierError
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import spectrum
-from pefourier.report.render import conclude
 
 OPTION = re.compile(r"(?:--rho |rho=)([\d.e+]+)")
 
 
-class Truth(NamedTuple):
-    """A drawn request, and the function at the first point with and without smoothing."""
+def draw(rng, number):
+    """Draw registered encodings by SPEC, and tables with equal rows, on lattices.
 
-    source: str
-    sizes: dict
-    options: dict
-    values: np.ndarray
-    plain: np.ndarray
-    rows: np.ndarray  # rows of the table on the lattice
-
-
-def draws(rng, count):
-    """Draw registered encodings by SPEC, and tables with equal rows, on lattices."""
-    for i in range(count):
-        options = {"sigma": rng.choice([None, None, 0, 1, 4]), "lattice": None}
-        if rng.random() < 0.4:
-            options["lattice"] = int(rng.choice([2, 7, 16, 64]))
-        try:
-            source, sizes, enc = (named, table)[i % 2](rng)
-            answer = position_functions(enc, **options)
-        except PefourierError:
-            continue
-        functions = (rebuilt(answer, sigma) for sigma in (answer.sigma, 0))
-        truth = Truth(source, sizes, options, *functions, rows_within(answer))
-        yield f"{source} {sizes} {options}", answer, truth
+    The facts are the request, the function at the first point with and without smoothing, and the
+    rows of the table on the lattice.
+    """
+    options = {"sigma": rng.choice([None, None, 0, 1, 4]), "lattice": None}
+    if rng.random() < 0.4:
+        options["lattice"] = int(rng.choice([2, 7, 16, 64]))
+    source, sizes, enc = (named, table)[number % 2](rng)
+    answer = position_functions(enc, **options)
+    values, plain = (rebuilt(answer, sigma) for sigma in (answer.sigma, 0))
+    facts = {"source": source, "sizes": sizes, "options": options, "rows": rows_within(answer)}
+    return f"{source} {sizes} {options}", answer, {**facts, "values": values, "plain": plain}
 
 
 def named(rng):
@@ -146,92 +132,92 @@ def width_of(values):
     return 2 * (t - 1 + (values[t - 1] - values[0] / 2) / (values[t - 1] - values[t]))
 
 
-def keeps_positions_apart(truth):
-    return distinct(truth.rows, 1e-15) == len(truth.rows)
+def keeps_positions_apart(c):
+    return distinct(c.rows, 1e-15) == len(c.rows)
 
 
-def is_lost(answer, truth):
-    return high(truth.values).all()
+def is_lost(c):
+    return high(c.values).all()
 
 
-def is_repeated(answer, truth):
+def is_repeated(c):
     """Another peak reaches half, and the farthest has its top at a row of the table."""
-    values = truth.plain if "--sigma 0" in conclude(answer)[1] else truth.values
+    values = c.plain if "--sigma 0" in c.text else c.values
     half = np.append(high(values)[: len(values) // 2 + 1], False)
     runs = np.split(np.arange(len(half)), np.flatnonzero(half[1:] != half[:-1]) + 1)[2::2]
-    ends = [run[-1] for run in runs if run[np.argmax(values[run])] < len(truth.rows)]
-    return max(ends) == numbers(answer)[-1][0]
+    ends = [run[-1] for run in runs if run[np.argmax(values[run])] < len(c.rows)]
+    return max(ends) == numbers(c)[-1][0]
 
 
-def is_shared(answer, truth):
-    meaning = conclude(answer)[1]
+def is_shared(c):
+    meaning = c.text
     count, few = (int(n) for n in re.findall(r"(\d+) \w+: (\d+)\.$", meaning)[0])
-    between = distinct(truth.rows) <= few <= distinct(truth.rows, 0) if few > 1 else True
-    return count == len(truth.rows) and few < count and between
+    between = distinct(c.rows) <= few <= distinct(c.rows, 0) if few > 1 else True
+    return count == len(c.rows) and few < count and between
 
 
-def is_smoothed_alone(answer, truth):
-    smooth, total, plain = (int(n) for n, _ in numbers(answer)[:3])
-    counts = [high(values).sum() for values in (truth.values, truth.plain)]
-    return [smooth, plain] == counts and plain > smooth and total == truth.values.size
+def is_smoothed_alone(c):
+    smooth, total, plain = (int(n) for n, _ in numbers(c)[:3])
+    counts = [high(values).sum() for values in (c.values, c.plain)]
+    return [smooth, plain] == counts and plain > smooth and total == c.values.size
 
 
-def is_sharp(answer, truth):
+def is_sharp(c):
     """Points that reach half of the peak are farther away than any position."""
-    peak, reached = truth.values.flat[0], high(truth.values)
-    if not answer.on_grid:
-        assert ("farther" in conclude(answer)[1]) == (reached.sum() > 1)
-        farthest = int(np.abs(answer.encodings[0].domain.x).max())
+    peak, reached = c.values.flat[0], high(c.values)
+    if not c.answer.on_grid:
+        assert ("farther" in c.text) == (reached.sum() > 1)
+        farthest = int(np.abs(c.answer.encodings[0].domain.x).max())
         reached = reached[: len(reached) // 2 + 1][: farthest + 1]
-    alone = reached.sum() == 1 and keeps_positions_apart(truth)
-    return alone and agrees(numbers(answer)[0], peak)
+    alone = reached.sum() == 1 and keeps_positions_apart(c)
+    return alone and agrees(numbers(c)[0], peak)
 
 
-def is_blurred(answer, truth):
-    wide, peak = numbers(answer)[:2]
-    is_wide = abs(wide[0] - width_of(truth.values)) <= 0.06 * wide[0] and wide[0] > 1.4
-    return is_wide and agrees(peak, truth.values[0]) and keeps_positions_apart(truth)
+def is_blurred(c):
+    wide, peak = numbers(c)[:2]
+    is_wide = abs(wide[0] - width_of(c.values)) <= 0.06 * wide[0] and wide[0] > 1.4
+    return is_wide and agrees(peak, c.values[0]) and keeps_positions_apart(c)
 
 
-def is_blurred_point(answer, truth):
-    peak, _, points, total = numbers(answer)[:4]
-    counted = (high(truth.values).sum(), truth.values.size) == (points[0], total[0])
-    return counted and agrees(peak, truth.values.flat[0]) and keeps_positions_apart(truth)
+def is_blurred_point(c):
+    peak, _, points, total = numbers(c)[:4]
+    counted = (high(c.values).sum(), c.values.size) == (points[0], total[0])
+    return counted and agrees(peak, c.values.flat[0]) and keeps_positions_apart(c)
 
 
-def is_exact(answer, truth):
-    return abs(truth.values.flat[0] - 1) < 1e-10 and keeps_positions_apart(truth)
+def is_exact(c):
+    return abs(c.values.flat[0] - 1) < 1e-10 and keeps_positions_apart(c)
 
 
-def sharpens(answer, truth):
+def sharpens(c):
     """The base, typed as printed, makes the peak as narrow as the action states."""
-    action = conclude(answer)[2]
+    action = c.text
     rho = OPTION.search(action)[1]
-    spec, sizes = truth.source, truth.sizes
+    spec, sizes = c.source, c.sizes
     if "--rho" in action:
         sizes = {**sizes, "rho": float(rho)}
     else:
         spec = re.sub(r"rho=[^,]*", f"rho={rho}", spec)
-    again = position_functions(load(spec, **sizes), **truth.options)
+    again = position_functions(load(spec, **sizes), **c.options)
     promised = float(re.search(r"peak ([\d.e+]+)", action)[1])
     measured = again.first.half_max_area if again.on_grid else again.first.width
-    before = answer.first.half_max_area if answer.on_grid else answer.first.width
+    before = c.answer.first.half_max_area if c.answer.on_grid else c.answer.first.width
     assert again.verdict in ("sharp", "blurred", "sharp point", "blurred point", "exact")
     return abs(measured - promised) <= 0.06 * promised and measured < 0.85 * before
 
 
-def beyond(finding, answer, truth):
-    length, count = map(int, re.findall(r"\d+", finding.message))
-    enc = answer.encodings[0]
+def beyond(c):
+    length, count = map(int, re.findall(r"\d+", c.text))
+    enc = c.answer.encodings[0]
     outside = [
         any(x >= n for x, n in zip(np.atleast_1d(r.position), enc.domain.sides, strict=True))
-        for r in answer.reconstructions
+        for r in c.answer.reconstructions
     ]
     return (length, count) == (len(enc), sum(outside))
 
 
 VERDICTS = {
-    "zero codes": lambda answer, truth: not answer.encodings[0].table().any(),
+    "zero codes": lambda c: not c.answer.encodings[0].table().any(),
     "lost": is_lost,
     "repeated": is_repeated,
     "shared vectors": is_shared,
@@ -244,7 +230,7 @@ VERDICTS = {
 }
 FINDINGS = {
     "beyond-codes": beyond,
-    "coarse-lattice": lambda finding, answer, truth: answer.sigma * 8 > answer.points // 2 + 1,
+    "coarse-lattice": lambda c: c.answer.sigma * 8 > c.answer.points // 2 + 1,
 }
 ACTIONS = dict.fromkeys(("lost", "blurred", "blurred point"), sharpens)
 WITHOUT = {"rotation-rebuilt": "a fact of the encoding"}
