@@ -558,16 +558,14 @@ def write_report(
         output.print(folder_page(training, out))
         return
     from pefourier.encodings.loader import load
-    from pefourier.pages.document import Inquiry, encodings_document, report_page
-
-    inquiry = Inquiry(typed)
+    from pefourier.pages.document import encodings_document, report_page, study_of
 
     def study(source: Any) -> Any:
         enc = load(source, **options.sizes)
-        return inquiry.study(enc, percentages(enc.label, quiet=output.quiet))
+        return study_of(enc, typed, percentages(enc.label, quiet=output.quiet))
 
     results = answer_each(options.sources(), study, quiet=output.quiet)
-    page = encodings_document(results.answers, results.refusals, inquiry, title or "")
+    page = encodings_document(results.answers, results.refusals, typed, title or "")
     write_text(out, page)
     if not results.refusals:
         encodings = [study.encoding for study in results.answers]

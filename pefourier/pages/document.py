@@ -205,59 +205,52 @@ class Study:
     answers: Mapping[str, Answer]
 
 
-@frozen
-class Inquiry:
-    """Options of a page, with which its encodings were loaded."""
+def study_of(enc: Encoding, options: Values, progress: Callable[[str], Progress] | None) -> Study:
+    """Run all commands that apply, with options as typed.
 
-    options: Values  # as typed
-
-    def study(self, enc: Encoding, progress: Callable[[str], Progress] | None = None) -> Study:
-        """Run all commands that apply; a grid found by check-faithful is used by all."""
-        faithful, has_lags = check_faithful(enc, progress), enc.by_lag
-        smoothing = self.options["lattice"], self.options["sigma"]
-        (enc,) = faithful.encodings
-        results: Fields = {"check-faithful": faithful}
-        if has_lags and enc.domain.kind != "place":
+    A grid that check-faithful finds is used by all; `context` accepts no base.
+    """
+    faithful, has_lags = check_faithful(enc, progress), enc.by_lag
+    smoothing = options["lattice"], options["sigma"]
+    (enc,) = faithful.encodings
+    results: Fields = {"check-faithful": faithful}
+    if has_lags:
+        if enc.domain.kind != "place":
             results["spectrum"] = spectrum(enc, *smoothing)
-        if has_lags:
-            results["relations"] = relate(enc)
-        if has_lags and not enc.domain.irregular and enc.domain.kind not in ("place", "graph"):
+        results["relations"] = relate(enc)
+        if not enc.domain.irregular and enc.domain.kind not in ("place", "graph"):
             results["reconstruct"] = position_functions(enc, None, *smoothing)
+    typed = {key for key, value in options.items() if value is not None}
+    is_rotation = enc.injection == "rotate" and len(enc.domain.sides) == 1
+    if is_rotation and typed <= {*OPTIONS["context"], *SMOOTHING}:
         with suppress(PefourierError):  # the command itself reports the reason
-            results["context"] = self.context(enc)
-        return Study(enc, {q: Answer(enc, r) for q, r in results.items() if r is not None})
+            _, context = describe_context(enc.spec, options["length"], d=options["d"])
+            results |= {"context": context} if context.rotations else {}
+    return Study(enc, {question: Answer(enc, result) for question, result in results.items()})
 
-    def context(self, enc: Encoding) -> Any:
-        """Context length of a rotation; None with a base, which `context` does not accept."""
-        typed = {key for key, value in self.options.items() if value is not None}
-        is_rotation = enc.injection == "rotate" and len(enc.domain.sides) == 1
-        if not is_rotation or typed - {*OPTIONS["context"], *SMOOTHING}:
-            return None
-        _, context = describe_context(enc.spec, self.options["length"], d=self.options["d"])
-        return context if context.rotations else None
 
-    def line(self, question: str, specs: Iterable[str]) -> str:
-        """Return the command line of a section."""
-        takes = OPTIONS.get(question, self.options)
-        others = () if question in SMOOTHED else SMOOTHING
-        words = ["pefourier", question, *specs]
-        for name, value in self.options.items():
-            if value is not None and name in takes and name not in others:
-                words += [f"--{name}", size_of(value) if isinstance(value, tuple) else str(value)]
-        return command_line(*words, *["--full"] * (question in HEADINGS))
+def line_of(question: str, specs: Iterable[str], options: Values) -> Markup:
+    """Show the command line of a section."""
+    takes = OPTIONS.get(question, options)
+    others = () if question in SMOOTHED else SMOOTHING
+    words = ["pefourier", question, *specs]
+    for name, value in options.items():
+        if value is not None and name in takes and name not in others:
+            words += [f"--{name}", size_of(value) if isinstance(value, tuple) else str(value)]
+    return command(command_line(*words, *["--full"] * (question in HEADINGS)))
 
 
 def encodings_document(
-    studies: Sequence[Study], refusals: Sequence[Refusal], inquiry: Inquiry, title: str = ""
+    studies: Sequence[Study], refusals: Sequence[Refusal], options: Values, title: str = ""
 ) -> str:
     """Make the page about encodings, with the conclusions first, and errors of other SPECs."""
     names = list(dict.fromkeys(study.encoding.label for study in studies))
     listed = ", ".join(names) if len(names) <= 4 else f"{len(names)} encodings"
     refused = [sentence_of(f"{refusal.spec}: no answer.", refusal.error) for refusal in refusals]
-    line = command(inquiry.line("report", [study.encoding.spec for study in studies]))
+    line = line_of("report", [study.encoding.spec for study in studies], options)
     sections = [
         ("At a glance", [glance(studies), *refused]),
-        *(question_section(question, studies, inquiry) for question in HEADINGS),
+        *(question_section(question, studies, options) for question in HEADINGS),
         ("How these numbers were made", [line]),
     ]
     return document(title or f"Positional encodings: {listed}", "", sections)
@@ -275,7 +268,7 @@ def glance(studies: Sequence[Study]) -> Markup:
     return table(rows)
 
 
-def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) -> Section:
+def question_section(question: str, studies: Sequence[Study], options: Values) -> Section:
     """Make a section: conclusions, findings and figures, then folded numbers and glossary."""
     answers = [study.answers[question] for study in studies if question in study.answers]
     if not answers:
@@ -293,8 +286,8 @@ def question_section(question: str, studies: Sequence[Study], inquiry: Inquiry) 
     names += [cell for rows in tables for cell in [*rows[0], *(row[0] for row in rows)]]
     names += [f.code for a in answers for f in getattr(a.result, "findings", ())]
     groups = (kind.command, "findings", "verdicts", "every answer", "check-faithful")
-    line = inquiry.line(question, [a.encoding.spec for a in answers])
-    numbers = details("Numbers and the command for them", map(table, tables), command(line))
+    line = line_of(question, [a.encoding.spec for a in answers], options)
+    numbers = details("Numbers and the command for them", map(table, tables), line)
     labels = ", ".join(a.encoding.label for a in answers)
     picture = figure(kind.draw, answers, f"{labels}: {CAPTIONS[question]}")
     words = explanations(names, groups)
