@@ -363,25 +363,20 @@ def parameters(resolved: ResolvedTask) -> dict[str, Fields]:
 
 def remarks_on_task(task: Task) -> list[str]:
     """Remarks on a task before training: dropped and filled data, groups and classes."""
-    facts: dict[str, Fields] = {
-        code: {"names": first_few(names, MOST_NAMED)}
-        for code, names in task.remarks.items()
-        if names
+    named = {code: first_few(names, MOST_NAMED) for code, names in task.remarks.items() if names}
+    lines = [fill(REMARKS[code], names=names) for code, names in named.items()]
+    lines += [fill(REMARKS[drop.reason], count=drop.count) for drop in task.dropped]
+    conditions = {
+        "filled": task.filled,
+        "times": task.times is not None,
+        "uneven": task.uneven and task.times is None,
+        "neither positive": task.balanced,
+        "groups": task.groups is not None,
+        "no groups": task.groups is None and task.grouped_by,
+        "padded": task.shortest < task.length,
     }
-    facts |= {drop.reason: {"count": drop.count} for drop in task.dropped}
-    if task.filled:
-        facts["filled"] = {"count": task.filled}
-    if task.times is not None or task.uneven:
-        facts["uneven" if task.times is None else "times"] = {}
-    if task.balanced:
-        facts["neither positive"] = {"names": join(task.classes)}
-    if task.groups is not None:
-        facts["groups"] = {"examples": len(task.starts), "count": task.groups}
-    elif task.grouped_by:
-        facts["no groups"] = {"grouped_by": task.grouped_by}
-    if task.shortest < task.length:
-        facts["padded"] = {"shortest": task.shortest, "length": task.length}
-    lines = [fill(REMARKS[code], **slots) for code, slots in facts.items()]
+    slots = {"task": task, "names": join(task.classes), "examples": len(task.starts)}
+    lines += [fill(REMARKS[code], **slots) for code, holds in conditions.items() if holds]
     counts = np.bincount(task.labels, minlength=len(task.classes)).tolist()
     for label, count in zip(task.classes, counts, strict=True):
         if count < FEW:
