@@ -132,8 +132,7 @@ class Rope:
     def build(self, length: int) -> Encoding:
         """Build the encoding, with a SPEC that leaves out usual settings."""
         usual = {"partial": 1.0, "layout": "halves", "scaling": "none", "attention_factor": 0.0}
-        shared = {key: getattr(self, key) for key in usual}
-        chosen = {key: value for key, value in shared.items() if value != usual[key]}
+        chosen = {key: getattr(self, key) for key in usual if getattr(self, key) != usual[key]}
         defaults = scaling_parameters(self.scaling)
         chosen |= {k: v for k, v in self.scaled_by.items() if v != defaults[k].default}
         enc = build("rope", length=length, d=self.d, rho=self.rho, **chosen)
@@ -147,8 +146,7 @@ class Rope:
         keys = dict.fromkeys((*first, *second))
         changes = {k: (first.get(k), second.get(k)) for k in keys if first.get(k) != second.get(k)}
         kinds = {self.scaling, other.scaling} if "scaling" in changes else {self.scaling}
-        scaling = {key for kind in kinds for key in scaling_parameters(kind)} & changes.keys()
-        scaling |= {"scaling"} & changes.keys()
+        scaling = {"scaling"}.union(*map(scaling_parameters, kinds)) & changes.keys()
         lengths = lengths_of_interest(length, self, other)
         groups = [scaling, *({key} for key in changes.keys() - scaling - {"d"})]
         for group in filter(None, groups):

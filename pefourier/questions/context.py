@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import AXES, Encoding, Finding, finding
+from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.encodings.families.absolute import Temperature
 from pefourier.encodings.loader import load, source_of
 from pefourier.encodings.model_positions import (
-    ModelPositions,
     StatedLength,
     TrainedLength,
-    axes_of,
     describe_positions,
     positions_of,
 )
@@ -540,9 +538,21 @@ def describe_context(
     29
     """
     model = describe_positions(spec, length, trained, d)
-    rotations = [rotation_of_part(model, i) for i in range(len(model.parts))]
+    met = model.trained.length
+    rotations = [
+        describe_rotation(
+            enc,
+            met,
+            model.length,
+            name=part,
+            window=model.widest_window(part),
+            before_scaling=model.trained.source == "assumed"
+            and trained_as_stated(enc.params) is not None,
+            unrotated=model.unrotated,
+        )
+        for part, enc in zip(model.parts, model.rotations, strict=True)
+    ]
     if model.indexer is not None:
-        met = model.trained.length
         rotations.append(describe_rotation(model.indexer, met, model.length, name=INDEXER))
     is_used = rotations or not trained
     beyond = [] if is_used else beyond_training(model.encoding, load(spec, trained, d))
@@ -591,31 +601,6 @@ def beyond_training(enc: Encoding, trained: Encoding) -> list[Finding]:
         f"{shown(enc.spec)} has neither angles nor rows that depend on training; leave out "
         f"--trained {lengths['trained']}"
     )
-
-
-def rotation_of_part(model: ModelPositions, place: int) -> Rotation:
-    """Describe the rotation of one type of layer, with its window and image axes."""
-    part, enc = model.parts[place], model.rotations[place]
-    rotation = describe_rotation(
-        enc,
-        model.trained.length,
-        model.length,
-        name=part,
-        window=model.widest_window(part),
-        before_scaling=model.trained.source == "assumed"
-        and trained_as_stated(enc.params) is not None,
-        unrotated=model.unrotated,
-    )
-    return replace(rotation, axes=pairs_by_axis(enc))
-
-
-def pairs_by_axis(enc: Encoding) -> dict[str, Counts] | None:
-    """Pairs rotated by the frame, row and column of image tokens; None if by one index."""
-    letters = np.array(axes_of(enc))
-    if not letters.size:
-        return None
-    rotating = enc.measure.frequencies != 0
-    return {name: tuple(np.flatnonzero(rotating & (letters == name)).tolist()) for name in AXES}
 
 
 def slopes_of(enc: Encoding) -> tuple[float, ...] | None:

@@ -87,9 +87,8 @@ def at_rows_of(enc: Encoding, counterpart: Encoding) -> Encoding:
 def length_note(enc: Encoding) -> Finding:
     """Report which frequencies a length-dependent rotation has at its length."""
     facts: Fields = {"base": base_of_grid(enc.measure.frequencies)}
-    if enc.params["scaling"] == "longrope":
+    if (scaling := enc.params["scaling"]) == "longrope":
         facts = {"factors": list_at(enc.params, len(enc))}
-    scaling = enc.params["scaling"]
     return finding("read-at-length", *facts, scaling=scaling, rows=len(enc), **facts)
 
 
@@ -538,10 +537,8 @@ def compare_axes(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
     count, order = int(differs.sum()), f"{AXES}e"
     a, b = (describe_axes(np.array([*map(order.index, x.axis)])) for x in (first, second))
     code = "axes" if len({*letters}) == len({*first.axis}) or count == 1 else "sections"
-    listed, cause = (
-        list_differences(first, second, differs),
-        Cause("both", (code,), {"axes": (a, b)}, {}),
-    )
+    listed = list_differences(first, second, differs)
+    cause = Cause("both", (code,), {"axes": (a, b)}, {})
     return outcome.with_differences("pairs", count, len(first.axis), pairs=listed, cause=cause)
 
 

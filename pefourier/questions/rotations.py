@@ -33,8 +33,9 @@ from pefourier.encodings.attention_decay import (
     levels_below,
     readings_apart,
 )
-from pefourier.encodings.encoding import Encoding, distinct, row_blocks
+from pefourier.encodings.encoding import AXES, Encoding, distinct, row_blocks
 from pefourier.encodings.families.rotary import scaling_parameters
+from pefourier.encodings.model_positions import axes_of
 from pefourier.encodings.sources.huggingface import PAIRED
 from pefourier.errors import PefourierError, shown
 from pefourier.types import Bools, Counts, Fields, Floats, Values, frozen
@@ -149,9 +150,9 @@ class Rotation:
     frequencies: Floats  # (rotated pairs,) radians per position
     trained_frequencies: Floats  # the same without the scaling
     precision: Mapping[str, "FormatLoss"]
-    axes: dict[str, Counts] | None = None  # pairs by image axis: frame, row, column
-    scaling_parameters: Fields = field(default_factory=dict)  # as parameters of `rope`
-    by_pair: tuple[Pair, ...] = ()  # rotated pairs
+    axes: dict[str, Counts] | None  # pairs by image axis: frame, row, column
+    scaling_parameters: Fields  # as parameters of `rope`
+    by_pair: tuple[Pair, ...]  # rotated pairs
 
     @property
     def treatments(self) -> dict[Treatment, Bools]:
@@ -216,9 +217,19 @@ def describe_rotation(
         frequencies=omega[rotating],
         trained_frequencies=plain[rotating],
         precision=Losses(enc),
+        axes=pairs_by_axis(enc),
         scaling_parameters={key: params[key] for key in keys if params.get(key) is not None},
         by_pair=by_pair,
     )
+
+
+def pairs_by_axis(enc: Encoding) -> dict[str, Counts] | None:
+    """Pairs rotated by the frame, row and column of image tokens; None if by one index."""
+    letters = np.array(axes_of(enc))
+    if not letters.size:
+        return None
+    rotating = enc.measure.frequencies != 0
+    return {name: tuple(np.flatnonzero(rotating & (letters == name)).tolist()) for name in AXES}
 
 
 def effective_base(enc: Encoding) -> float | None:

@@ -26,7 +26,6 @@ def codes_of(found):
 
 
 RULES = {  # slopes of h heads, and the heads that differ from ALiBi's
-    "from h = 0": lambda h: 2.0 ** (-8 * np.arange(h) / h),
     "a power of 2": lambda h: 2.0 ** (-8 * np.arange(1, h + 1) / h),
     "other sign": lambda h: -alibi_slopes(h),
     "doubled": lambda h: 2 * alibi_slopes(h),
