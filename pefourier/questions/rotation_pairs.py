@@ -96,12 +96,13 @@ def compare_rows(
     outcome: Outcome,
     encodings: Two,
     pairs: Pairs,
-    beyond: Bools | None = None,
+    *,
+    few: bool = False,
 ) -> Outcome | None:
     """Add the position of each row of a table; None if positions do not explain the rows.
 
     Both orders of cosines and sines are tried, because the first row may not distinguish them.
-    `beyond` are rows (n,) that differ, if all others are known to have their own position.
+    `few` states that most rows have their own position.
     """
     for k in (0, 1):
         enc, reference, table = encodings[k], pairs[k], pairs[1 - k]
@@ -109,9 +110,9 @@ def compare_rows(
         if not is_table or len(reference) != len(table) or not explains_rows(reference):
             continue
         for waves in (table, exchanged_waves(table)):
-            found = positions_in(enc, reference, waves, beyond)
+            found = positions_in(enc, reference, waves)
             if found and has_columns_of(enc, reference, waves):
-                return describe_rows(outcome, k, (reference, waves), *found, few=beyond is not None)
+                return describe_rows(outcome, k, (reference, waves), *found, few=few)
     return None
 
 
@@ -131,11 +132,11 @@ def has_columns_of(enc: Encoding, reference: Waves, table: Waves) -> bool:
 
 
 def positions_in(
-    enc: Encoding, reference: Waves, table: Waves, beyond: Bools | None = None
+    enc: Encoding, reference: Waves, table: Waves
 ) -> tuple[RowPositions, NDArray[np.str_]] | None:
     """Find the positions of the rows of a table, and the list of longrope factors of each row.
 
-    None if the reference does not explain the rows. `beyond`: see `compare_rows`.
+    None if the reference does not explain the rows.
     """
     n, settings = table.length, enc.params
     eps = max(FLOAT32_EPS, reference.eps, table.eps)
@@ -151,12 +152,6 @@ def positions_in(
         waves = table.numbers(rows) * start / table.factor
         return [recover_positions(w, waves, eps, -n - SAMPLE, highest) for w in ways.values()]
 
-    if beyond is not None and len(ways) == 1 and len(beyond) == n:
-        rows = RowPositions(np.arange(n), ~beyond, np.zeros(n))
-        (found,) = recovered(np.flatnonzero(beyond))
-        for values, other in zip(vars(rows).values(), vars(found).values(), strict=True):
-            values[beyond] = other
-        return rows, np.full(n, "")
     if np.any([rows.explained for rows in recovered(sample)], axis=0).mean() < 0.5:
         return None
     by_way = recovered(np.arange(n))
@@ -184,7 +179,7 @@ def describe_rows(
     rows: RowPositions,
     readings: NDArray[np.str_],
     *,
-    few: bool = False,
+    few: bool,
 ) -> Outcome | None:
     """Report what the positions of rows show; None if they show nothing.
 
@@ -420,7 +415,7 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
     if not differs.any():
         return compare_equal_pairs(outcome, encodings, a, b)
     is_few = beyond.mean() < 0.5 and not frequencies_apart(a, b)
-    if is_few and (moved := compare_rows(outcome, encodings, pairs, beyond)):
+    if is_few and (moved := compare_rows(outcome, encodings, pairs, few=True)):
         return moved
     listed = list_differences(a, b, differs)
     paired = outcome.with_differences("pairs", int(differs.sum()), len(differs), pairs=listed)
