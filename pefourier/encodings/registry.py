@@ -34,6 +34,7 @@ from pefourier.writing.files import read_toml
 from pefourier.writing.text import whole_number
 
 CONVENTIONS = Path(__file__).with_name("conventions.toml")
+FACTS = {"source", "kept", "note", "text"}  # of a convention; its other keys are parameters
 
 
 @cache  # the file does not change during a run
@@ -44,11 +45,14 @@ def read_conventions() -> Mapping[str, dict[str, Fields]]:
     100.0
     """
     conventions = read_toml(CONVENTIONS)
-    for row in (row for rows in conventions.values() for row in rows.values()):
-        row["params"] = {
-            key: tuple(map(float, value)) if isinstance(value, list) else value
-            for key, value in row["params"].items()
-        }
+    for rows in conventions.values():
+        for name, row in rows.items():
+            parameters = {
+                key: tuple(map(float, value)) if isinstance(value, list) else value
+                for key, value in row.items()
+                if key not in FACTS
+            }
+            rows[name] = {key: row[key] for key in row if key in FACTS} | {"params": parameters}
     return conventions
 
 

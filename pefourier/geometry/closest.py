@@ -40,7 +40,7 @@ from pefourier.encodings.encoding import (
     steps_ahead,
     unit_of,
 )
-from pefourier.geometry import THREADS, Progress
+from pefourier.geometry import Progress
 from pefourier.geometry.precision import (
     NUMBERS_AT_ONCE,
     first_duplicate,
@@ -60,20 +60,17 @@ STRIP_ROWS = 2**8  # of a block of products, read at a time to list pairs
 MANY_PAIRS = 2**14  # more differences cost as much as a product in float64
 CACHE_BYTES = 2**28
 SAMPLE_ROWS = 2**10
-FEW_ROWS = 2**13  # up to which all pairs are compared
-FEW_COLUMNS = 8  # up to which a tree is faster than matrix products
+FEW_COLUMNS = 8  # up to which rows are sorted by a column: most blocks then lie far apart
 
 
 def closest_rows(table: Table, report: Progress) -> tuple[float, tuple[int, int]]:
     """Return distance and indices i < j of the closest two rows of a table without equal rows."""
     n, d = table.shape
-    best = BestPair(table)
-    best.consider(np.arange(n - 1), np.arange(1, n))
-    if n > FEW_ROWS and d <= FEW_COLUMNS:
-        search_tree(best)
-        report(n, n)
-    else:
-        search_blocks(best, np.array_split(np.arange(n), -(-n // BLOCK_ROWS)), report)
+    best, order = BestPair(table), np.arange(n)
+    if d <= FEW_COLUMNS:
+        order = table[:, np.ptp(table, axis=0).argmax()].argsort(kind="stable")
+    best.consider(order[:-1], order[1:])
+    search_blocks(best, np.array_split(order, -(-n // BLOCK_ROWS)), report)
     return best.distance(), best.pair
 
 
@@ -221,25 +218,6 @@ def facing_rows(a: Block, b: Block, direction: Floats, best: BestPair) -> tuple[
     error = 2 * (len(unit) + 8) * 2.0**-24 * longest + 1e-36
     reach = 1.00001 * np.sqrt(best.limit) + error
     return a.where(p >= q.min() - reach), b.where(q <= p.max() + reach)
-
-
-def search_tree(best: BestPair) -> None:
-    """Search a table of few columns: the nearest row of each row, within the best distance."""
-    from scipy.spatial import KDTree
-
-    index = np.arange(len(best.table))
-    places = best.table.astype(float) * best.scale
-    tree = KDTree(places)
-    for sample in (index[:: -(-len(index) // SAMPLE_ROWS)], index):  # few rows tighten the bound
-        reach = np.sqrt(best.limit) * (1 + TIE)
-        query = partial(tree.query, distance_upper_bound=reach, workers=THREADS)
-        nearest = query(places[sample], 2)[1]
-        partner = np.where(nearest[:, 0] == sample, nearest[:, 1], nearest[:, 0])
-        within = partner < len(index)
-        best.consider(sample[within], partner[within])
-    first, reach = best.pair[0], np.sqrt(best.limit) * (1 + TIE)
-    neighbours = np.setdiff1d(tree.query_ball_point(places[first], reach), first)
-    best.consider(np.full(len(neighbours), first), neighbours)
 
 
 SAMPLE = 2**9  # rows from which sizes and frequencies are measured
