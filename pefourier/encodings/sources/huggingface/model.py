@@ -1291,25 +1291,28 @@ def layout_of(model: ModelConfig) -> str:
     return "interleaved" if interleaved is not False else "halves"
 
 
-HEAD_BY_LAYER = (["head_dim"], ["global_head_dim"])
-
-
 def head_by_layer(model: ModelConfig, type_keys: Rotary, layer: str) -> int | None:
     """Return the size of a head of a type of layer from ``per_layer_config``; None if not set."""
-    section, kinds = model.section("per_layer_config"), model.get("layer_types") or ()
-    is_set = "layers" in model.row and "per_layer_config" in model.values
-    if not is_set or [*type_keys.size] not in HEAD_BY_LAYER:
+    row, key = model.row, "per_layer_config"
+    if "layers" not in row or key not in model.values or [*type_keys.size] not in HEAD_BY_LAYER:
         return None
+    section, kinds = model.section(key), model.get("layer_types")
     sizes = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
-    heads = (rotary(model.row, name).head for name in model.row["layers"])
-    usual = model.count("head_dim") or min(filter(None, heads), default=None)
-    widths = {sizes.get(i) or usual for i, kind in enumerate(kinds) if kind == layer} or {usual}
+    if not any(sizes.values()) and [*type_keys.size] == HEAD_BY_LAYER[0]:
+        return None
+    if any(sizes.values()) and not isinstance(kinds, list):
+        raise PefourierError(f"{section.label} needs layer_types, the type of each layer")
+    usual = model.count("head_dim") or min(rotary(row, name).head or 0 for name in row["layers"])
+    places = [i for i, kind in enumerate(kinds or ()) if kind == layer]
+    widths = {sizes.get(i) or usual for i in places} or {usual}
     if len(widths) > 1:
         raise PefourierError(
-            f"{section.label} must set one head_dim for {shown(layer)}; got "
-            f"{sorted(widths, key=str)}"
+            f"{section.label} must set one head_dim for {shown(layer)}; got {sorted(widths)}"
         )
     return widths.pop()
+
+
+HEAD_BY_LAYER = (["head_dim"], ["global_head_dim"])  # the first has priority
 
 
 def find_head(model: ModelConfig, type_keys: Rotary, layer: str = "") -> int:
