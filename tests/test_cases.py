@@ -22,7 +22,7 @@ def write_case(case, folder):
     for name, file in case.get("given", {}).items():
         (folder / name).write_text(file["text"])
     for name, values in case.get("gguf", {}).items():
-        (folder / name).write_bytes(gguf_bytes(values))
+        (folder / name).write_bytes(gguf_bytes(values.items()))
     exec(case.get("make", ""), {})  # Python source of the test itself
 
 

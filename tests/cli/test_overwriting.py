@@ -37,29 +37,29 @@ def contents():
     return {str(p): p.read_bytes() for p in Path().rglob("*") if p.is_file()}
 
 
-CASES = [
-    "encode t.npy --out t.npy",
-    "encode t.npz#codes --out m/../t.npz",
-    "encode t.safetensors#codes --out t.safetensors",
-    "encode soft.npy --out real.npy",
-    "encode real.npy --out soft.npy",
-    "encode m --out m/model.safetensors",
-    "encode n/config.json --out m/model.safetensors",
-    "encode m/config.json#text --out n/model.safetensors",
-    "encode sinusoidal --times column.csv --out column.csv",
-    "encode sphere2vec --places t.csv --out t.csv",
-    "encode laplacian --edges t.csv --out t.csv",
-    "encode m/config.json#text --golden m/config.json",
-    "resize t.npy --from 4x4 --to 6x6 --out t.npy",
-    "compare t.npy t.csv --permutation t.npy",
-    "compare m rope --permutation m/config.json",
-    "train -e t.npy --save-models .",
-    "spectrum real.npy --plot x.png",
-    "check-faithful dft --baseline real.npy --plot x.png",
-    "context m --against real.npy --plot x.png",
-    "usage m --stats real.npy --plot x.png",
-    "design --extend-from real.npy --to 4096 --plot x.png",
-]
+CASES = """
+encode t.npy --out t.npy
+encode t.npz#codes --out m/../t.npz
+encode t.safetensors#codes --out t.safetensors
+encode soft.npy --out real.npy
+encode real.npy --out soft.npy
+encode m --out m/model.safetensors
+encode n/config.json --out m/model.safetensors
+encode m/config.json#text --out n/model.safetensors
+encode sinusoidal --times column.csv --out column.csv
+encode sphere2vec --places t.csv --out t.csv
+encode laplacian --edges t.csv --out t.csv
+encode m/config.json#text --golden m/config.json
+resize t.npy --from 4x4 --to 6x6 --out t.npy
+compare t.npy t.csv --permutation t.npy
+compare m rope --permutation m/config.json
+train -e t.npy --save-models .
+spectrum real.npy --plot x.png
+check-faithful dft --baseline real.npy --plot x.png
+context m --against real.npy --plot x.png
+usage m --stats real.npy --plot x.png
+design --extend-from real.npy --to 4096 --plot x.png
+""".strip().splitlines()
 
 
 @pytest.mark.parametrize("words", CASES)

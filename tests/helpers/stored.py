@@ -74,13 +74,18 @@ def safetensors(path, tensors):
     path.write_bytes(safetensors_bytes(header, data))
 
 
-def gguf_bytes(values):
-    """Return the header of a GGUF file without tensors, by the format's terms."""
+def gguf_bytes(values, counts=None):
+    """Return the header of a GGUF file by the format's terms, with its or other counts.
+
+    `values` are pairs of a key and a value, which may be the bytes of a type and a value.
+    """
 
     def string(text):
         return struct.pack("<Q", len(text)) + text.encode()
 
     def value(one):
+        if isinstance(one, bytes):
+            return one
         if isinstance(one, str):
             return struct.pack("<I", 8) + string(one)
         if isinstance(one, list):
@@ -94,5 +99,5 @@ def gguf_bytes(values):
         kind, form = (4, "<II") if 0 <= one < 2**32 else (11, "<Iq")
         return struct.pack(form, kind, one)
 
-    held = b"".join(string(key) + value(one) for key, one in values.items())
-    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(values)) + held
+    held = b"".join(string(key) + value(one) for key, one in values)
+    return b"GGUF" + struct.pack("<IQQ", 3, *(counts or (0, len(values)))) + held

@@ -149,7 +149,7 @@ def gguf_like(path, **changes):
     values = {"context_length": 2048, "embedding_length": 256, "attention.head_count": 4}
     values |= {"block_count": 4, "rope.dimension_count": 64, "rope.freq_base": 1e4} | changes
     named = {f"llama.{key}": value for key, value in values.items() if value is not None}
-    path.write_bytes(gguf_bytes({"general.architecture": "llama", **named}))
+    path.write_bytes(gguf_bytes([("general.architecture", "llama"), *named.items()]))
     return str(path)
 
 

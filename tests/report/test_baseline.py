@@ -4,6 +4,7 @@ import json
 import os
 import threading
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -159,52 +160,8 @@ def test_a_table_that_is_another_encoding_counts_where_it_is_strict(run, folder)
     assert statuses == [0, 1]
 
 
-MODERN = {"model_type": "modernbert", "hidden_size": 768, "num_attention_heads": 12}
-MODERN |= {"max_position_embeddings": 8192, "num_hidden_layers": 12, "local_attention": 128}
-MODERN |= {"global_attn_every_n_layers": 3, "global_rope_theta": 160000.0}
-GEMMA = {"model_type": "gemma3_text", "hidden_size": 64, "head_dim": 32, "num_attention_heads": 2}
-GEMMA |= {"num_hidden_layers": 6, "max_position_embeddings": 512, "sliding_window": 64}
-GEMMA |= {"rope_theta": 1e6, "rope_local_base_freq": 1e4}
-LLAMA = {"model_type": "llama", "head_dim": 64, "rope_theta": 5e5, "num_hidden_layers": 2}
-QWEN = {"model_type": "qwen2_vl_text", "head_dim": 128}
-SECTIONS = [{"mrope_section": [16, 24, 24]}, {"mrope_section": [24, 20, 20]}]
-FACTOR, LONGER = [("factor", 2.0)], [*[2.0] * 15, 3.0]
-ORIGINAL = {"factor": 8.0, "original_max_position_embeddings": 64}
-YARN = [("factor", 4.0), ("beta_fast", 16.0), ("beta_slow", 2.0), ("attention_factor", 1.1)]
-YARN += [("mscale", 1.0), ("mscale_all_dim", 0.5), ("original_max_position_embeddings", 128)]
-LLAMA3 = [("factor", 4.0), ("low_freq_factor", 2.0), ("high_freq_factor", 5.0)]
-LISTS = [("attention_factor", 1.5), ("short_factor", [1.5] * 16), ("long_factor", LONGER)]
-SCALINGS = {
-    "linear": ({"factor": 8.0}, FACTOR),
-    "dynamic": ({"factor": 8.0}, FACTOR),
-    "yarn": (ORIGINAL, YARN),
-    "llama3": (ORIGINAL | {"low_freq_factor": 1.0, "high_freq_factor": 4.0}, LLAMA3),
-    "longrope": (ORIGINAL | {"short_factor": [1.0] * 16, "long_factor": [2.0] * 16}, LISTS),
-}
-CHANGES = [
-    (GEMMA | {"rope_scaling": base}, "rope_scaling", base | {key: value})
-    for kind, (values, changes) in SCALINGS.items()
-    for base in [{"rope_type": kind} | values]
-    for key, value in changes
-]
-CHANGES += [
-    (GEMMA, "rope_theta", 5e5),
-    (GEMMA, "rope_local_base_freq", 5e3),
-    (GEMMA, "sliding_window", 32),
-    (GEMMA, "sliding_window_pattern", 3),
-    (GEMMA, "num_hidden_layers", 7),
-    (GEMMA, "head_dim", 16),
-    (GEMMA, "max_position_embeddings", 1024),
-    (GEMMA, "layer_types", ["full_attention"] * 6),
-    (GEMMA, "model_type", "llama"),
-    (GEMMA | {"model_type": "llama"}, "model_type", "gemma3_text"),
-    (MODERN, "local_attention", 64),
-    (MODERN, "global_attn_every_n_layers", 6),
-    (LLAMA, "rope_theta", 1e4),  # by distances alone, the smaller base would be better
-    (QWEN | {"rope_scaling": SECTIONS[0]}, "rope_scaling", SECTIONS[1]),
-    ({"model_type": "gpt_neox", "head_dim": 96, "rotary_pct": 0.25}, "rotary_pct", 0.5),
-    ({"model_type": "bloom", "n_head": 4, "n_layer": 2}, "n_head", 8),
-]
+# a config, a key and its new value; by distances alone, a smaller base would be better
+CHANGES = json.loads(Path(__file__).with_name("changed_settings.json").read_text())
 
 
 @pytest.mark.parametrize("command", ["context", "check-faithful"])

@@ -35,7 +35,7 @@ import numpy as np
 import torch
 import torch.nested._internal.ops  # torch imports this module by itself at a later time
 import typer
-from stored import TABLE, npy_bytes, npy_file, npz_file, put
+from stored import TABLE, gguf_bytes, npy_bytes, npy_file, npz_file, put
 from tiny_models import write_model
 
 from pefourier.api import positions
@@ -347,27 +347,6 @@ def stored_answer():
     return as_json(page_of([Answer(enc, check_faithful(enc))])).encode()
 
 
-def string(text):
-    """Return a string of GGUF."""
-    return little(len(text.encode()), 8) + text.encode()
-
-
-def gguf_entry(name, value):
-    """Return a key of a GGUF header with a value of the usual type."""
-    if isinstance(value, str):
-        return string(name) + little(8, 4) + string(value)
-    kind, form = (6, "<f4") if isinstance(value, float) else (4, "<u4")
-    return string(name) + little(kind, 4) + np.array(value, form).tobytes()
-
-
-def gguf_file(keys, tensors=b"", counts=None):
-    """Return a GGUF file of the keys, with a header that states these or other counts."""
-    counts = counts or (0, len(keys))
-    return (
-        b"GGUF" + little(3, 4) + b"".join(little(n, 8) for n in counts) + b"".join(keys) + tensors
-    )
-
-
 LLAMA = {"general.architecture": "llama", "llama.context_length": 64, "llama.block_count": 2}
 LLAMA |= {"llama.embedding_length": 64, "llama.attention.head_count": 4}
 LLAMA |= {"llama.rope.dimension_count": 16, "llama.rope.freq_base": 1e4}
@@ -377,15 +356,15 @@ SCALED = ["llama.rope.scaling.type", "llama.rope.scaling.factor", "tokenizer.ggm
 @target
 def gguf_headers(rng):
     """Read a damaged GGUF file: the end is a rotation or a line that names the file."""
-    keys = [gguf_entry(name, value) for name, value in LLAMA.items()]
+    keys = [*LLAMA.items()]
     for _ in range(rng.choice([0, 1, 2])):
         kind, value = rng.choice([4, 6, 7, 8, 9, 10, 12, rng.randrange(20)]), rng.randbytes(24)
-        name = string(rng.choice([*LLAMA, *SCALED]))
-        keys[rng.randrange(len(keys))] = name + little(kind, 4) + value
-    tensor = string("rope_freqs.weight") + little(1, 4) + little(8, 8)
+        keys[rng.randrange(len(keys))] = rng.choice([*LLAMA, *SCALED]), little(kind, 4) + value
+    name = b"rope_freqs.weight"
+    tensor = little(len(name), 8) + name + little(1, 4) + little(8, 8)
     tensor += little(rng.choice([0, 0, 1, 99]), 4) + bytes(8)
     counts = rng.choice([1, 1, 0, 2**62]), rng.choice([len(keys), len(keys), 2**40])
-    body = gguf_file(keys, tensor, counts)
+    body = gguf_bytes(keys, counts) + tensor
     body += bytes(-len(body) % 32) + np.ones(8, "<f4").tobytes()
     put("x.gguf", mutated(rng, body) if rng.random() < 0.4 else body)
     return ended(lambda: len(open_model("x.gguf").encoding(rng.choice([None, 9]))), named="x.gguf")
@@ -422,33 +401,42 @@ def training_data(rng):
     return ended(lambda: load_task(name, Options(data=".", window=window)), sound)
 
 
-NUMBERS = ["0", "1", "2", "3", "5", "7", "8", "16", "64", "-1", "0.5", "-0.25", "1e1", "1e9"]
-NUMBERS += ["1e15", "1e308", "1e309", "5e-324", "nan", "inf", "0x10", "1_0", "٣", "", " 5 ", "5;5"]
-NUMBERS += ["-1;0;0;1", ";", "1,2", "true", "None", "9007199254740993", "9" * 5000]
-TEXTS = ["", " ", "a\nb", "\0", "\x1b[31mred", "\u202egnp.", "\udcff", "位置😀", "{0}", "$x$", "_"]
-TEXTS += ["..", "/", "~", "*", "#", ":", "=", "a" * 5000, "'", "$(id)", "-", "--", "/dev/zero"]
-TEXTS += ["/nowhere/x", "sub", "loop.npy", "scaling-ignored", "base=1e6", "turns", "4x4", "0x4"]
+NUMBERS = ["", " 5 ", "9" * 5000]
+NUMBERS += (
+    "0 1 2 3 5 7 8 16 64 -1 0.5 -0.25 1e1 1e9 1e15 1e308 1e309 5e-324 nan inf 0x10 1_0 ٣ 5;5 "
+    "-1;0;0;1 ; 1,2 true None 9007199254740993"
+).split()
+TEXTS = ["", " ", "a\nb", "\0", "\x1b[31mred", "\u202egnp.", "\udcff", "a" * 5000]
+TEXTS += (
+    "位置😀 {0} $x$ _ .. / ~ * # : = ' $(id) - -- /dev/zero /nowhere/x sub loop.npy "
+    "scaling-ignored base=1e6 turns 4x4 0x4"
+).split()
 OWN = {  # valid values of options, in addition to numbers and texts
-    "--against": ["scaling-ignored", "base=1e6", "layout", "model", "codes.npy"],
-    "--for": ["turns", "distance", "bound", "wavelength=2"],
-    "--grid": ["4x4", "2x3x4", "1x16", "0x4", "4x"],
-    "--layers": ["0-1", "1", "1-0"],
-    "--from": ["2x8", "4x4", "16"],
-    "--to": ["3x5", "6x6", "16", "4096"],
-    "--stats": ["stats.json"],
-    "--extend-from": ["model", "config.json"],
-    "--out": ["out.npy", "out.safetensors", "out.html", "out.csv", "out.exe"],
-    "--times": ["times.csv", "codes.npy"],
-    "--pos": ["3", "0,5", "3,4"],
-    "--baseline": ["base.json", "codes.npy"],
+    "--against": "scaling-ignored base=1e6 layout model codes.npy",
+    "--for": "turns distance bound wavelength=2",
+    "--grid": "4x4 2x3x4 1x16 0x4 4x",
+    "--layers": "0-1 1 1-0",
+    "--from": "2x8 4x4 16",
+    "--to": "3x5 6x6 16 4096",
+    "--stats": "stats.json",
+    "--extend-from": "model config.json",
+    "--out": "out.npy out.safetensors out.html out.csv out.exe",
+    "--times": "times.csv codes.npy",
+    "--pos": "3 0,5 3,4",
+    "--baseline": "base.json codes.npy",
 }
-SPECS = ["codes.npy", "cut.npy", "model", "model/model.safetensors", "x.gguf", "config.json", "-"]
-SPECS += ["rope:d=8", "axial:grid=4x4,d=8", "rope:scaling=yarn,factor=4,original=16,d=8"]
-SPECS += ["missing.npy", "py:math:sin", "py:nowhere:f", "a\nb\x1b[31m.npy", "zeros.npy"]
+SPECS = (
+    "codes.npy cut.npy model model/model.safetensors x.gguf config.json - rope:d=8 "
+    "axial:grid=4x4,d=8 rope:scaling=yarn,factor=4,original=16,d=8 missing.npy py:math:sin "
+    "py:nowhere:f zeros.npy"
+).split()
+SPECS.append("a\nb\x1b[31m.npy")
 LONG = {"--plot", "--width", "--dpi", "--title"}  # options of figures, which take long
 WORK = {"--length", "--d", "--lattice", "--to"}  # other sizes take long
-COMMANDS = ["spectrum", "reconstruct", "check-faithful", "compare", "relations", "encode", "list"]
-COMMANDS += ["context", "design", "resize", "usage", "explain"]
+COMMANDS = (
+    "spectrum reconstruct check-faithful compare relations encode list context design resize "
+    "usage explain"
+).split()
 
 
 @cache
@@ -471,7 +459,7 @@ def furnish(rng):
     np.savetxt("times.csv", np.cumsum(np.abs(table[:, 0])))
     write_model(Path("model"))
     put("cut.npy", mutated(rng, Path("codes.npy").read_bytes()))
-    put("x.gguf", gguf_file([gguf_entry(name, value) for name, value in LLAMA.items()]))
+    put("x.gguf", gguf_bytes(LLAMA.items()))
     stats = [{"layer": 0, "head": 0, "q_abs_mean": [1.0] * 4, "k_abs_mean": [1.0] * 4}]
     put("stats.json", tampered(rng, json.dumps(stats).encode()))
     put("base.json", tampered(rng, stored_answer()))
@@ -494,7 +482,7 @@ def spec_of(rng):
 
 def value_of(rng, name, choices):
     """Draw a valid or an invalid value of an option."""
-    values = choices or OWN.get(name, [])
+    values = choices or OWN.get(name, "").split()
     if values and rng.random() < 0.9:
         return rng.choice(values)
     return rng.choice(["4", "8", "12", "33"] if name in WORK and rng.random() < 0.9 else NUMBERS)

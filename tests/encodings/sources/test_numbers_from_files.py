@@ -86,7 +86,7 @@ def test_any_value_of_a_gguf_file_is_answered_or_refused(tmp_path, arch):
     path = tmp_path / "model.gguf"
     plain = {"general.architecture": arch, **{f"{arch}.{k}": v for k, v in METADATA.items()}}
     for key, value in product(METADATA, WRONG):
-        path.write_bytes(gguf_bytes({**plain, f"{arch}.{key}": value}))
+        path.write_bytes(gguf_bytes((plain | {f"{arch}.{key}": value}).items()))
         with suppress(PefourierError):
             assert np.isfinite(load(str(path), length=8).table()).all(), (key, value)
             assert open_model(str(path)).layers
