@@ -79,6 +79,16 @@ def test_a_scale_of_many_digits_leaves_what_rounding_explains(scale):
     assert found.transform["scale"] == pytest.approx(scale, rel=2e-7)
 
 
+@pytest.mark.parametrize("scales", [2.5, np.linspace(1, 2, 64)])
+def test_a_scale_and_a_constant_are_one_for_all_columns_if_they_agree(scales):
+    table = load("learned", 300, 64).table()
+    found = compare(stored(table), stored(scales * table + 0.3)).transform
+    is_one = np.ndim(scales) == 0
+    assert found.keys() == {"scale" if is_one else "scales", "offset_row"}
+    assert found["scale" if is_one else "scales"] == pytest.approx(scales, rel=1e-4)
+    assert found["offset_row"] == pytest.approx(0.3, rel=1e-4)
+
+
 @pytest.mark.parametrize(("length", "farthest"), [(60, 15), (4, 1), (3, 1)])
 def test_offsets_are_looked_for_up_to_a_quarter_of_the_rows(length, farthest):
     table = load("learned", 200, 16).table()
