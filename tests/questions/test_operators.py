@@ -15,7 +15,6 @@ from safetensors.numpy import load_file, save_file
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.errors import PefourierError
 from pefourier.questions.compare import compare
 from pefourier.questions.operators import operator_at
 
@@ -148,50 +147,15 @@ def test_a_table_does_not_hold_the_pairs():
     assert "part-alone" in [f.code for f in half.findings]
 
 
-NO_ROTATIONS = {
-    "sees all positions": lambda x: x + 0.01 * x.mean(0, keepdim=True),
-    "not linear": lambda x: x * (1 + 0.02 * torch.tanh(x.mean())),
-    "no numbers": lambda x: x * torch.nan,
-    "skewed": lambda x: x + 0.5 * x.roll(1, -1),
-}
-
-
-@pytest.mark.parametrize("kind", NO_ROTATIONS)
-def test_what_is_no_rotation_is_refused(kind):
+@pytest.mark.parametrize(("ahead", "scale"), [(1, 1.0), (3, 1.0), (0, 0.5), (0, -1.25)])
+def test_what_was_done_to_keys_is_named(ahead, scale):
     def rotate(q, k):
-        return NO_ROTATIONS[kind](rotated(q, 8)), NO_ROTATIONS[kind](rotated(k, 8))
+        keys = rotated(torch.cat([k[..., :ahead, :], k], -2), 8)[..., ahead:, :]
+        return rotated(q, 8), scale * keys
 
-    with pytest.raises(PefourierError):
-        pefourier.compare(rotate, "rope", length=N, d=D)
-
-
-SPREAD = {
-    "halves": lambda angle: torch.cat([angle, angle], -1),
-    "neighbours": lambda angle: angle.repeat_interleave(2, -1),
-}
-BESIDE = {
-    "halves": lambda x: torch.cat([-x[..., D // 2 :], x[..., : D // 2]], -1),
-    "neighbours": lambda x: torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2),
-}
-
-
-@pytest.mark.parametrize("rotated", SPREAD)
-@pytest.mark.parametrize("laid", SPREAD)
-def test_pairs_rotated_by_the_angles_of_others_are_named(rotated, laid):
-    """The operator is the function's linear map, even if that is no rotation."""
-
-    def rotate(x):
-        angle = SPREAD[laid](torch.outer(torch.arange(x.shape[1]), torch.tensor(grid(D))))
-        return (x * angle.cos() + BESIDE[rotated](x) * angle.sin()).to(x.dtype)
-
-    enc = load(rotate, N, D)
-    query, _ = operator_at(enc, np.arange(N))
-    images = rotate(torch.eye(D)[:, None].expand(D, N, D)).numpy()
-    np.testing.assert_allclose(query, np.moveaxis(images, 0, 2), atol=1e-6)
-    stated = [one.message for one in enc.findings if one.code == "not-a-rotation"]
-    assert [(rotated in one, laid in one) for one in stated] == [(True, True)] * (rotated != laid)
-    layout = {"halves": "halves", "neighbours": "interleaved"}[rotated]
-    assert pefourier.compare(rotate, f"rope:layout={layout}", length=N, d=D).same == (not stated)
+    (cause,) = pefourier.compare("rope", rotate, length=N, d=D).causes
+    done = ("keys-ahead", ahead) if ahead else ("keys-scaled", scale)
+    assert (cause.code, cause.by) == done
 
 
 @pytest.mark.usefixtures("folder")
