@@ -33,6 +33,7 @@ from pefourier.geometry.waves import (
     evaluate,
     position_offset,
     wave_tolerance,
+    wrapped,
 )
 from pefourier.types import Array, Bools, Floats, Indices, Places, frozen, frozen_arrays
 
@@ -114,13 +115,13 @@ def shift_between(a: Waves, b: Waves) -> int | None:
     eps, n = max(FLOAT32_EPS, a.eps, b.eps), min(a.length, b.length)
     slack = 64 * eps / n + 4 * phase_rounding(np.abs(a.frequency), eps)
     is_scaled = abs(a.factor - b.factor) > 8 * eps * a.factor
-    if is_scaled or (np.abs(np.angle(np.exp(1j * (a.frequency - b.frequency)))) > slack).any():
+    if is_scaled or (np.abs(wrapped(a.frequency - b.frequency, 2 * np.pi)) > slack).any():
         return None
-    begins = np.angle(np.exp(1j * (b.phase - a.phase)))
+    begins = wrapped(b.phase - a.phase, 2 * np.pi)
     by = position_offset(begins, a.frequency, eps)
     if not by or not np.isfinite(by):
         return None
-    left = np.abs(np.angle(np.exp(1j * (begins - a.frequency * by))))
+    left = np.abs(wrapped(begins - a.frequency * by, 2 * np.pi))
     is_shift = (left <= 16 * eps + abs(by) * slack).all()
     return int(by) if is_shift and all(explained_pairs(waves).all() for waves in (a, b)) else None
 
@@ -150,7 +151,7 @@ def frequencies_apart(a: Waves, b: Waves) -> bool:
     if len(a) != len(b):
         return True
     eps = max(a.eps, b.eps)
-    first, second = (np.sort(np.abs(np.angle(np.exp(1j * pairs.frequency)))) for pairs in (a, b))
+    first, second = (np.sort(np.abs(wrapped(x.frequency, 2 * np.pi))) for x in (a, b))
     slack = 64 * eps / min(a.length, b.length) + 4 * phase_rounding(first, eps)
     return bool((np.abs(first - second) > slack).any())
 
@@ -224,7 +225,7 @@ def unfolded(a: Waves, b: Waves) -> Floats:
     middle = float(np.sort(ratios)[len(ratios) // 2]) if len(ratios) > 1 else np.nan
     ratio = middle if len(ratios) > 1 and np.ptp(ratios) <= COMMON * abs(middle) else np.nan
     expected = np.array([omega[1] / ratio, omega[0] * ratio])
-    fits = is_certain[::-1] & (np.abs(np.angle(np.exp(1j * (omega - expected)))) <= COMMON)
+    fits = is_certain[::-1] & (np.abs(wrapped(omega - expected, 2 * np.pi)) <= COMMON)
     return np.where(is_certain, omega, np.where(fits, expected, np.nan))
 
 

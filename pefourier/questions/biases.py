@@ -117,8 +117,8 @@ def in_order_of_lags(profile: Floats, *, two_sided: bool) -> tuple[Floats, bool]
     (array([[-3., -2., -1., -0.]]), True)
     """
     count, sizes = profile.shape[1], np.abs(profile)
-    low = sizes.min(axis=1)
-    first, middle, last = (bool((sizes[:, k] == low).all()) for k in (0, count // 2, count - 1))
+    at_ends = (sizes == sizes.min(axis=1)[:, None]).all(axis=0)
+    first, middle, last = (bool(at_ends[k]) for k in (0, count // 2, -1))
     if first != last:
         return (profile[:, ::-1] if first else profile), True
     return profile, not (count % 2 and (two_sided or middle))
@@ -247,9 +247,7 @@ def nearest_difference(differs: Bools, queries: Places) -> tuple[int, int] | Non
     >>> nearest_difference(np.array([[[False, False, True]]]), np.array([1]))
     (1, 0)
     """
-    place = np.argwhere(differs)
-    if not len(place):
-        return None
-    lags = place[:, 2] - queries[place[:, 1]]
-    nearest = int(np.abs(lags).argmin())
-    return int(lags[nearest]), int(place[nearest, 0])
+    heads, rows, keys = np.nonzero(differs)
+    lags = keys - queries[rows]
+    k = np.abs(lags).argmin() if lags.size else None
+    return None if k is None else (int(lags[k]), int(heads[k]))
