@@ -20,6 +20,7 @@ from typing import Any
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
+from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, command_line
 from pefourier.geometry import Progress
 from pefourier.questions.check_faithful import check_faithful
@@ -27,11 +28,13 @@ from pefourier.questions.context import describe_context
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import spectrum
+from pefourier.questions.usage import use_of_model
 from pefourier.report.plot import USUAL, render
 from pefourier.report.render import Answer, Refusal, conclude, conclusion_of, head_of, text_of
 from pefourier.report.terms import Term, read_terms, spelling
 from pefourier.types import Fields, Strings, Values, frozen
 from pefourier.version import __version__
+from pefourier.writing.files import split_spec
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import in_html, paragraph, parts_of_words, printable
 
@@ -179,9 +182,10 @@ def document(title: str, lead: Any, sections: Sequence[Section]) -> str:
 
 SMOOTHING = ("lattice", "sigma")
 SMOOTHED = ("spectrum", "reconstruct", "report")  # commands with --lattice and --sigma
-OPTIONS = {"context": ("d", "length")}  # of commands with fewer options
+OPTIONS = {"context": ("d", "length"), "usage": ("length",)}  # of commands with fewer options
 HEADINGS = {
     "context": "Context length of rotations",
+    "usage": "Frequencies used by the weights",
     "check-faithful": "Distinguishing and reading back positions",
     "spectrum": "Energy by frequency",
     "reconstruct": "Reconstruction of positions",
@@ -190,6 +194,7 @@ HEADINGS = {
 CAPTIONS = {
     "context": "Pairs by wavelength, coloured by what the scaling does (dashed: trained length). "
     "For the position ids of a batch: pefourier positions BATCH CONFIG.",
+    "usage": "Share of attention scores by pair wavelength, for each layer.",
     "check-faithful": "Singular values (dotted: threshold for zero) and inner products by lag.",
     "spectrum": "Share of energy at each frequency (Eq. 15), or per decade.",
     "reconstruct": "Deltas at some positions, reconstructed from frequencies alone (Algorithm 1).",
@@ -226,6 +231,11 @@ def study_of(enc: Encoding, options: Values, progress: Callable[[str], Progress]
         with suppress(PefourierError):  # the command itself reports the reason
             _, context = describe_context(enc.spec, options["length"], d=options["d"])
             results |= {"context": context} if context.rotations else {}
+    path, part = str(enc.params.get("path", "")), split_spec(enc.spec)[1]
+    if enc.injection == "rotate" and source_of(enc.spec) in ("config", "gguf"):
+        folder = path if path.endswith(".gguf") else str(Path(path).parent)
+        with suppress(PefourierError):  # weights are not required
+            results["usage"] = use_of_model(f"{folder}{part and f'#{part}'}", options["length"])
     return Study(enc, {question: Answer(enc, result) for question, result in results.items()})
 
 
@@ -288,10 +298,14 @@ def question_section(question: str, studies: Sequence[Study], options: Values) -
     groups = (kind.command, "findings", "verdicts", "every answer", "check-faithful")
     line = line_of(question, [a.encoding.spec for a in answers], options)
     numbers = details("Numbers and the command for them", map(table, tables), line)
-    labels = ", ".join(a.encoding.label for a in answers)
-    picture = figure(kind.draw, answers, f"{labels}: {CAPTIONS[question]}")
+    pictures = [
+        figure(
+            kind.draw, part, f"{', '.join(a.encoding.label for a in part)}: {CAPTIONS[question]}"
+        )
+        for part in ([[a] for a in answers] if question == "usage" else [answers])
+    ]
     words = explanations(names, groups)
-    return (HEADINGS[question], [*sentences, *remarks, picture, numbers, words])
+    return (HEADINGS[question], [*sentences, *remarks, *pictures, numbers, words])
 
 
 def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:

@@ -27,7 +27,7 @@ from pefourier.pages.document import (
 from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
 from pefourier.train.report import all_words, summary_page
-from pefourier.train.run_artifacts import read_curves
+from pefourier.train.run_artifacts import read_traces
 from pefourier.train.statistics import Summary, common_runs, rows_by, summarize_runs
 from pefourier.train.store import Store, option_of, read_configuration
 from pefourier.types import Texts, Values, frozen
@@ -84,8 +84,8 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     summary = folder.summary
     answer, words = summary_page(summary), partial(all_words, summary)
     names = [cell for p in parts_of_words(words) if not isinstance(p, str) for cell in p[0]]
-    curves = read_curves(Path(folder.path), summary.runs)
-    pictures = training_figures.pictures(summary, curves)
+    traces = read_traces(Path(folder.path), summary.runs)
+    pictures = training_figures.pictures(summary, traces)
     drawn = {name: figure(*picture) for name, picture in pictures.items()}
     first = [drawn.pop(name) for name in FIRST if name in drawn]
     sections: list[Section] = [

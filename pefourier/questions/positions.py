@@ -557,7 +557,11 @@ def recover(waves: list[Array], model: Model | None, name: str, *, is_alone: boo
     dump = dump.reshape(-1, dump.shape[-1])
     is_table = rows == 1 and is_alone and name != "ids"
     table = load(name) if is_table else from_table(dump, name, eps=float(np.finfo(dump.dtype).eps))
-    find = matched_rows if model.encoding.injection == "add" else recover_ids
+    find, factor = recover_ids, float(model.encoding.params.get("attention_factor", 1.0))
+    if model.encoding.injection == "add":
+        find = matched_rows
+    elif np.abs(dump).max() > 1.01 * factor:
+        find = ids_of_angles
     recovered = find(table, model)
     axes = len(recovered.uncertainty)
     return replace(
@@ -592,6 +596,20 @@ def matched_rows(table: Encoding, model: Model) -> Recovered:
             f"of {shown(model.spec)}"
         )
     return Recovered(nearest)
+
+
+def ids_of_angles(table: Encoding, model: Model) -> Recovered:
+    """Return the positions of rows of angles, position times frequency, as Megatron keeps them."""
+    angles, measure = np.asarray(table.table(), dtype=float), model.encoding.measure
+    omega = measure.frequencies if measure else np.ones(1)
+    ids = np.rint(angles[:, 0] / omega[0])
+    due = np.tile(np.multiply.outer(ids, omega), angles.shape[1] // len(omega))
+    if due.shape != angles.shape or not np.allclose(angles, due, rtol=1e-2, atol=1e-3):
+        raise PefourierError(
+            f"{shown(table.label)} reaches {np.abs(angles).max():.4g}: these are not cosines, nor "
+            f"the angles of {shown(model.spec)}"
+        )
+    return Recovered(ids.astype(np.int64))
 
 
 def recover_ids(table: Encoding, model: Model) -> Recovered:

@@ -69,6 +69,7 @@ from pefourier.train.model import (
 from pefourier.train.options import Compile
 from pefourier.train.request import FASTER, Schedule
 from pefourier.train.run_artifacts import (
+    MOST_MISTAKES,
     best_threshold,
     class_probabilities,
     cross_entropy,
@@ -269,6 +270,10 @@ def trace_of(task: Task, outcome: Outcome) -> bytes:
     fold = task.folds[outcome.member.fold]
     threshold, labels = threshold_of(task, outcome), task.labels[fold.test]
     probabilities = class_probabilities(outcome.test, threshold)
+    predicted, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
+    wrong = np.flatnonzero(predicted != labels)
+    worst = wrong[np.argsort(-confidence[wrong], kind="stable")][:MOST_MISTAKES]
+    facts = task.starts[fold.test], labels, predicted, confidence
     arrays: Fields = {
         "valid": outcome.valid.astype(np.float32),
         "valid_labels": task.labels[fold.valid],
@@ -278,6 +283,8 @@ def trace_of(task: Task, outcome: Outcome) -> bytes:
         "test_rows": task.starts[fold.test],
         "threshold": np.array(np.nan if threshold is None else threshold),
         "test_probabilities": probabilities.astype(np.float32),
+        "mistakes": np.column_stack([fact[worst] for fact in facts]),
+        "mistaken": task.windows_at(fold.test[worst]),
         "classes": np.array(task.classes, dtype=str),
         "curve": np.asarray(outcome.curve, np.float32),
         **{name: np.array(value) for name, value in zip(KEY, outcome.key_in(task), strict=True)},

@@ -32,7 +32,7 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     own = {"out": str(out)}
     own["encoding"] = ("none", "sinusoidal", "t5", "sinusoidal@rms=0.25", "order-free")
     found = run_comparison(requested(**own, positive=("A first",)))
-    pictures = ["comparison.png", "confusion.png", "curves.png"]
+    pictures = ["comparison.png", "confusion.png", "curves.png", "mistakes.png"]
     others = ["config.json", "results.jsonl", "scores", "summary.json", "summary.md"]
     assert sorted(p.name for p in out.iterdir()) == sorted(pictures + others)
     assert sorted(numbers(lines(out))) == sorted(numbers(found.runs))
