@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from grids import smooth_table
 from safetensors.numpy import save_file
 
 import pefourier
@@ -23,13 +24,8 @@ RNG = np.random.default_rng(8)
 FREE = RNG.normal(size=(200, D))
 
 
-def smooth_table(height, width, d, noise=0.1):
-    """Return a random table in which near points have similar vectors."""
-    places = np.indices((height, width)).reshape(2, -1).T
-    distances = ((places[:, None] - places) ** 2).sum(axis=-1)
-    root = np.linalg.cholesky(np.exp(-distances / 8) + 1e-8 * np.eye(len(places)))
-    rng = np.random.default_rng(2)
-    return root @ rng.normal(size=(len(places), d)) + noise * rng.normal(size=(len(places), d))
+def smooth(height, width, d):
+    return smooth_table(np.random.default_rng(2), (height, width), d, reach=2, noise=0.1)
 
 
 @pytest.fixture
@@ -37,9 +33,9 @@ def folder(folder):
     np.save("mae.npy", MAE)
     np.save("exchanged.npy", np.roll(MAE, D // 2, axis=1))
     np.save("square.npy", SQUARE)
-    np.save("learned.npy", np.vstack([FREE[:1], smooth_table(14, 14, D)]))
+    np.save("learned.npy", np.vstack([FREE[:1], smooth(14, 14, D)]))
     np.savez("named.npz", **{"vision_model.position": FREE[:196], "text": FREE[:100]})
-    np.save("windows.npy", smooth_table(13, 13, 4))
+    np.save("windows.npy", smooth(13, 13, 4))
     (folder / "port.py").write_text(
         "import numpy\ndef codes(n, d): return numpy.load('learned.npy')[:, :d]\n"
     )
@@ -79,7 +75,7 @@ NO_SQUARES = {
     "walk": RNG.normal(size=(197, 32)).cumsum(axis=0),
     "units": np.eye(64),
     "ones": np.ones((64, 4)),
-    "no square": smooth_table(9, 12, D),
+    "no square": smooth(9, 12, D),
 }
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from grids import smooth_table
 
 from pefourier.encodings.families.axial import rows_of_blocks
 from pefourier.geometry.precision import FORMATS, rounded
@@ -202,16 +203,10 @@ def pixel_coordinates(real):
     return both(real, 16 * y, 16 * x)
 
 
-def smooth(sides, d=24):
-    """Return vectors that vary slowly along both axes of a grid, as in trained tables."""
-    lines = [np.subtract.outer(np.arange(n), np.arange(n)) for n in sides]
-    kernels = [np.linalg.cholesky(np.exp(-((k / 2) ** 2)) + 1e-9 * np.eye(len(k))) for k in lines]
-    free = np.random.default_rng(0).normal(size=(*sides, d))
-    return np.einsum("ai,bj,ijd->abd", *kernels, free).reshape(-1, d)
-
-
-on_grid("neighbours-elsewhere", (4, 18))(lambda real: smooth((6, 12)))
-plant("grid-unknown")(lambda real: smooth((8, 8)))
+on_grid("neighbours-elsewhere", (4, 18))(
+    lambda real: smooth_table(np.random.default_rng(0), (6, 12))
+)
+plant("grid-unknown")(lambda real: smooth_table(np.random.default_rng(0), (8, 8)))
 
 
 def named(code, name, absent="source code has no names of arrays"):

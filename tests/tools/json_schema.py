@@ -39,29 +39,26 @@ from pefourier.writing.page import SCHEMA, labelled_fields
 
 FILE = terms.SCHEMA
 GROUPS = {  # groups of terms by the room of a dataclass; the first group with a field explains it
-    "spectral_density": ("spectrum",),
-    "reconstruct": ("reconstruct", "spectrum"),
-    "check_faithful": ("check-faithful", "reconstruct", "spectrum"),
-    "precision": ("check-faithful",),
-    "encoding": ("check-faithful",),
-    "relations": ("relations", "check-faithful"),
-    "compare": ("compare", "check-faithful"),
-    **dict.fromkeys(
-        "mistakes outcome pairs biases operators".split(),
-        ("compare",),
-    ),
-    **dict.fromkeys(
-        "context layers model_positions rotations".split(), ("context", "check-faithful", "words")
-    ),
-    **dict.fromkeys(("design", "extend"), ("design", "context", "check-faithful")),
-    **dict.fromkeys(("positions", "spans", "visibility", "model"), ("positions", "check-faithful")),
-    "resize": ("resize", "check-faithful", "spectrum", "words"),
-    "weights": ("usage", "context", "check-faithful"),
-    "summary": ("train",),
-    "statistics": ("train",),
-    "split": ("plan",),
-    "plan": ("plan", "train"),
-    "terms": ("explain",),
+    room: groups.split()
+    for rooms, groups in {
+        "spectral_density": "spectrum",
+        "reconstruct": "reconstruct spectrum",
+        "check_faithful": "check-faithful reconstruct spectrum",
+        "precision encoding": "check-faithful",
+        "relations": "relations check-faithful",
+        "compare": "compare check-faithful",
+        "mistakes outcome pairs biases operators": "compare",
+        "context layers model_positions rotations": "context check-faithful words",
+        "design extend": "design context check-faithful",
+        "positions spans visibility model": "positions check-faithful",
+        "resize": "resize check-faithful spectrum words",
+        "weights": "usage context check-faithful",
+        "summary statistics": "train",
+        "split": "plan",
+        "plan": "plan train",
+        "terms": "explain",
+    }.items()
+    for room in rooms.split()
 }
 PLAIN = {int: "integer", bool: "boolean", str: "string", type(None): "null"}
 TEXT, WHOLE, OBJECT = {"type": "string"}, {"type": "integer"}, {"type": "object"}
