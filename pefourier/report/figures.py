@@ -272,7 +272,8 @@ def wavelengths(answers: Answers, look: Look) -> Figure:
         marks = [(r.frequencies[of], COLOURS[t], t) for t, of in r.treatments.items()]
         rows = {} if "same" in r.treatments else {"unscaled": [(r.trained_frequencies, GREY, "")]}
         names = caption(a.encoding, 0.7 * plot.width_of(axes)), literal(r.name)
-        listed = ", ".join(f"{of.sum()} {state}" for state, of in r.treatments.items())
+        counts = {state: of.sum() for state, of in r.treatments.items()}
+        listed = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
         axes.set_title(f"{', '.join(filter(None, names))}: pairs {listed}", pad=ABOVE)
         rows |= {r.scaling if rows else "": marks}
         draw_strips(axes, rows, a.result.trained.length or 0, a.result.length)
@@ -285,11 +286,13 @@ def draw_strips(axes: Axes, rows: Values, trained: int, length: int) -> None:
     for level, marks in enumerate(rows.values()):
         for omega, colour, name in marks:
             ends = -level - 0.4, -level + 0.4
-            label = name if len(omega) and name != "same" else ""
-            axes.vlines(2 * pi / omega, *ends, color=colour, label=label, linewidth=1)
+            label = "" if name == "same" else name
+            if len(omega):
+                axes.vlines(2 * pi / omega, *ends, color=colour, label=label, linewidth=1)
     mark_lengths(axes, trained, length)
     axes.set(xscale="log", ylim=(0.4 - len(rows), 0.6))
-    axes.set_yticks([-level for level in range(len(rows))], list(map(literal, rows)))
+    ticks = {-level: literal(name) for level, name in enumerate(rows) if name}
+    axes.set_yticks(list(ticks), list(ticks.values()))
 
 
 def mark_lengths(axes: Axes, trained: int, length: int) -> None:
