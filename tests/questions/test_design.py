@@ -205,16 +205,3 @@ def test_a_condition_number_that_no_base_has_is_no_answer(length, d):
     assert (rho is None) == ({c.condition_number for c in result.candidates} == {None})
     assert (rho is None) == (max(c.rank for c in result.candidates) < min(length, d))
     assert (result.verdict == "no base serves") == (rho is None)
-
-
-@pytest.mark.parametrize("criterion", ["turns", "wavelength=3", "phase=.9"])
-def test_a_length_too_long_for_tables_is_answered_by_formulas(criterion):
-    """A length of 8.6 million positions is answered by formulas."""
-    result = design(d=64, span="1d", resolution="10ms", criteria=[criterion])
-    assert result.length == 8_640_000
-    rho = result.best[criterion]
-    lasts = {"turns": 2 * np.pi, "wavelength=3": 2 * np.pi / 3, "phase=.9": np.arccos(0.9)}
-    assert rho ** (-62 / 64) * 8_640_000 == pytest.approx(lasts[criterion], rel=1e-6)
-    idle = {c.rho: c.idle for c in result.candidates}
-    assert idle[1e8] == (1e8 ** (-np.arange(32) / 32) * 8_640_000 < 2 * np.pi).sum()
-    assert {c.rank for c in result.candidates} == {None}
