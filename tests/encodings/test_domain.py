@@ -8,7 +8,6 @@ import pytest
 from pefourier.encodings import load
 from pefourier.encodings.encoding import (
     CHANGES,
-    Measure,
     changes_by_name,
     exchanged,
     nodes,
@@ -65,13 +64,6 @@ def test_phases_on_one_axis_are_those_of_its_vectors(spec, own):
         if spec != "dft":
             sines = table[:, :4] if spec == "axial" else table[:, ::2]
             np.testing.assert_allclose(np.sin(phases), sines)
-
-
-def test_phases_of_a_period_are_exact_on_several_axes():
-    frequencies = 2 * np.pi / 8 * np.array([[8.0, 1.0], [24.0, 3.0]])  # of the index 8 y + x
-    measure = Measure(frequencies, np.full(2, 0.5), period=8)
-    far, near = np.array([[10**12 + 1, 8 * 10**11 + 3]]), np.array([[0, 3]])
-    np.testing.assert_array_equal(measure.angles(far), measure.angles(near))
 
 
 ORDERS = list(itertools.product(("interleaved", "halves"), ("sin", "cos")))

@@ -1,7 +1,5 @@
 """Sinusoids off the geometric grid: formulas, published values, grids, shifts and times."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -17,14 +15,6 @@ from pefourier.train.model import Dropout, load_injection, stack_vectors
 
 GRID = (3, 5)
 ROWS, COLUMNS = np.indices(GRID).reshape(2, -1)
-
-
-def test_tape_is_the_formula_of_convtran():
-    length, d = 100, 16
-    omega = np.exp(np.arange(0, d, 2) * -math.log(10000.0) / d) * (d / length)
-    phases = np.outer(np.arange(length), omega)
-    waves = np.stack([np.sin(phases), np.cos(phases)], axis=2).reshape(length, d)
-    np.testing.assert_allclose(load("tape", length=length, d=d).table(), waves, atol=1e-12)
 
 
 def features(mapping, d=20, **own):
@@ -244,13 +234,6 @@ def test_nothing_folds_at_irregular_times_and_even_ones_do():
         pefourier.reconstruct("mtan-fixed", d=6, times=IRREGULAR)
 
 
-def test_mtan_fixed_is_the_formula_of_its_authors():
-    t, slow = IRREGULAR / 8.2, math.exp(2 * -math.log(10.0) / 4)
-    waves = [wave(48 * t * share) for share in (1, slow) for wave in (np.sin, np.cos)]
-    table = load("mtan-fixed", d=4, times=IRREGULAR).table()
-    np.testing.assert_allclose(table, np.transpose(waves), atol=1e-12)
-
-
 @pytest.mark.parametrize("d", [4, 5])
 def test_sinusoidal_counts_times_in_the_unit_of_its_positions(d):
     enc = load(f"sinusoidal:rho=100,offset=2,layout=halves,d={d}", times=IRREGULAR)
@@ -262,15 +245,3 @@ def test_sinusoidal_counts_times_in_the_unit_of_its_positions(d):
     np.testing.assert_allclose(
         enc.measure.phases(enc.domain.x / enc.domain.spacing), phases, atol=1e-12
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "drawn", "unit"), [("time2vec", "normal", 1.0), ("mtan", "uniform", 8.2)]
-)
-def test_a_line_and_sines(name, drawn, unit):
-    table = load(name, d=5, times=IRREGULAR, seed=2).table()
-    stream = np.random.RandomState(2)
-    a, b = stream.normal(size=(2, 5)) if drawn == "normal" else stream.uniform(-1, 1, (2, 5))
-    expected = np.outer(IRREGULAR / unit, a) + b
-    expected[:, 1:] = np.sin(expected[:, 1:])
-    np.testing.assert_allclose(table, expected, rtol=0, atol=1e-14)

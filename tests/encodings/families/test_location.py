@@ -56,51 +56,6 @@ def test_high_harmonics_stay_finite_and_of_one_norm(rng):
     np.testing.assert_allclose((table**2).sum(axis=1), 150**2 / (4 * math.pi), rtol=1e-10)
 
 
-def test_vectors_are_the_formulas_written_out(rng):
-    at, scales = drawn(rng), [2.0, 2.0 * math.sqrt(8.0), 16.0]
-    settings = {"places": at, "r_min": 2.0, "r_max": 16.0}
-    grid = [[w(c / s) for c in p for s in scales for w in (math.sin, math.cos)] for p in at]
-    np.testing.assert_allclose(build("space2vec", d=12, **settings).table(), grid, atol=1e-12)
-    third = 2 * math.pi / 3
-    theory = [
-        [
-            w((x * math.cos(k * third) + y * math.sin(k * third)) / s)
-            for s in scales
-            for k in range(3)
-            for w in (math.sin, math.cos)
-        ]
-        for x, y in at
-    ]
-    found = build("space2vec", d=20, kind="theory", **settings).table()
-    np.testing.assert_allclose(found, np.pad(theory, ((0, 0), (0, 2))), atol=1e-12)
-    ball = [
-        [
-            part
-            for s in scales
-            for lon, lat in [np.radians(p) / s]
-            for part in (
-                math.sin(lat),
-                math.cos(lat) * math.cos(lon),
-                math.cos(lat) * math.sin(lon),
-            )
-        ]
-        for p in at
-    ]
-    np.testing.assert_allclose(build("sphere2vec", d=9, **settings).table(), ball, atol=1e-12)
-
-
-def test_distances_are_great_circles(rng):
-    ends = place_domain([[0, -90], [0, 90], [0, 0], [90, 0]], "km")
-    found = ends.distances(np.array([0, 0, 2]), np.array([1, 2, 3]))
-    np.testing.assert_allclose(found, np.array([1, 0.5, 0.5]) * math.pi * RADIUS, rtol=1e-12)
-    at = drawn(rng)
-    for i, j in [(0, 1), (2, 5), (7, 3)]:
-        (found,) = place_domain(at, "km").distances(np.array([i]), np.array([j]))
-        assert found == pytest.approx(haversine(at[i], at[j]), rel=1e-9)
-    (found,) = place_domain([[3, 4], [0, 8]], "").distances(np.array([0]), np.array([1]))
-    assert found == 5
-
-
 def test_places_beyond_lie_at_the_distance_in_the_direction(rng):
     at, domain = drawn(rng), place_domain(drawn(rng), "km")
     for distance, bearing in [(1.0, 0.3), (500.0, 4.0), (15000.0, 2.0)]:
