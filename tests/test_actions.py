@@ -6,13 +6,11 @@ import tomllib
 from pathlib import Path
 
 import yaml
-from published_configs import PUBLISHED
+from published_configs import PUBLISHED, SMALL_LLAMA
 
 ROOT = Path(__file__).parents[1]
 ACTION = yaml.safe_load((ROOT / ".github/check/action.yml").read_text())
 HOOK, TABLES = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
-CONFIG = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
-CONFIG |= {"max_position_embeddings": 128, "num_hidden_layers": 2, "vocab_size": 10}
 
 
 def test_the_action_and_the_readme_install_what_the_package_asks_for():
@@ -30,7 +28,7 @@ def test_the_hook_names_the_two_broken_configs_of_twenty_and_nothing_else(run, f
     plain = [(name, one) for name, one in PUBLISHED.items() if not one.get("rope_scaling")]
     configs = {name: one | {"max_position_embeddings": 64} for name, one in plain[:18]}
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
-    llama = CONFIG | {"max_position_embeddings": 256, "rope_theta": 1e4}
+    llama = SMALL_LLAMA | {"max_position_embeddings": 256, "rope_theta": 1e4}
     configs["broken/one"] = llama | {"rope_scaling": {"rope_type": "linear"}}
     configs["broken/two"] = llama | {"rope_scaling": yarn | {"beta_fst": 32}}
     configs["tools/compiler"] = {"compilerOptions": {"strict": True}}

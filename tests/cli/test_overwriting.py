@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from published_configs import SMALL_LLAMA
 
 from pefourier.encodings.sources.tables import write_table
 
-LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 10}
-LLAMA |= {"max_position_embeddings": 128, "num_hidden_layers": 2}
 ROPES = ("rope", "rope:layout=interleaved", "--d", "16")
 
 
@@ -23,7 +22,7 @@ def files(folder):
         write_table(path, table)
     write_table("column.csv", np.arange(1.0, 9.0)[:, None])
     Path("m").mkdir()
-    Path("m/config.json").write_text(json.dumps(LLAMA))
+    Path("m/config.json").write_text(json.dumps(SMALL_LLAMA))
     weights = {"name": "model.layers.0.self_attn.q_proj.weight"}
     write_table("m/model.safetensors", np.ones((64, 64)), **weights)
     Path("soft.npy").symlink_to("real.npy")

@@ -12,12 +12,11 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 import yaml
+from published_configs import SMALL_LLAMA
 
 ROOT = Path(__file__).parents[2]
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
 ACTION = yaml.safe_load((ROOT / ".github/check/action.yml").read_text())
-LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 10}
-LLAMA |= {"max_position_embeddings": 128, "num_hidden_layers": 2}
 MARK = "from pathlib import Path\nPath('mark').write_text('ran')\ndef f(length, d):\n    return 0\n"
 FOLDERS = ["py:evil:x", "py:evil:f", "dft", "rope:rho=7", "-d", "--strict", "two words", "*", "né"]
 FOLDERS += ["a#b", "d/#part"]
@@ -32,7 +31,7 @@ def repository(folder):
     Path("evil.py").write_text(MARK)
     for name in FOLDERS:
         Path(name).mkdir(parents=True)
-        Path(name, "config.json").write_text(json.dumps(LLAMA))
+        Path(name, "config.json").write_text(json.dumps(SMALL_LLAMA))
     for name in TABLES:
         np.save(name, np.random.default_rng(0).normal(size=(8, 16)))
     for words in (["init", "-q"], ["add", "-A"]):

@@ -20,5 +20,9 @@ def sized(kind, width, heads, length, **own):
     }
 
 
+# a model of two small layers
+SMALL_LLAMA = sized("llama", 64, 4, 128, num_hidden_layers=2, vocab_size=10)
+
+
 def yarn(factor, original, **own):
     return {"type": "yarn", "factor": factor, "original_max_position_embeddings": original, **own}

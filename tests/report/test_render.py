@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from drawn_usage import drawn_usage
+from published_configs import PUBLISHED
 
 import pefourier
 from pefourier import context
@@ -111,11 +112,8 @@ def diagonals(n=16):
 GRID = {"grid": (14, 14)}
 LLAMA3 = "rope:rho=5e5"
 YARN = "rope:scaling=yarn,factor=4,original=4096"
-MISTRAL = {"model_type": "mistral", "head_dim": 64, "max_position_embeddings": 4096}
-MISTRAL |= {"sliding_window": 512}
-STATED = {"model_type": "llama", "head_dim": 64, "max_position_embeddings": 8192}
-STATED |= {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}}
-STATED["rope_scaling"] |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 512}
+STATED = PUBLISHED["meta-llama/Llama-3.1-8B"]
+MISTRAL = PUBLISHED["mistralai/Mistral-7B-v0.1"]
 GPT2 = {"model_type": "gpt2", "n_positions": 1024}
 LONG = {"length": 60000}
 SMALL = {"length": None, "d": 8, "grid": (4, 4)}
@@ -221,10 +219,14 @@ CASES = [  # verdict, question, source of the encoding
     ("depends on place", relate, lambda: load("learned", None, 16, grid=(5, 6))),
     ("depends on displacement alone", relate, lambda: load("axial", None, 16, grid=(5, 6))),
     ("unseen angles", reach, lambda: (LLAMA3, {"length": 131072, "trained": 8192, "d": 128})),
-    ("within the stated length", reach, lambda: (config(**STATED), {})),
+    (
+        "within the stated length",
+        reach,
+        lambda: (config(**STATED), {}),
+    ),
     ("no new angles", reach, lambda: (LLAMA3, {"length": 8192, "trained": 8192, "d": 128})),
     ("training length unknown", reach, lambda: (LLAMA3, {"length": 8192, "d": 128})),
-    ("beyond every window", reach, lambda: (config(**MISTRAL), {"length": 1024})),
+    ("beyond every window", reach, lambda: (config(**MISTRAL), {"length": 8192})),
     ("read differently", reach, lambda: (LLAMA3, {"against": "base=1e4"})),
     ("read alike", reach, lambda: (LLAMA3, {"against": LLAMA3})),
     ("logits scaled", reach, lambda: (YARN, {"against": "attention_factor=1", "d": 64})),

@@ -18,7 +18,7 @@ import importlib.util
 import json
 import time
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -296,63 +296,58 @@ def seconds_of(s, work):
 
 def programs(s):
     """Return the measured programs by name."""
-    is_gpu = s.device.type == "cuda"
-    all_programs = {
+    found = {
         "loop, eager float32": partial(loop, s),
-        "loop, compiled bfloat16": partial(loop, s, half=True, compiled=True) if is_gpu else None,
-        "loop, CUDA graph bfloat16": partial(loop, s, half=True, graph=True) if is_gpu else None,
         "vmap, eager": partial(mapped, s),
-        "vmap, compiled": partial(mapped, s, compiled=True) if is_gpu else None,
-        "JAX, vmap and jit": partial(jax_fleet, s) if importlib.util.find_spec("jax") else None,
         "fused": partial(fused, s, ["dft"]),
-        "fused, compiled": partial(fused, s, ["dft"], compiled=True) if is_gpu else None,
         "fused, all acts": partial(fused, s, MIXED),
-        "fused, all acts, compiled": partial(fused, s, MIXED, compiled=True) if is_gpu else None,
     }
-    return {name: program for name, program in all_programs.items() if program is not None}
-
-
-@dataclass(frozen=True)
-class Row:
-    """Time of one program for a step of all members, with its device."""
-
-    program: str
-    milliseconds: float
-    teraflops: float  # of matrix products, per second
-    times_fused: float
-    tokens: int
-    d: int
-    layers: int
-    batch: int
-    members: int
-    device: str
-    torch: str
+    if importlib.util.find_spec("jax"):
+        found["JAX, vmap and jit"] = partial(jax_fleet, s)
+    if s.device.type == "cuda":
+        found |= {
+            "loop, compiled bfloat16": partial(loop, s, half=True, compiled=True),
+            "loop, CUDA graph bfloat16": partial(loop, s, half=True, graph=True),
+            "vmap, compiled": partial(mapped, s, compiled=True),
+            "fused, compiled": partial(fused, s, ["dft"], compiled=True),
+            "fused, all acts, compiled": partial(fused, s, MIXED, compiled=True),
+        }
+    return found
 
 
 def measure(s):
-    """Measure all programs on one setting."""
+    """Return a row for each program: its time for a step of all members, and the setting."""
     took = {}
     for name, program in programs(s).items():
         try:
             took[name] = program()
         except Exception as error:  # a peer may not run on every device and version
             print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0]}")
-    base = took["fused"]
-    card = torch.cuda.get_device_name() if s.device.type == "cuda" else "CPU"
-    sizes = s.sizes.tokens, s.sizes.d, s.sizes.layers, s.batch, s.members, card, torch.__version__
+    setting = {name: getattr(s.sizes, name) for name in ("tokens", "d", "layers")}
+    setting |= {"batch": s.batch, "members": s.members}
+    setting["device"] = torch.cuda.get_device_name() if s.device.type == "cuda" else "CPU"
     return [
-        Row(name, round(ms, 4), round(s.operations / ms / 1e9, 3), round(ms / base, 3), *sizes)
+        {
+            "program": name,
+            "milliseconds": round(ms, 4),
+            "teraflops": round(s.operations / ms / 1e9, 3),  # of matrix products, per second
+            "times_fused": round(ms / took["fused"], 3),
+            **setting,
+            "torch": torch.__version__,
+        }
         for name, ms in took.items()
     ]
 
 
 def keep(rows):
     """Replace the stored rows that have the same sizes and device."""
-    stored = json.loads(KEPT.read_text())
-    keys = [(r.device, r.tokens, r.d, r.layers, r.batch, r.members) for r in rows]
-    names = ("device", "tokens", "d", "layers", "batch", "members")
-    others = [r for r in stored.get("training", []) if tuple(r[n] for n in names) not in keys]
-    stored["training"] = others + [asdict(row) for row in rows]
+    stored, names = (
+        json.loads(KEPT.read_text()),
+        ("device", "tokens", "d", "layers", "batch", "members"),
+    )
+    keys = [[row[name] for name in names] for row in rows]
+    others = [r for r in stored.get("training", []) if [r[name] for name in names] not in keys]
+    stored["training"] = others + rows
     KEPT.write_text(json.dumps(stored, indent=1) + "\n")
 
 
@@ -373,8 +368,8 @@ def measure_here():
     )
     for row in rows:
         print(
-            f"{row.program:28} {row.milliseconds:10.3f} ms {row.teraflops:8.2f} TFLOP/s "
-            f"{row.times_fused:8.2f} x fused"
+            f"{row['program']:28} {row['milliseconds']:10.3f} ms {row['teraflops']:8.2f} TFLOP/s "
+            f"{row['times_fused']:8.2f} x fused"
         )
     if requested.keep:
         keep(rows)
