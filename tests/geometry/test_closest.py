@@ -157,17 +157,6 @@ def test_pair_distance_and_count_are_those_of_the_double_loop(name):
     assert_agree(closest_pair(from_table(TABLES[name])), expected_of(name))
 
 
-def test_more_rows_than_a_block_holds():
-    table = RANDOM.standard_normal((room.BLOCK_ROWS + 700, 3))
-    squared = sum((column[:, None] - column) ** 2 for column in table.T)
-    np.fill_diagonal(squared, np.inf)
-    found = closest_pair(from_table(table))
-    assert found.pair == divmod(int(squared.argmin()), len(table))
-    assert found.distance == pytest.approx(np.sqrt(squared.min()), rel=1e-12)
-    table[2691] = table[517]
-    assert closest_pair(from_table(table)) == ClosestPair(0.0, (517, 2691), len(table) - 1)
-
-
 def test_equal_rows_are_those_of_numpy(rng):
     for table in (rng.integers(0, 3, (5000, 6)) * 1.0, np.eye(300), rng.normal(size=(50, 3))):
         _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
