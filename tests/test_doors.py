@@ -207,14 +207,6 @@ def test_bases_and_scalings_are_designed_equal(run):
         assert (refused.status, refused.err) == (2, f"pefourier: {reported.value}\n")
 
 
-def test_a_key_that_holds_no_config_is_no_part_of_one(tmp_path, run):
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
-    for part in ("hidden_size", "audio_config"):
-        done = run("context", f"{tmp_path}/config.json#{part}")
-        assert done.status == 2
-        assert f"'#{part}'" in done.err
-
-
 def test_points_off_a_circle_by_three_in_a_hundred_are_no_pairs(rng):
     angles = rng.uniform(0, 6, (5, 4))
     points = np.stack([np.cos(angles), np.sin(angles)], axis=2)

@@ -21,12 +21,11 @@ def chosen(run, monkeypatch):
     return typed
 
 
-def test_options_are_parsed_into_their_fields(run, chosen):
+def test_options_are_parsed_into_their_fields(chosen):
     assert chosen() == Options()
     typed = "-e dft --encoding none --beside trees --batch-size 9 --d 8 --split random --learn"
     fields = {"encoding": ("dft", "none"), "beside": ("trees",), "batch_size": 9, "d": 8}
     assert chosen(*typed.split()) == Options(**fields, split="random", learn=True)
-    assert run("train", "--split", "halves").status == 2
 
 
 def test_notes_of_training_go_to_stderr_unless_quiet(run):

@@ -99,22 +99,6 @@ def test_words_of_engines_have_a_formula_a_place_and_a_command(term, run):
         assert set(named) <= set(commands)
 
 
-@pytest.mark.parametrize(
-    ("typed", "likely"),
-    [
-        ("kv cach", "kv cache"),
-        ("quantice", "quantize"),
-        ("inv_frq", "inv_freq"),
-        ("rotate_hlaf", "rotate_half"),
-        ("atention factr", "attention factor"),
-        ("positon idz", "position ids"),
-    ],
-)
-def test_a_near_miss_of_several_words_is_compared_as_a_whole(run, typed, likely):
-    done = run("explain", *typed.split())
-    assert (done.status, f"Did you mean {likely!r}" in done.err) == (2, True)
-
-
 def kinds_of(kind):
     return [kind, *(k for part in kind.__subclasses__() for k in kinds_of(part))]
 
@@ -166,9 +150,3 @@ def test_explain_answers_in_every_form(run):
     assert run("explain", "--lattice").out.startswith("--lattice (options): ")
     assert run("explain", "safe_phase").out.startswith("safe_phase (check-faithful): ")
     assert len(run("explain", "--json").results) == len(EVERY)
-
-
-def test_a_word_that_is_no_term_is_refused(run):
-    for words in (["rank", "blah", "compare"], ["blah"]):
-        done = run("explain", *words)
-        assert (done.status, done.out, "'blah'" in done.err) == (2, "", True)
