@@ -37,8 +37,10 @@ LLAMA = {"model_type": "llama", "head_dim": 128, "max_position_embeddings": 1310
 @pytest.mark.parametrize("line", REFUSED)
 def test_an_error_is_one_line_and_status_2(run, folder, line):
     (folder / "llama.json").write_text(json.dumps(LLAMA))
-    for rows in (13, 78, 161, 197):
+    for rows in (13, 24, 78, 161, 197):
         np.save(f"{rows}.npy", np.random.default_rng(0).normal(size=(rows, 6)))
+    for name, text in (("e", "0,1\n"), ("p", "1,2\n3,4\n")):
+        (folder / f"{name}.csv").write_text(text)
     before = sorted(folder.iterdir())
     done = run(*line.split())
     assert (done.status, done.out) == (2, "")

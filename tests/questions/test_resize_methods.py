@@ -101,28 +101,6 @@ def test_the_middle_of_a_window_keeps_lags(rng, folder):
     np.testing.assert_array_equal(made, expected)
 
 
-WRONG = [
-    ("--to 5x8 --method center-crop", "4x6 to 5x8"),
-    ("--to 3x3 --method crop --from-crop 1,4", "from (1,4)"),
-    ("--to 3x3 --from-crop 1", "4x6"),
-    ("--to 3x3 --from-crop 1,1 --method bicubic", "--method crop"),
-    ("--to 3x3 --from-crop 1,-1", "1,-1"),
-    ("--to 3x3 --method geometric", "odd"),
-    ("--to 3x3 --from 5x5", "--from 4x6"),
-    ("--to 3x3 --from 2x2x2", "--from 4x6"),
-]
-
-
-@pytest.mark.parametrize(("options", "named"), WRONG)
-def test_what_a_method_cannot_do_is_refused(options, named, run, folder, rng):
-    np.save(folder / "t.npy", rng.normal(size=(24, 8)))
-    options = options if "--from " in options else f"--from 4x6 {options}"
-    done = run("resize", "t.npy", *options.split())
-    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-    assert named in done.err
-    assert "--grid" not in done.err
-
-
 OWN = [  # model type, sides, the method and its library
     ("dinov2", (8, 8), "bicubic", "transformers 5.23"),
     ("dinov2_with_registers", (8, 8), "antialias", "transformers 5.23 and facebookresearch/dinov2"),

@@ -176,13 +176,6 @@ def test_wrong_edges_are_refused_in_a_line(run, tmp_path, name, text):
     assert WRONG[text] in done.err
 
 
-@pytest.mark.parametrize("line", ["reconstruct laplacian", "check-faithful dft --edges e.csv"])
-def test_what_graphs_have_no_answer_to_is_refused_in_a_line(run, folder, line):
-    (folder / "e.csv").write_text("0,1\n")
-    done = run(*line.split())
-    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-
-
 @pytest.mark.parametrize(("d", "distinct"), [(16, 9), (64, 33), (128, 40)])
 def test_random_walks_on_a_path_are_equal_only_if_their_fractions_are(d, distinct):
     """Node 32 differs from nodes 33 … by 2^-64 at step 64, which float64 does not hold."""

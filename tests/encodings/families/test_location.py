@@ -154,25 +154,6 @@ def test_wrong_places_are_refused_in_a_line(run, tmp_path, text):
     assert WRONG[text] in done.err
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "check-faithful dft --places p.csv",
-        "check-faithful sphere2vec --d 2",
-        "check-faithful space2vec:kind=theory --d 5",
-        "check-faithful space2vec:r_max=5",
-        "check-faithful sphere2vec:r_min=-1",
-        "check-faithful spherical-harmonics --d 50",
-        "spectrum sphere2vec",
-        "reconstruct spherical-harmonics",
-    ],
-)
-def test_what_places_have_no_answer_to_is_refused_in_a_line(run, folder, line):
-    (folder / "p.csv").write_text("1,2\n3,4\n")
-    done = run(*line.split())
-    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-
-
 @pytest.mark.usefixtures("folder")
 def test_a_file_of_one_place_and_longitudes_up_to_360_are_read(run):
     np.save("p.npy", [[359.5, 10.0]])
