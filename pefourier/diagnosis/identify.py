@@ -66,18 +66,22 @@ def geometric_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
 
 def candidate_bases(rate: float, d: int) -> Iterator[Params]:
     """Yield parameters rho and divisor with rho^(-1/D) = exp(-rate), the most usual first."""
-    kinds: list[Params] = [
-        {"divisor": name}
-        for name in ("d", "d/2-1")
-        if 0 < (half := exponent_divisor(name, d)) and abs(rate) * half < 700
-    ]
+    kinds: list[Params] = [{"divisor": name} for name in ("d", "d/2-1")]
+    if d % 2:
+        kinds = [kind | {"odd": odd} for kind in kinds for odd in ("sine", "d+1")]
+    kinds = [k for k in kinds if 0 < (half := exponent_divisor(k, d)) and abs(rate) * half < 700]
     yield from ({"rho": 1e4} | kind for kind in kinds)  # with few columns, several grids fit
 
     def to(count: int, kind: Params) -> Params:
-        return {"rho": to_digits(exp(rate * exponent_divisor(kind["divisor"], d)), count)} | kind
+        return {"rho": to_digits(exp(rate * exponent_divisor(kind, d)), count)} | kind
 
     yield from (to(1, kind) for kind in kinds)
-    digits = (*range(2, 6), *range(8, 18))  # few, as people choose them, or those of the fit
+    yield from (to(count, k) for count in (2, 3) for k in kinds if k["divisor"] == "d")
+    if rate * d > log(1e4):  # diffusers subtracts a number from d/2
+        shift = round(2 * (d / 2 - log(1e4) / rate)) / 2
+        if 0 < abs(shift) < d / 4:
+            yield {"rho": 1e4, "divisor": f"d/2{-shift:+g}"}
+    digits = (4, 5, *range(8, 18))  # few, as people choose them, or those of the fit
     yield from (to(count, kind) for kind in kinds[:1] for count in digits)
 
 
@@ -107,18 +111,21 @@ def frequencies(params: Params, d: int) -> Floats:
     """Return the radians per row of the pairs of d columns, ((d + 1) // 2,)."""
     if "scaling" in params:
         return rotation_of({"d": d, "partial": 1.0} | params, 1)[0]
-    exponents = np.arange((d + 1) // 2) / exponent_divisor(params.get("divisor", "d"), d)
+    exponents = np.arange((d + 1) // 2) / exponent_divisor(params, d)
     omega: Floats = params.get("step", 1.0) * params["rho"] ** -exponents
     return omega
 
 
-def exponent_divisor(divisor: str, d: int) -> float:
+def exponent_divisor(params: Params, d: int) -> float:
     """Return the D of rho^(-i/D) for d columns.
 
-    >>> [exponent_divisor(name, 7) for name in ("d", "d/2-1")]
-    [3.5, 2.0]
+    >>> [exponent_divisor({"divisor": name}, 7) for name in ("d", "d/2-1", "d/2+0.5")]
+    [3.5, 2.0, 4.0]
     """
-    return d / 2 if divisor == "d" else d // 2 - 1.0
+    divisor, longer = params.get("divisor", "d"), params.get("odd") == "d+1"
+    if divisor == "d/2-1":
+        return d // 2 - 1.0 + longer
+    return d / 2 + float(divisor[3:] or 0.0) + 0.5 * longer
 
 
 def frequency_slack(omega: Floats, eps: float, n: int) -> Floats:

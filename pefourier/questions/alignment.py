@@ -4,7 +4,7 @@ Conventions
 -----------
 Tables are (n, d), of any floating-point type, and read in blocks. `allowed` returns the differences
 (k, d) that rounding explains in the given rows. Column j of b is `scale` · signs[j] · column
-columns[j] of a, `offset` rows later in a. A column in place may have a separate scale (`scales`)
+columns[j] of a, `offset` rows later in a. Each column may instead have a separate scale (`scales`)
 and an added constant (`offset_row`). Rows in any order are matched too, but not together with
 columns. The weakest relation is a rotation, which preserves all inner products.
 """
@@ -28,6 +28,8 @@ from pefourier.types import Bools, Fields, Floats, Indices, Places, Table
 from pefourier.writing.text import shortest
 
 FEWEST = 4  # rows needed to fit a scale and a constant for each column
+CORRELATED = 0.9  # least correlation of columns that match up to sign, scale and constant
+NEAR = 1e-6  # correlations this close to 1 are recomputed as distances
 FEW = 64  # rows on which candidate matches of columns are tested first
 PROBES = 8  # random directions in which rows are matched
 SUMS_EPS = 8 * 2.0**-52  # relative error of sums of squares in float64
@@ -47,7 +49,7 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     x = slice(outcome.length)
     a, b = (enc.table(enc.domain.x[x]) for enc in encodings)
     allowed, eps = stored_tolerance(a, b, first, second)
-    ways = (way(a, b, allowed, eps) for way in (find_columns, find_affine, find_rotation))
+    ways = (way(a, b, allowed, eps) for way in (find_columns, find_affine_columns, find_rotation))
     found = next(filter(None, ways), None) if a.any() and b.any() else None
     if not found:
         return outcome if outcome.cause else match_rows(outcome, encodings)
@@ -162,32 +164,72 @@ def norm_of(table: Table) -> float:
     return float(np.sqrt(sum((rows**2).sum() for _, rows in float_blocks(table))))
 
 
-def find_affine(a: Table, b: Table, allowed: Allowed, eps: float) -> Found:
-    """Fit a scale and an added constant to each column: one for all columns if they are equal."""
-    if len(a) < FEWEST or not is_matched(a):  # few rows are always fitted
+def find_affine_columns(a: Table, b: Table, allowed: Allowed, eps: float) -> Found:
+    """Match columns up to a separate sign, scale and added constant for each column.
+
+    Centred columns of unit length match up to order and sign. The chosen order maximizes the total
+    correlation.
+    """
+    if len(a) < FEWEST or not is_matched(a):  # with few rows, any two columns match
         return None
-    both, own, every = np.array([a, b], dtype=float), allowed(np.arange(len(a))), range(a.shape[1])
-    (a, b), spans = both, np.ptp(both, axis=1)
-    varying = (spans > 16 * eps * np.abs(both).max(axis=1)).all(axis=0)
-    rise = b[a.argmax(axis=0), every] - b[a.argmin(axis=0), every]
-    scales = np.where(varying, rise / np.where(varying, spans[0], np.inf), 1.0)
-    slack = own.max(axis=0) + eps * np.abs(b).max(axis=0)
-    middle = fewest_digits(float(np.median(np.abs(scales))), max(eps, SUMS_EPS))
-    is_one = (np.abs(np.abs(scales) - middle) * spans[0] <= 4 * slack)[varying].all()
-    scales = np.copysign(middle, scales) if is_one else scales
-    left = b - a * scales
+    both, own = np.array([a, b], dtype=float), allowed(np.arange(len(a)))
+    (a, b), parts = both, both - both.mean(axis=1, keepdims=True)
+    sizes = np.sqrt((parts**2).sum(axis=1))
+    rounding = 16 * eps * np.abs(both).max(axis=1) * np.sqrt(len(a))
+    constant = sizes <= rounding
+    units = parts / np.where(constant, np.inf, sizes)[:, None]
+    correlation = units[0].T @ units[1]
+    if (np.abs(correlation).max(axis=0)[sizes[1] > FEW * rounding[1]] < CORRELATED).any():
+        return None
+    columns = nearest_columns(units[0], units[1], correlation)
+    varying = ~constant[0][columns] & ~constant[1]
+    ordered, every = a[:, columns], np.arange(len(columns))
+    rise = b[ordered.argmax(axis=0), every] - b[ordered.argmin(axis=0), every]
+    scales = np.where(varying, rise / np.where(varying, np.ptp(ordered, axis=0), np.inf), 1.0)
+    slack = own.max(axis=0)[columns] + eps * np.abs(b).max(axis=0)
+    middle = fewest_digits(float(np.median(np.abs(scales[varying]))), max(eps, SUMS_EPS))
+    apart = np.abs(np.abs(scales) - middle) * sizes[0][columns]
+    if (apart <= 4 * slack)[varying].all():
+        scales = np.where(scales < 0, -middle, middle)
+    left = b - ordered * scales
     added = (left.max(axis=0) + left.min(axis=0)) / 2
-    limits = own * np.maximum(1.0, np.abs(scales)) + eps * (np.abs(b) + np.abs(added))
+    limits = own[:, columns] * np.maximum(1.0, np.abs(scales)) + eps * (np.abs(b) + np.abs(added))
     residual = np.abs(left - added)
     if (residual > limits).any():
         return None
-    change = describe_transformation(np.array(every), scales, middle if is_one else 1.0)
-    change |= {} if is_one else {"scales": np.abs(scales).tolist()}
-    if (np.abs(added) > limits.max(axis=0)).any():
-        middle = fewest_digits(float(np.median(added)), float(limits.max(axis=0).min()))
-        is_same = (np.abs(added - middle) <= limits.max(axis=0)).all()
-        change["offset_row"] = middle if is_same else added.tolist()
+    change = describe_affine(columns, np.sign(scales), np.abs(scales), added, limits.max(axis=0))
     return (change, float(residual.max())) if change else None
+
+
+def describe_affine(
+    columns: Places, signs: Floats, scales: Floats, added: Floats, slack: Floats
+) -> Fields:
+    """Describe a transformation with one scale and constant, or one for each column."""
+    is_one = not np.ptp(scales)
+    change = describe_transformation(columns, signs, float(scales[0]) if is_one else 1.0)
+    change |= {} if is_one else {"scales": scales.tolist()}
+    if (np.abs(added) > slack).any():
+        middle = fewest_digits(float(np.median(added)), float(slack.min()))
+        is_one = bool((np.abs(added - middle) <= slack).all())
+        change["offset_row"] = middle if is_one else added.tolist()
+    return change
+
+
+def nearest_columns(x: Floats, y: Floats, correlation: Floats) -> Places:
+    """Assign a column of x to each column of y to minimize distances up to sign; all have length 1.
+
+    A correlation resolves half as many digits as a distance, so near columns use the distance.
+    """
+    from scipy.optimize import linear_sum_assignment  # slow import, rarely needed
+
+    squares = 1 - np.abs(correlation)
+    for j in range(y.shape[1]):
+        close = np.flatnonzero(squares[:, j] < NEAR)
+        signs = np.sign(correlation[close, j])
+        squares[close, j] = ((x[:, close] * signs - y[:, [j]]) ** 2).sum(axis=0)
+    cost = np.log(np.maximum(squares, 0.0) + SQUARES_EPS**3)  # small and large distances both count
+    columns: Places = linear_sum_assignment(cost.T)[1]
+    return columns
 
 
 def fewest_digits(value: float, slack: float) -> float:
@@ -265,7 +307,7 @@ def describe_transformation(columns: Places, signs: Floats, scale: float) -> Fie
         layouts = [name for name, order in changes_by_name(d).items() if (order == columns).all()]
         change |= {"layout": layouts[0]} if layouts else {}
     if (signs < 0).any():
-        change["signs"] = np.sign(signs).astype(int).tolist()
+        change["signs"] = signs.astype(int).tolist()
     if scale != 1.0:
         change["scale"] = scale
     return change

@@ -189,11 +189,12 @@ ROWS, COLUMNS = "rows", "columns"
 def test_orders_of_rows_and_columns_of_their_own_scale_and_constant_are_found(n, rng):
     """Permuted columns with signs, scales and an offset are found, and so is an order of rows."""
     table, d = rng.normal(size=(n, 12)), 12
-    signs, scales = rng.choice([-1, 1], d), rng.uniform(0.5, 2, d)
-    changed = table * signs * scales + rng.normal(size=d)
+    columns, signs, scales = rng.permutation(d), rng.choice([-1, 1], d), rng.uniform(0.5, 2, d)
+    changed = table[:, columns] * signs * scales + rng.normal(size=d)
     found = compare(table, changed)
     assert found.verdict == "equivalent"
-    again = table * found.transform.get("signs", 1) * found.transform["scales"]
+    again = table[:, found.transform["columns"]] * found.transform.get("signs", 1)
+    again = again * found.transform["scales"]
     np.testing.assert_allclose(again + found.transform["offset_row"], changed, atol=1e-12)
     assert compare(table, table + 0.3).transform == {"offset_row": 0.3}
     twice = np.vstack([table, table[:3]])
