@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -30,52 +31,7 @@ CONFIG = {
 }
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3 |= {"original_max_position_embeddings": 8192}
-# each command, and the numpy work that it cannot avoid: reading, one pass, one decomposition
-WORK = {
-    "list": None,
-    "explain rank": None,
-    "spectrum --d 16": "",
-    "spectrum --d 1048576": "np.fft.irfft(np.fft.rfft(1e4 ** (-np.arange(0, 2**20, 2) / 2**20)))",
-    "spectrum table.npy": "np.fft.rfft(np.load('table.npy'), axis=0)",
-    "reconstruct --d 16": "",
-    "reconstruct --pos 5 40 75 --d 262144": "np.fft.rfft(1e4 ** (-np.arange(0, 2**18, 2) / 2**18))",
-    "reconstruct axial --grid 64x64 --d 768": "np.fft.fft2(np.ones((64, 64)))",
-    "check-faithful rope --d 16": "np.linalg.svd(np.ones((80, 16)))",
-    "check-faithful rope --length 1048576 --d 128": "np.cos(np.arange(2**20.0)); eig(128)",
-    "check-faithful sinusoidal --length 1000000 --d 64": "np.cos(np.arange(1e6)); eig(64)",
-    "check-faithful sinusoidal --length 32768 --d 2048": "eig(2048)",
-    "check-faithful sinusoidal --length 131072 --d 4096": "eig(4096)",
-    "check-faithful axial --grid 64x64 --d 1152": "np.cos(np.arange(64.0)); eig(576)",
-    "check-faithful axial --grid 128x128 --d 768": "np.cos(np.arange(128.0)); eig(384)",
-    "check-faithful dft --length 16384 --d 16384": "np.cos(np.arange(16384.0))",
-    "check-faithful onehot --length 16384 --d 16384": "",
-    "check-faithful table.npy": (
-        "t = np.load('table.npy'); t @ t.T; np.linalg.svd(t, compute_uv=False)"
-    ),
-    "context config.json": "",
-    "context config.json --length 1m": "",
-    "compare rope sinusoidal": "",
-    "compare config.json linear.json": "",
-    "compare config.json model.gguf": "",
-    "compare config.json dump.npy": (
-        "t = np.load('dump.npy'); np.cos(t[:, :64]); np.sin(t[:, 64:]); np.abs(t).max()"
-    ),
-    "positions ids.npy": "np.load('ids.npy')",
-    "positions ids-large.npy config.json": "np.diff(np.load('ids-large.npy'))",
-    "usage model": "np.sum(np.fromfile('model/model.safetensors', 'f4') ** 2)",
-    "design --length 4096 --d 64": "np.cos(np.outer(np.arange(4096.0), np.ones(32)))",
-    "design --length 128k --d 128": "np.cos(np.outer(np.arange(2**17.0), np.ones(64)))",
-    "encode rope --d 16 --out small.npy": "np.save('small.npy', np.cos(np.ones((80, 16))))",
-    "encode rope --length 1048576 --d 128 --out large.npy": (
-        "[np.cos(np.ones((2**16, 128))).astype('f4').tofile('large') for _ in range(16)]"
-    ),
-    "resize table.npy --from 64x64 --to 32x32": "np.ones((1024, 4096)) @ np.load('table.npy')",
-    "resize table.npy --from 64x64 --to 128x128": (
-        "np.ones((128, 64)) @ np.load('table.npy').reshape(64, -1)"
-    ),
-    "report config.json --out report.html": "",
-    "train --plan": "",
-}
+WORK = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 START = "import numpy as np; eig = lambda n: np.linalg.eigvalsh(np.random.random((n, n)))"
 COMMANDS = list(WORK)
 
@@ -138,7 +94,7 @@ def run(command, folder):
 def run_work(command, folder):
     """Return the CPU seconds of the work that a command cannot avoid over those of the ruler."""
     code = WORK[command]
-    program = "" if code is None else f"{START}; {code}"
+    program = "" if code is False else f"{START}; {code}"
     return measure([sys.executable, "-c", program], folder)[0]
 
 
