@@ -148,6 +148,11 @@ class PositionalEncoding(Tabled):
         check_places(position_ids, longest)
         return x + torch.nn.functional.embedding(position_ids, self.vectors).to(x.dtype)
 
+    def extra_repr(self) -> str:
+        length, d = self.vectors.shape
+        trained = isinstance(self.vectors, torch.nn.Parameter)
+        return f"{self.encoding}, d={d}, max_length={length}, {'trained' if trained else 'fixed'}"
+
 
 class Rotary(Tabled):
     r"""Rotate queries and keys by their positions, as a model's config or a named encoding defines.
@@ -252,13 +257,17 @@ class Rotary(Tabled):
         k: Tensor,
         position_ids: Tensor | None = None,
         offset: int = 0,
+        *,
+        positions: Tensor | None = None,
+        real_positions: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys (batch, heads, n, d); each keeps its type.
 
         Keys may have fewer heads. Positions are offset … offset + n - 1, or `position_ids` of
-        shape (n,) or (batch, n); configs with mrope_section also accept (3, batch, n): frames,
-        rows, columns. Positions are integers from 0 on. An input (batch, n, heads, d) must be
-        transposed; this cannot be detected without position_ids.
+        shape (n,) or (batch, n), also passed as `positions`; configs with mrope_section also accept
+        (3, batch, n): frames, rows, columns. Positions are integers from 0 on, or any real numbers
+        with `real_positions`. An input (batch, n, heads, d) must be transposed; this cannot be
+        detected without position_ids.
         """
         for name, x in (("queries", q), ("keys", k)):
             fits = x.ndim == 4 and x.shape[-1] == self.d
@@ -269,15 +278,19 @@ class Rotary(Tabled):
                 f"{n} queries and {k.shape[2]} keys; rotate each with its positions, and transpose "
                 "(batch, n, heads, d) to (batch, heads, n, d)"
             )
-        if offset < 0 or (offset and position_ids is not None):
-            raise PefourierError(f"pass position_ids, or an offset of at least 0; got {offset}")
-        positions = position_ids
+        if bool(offset) + (position_ids is not None) + (positions is not None) > 1:
+            raise PefourierError("position_ids, positions and offset exclude each other; pass one")
+        ids = positions = position_ids if positions is None else positions
+        if offset < 0 and self.rows is None and not real_positions:
+            raise PefourierError(
+                f"offset must be at least 0, got {offset}; or pass real_positions=True"
+            )
         if positions is None:
             if self.rows and self.grid and not offset:
                 check_fit(f"{n} tokens without position_ids", n, self.grid, self.prefix)
             positions = torch.arange(offset, offset + n, device=q.device)
-        if position_ids is not None or self.rows is not None:
-            check_places(positions, self.rows)
+        if ids is not None or self.rows is not None:
+            check_places(positions, self.rows, real=real_positions)
         if "axes" in self.tables and positions.shape == (3, q.shape[0], n):
             positions = positions[:, :, None]
         else:
@@ -323,6 +336,9 @@ class Rotary(Tabled):
         ratio = 1 + settings["factor"] * beyond / settings["original"]
         scaled: Tensor = self.frequencies * ratio**self.exponents
         return scaled
+
+    def extra_repr(self) -> str:
+        return f"{self.encoding}, d={self.d}, layout={self.layout}"
 
 
 class Bias(Tabled):
@@ -414,6 +430,9 @@ class Bias(Tabled):
         """Add the bias to a logit, for flex_attention of torch; queries and keys count from 0."""
         return score + self.vectors[self.row(query, key), head]
 
+    def extra_repr(self) -> str:
+        return f"{self.encoding}, heads={self.vectors.shape[1]}, tokens={self.tokens}"
+
 
 def rotate_pairs(x: Tensor, cosine: Tensor, sine: Tensor, layout: str = "halves") -> Tensor:
     """Rotate the first 2m dimensions of (…, d) in pairs by cosines and sines (…, m), float32.
@@ -501,18 +520,24 @@ def check_shape(position_ids: Tensor, shape: Counts) -> None:
         raise PefourierError(f"expected position_ids {(shape[-1],)} or {tuple(shape)}; got {found}")
 
 
-def check_places(position_ids: Tensor, rows: int | None) -> None:
-    """Raise if ids are not integers or, where this is cheap to check, not from 0 to the rows."""
-    kind = str(position_ids.dtype).removeprefix("torch.")
-    if "int" not in kind:
-        raise PefourierError(f"position_ids must be integers, got {kind}")
+def check_places(position_ids: Tensor, rows: int | None, *, real: bool = False) -> None:
+    """Raise if ids are not integers or, where this is cheap to check, exceed the rows.
+
+    With `real`, any real numbers are allowed if there are no rows.
+    """
+    is_real, kind = real and rows is None, str(position_ids.dtype).removeprefix("torch.")
+    is_whole = not (position_ids.is_floating_point() or position_ids.is_complex() or kind == "bool")
+    if not is_whole and not (is_real and position_ids.is_floating_point()):
+        way_out = "; pass real_positions=True for positions between tokens" if rows is None else ""
+        raise PefourierError(f"position_ids must be integers, got {kind}{way_out}")
     looked_at = position_ids.device.type == "cpu" and not torch.compiler.is_compiling()
-    if not looked_at or not position_ids.numel():
+    if is_real or not looked_at or not position_ids.numel():
         return
     low, high = (end.item() for end in position_ids.aminmax())
-    if low < 0 or (rows is not None and high >= rows):
-        below = "" if rows is None else f" and below {rows}"
+    if rows is not None and (low < 0 or high >= rows):
+        raise PefourierError(f"position_ids {low} … {high} are outside 0 … {rows - 1}")
+    if low < 0:
         raise PefourierError(
-            f"position_ids must be at least 0{below}, got {low} … {high}; for padding pass "
-            "position_ids.clamp(min=0)"
+            f"position_ids must be at least 0, got {low}; for padding pass "
+            "position_ids.clamp(min=0), for other negative positions real_positions=True"
         )

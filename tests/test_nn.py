@@ -102,6 +102,7 @@ def test_queries_and_keys_are_those_of_transformers(name, n, written):
     rotary = Rotary(written(CONFIGS[name]))
     assert_close(rotary.rotate(q, k), expected)
     assert_close(rotary.rotate(q, k, position_ids=positions), expected)
+    assert_close(rotary.rotate(q, k, positions=positions), expected)
 
 
 @pytest.mark.parametrize("layout", ["halves", "interleaved"])
@@ -147,6 +148,22 @@ def test_phases_are_float32_in_half_precision():
     rotated, _ = Rotary("rope", 16).to(torch.bfloat16).rotate(q, k, offset=4900)
     exact, _ = Rotary("rope", 16).rotate(q.float(), k.float(), offset=4900)
     assert torch.equal(rotated, exact.bfloat16())
+
+
+def test_real_positions_turn_by_the_formula():
+    """Fractional and negative positions follow the formula; padding on the left has position 0."""
+    rotary, x = Rotary("rope", 16), heads(3)[0]
+    ids = torch.tensor([-2.0, 0.5, 7.25])
+    rotated, _ = rotary.rotate(x, x, ids, real_positions=True)
+    phases = ids[:, None] * 1e4 ** (-torch.arange(8) / 8)
+    z = torch.complex(x[..., :8], x[..., 8:]) * torch.exp(1j * phases)
+    torch.testing.assert_close(rotated, torch.cat([z.real, z.imag], -1), rtol=1e-5, atol=1e-5)
+    back, _ = rotary.rotate(rotated, rotated, -ids, real_positions=True)
+    torch.testing.assert_close(back, x, rtol=1e-5, atol=1e-5)
+    padded = torch.tensor([[0, 0, 1, 1, 1]] * 3).cumsum(-1) - 1
+    q, k = heads(5)
+    rotated, _ = rotary.rotate(q, k, padded.clamp(min=0))
+    assert torch.equal(rotated[:, :, 2:], rotary.rotate(q[:, :, 2:], k[:, :, 2:])[0])
 
 
 MODULES = {
@@ -236,10 +253,13 @@ REFUSED = [
     lambda: rope(*heads(3), position_ids=torch.arange(4)),
     lambda: rope(*heads(3), position_ids=torch.arange(3), offset=1),
     lambda: rope(*heads(3), position_ids=torch.arange(3.0)),
-    lambda: rope(*heads(3), position_ids=torch.ones(3) > 0),
+    lambda: rope(*heads(3), position_ids=torch.ones(3) > 0, real_positions=True),
     lambda: rope(*heads(3), position_ids=torch.arange(3) - 1),
     lambda: rope(*heads(3), offset=-1),
     lambda: rope(*(x.transpose(1, 2) for x in heads(3))),
+    lambda: MODULES["table"]().rotate(
+        *heads(3), position_ids=torch.arange(3.0), real_positions=True
+    ),
     lambda: MODULES["table"]().rotate(*heads(3), offset=4),
     lambda: MODULES["table"]().rotate(*heads(3)),
     lambda: dinov3(14).rotate(*heads(201)),

@@ -600,9 +600,12 @@ def resized_to_partner(
         with suppress(PefourierError):  # source code of one size only is compared as is
             code = load_source(d=width, **({"length": len(reference)} if is_fixed else {}))
     length = min(len(reference), max(LARGEST_SOURCE // code.dim, len(code)))
-    if not is_fixed and len(reference.domain.sides) == 1 and len(code) < length:
-        with suppress(PefourierError):  # source code with fewer rows
-            code = load_source(length=length, d=d or code.params.get("d", code.dim))
+    dimension = d or code.params.get("d", code.dim)
+    while not is_fixed and len(reference.domain.sides) == 1 and len(code) < length:
+        try:
+            code = load_source(length=length, d=dimension)
+        except PefourierError:  # source code with fewer rows: try half
+            length //= 2
     return code
 
 
