@@ -28,13 +28,13 @@ from pefourier.encodings.encoding import (
     split_pairs,
 )
 from pefourier.encodings.families.axial import rows_of_blocks
-from pefourier.encodings.families.rotary import rotation_of
+from pefourier.encodings.families.rotary import rotation_of, sums_of_frequencies
 from pefourier.encodings.grids import check_fit
 from pefourier.encodings.model_positions import axis_in, temperature_of
 from pefourier.errors import PefourierError
 from pefourier.types import Array, Counts, Fields
 
-BY_FREQUENCY = ("rope", "grape", "liere")  # rotations defined at any real position
+BY_FREQUENCY = ("rope", "grape", "fope", "liere")  # rotations defined at any real position
 
 
 class Tabled(torch.nn.Module):
@@ -216,6 +216,7 @@ class Rotary(Tabled):
     cosine: Tensor  # of each row, for a rotation without frequencies
     sine: Tensor
     frequencies: Tensor
+    sums: Tensor  # of frequencies, in FoPE
     longer: Tensor  # frequencies beyond the original length
     exponents: Tensor
     axes: Tensor
@@ -325,6 +326,8 @@ class Rotary(Tabled):
         if positions.ndim == 5:  # (3, batch, 1, n, 1): each pair uses the position on its axis
             positions = (positions * self.axes[:, None, None, None]).sum(0)
         phases = positions * frequencies
+        if "sums" in self.tables:  # of FoPE: one axis for cosines, one for sines
+            return phases.cos() @ self.sums[0], phases.sin() @ self.sums[1]
         return phases.cos() * self.factor, phases.sin() * self.factor
 
     def frequencies_up_to(self, length: Tensor) -> Tensor:
@@ -468,7 +471,7 @@ def check_rotation(enc: Encoding) -> None:
     if enc.name not in BY_FREQUENCY and not has_table:
         raise PefourierError(
             f"{enc.spec} has no frequencies on one axis and no grid; pass the sides of a grid, "
-            "such as grid=(14, 14). Rotary supports rope, grape, liere, grids and tables"
+            "such as grid=(14, 14). Rotary supports rope, fope, grape, liere, grids and tables"
         )
 
 
@@ -492,6 +495,9 @@ def rotation_tables(enc: Encoding) -> dict[str, Array]:
             order = rows_of_blocks(enc.domain.sides, enc.params["merged"]) + enc.domain.prefix
             cosine[enc.domain.prefix :], sine[enc.domain.prefix :] = cosine[order], sine[order]
         return {"cosine": cosine, "sine": sine}
+    if enc.name == "fope":
+        sums = sums_of_frequencies(enc.dim // 2, enc.params["gain"], enc.params["seed"])
+        return {"frequencies": enc.measure.frequencies, "sums": sums}
     sign = -1.0 if enc.params.get("backwards") else 1.0
     if not by_length(enc):
         return {"frequencies": sign * enc.measure.frequencies}

@@ -141,13 +141,14 @@ Found = tuple[Fields, float] | None  # a transformation, and the largest remaini
 def find_columns(x: Table, y: Table, allowed: Allowed, eps: float) -> Found:
     """Find the order of columns, signs and scale that lead from x to y, and the residual.
 
-    The scale has the fewest digits that rounding to `eps` allows.
+    The scale is reported with six digits if rounding to `eps` explains the rest.
     """
     scale = norm_of(y) / (norm_of(x) or np.inf)
     if scale == 0:
         return None
-    slack = max(eps, SUMS_EPS) * scale
-    scale = shortest(lambda x: abs(x - scale) <= slack, scale)
+    short = 1.0 if abs(scale - 1) <= eps else float(f"{scale:.6g}")
+    if abs(scale - short) <= max(eps, SUMS_EPS) * scale:
+        scale = short
 
     def limits(rows: Indices) -> Floats:
         return allowed(rows) * scale
