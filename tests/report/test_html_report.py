@@ -142,14 +142,6 @@ def test_grids_stand_beside_sequences(page):
 
 
 @without_pictures
-def test_a_page_of_irregular_times_has_no_reconstruction(page, folder):
-    (folder / "times.csv").write_text("0\n.5\n2\n3.7\n")
-    found = page("mtan", "--times", "times.csv", "--d", 8)
-    assert HEADINGS["relations"] in found.text["h2"]
-    assert HEADINGS["reconstruct"] not in found.text["h2"]
-
-
-@without_pictures
 def test_options_are_part_of_the_commands(page):
     found = page("rope:rho=5e5", "axial", "--grid", "3x4", "--prefix", 1, "--d", 16)
     both = "rope:rho=5e5 axial --d 16 --grid 3x4 --prefix 1"
@@ -168,10 +160,13 @@ def test_options_are_part_of_the_commands(page):
     ("spec", "answered"),
     [
         ("space2vec", {"check-faithful", "relations"}),
+        ("mtan", {"check-faithful", "relations", "spectrum"}),
         ("laplacian", {"check-faithful", "relations", "spectrum"}),
         ("fire:threshold=5", {"check-faithful"}),
     ],
 )
-def test_questions_that_do_not_apply_are_left_out(page, spec, answered):
-    shown = set(page(spec, "--d", 4, "--length", 20).text["h2"])
+def test_questions_that_do_not_apply_are_left_out(page, folder, spec, answered):
+    (folder / "times.csv").write_text("0\n.5\n2\n3.7\n")
+    size = ("--times", "times.csv") if spec == "mtan" else ("--length", 20)
+    shown = set(page(spec, "--d", 4, *size).text["h2"])
     assert {question for question in ALL if HEADINGS[question] in shown} == answered

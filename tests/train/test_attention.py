@@ -1,13 +1,11 @@
 """Attention with injected vectors equals sums written out."""
 
-import numpy as np
 import pytest
 import torch
 from training import CPU, SIZES
 
 from pefourier.train import model
 from pefourier.train.ensembles import most_members
-from pefourier.train.model import load_injection
 
 LENGTHS = (3, model.FEW_TOKENS["cpu"] + 1)  # written out, and by torch's kernel
 
@@ -62,21 +60,6 @@ def test_attention_and_its_gradients_are_those_of_the_sums(rng, length, padded, 
         found.append([out.detach(), *(part.grad for part in p.values())])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
-
-
-def test_xpos_is_rotated_as_its_definition_says(rng):
-    """Pair i has the factor zeta^(s - t) before its rotation (Sun et al., 2022, Eq. 12)."""
-    d, span = 4, 4.0
-    table = torch.as_tensor(load_injection(f"xpos:span={span}", 6, d, 1, 0).table())[None]
-    q, k = rng.normal(size=(2, d))
-    parts = [torch.as_tensor(x).expand(6, d)[None, None, :, None] for x in (q, k)]
-    rotated = model.rotate_by_positions(*parts, table)
-    got = np.einsum("ic,jc->ij", *(x[0, 0, :, 0].numpy() for x in rotated))
-    theta, zeta = 10000.0 ** (-2 * np.arange(2) / d), (2 * np.arange(2) / d + 0.4) / 1.4
-    pair = (q[:2] + 1j * q[2:]) * np.conj(k[:2] + 1j * k[2:])
-    lag = (np.arange(6)[:, None] - np.arange(6))[..., None]
-    logits = (pair * np.exp(1j * theta * lag)).real * zeta ** (lag / span)
-    np.testing.assert_allclose(got, logits.sum(-1), atol=1e-10)
 
 
 def test_a_gpus_stack_stays_within_what_its_attention_can_index(monkeypatch):

@@ -114,17 +114,6 @@ def test_biases_of_pairs_are_injected_pair_by_pair(tmp_path):
             injection(spec)
 
 
-@pytest.mark.parametrize("spec", ["axial-rope", "axial-rope:layout=interleaved", "mixed-rope"])
-def test_rotations_depend_on_the_displacement_alone(spec):
-    table = inject(spec).table()
-    assert table.shape == (N, 8)
-    cos, sin = np.split(table, 2, axis=1)
-    inner = cos @ cos.T + sin @ sin.T
-    kernel = build(spec.partition(":")[0], d=8, grid=GRID).measure.kernel
-    np.testing.assert_allclose(inner, 4 * kernel(PLACES - PLACES[:, None]), atol=1e-12)
-    np.testing.assert_allclose(cos**2 + sin**2, 1)
-
-
 @pytest.mark.parametrize("spec", ["swin", "swin2", "beit"])
 def test_biases_are_those_of_displacements(spec):
     one, enc = inject(spec), build(spec, d=2, grid=GRID)

@@ -71,15 +71,6 @@ def twin(p, i):
     return layer
 
 
-def test_without_an_encoding_order_is_not_seen_and_with_one_it_is(rng):
-    p = {k: v[None] for k, v in model.draw_parameters(SIZES.shapes(), 0).items()}
-    x = torch.as_tensor(rng.normal(size=(1, 3, 8, 2)))
-    for name in ("none", "sinusoidal", "rope", "t5", "shaw", "shaw:values=true"):
-        injected = model.stack_vectors([injection(name)], CPU, torch.float64)
-        apart = SIZES.logits(p, injected, x) - SIZES.logits(p, injected, x.flip(2))
-        assert (apart.abs().max() < 1e-12) == (name == "none"), name
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [

@@ -6,9 +6,8 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from training import CPU, SIZES, epochs, numbers
+from training import CPU, SIZES, epochs
 
-from pefourier.encodings.families.absolute import stream
 from pefourier.errors import PefourierError
 from pefourier.train import model, program, saved_models
 from pefourier.train import program as fit
@@ -46,18 +45,10 @@ def waves(times, rates):
     return np.stack([np.sin(angles), np.cos(angles)], axis=3).reshape(*times.shape, -1)
 
 
-def mtan(times):
-    slopes, shifts = stream(0).uniform(-1.0, 1.0, (2, D))
-    lines = times[..., None] * slopes / (T - 1) + shifts
-    return np.concatenate([lines[..., :1], np.sin(lines[..., 1:])], axis=2)
-
-
 RATES = 10000.0 ** -(2 * np.arange(D // 2) / D)
 HEAD_RATES = 10000.0 ** -(2 * np.arange(D // HEADS // 2) / (D // HEADS))
 FORMULAS = {
     "sinusoidal": lambda t: waves(t, RATES),
-    "tape": lambda t: waves(t, RATES * D / T),
-    "mtan": mtan,
     "rope": lambda t: np.concatenate(
         [np.cos(t[..., None] * HEAD_RATES), np.sin(t[..., None] * HEAD_RATES)], axis=2
     ),
@@ -107,20 +98,6 @@ def write_series(path, times, rng, *, rows=9, series=40):
     ]
     path.write_text("\n".join(["series,time,label,v", *lines]))
     return str(path)
-
-
-TINY = {"encoding": ("none", "sinusoidal", "rope", "alibi", "tape", "order-free")}
-TINY |= {"seeds": 2, "steps": 20, "folds": 1, "d": 16}
-
-
-def test_times_in_even_steps_of_any_unit_train_the_same_models(tmp_path, rng):
-    path = write_series(tmp_path / "x.csv", lambda s, t: 5 + s + t / 50, rng)
-    runs = {}
-    for positions in ("index", "time"):
-        summary = run_comparison(Options(dataset=(path,), positions=positions, **TINY))
-        runs[positions] = numbers(summary.runs)
-        assert summary.training["positions"] == positions
-    assert runs["index"] == runs["time"]
 
 
 def test_times_are_in_mean_steps_since_the_first_row_of_a_window(tmp_path, rng):

@@ -149,16 +149,6 @@ def test_other_files_are_refused_with_a_way_out(tmp_path, name):
     assert "\n" not in str(refused.value)
 
 
-def test_a_plan_lists_data_time_and_detectable_difference(tmp_path):
-    text = FILES["uneven.csv"][0]
-    (tmp_path / "x.csv").write_text(text)
-    notes = []
-    options = Options(dataset=(str(tmp_path / "x.csv"),), encoding=("none", "dft"), seeds=1)
-    (plan,) = plan_training(options, notes.append)
-    assert plan.seconds > 0
-    assert all(any(word in line for line in notes) for word in ("note", "unit as series"))
-
-
 @pytest.mark.parametrize("seeds", [3, 8, 30])
 def test_the_difference_of_a_plan_is_what_its_runs_find(seeds):
     options = Options(dataset=("order:count=400,length=4",), encoding=("none",), seeds=seeds)
