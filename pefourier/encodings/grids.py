@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.encodings.encoding import (
-    NO_WAVES,
     Domain,
     Encoding,
+    Measure,
     finding,
     from_table,
     lags_on,
@@ -122,8 +122,8 @@ def on_grid(enc: Encoding, sides: Ints, prefix: int) -> Encoding:
     """Place the rows of an encoding of positions on the points of a grid, in raster order.
 
     >>> from pefourier.encodings import build
-    >>> on_grid(build("rope", length=12, d=2), (3, 4), 0).domain.coordinates(np.array([5]))
-    array([[1, 1]])
+    >>> on_grid(build("rope", length=12, d=2), (3, 4), 0).measure.frequencies
+    array([[4., 1.]])
     """
     sides = tuple(sides)
     if enc.domain.grid:
@@ -155,9 +155,7 @@ def on_grid(enc: Encoding, sides: Ints, prefix: int) -> Encoding:
     check_fit(shown(enc.label), len(enc), sides, prefix)
     domain = lattice(sides or (len(enc) - prefix,), prefix)
     params = {**enc.params, "grid": sides, "prefix": prefix}
-    measure = NO_WAVES  # frequencies of a line are not those of the axes
-    if enc.measure and len(domain.sides) == 1:
-        measure = replace(enc.measure, offset=enc.measure.offset + prefix)
+    measure = raster_measure(enc.measure, domain) if enc.measure else enc.measure
     return replace(enc, domain=domain, params=params, measure=measure)
 
 
@@ -255,3 +253,14 @@ def as_stored(enc: Encoding, rows: Array) -> Array:
         return rows
     behind = enc.domain.prefix
     return np.concatenate([rows[behind:][::-1], rows[:behind]])
+
+
+def raster_measure(measure: Measure, domain: Domain) -> Measure:
+    """Convert frequencies of the row index to vectors: a step along an axis is several rows."""
+    strides = np.array([math.prod(domain.sides[axis + 1 :]) for axis in range(len(domain.sides))])
+    offset = np.zeros(len(strides), dtype=type(measure.offset))
+    offset[-1] = measure.offset + domain.prefix
+    frequencies = np.multiply.outer(measure.frequencies, strides)
+    if len(strides) == 1:
+        return replace(measure, frequencies=frequencies[:, 0], offset=offset[0])
+    return replace(measure, frequencies=frequencies, offset=offset)

@@ -12,6 +12,7 @@ float8_e4m3 has no infinity and saturates at 448, as in torch.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import reduce
+from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from pefourier.encodings.encoding import FLOAT32_EPS as FLOAT32_EPS
 from pefourier.encodings.encoding import (
     Encoding,
+    positions,
     row_blocks,
     unit_of,
 )
@@ -218,6 +220,7 @@ def precision(
     >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
     385
     """
+    enc = row_by_row(enc)
     columns, count = vector_columns(enc)
     first = first if not enc.measure else None
     most = len(enc) if distinct is None else distinct
@@ -259,6 +262,25 @@ def format_loss(
     phase, safe_phase = count_distinct_phases(x, frequencies, form)
     error = max_phase_error(x, frequencies, form)
     return FormatLoss(cast, phase, error, safe, safe_phase).within(points)
+
+
+def row_by_row(enc: Encoding) -> Encoding:
+    """Return an encoding that was laid on a grid as an encoding of its row numbers.
+
+    >>> from pefourier.encodings import build
+    >>> from pefourier.encodings.grids import on_grid
+    >>> row_by_row(on_grid(build("rope", length=6, d=4), (2, 3), 0)).measure.frequencies
+    array([1.  , 0.01])
+    """
+    sides, measure = enc.domain.sides, enc.measure
+    if len(sides) < 2 or measure.frequencies.ndim < 2:
+        return enc
+    strides = np.array([prod(sides[axis + 1 :]) for axis in range(len(sides))])
+    along_rows = measure.frequencies[:, -1]
+    if not np.array_equal(measure.frequencies, np.multiply.outer(along_rows, strides)):
+        return enc
+    line = replace(measure, frequencies=along_rows, offset=np.ravel(measure.offset)[-1])
+    return replace(enc, domain=positions(len(enc)), measure=line)
 
 
 def vector_columns(enc: Encoding) -> tuple[Columns, int]:
@@ -320,7 +342,7 @@ def max_phase_error(x: Floats, frequencies: Floats, form: Format) -> float:
     """Return the largest |rounded phase - exact phase| in radians, or NaN if a phase is infinite.
 
     The search starts at the last points. On one axis, it reads frequencies by descending bound on
-    their error, four units of the phase, until no bound exceeds the largest error.
+    their error, including half a unit of the phase, until no bound exceeds the largest error.
     """
     nearest, nearby, worst = rounded(x, form), rounded(frequencies, form), 0.0
     if not np.isfinite(nearest).all():
@@ -328,9 +350,15 @@ def max_phase_error(x: Floats, frequencies: Floats, form: Format) -> float:
     for points in row_blocks(len(x), AT_ONCE)[::-1]:
         own, exact, bounds = nearest[points], x[points], np.full(len(frequencies), np.inf)
         if x.shape[1] == 1:
-            size = np.abs(own).max() * np.abs(nearby[:, 0])
-            bounds = 4 * size * 2.0**-form.digits + 2.0 ** (form.lowest - form.digits + 1)
-            bounds += np.where(size > form.largest, size + (form.beyond - form.largest), 0.0)
+            top, size = np.abs(own).max(), np.abs(own).max() * np.abs(nearby[:, 0])
+            bounds = (
+                top * np.abs(nearby - frequencies)[:, 0]
+                + np.abs(own - exact).max() * np.abs(frequencies[:, 0])
+                + np.ldexp(1.0, np.frexp(size)[1] - form.digits - 1)
+                + 2.0**-50 * size
+                + 2.0 ** (form.lowest - form.digits + 1)
+                + np.where(size > form.largest, size + (form.beyond - form.largest), 0.0)
+            )
         order = np.argsort(-bounds)
         for part in row_blocks(len(order), AT_ONCE, len(own)):
             j = order[part]

@@ -139,8 +139,9 @@ SET_ASIDE: ContextVar[list[Sequence[Strings]] | None] = ContextVar("tables", def
 def aligned(rows: Sequence[Strings]) -> str:
     """Align rows of cells in columns, two spaces apart, within the width of a terminal.
 
-    Cells that do not fit are broken between words, never inside a word. If that is not enough, the
-    remaining columns follow in further tables, each with the first column.
+    Cells that do not fit are broken between words, never inside a word. The last column has the
+    rest of the width. If that is not enough, the remaining columns follow in further tables, each
+    with the first column.
     """
     if (tables := SET_ASIDE.get()) is not None:
         tables.append(rows)
@@ -151,6 +152,7 @@ def aligned(rows: Sequence[Strings]) -> str:
         words = [max(map(len, " ".join(column).split()), default=0) for column in columns]
         room = width // 2 - GAP
         widths = [max(min(wide, room), word) for wide, word in zip(widths, words, strict=True)]
+        widths[-1] += max(width - sum(widths) - GAP * (len(widths) - 1), 0)
     parts = [[0]]
     for k, wide in enumerate(widths[1:], 1):
         taken = sum(widths[i] + GAP for i in parts[-1])

@@ -25,6 +25,7 @@ def test_lines_are_not_wrapped_without_a_terminal(monkeypatch):
     assert len({line.index(cell) for line, cell in cells}) == 1
     monkeypatch.setenv("COLUMNS", "21")
     assert aligned([["a", "bbb ccc"], ["dd ee ff", "g"]]) == "a         bbb ccc\ndd ee ff  g\n"
+    assert aligned([["a", "bbb"], ["c", "ddd eee fff ggg hhh"]]).endswith("ggg\n   hhh\n")
 
 
 @pytest.mark.parametrize("width", [40, 52, 60, 80, 110])
