@@ -373,16 +373,3 @@ def test_another_attention_factor_is_a_difference(factor):
     assert (found.verdict, found.unit, found.pairs) == ("different", "factors", ())
     assert found.cause.misreadings == ("mscale",)
     assert found.cause.changes["attention_factor"][1] == pytest.approx(factor, rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("rho", "divisor", "code"), [(1e4, WIDE - 2, "exponent"), (5e4, WIDE, "base")]
-)
-def test_additive_sinusoids_are_compared_pair_by_pair(rho, divisor, code):
-    angles = np.outer(np.arange(LONG), rho ** (-2 * PAIRS / divisor))
-    table = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(LONG, -1)
-    found = compare(
-        load("sinusoidal", LONG, WIDE), from_table(table.astype(np.float32), eps=2.0**-23)
-    )
-    assert (found.verdict, found.cause.misreadings) == ("different", (code,))
-    assert len(found.pairs) == WIDE // 2 - 1

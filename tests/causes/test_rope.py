@@ -6,7 +6,6 @@ import pytest
 from pefourier.causes.rope import Rope
 from pefourier.encodings import load
 from pefourier.encodings.families.rotary import SCALINGS, scaling_parameters
-from pefourier.errors import PefourierError
 
 D, N = 16, 700
 NEEDED = {"factor": 4.0, "original": 512, "repeat": 40}
@@ -36,11 +35,6 @@ def test_changed_settings_give_the_rotation_of_the_changed_spec(scaling):
     plain = rope.unscaled.frequencies(N)
     expected = 1e4 ** (-np.arange(D // 2) / (D // 2))
     np.testing.assert_allclose(plain[plain != 0], expected[plain != 0])
-
-
-def test_a_setting_of_another_scaling_is_refused():
-    with pytest.raises(PefourierError, match="does not use beta_fast"):
-        rope_with("linear").with_(beta_fast=3.0)
 
 
 def test_a_given_factor_stays_unless_the_scaling_changes():

@@ -37,15 +37,6 @@ def test_frequencies_above_nyquist_are_counted(name):
     assert aliased_in(from_table(table)) == count
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
-@pytest.mark.parametrize("step", [5, 7, 60])
-def test_positions_that_are_multiples_have_their_step(step, dtype):
-    table = pairs(step * S * 1e4 ** (-I / 32)).astype(dtype)
-    found = check_faithful(from_table(table, eps=float(np.finfo(dtype).eps))).findings
-    (message,) = [f.message for f in found if f.code == "step"]
-    assert f"multiplied by {step} " in message
-
-
 def test_formulas_and_their_files_have_one_finding():
     tape = build("tape", length=80, d=256)  # d / length: 3.2 radians a position
     assert aliased_in(tape) == aliased_in(from_table(tape.table())) == "1 of 128"

@@ -143,8 +143,6 @@ def test_cos_and_sin_of_transformers_are_named():
         cos, sin = (part.numpy() for part in rope(torch.zeros(1, 3, 224, 160)))
     r = answer((14, 10), np.hstack([cos, sin])).identified
     assert (r["conventions"], r["changes"], r["params"]["times"]) == (["dinov3"], {}, 2)
-    again = np.hstack([f(np.hstack(centred((14, 10), 16) * 2)) for f in (np.cos, np.sin)])
-    np.testing.assert_allclose(np.hstack([cos, sin]), again, atol=2e-6)
 
 
 @pytest.mark.parametrize(

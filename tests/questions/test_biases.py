@@ -1,6 +1,5 @@
 """Attention biases by head: matrices, lags, slopes and buckets from arrays, files and functions."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -114,16 +113,3 @@ def test_square_matrices_of_one_head_are_biases():
         assert compare(load(name, 16, 16), load(name, 16, 16).table()).unit == "columns"
     found = compare(as_encoding(matrix([0.5])[0]), as_encoding(matrix(alibi_slopes(4))))
     assert (found.verdict, found.unit, found.dimensions) == ("different", "heads", (1, 4))
-
-
-def test_a_config_and_files_of_biases(tmp_path, run):
-    config = tmp_path / "bloom.json"
-    config.write_text(
-        json.dumps({"model_type": "bloom", "n_head": 6, "hidden_size": 96, "n_layer": 2})
-    )
-    np.save(tmp_path / "right.npy", matrix(alibi_slopes(6)))
-    np.save(tmp_path / "wrong.npy", matrix(RULES["a power of 2"](6)))
-    assert run("compare", config, tmp_path / "right.npy", "--json").status == 0
-    done = run("compare", config, tmp_path / "wrong.npy", "--json")
-    (record,) = done.results
-    assert (done.status, record["same"], len(record["heads"])) == (1, False, 6)

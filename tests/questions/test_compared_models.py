@@ -217,21 +217,3 @@ def test_wide_heads_take_the_memory_of_their_pairs():
         "neighbours-to-halves",
     )
     assert peak < 200 * 2**20
-
-
-@pytest.mark.parametrize("layout", ["cos_sin_cache", "freqs_cis", "heads"])
-def test_dumps_of_engines_are_the_rotation_of_their_config(layout, written, tmp_path):
-    """Dumps of engines equal their config in each documented form, and as frequencies.
-
-    The forms are (n, r), complex (n, r/2) and (1, n, 1, r).
-    """
-    config = written(LLAMA | {"rope_theta": 5e5})
-    frequencies = 5e5 ** -(np.arange(32) / 32)
-    z = np.exp(1j * np.outer(np.arange(64.0), frequencies)).astype("c8")
-    cache = np.concatenate([z.real, z.imag], axis=1)
-    dumps = {"cos_sin_cache": cache, "freqs_cis": z[None, :, None], "heads": cache[None, :, None]}
-    np.save(tmp_path / "dump.npy", dumps[layout])
-    assert pefourier.compare(config, str(tmp_path / "dump.npy")).same
-    np.save(tmp_path / "inv_freq.npy", frequencies.astype("f4"))
-    by_frequencies = f"rope:inv_freq={tmp_path / 'inv_freq.npy'}"
-    assert pefourier.compare(config, by_frequencies, length=64).same

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 import pefourier
-from pefourier.causes.pairs import causes_of, recover_positions, runs_of
+from pefourier.causes.pairs import causes_of, runs_of
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.questions.compare import compare
 
-SPECS = ["rope:rho=1e4,d=128", "rope:rho=5e5,d=64,scaling=llama3,factor=8,original=8192"]
-SPECS += ["rope:rho=1e6,d=64,scaling=yarn,factor=4,original=32768", "rope:rho=1e4,d=32"]
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7}
 
 
@@ -28,17 +26,6 @@ def waves_of(places, omega, form):
 def dump(places, omega, factor=1.0, form="float32"):
     waves = factor * waves_of(places, omega, form)
     return from_table(np.hstack([waves.real, waves.imag]), eps=EPS[form])
-
-
-@pytest.mark.parametrize("form", EPS)
-@pytest.mark.parametrize("spec", SPECS)
-def test_random_positions_are_recovered_exactly(spec, form, rng):
-    """Positions up to 131071, and negative ones, are recovered exactly in every format."""
-    omega, places = load(spec, 40).measure.frequencies, rng.integers(-60, 131072, 300)
-    rows = recover_positions(omega, waves_of(places, omega, form), EPS[form], -100, 2**17)
-    np.testing.assert_array_equal(rows.positions, places)
-    assert rows.explained.all()
-    assert not rows.uncertainty.any()
 
 
 S = np.arange(600)

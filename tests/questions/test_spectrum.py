@@ -158,11 +158,6 @@ def test_without_its_mean_a_table_has_nothing_at_frequency_zero(rng):
         spectrum(without_mean(load("sinusoidal", 50, 8)), method="declared")
 
 
-def test_an_odd_d_has_a_lone_last_sine_that_weighs_half():
-    weights = load("sinusoidal", 16, 7).measure.weights
-    np.testing.assert_allclose(weights, [2 / 7, 2 / 7, 2 / 7, 1 / 7])
-
-
 def test_the_peaks_of_a_mixed_helix_are_its_waves(rng):
     """Peaks of a ramp and a wavelength of 16 positions are found under a random rotation."""
     t = np.arange(256)[:, None]

@@ -85,17 +85,6 @@ def test_unknown_lengths_fail_requirements(spec, length, required, strict, run):
     assert run(*requested).status == 0
 
 
-def test_a_lost_scaling_is_never_better_and_brief_shows_why(written, run):
-    paths = [written(LLAMA31, "right.json"), written(LOST, "lost.json")]
-    lines = run("context", "--brief", *paths).out.splitlines()
-    scaled = "within the stated length; base 5e+05, llama3 scaling; trained 8192 (assumed)"
-    assert lines == [
-        f"{paths[0]}: {scaled}; stated 131072 ({LONGEST})",
-        f"{paths[1]}: unseen angles (rope-scaling-lost); base 5e+05, no scaling; trained 8192 "
-        "(assumed)",
-    ]
-
-
 @pytest.mark.parametrize(("longest", "severity"), [(4096, "note"), (131072, "warning")])
 def test_a_base_that_the_published_configs_state_is_missed(longest, severity, written):
     config = {k: v for k, v in LOST.items() if k != "rope_theta"} | {LONGEST: longest}
