@@ -12,7 +12,7 @@ from pefourier.errors import PefourierError
 from pefourier.pages.training import read_train_folder
 from pefourier.report.plot import USUAL
 from pefourier.report.training_figures import score_by_length
-from pefourier.train import model, program
+from pefourier.train import model, program, report
 from pefourier.train import program as fit
 from pefourier.train import saved_models as lengths
 from pefourier.train.data.load import load_task
@@ -74,6 +74,9 @@ def test_every_run_has_its_scores_at_each_length(trained, options):
     panel = score_by_length(found, USUAL).axes[0]
     drawn = {line.get_label(): list(line.get_xdata()) for line in panel.lines}
     assert (drawn["none"], drawn["learned"]) == ([6, 12], [6])
+    (table,) = [rows for title, rows in report.tables(found) if "by length" in title]
+    cells = {row[0]: row[3] for row in table}
+    assert (cells["learned"], f"{mean:.3f}"[1:] in cells["rope"]) == ("–", True)
     again = run_comparison(replace(options, save_models=None, resume=True))
     assert again.datasets[0].lengths == data.lengths
 

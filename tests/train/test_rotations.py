@@ -1,5 +1,7 @@
 """Trained vectors and rotations in attention equal an eager reference, and commands report them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ from pefourier.errors import PefourierError
 from pefourier.train import program as fit
 from pefourier.train import saved_models
 from pefourier.train.data.load import load_task
-from pefourier.train.model import load_injection
+from pefourier.train.model import load_injection, waves_of_rotation
 from pefourier.train.program import Resident
 from pefourier.train.saved_models import lengthen
 
@@ -121,6 +123,12 @@ def test_training_begins_at_the_formula_and_leaves_alone_what_does_not_turn(held
     assert (np.abs(found.injection.frequencies - one.frequencies)[~unrotated] > 1e-4).all()
     again = one.rotated(found.injection.frequencies - one.frequencies)
     np.testing.assert_allclose(again.vectors, found.injection.vectors, atol=1e-12)
+
+
+def test_only_rotations_that_say_their_frequencies_are_trained():
+    own = load("rope", 8, 8)
+    for measure in (None, load("rope", 8, 8, rho=500.0).measure):
+        assert waves_of_rotation(replace(own, measure=measure), own.table()) == {}
 
 
 def test_other_commands_report_trained_vectors(held, tmp_path):
