@@ -138,21 +138,6 @@ def test_a_config_of_qwen_scales_by_log_n(written):
         assert (found.temperature and found.temperature.largest) == wanted
 
 
-REFUSED = [
-    ("temperature_scale=0.2", "needs a temperature"),
-    ("temperature=log-n,temperature_floor=1", "from 2 on"),
-    ("temperature=llama4,temperature_floor=-1", "temperature_floor"),
-    ("temperature=llama4,temperature_scale=-1", "temperature_scale"),
-]
-
-
-@pytest.mark.parametrize("name", ["rope", "none"])
-@pytest.mark.parametrize(("settings", "words"), REFUSED)
-def test_wrong_settings_are_refused(name, settings, words):
-    with pytest.raises(PefourierError, match=words):
-        load(f"{name}:{settings}", 9, 8)
-
-
 def test_what_cannot_multiply_queries_refuses():
     spec = "none:temperature=llama4,temperature_floor=8"
     with pytest.raises(PefourierError, match="multiplies queries"):

@@ -67,6 +67,16 @@ REFUSED = [  # spec, length, d, grid, part of the error
         (name, 9, 8, (), "depends on the tokens")
         for name in ("rnn", "path", "CABLE", "CoPE", "dape", "wav2vec2")
     ),
+    *(
+        (f"{name}:{settings}", 9, 8, (), words)
+        for name in ("rope", "none")
+        for settings, words in (
+            ("temperature_scale=0.2", "needs a temperature"),
+            ("temperature=log-n,temperature_floor=1", "from 2 on"),
+            ("temperature=llama4,temperature_floor=-1", "temperature_floor"),
+            ("temperature=llama4,temperature_scale=-1", "temperature_scale"),
+        )
+    ),
     ("hope", 9, 8, (), "name of several encodings"),
     ("drope", 9, 8, (), "no vectors of its own"),
 ]

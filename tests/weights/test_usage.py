@@ -43,12 +43,18 @@ def by_definition(q, k, gain, pairs, heads=4, kv=2):
     return shares / shares.sum(axis=1, keepdims=True)
 
 
+FLOATS = "float32 bfloat16 float16 float64 float8_e4m3fn float8_e5m2"
+
+
 @pytest.mark.parametrize(("kind", "pairs"), [("llama", HALVES), ("ernie4_5", NEIGHBOURS)])
-def test_shares_are_those_of_the_definition(tmp_path, kind, pairs):
-    tensors = {name: array.astype(float) for name, array in random_tensors().items()}
-    usage = use_of_model(write_model(tmp_path, model_type=kind, num_hidden_layers=2))
-    expected = by_definition(tensors[Q], tensors[K], tensors[NORM], pairs)
-    np.testing.assert_allclose(usage.shares[0].product, expected, rtol=2e-5)
+@pytest.mark.parametrize("dtype", FLOATS.split())
+def test_shares_are_those_of_the_definition(tmp_path, kind, pairs, dtype):
+    path = write_model(tmp_path, model_type=kind, num_hidden_layers=2)
+    stored = {n: torch.tensor(a).to(getattr(torch, dtype)) for n, a in random_tensors().items()}
+    safetensors.torch.save_file(stored, tmp_path / "model.safetensors")
+    usage = use_of_model(path)
+    q, k, gain = (stored[name].double().numpy() for name in (Q, K, NORM))
+    np.testing.assert_allclose(usage.shares[0].product, by_definition(q, k, gain, pairs), rtol=2e-5)
     named = "halves" if kind == "llama" else "neighbours"
     assert (usage.pairing.name, usage.pairing.source) == (named, "config")
     means = np.mean([layer.product.mean(axis=0) for layer in usage.shares], axis=0)
@@ -147,20 +153,6 @@ def test_weights_in_another_order_than_the_config_reports_are_doubted(
             use_of_model(path)
 
 
-FLOATS = "bfloat16 float16 float64 float8_e4m3fn float8_e5m2"
-
-
-@pytest.mark.parametrize("kind", FLOATS.split())
-def test_every_type_of_numbers_is_read(tmp_path, kind):
-    dtype = getattr(torch, kind)
-    stored = {n: torch.from_numpy(a).to(dtype) for n, a in random_tensors().items()}
-    path = write_model(tmp_path)
-    safetensors.torch.save_file(stored, Path(path, "model.safetensors"))
-    q, k, gain = (stored[name].double().numpy() for name in (Q, K, NORM))
-    expected = by_definition(q, k, gain, HALVES)
-    np.testing.assert_allclose(use_of_model(path).shares[0].product, expected, rtol=1e-6)
-
-
 def test_a_file_that_becomes_shorter_is_named(tmp_path):
     path = Path(write_model(tmp_path, random_tensors()), "model.safetensors")
     tensor = max(list_tensors(str(path)).values(), key=lambda t: t.start)
@@ -240,8 +232,7 @@ def test_a_gguf_file_is_read_like_the_weights_it_was_made_from(tmp_path, kind, n
 
 def test_shards_are_read_as_one_file(tmp_path):
     tensors, path, folder = random_tensors(), write_model(tmp_path / "a"), tmp_path / "b"
-    write_model(folder)
-    (folder / "model.safetensors").unlink()
+    Path(write_model(folder), "model.safetensors").unlink()
     names, index = sorted(tensors), {}
     files = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
     for file, part in zip(files, (names[:4], names[4:]), strict=True):
@@ -251,9 +242,6 @@ def test_shards_are_read_as_one_file(tmp_path):
     assert use_of_model(path).rotations[0].pairs == use_of_model(str(folder)).rotations[0].pairs
     save_file({names[0]: tensors[names[0]]}, folder / files[0])
     with pytest.raises(PefourierError, match="which its index lists"):
-        use_of_model(str(folder))
-    (folder / files[1]).unlink()
-    with pytest.raises(PefourierError, match=files[1]):
         use_of_model(str(folder))
 
 

@@ -65,29 +65,6 @@ def test_the_window_of_gemmas_audio_is_that_of_its_mask(config):
     assert layers.window == 13
 
 
-CONFORMER = {"model_type": "wav2vec2-conformer"}
-DEBERTA = {"model_type": "deberta-v2", "position_buckets": 32, **RELATIVE}
-REFUSED = [
-    ({"model_type": "xlnet", "bi_data": True}, "bi_data"),
-    ({**CONFORMER, "position_embeddings_type": "rotary"}, "before W_q and W_k"),
-    ({"model_type": "seamless_m4t"}, "CONFIG#speech_encoder"),
-    ({"model_type": "cohere_asr"}, "CONFIG#encoder_config"),
-    ({"model_type": "gemma4_audio", "attention_context_right": 2}, "attention_context_right"),
-    ({"model_type": "gemma4_audio", "attention_chunk_size": 24}, "12 or 13"),
-    ({**DEBERTA, "pos_att_type": "p2c"}, "c2p|p2c or c2p"),
-    ({**DEBERTA, "pos_att_type": None}, "no table, rotation or bias"),
-    ({**DEBERTA, "position_buckets": 2048}, "max_distance above 1025"),
-]
-
-
-@pytest.mark.parametrize(("values", "words"), REFUSED, ids=lambda x: str(x)[:70])
-def test_ambiguous_configs_are_refused(values, words, config):
-    with pytest.raises(PefourierError) as error:
-        load(config(values), length=9)
-    assert words in str(error.value)
-    assert "\n" not in str(error.value)
-
-
 @pytest.mark.parametrize(
     ("kind", "buckets", "longest"),
     [("deberta-v2", 32, 64), ("deberta-v2", -1, 64), ("deberta", -1, 64), ("deberta-v2", 256, -1)],

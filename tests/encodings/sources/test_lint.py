@@ -15,7 +15,6 @@ QWEN25 = PUBLISHED["Qwen/Qwen2.5-7B-Instruct, with its YaRN"]
 GPT_OSS = PUBLISHED["openai/gpt-oss-20b"]
 QWEN_VL = PUBLISHED["Qwen/Qwen2.5-VL-7B-Instruct"]
 NEMO = PUBLISHED["mistralai/Mistral-Nemo-Base-2407"]
-PHI3 = PUBLISHED["microsoft/Phi-3-mini-128k-instruct"]
 GLM_AIR = PUBLISHED["zai-org/GLM-4.5-Air"]
 ORIGINAL = "original_max_position_embeddings"
 FEW = [1, 1, 1, 0] * 9
@@ -41,7 +40,6 @@ def moved(config):
 SMOLLM3 = {"model_type": "smollm3", "num_hidden_layers": 36}
 LOCAL = {"model_type": "gemma3_text", "num_hidden_layers": 6, "sliding_window": 512}
 NULL = changed(GPT_OSS, "rope_theta", "rope_scaling", rope_parameters={"rope_theta": 150000})
-OTHER = {"rope_type": "default", "rope_theta": 1e4}
 MISTAKES = {  # finding and severity: configs
     "rope-new-keys note": [moved(LLAMA31)],
     "rope-new-keys warning": [changed(moved(LLAMA31), transformers_version="4.57.1")],
@@ -56,11 +54,6 @@ MISTAKES = {  # finding and severity: configs
         changed(PUBLISHED["Qwen/Qwen3-8B"], rope_scaling=yarn(4.0, 40960))
     ],
     "rope-original warning": [within(LLAMA31, **{ORIGINAL: 131072})],
-    "rope-spellings warning": [changed(LLAMA31, rope_parameters=OTHER)],
-    "unread-key warning": [
-        within(changed(PHI3, model_type="llama"), short_mscale=1.1, long_mscale=1.2),
-        changed(GLM_AIR, "partial_rotary_factor", rotary_pct=0.25),
-    ],
     "rope-head-guessed note": [changed(NEMO, "head_dim")],
     "rope-head-guessed warning": [changed(GLM_AIR, "head_dim")],
     "rope-sections warning": [within(QWEN_VL, mrope_section=[16, 16, 16])],

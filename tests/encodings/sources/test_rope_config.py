@@ -67,9 +67,7 @@ MROPE = {"type": "mrope", "mrope_section": [16, 24, 24]}
 TYPE, MINE = {"full_attention": {"rope_theta": 7.0}}, {"model_type": "mine", "head_dim": 8}
 UNREAD = [  # config, part, the unread key
     (scaling(**YARN, beta_fsat=8), "", "beta_fast"),
-    (scaling(**LINEAR, zeta=1), "", "zeta"),
     (scaling(type="dynamic", factor=2.0, original_max_position_embeddings=3), "", "original_max"),
-    ({**LLAMA, "rope_thetta": 5e5}, "", "rope_thetta"),
     (scaling(rope_typ="llama3", factor=8.0), "", "rope_type"),
     ({"model_type": "cohere2_moe", "rope_scaling": LINEAR}, "", "rope_scaling"),
     ({"model_type": "gemma3_text", "rope_scaling": OLD_LINEAR}, "#full_attention", "factor"),
@@ -98,6 +96,9 @@ def test_findings_of_configs(values, part, code, named, config):
     assert sum(key.endswith("warning") for key in found) == code.endswith("warning")
 
 
+CONFORMER = {"model_type": "wav2vec2-conformer"}
+DEBERTA = {"model_type": "deberta-v2", "position_buckets": 32, "relative_attention": True}
+DEBERTA |= {"position_biased_input": False, "pos_att_type": "c2p|p2c"}
 REFUSED = [  # config, part, part of the error
     (scaling(type="linear", factor=None), "", "no factor"),
     (scaling(**{k: v for k, v in LLAMA3.items() if k != "low_freq_factor"}), "", "low_freq_factor"),
@@ -116,6 +117,15 @@ REFUSED = [  # config, part, part of the error
     ({**LLAMA, "use_hardclip": True}, "", "rope:inv_freq=FILE"),
     ({**scaling(**LINEAR), "use_cope": True}, "", "rope:inv_freq=FILE"),
     ({"model_type": "qwen2_vl_text", "rope_scaling": {**MROPE, "mrope_section": ["1"]}}, "", "'1'"),
+    ({"model_type": "xlnet", "bi_data": True}, "", "bi_data"),
+    ({**CONFORMER, "position_embeddings_type": "rotary"}, "", "before W_q and W_k"),
+    ({"model_type": "seamless_m4t"}, "", "CONFIG#speech_encoder"),
+    ({"model_type": "cohere_asr"}, "", "CONFIG#encoder_config"),
+    ({"model_type": "gemma4_audio", "attention_context_right": 2}, "", "attention_context_right"),
+    ({"model_type": "gemma4_audio", "attention_chunk_size": 24}, "", "12 or 13"),
+    ({**DEBERTA, "pos_att_type": "p2c"}, "", "c2p|p2c or c2p"),
+    ({**DEBERTA, "pos_att_type": None}, "", "no table, rotation or bias"),
+    ({**DEBERTA, "position_buckets": 2048}, "", "max_distance above 1025"),
 ]
 
 
