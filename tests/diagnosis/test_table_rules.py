@@ -207,16 +207,19 @@ def test_vectors_that_storage_makes_one_are_no_mistake(length):
 LAGS = [load(spec, 40, 6).table() for spec in ("alibi", "kerple", "t5", "shaw", "shaw:clip=3")]
 
 
+WIDE, BFLOAT16 = np.arange(768), FORMATS["bfloat16"]
+PHASES = S * 1e4 ** (-WIDE / 768)
 REPEATED = [[0, 0, 0, 1, 1, 1, 1], [0, 1, 2, 1, 0], [0, 3, 1, 2, 1, 3, 0], [0, 0, 1, 1, 1, 2, 2]]
 SWEPT = [
     *(("positions-divided", pairs((S[:80] + k) // by * GRID)) for by in (2, 3, 7) for k in (0, 1)),
     *(("repeating-codes", np.tile(NORMAL[:k, :d], (80 // k, 1))) for k, d in ((2, 2), (8, 64))),
     *(("duplicate-rows", NORMAL[rows, :6]) for rows in REPEATED),
+    ("mismatched-pairs", rounded(np.where(WIDE % 2, np.cos(PHASES), np.sin(PHASES)), BFLOAT16)),
 ]
 
 
 @pytest.mark.parametrize(("code", "table"), SWEPT)
-def test_repeated_rows_have_one_finding_whatever_their_pattern(code, table):
+def test_mistakes_have_one_finding_whatever_their_pattern_and_width(code, table):
     found = check_faithful(stored(table, np.float32)).findings
     assert [f.code for f in found if f.severity != "note"] == [code]
 
