@@ -370,7 +370,7 @@ def derived_from_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
             yield replace(reading, changes={})
     names = {rotary - 2: "d - 2", rotary - 1: "d - 1", rotary + 2: "d + 2"}
     sizes = (*names, rope.d, 2 * rotary, rotary // 2, *known_mistakes()["head-size"]["values"])
-    for size in dict.fromkeys(n for n in sizes if n > 1 and n != rotary):
+    for size in dict.fromkeys(n for n in sizes if n > max(1, rotary / 32) and n != rotary):
         for reading in sought.with_changes("exponent", {"rho": rho ** (rotary / size)}, 1.5):
             yield replace(reading, changes={"divisor": (rotary, names.get(size, size))})
     if rope.scaling == "none":

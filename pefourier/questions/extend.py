@@ -138,7 +138,7 @@ def is_old(config: Values) -> bool:
 
 def keys_of(source: Encoding, rope: Rope, *, old: bool) -> Fields:
     """Keys of a config about a rotation that differ, with other types of layers unchanged."""
-    config = source.file.model.values if source.file else {}
+    config = source.file.model.values if source.file and source.file.model else {}
     key = next((key for key in BASES if key in config), BASES[0])
     base = int(rope.rho) if rope.rho == int(rope.rho) else rope.rho
     present = config.get("rope_parameters") or config.get("rope_scaling") or {}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from published_configs import PUBLISHED
+from stored import gguf_bytes
 from transformers import AutoConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -242,3 +243,11 @@ def test_the_factor_counts_from_the_length_that_was_trained_without_the_scaling(
     (tmp_path / "config.json").write_text(json.dumps(config | sizes))
     found = {e.way: (e.factor, e.unseen) for e in extend(str(tmp_path), to).candidates}
     assert found["linear"] == found["yarn"] == found["llama3"] == (to / 4096, 0)
+
+
+def test_a_gguf_file_is_extended(tmp_path):
+    named = {"embedding_length": 64, "attention.head_count": 4, "block_count": 1}
+    keys = {f"llama.{key}": value for key, value in (named | {"context_length": 512}).items()}
+    path = tmp_path / "model.gguf"
+    path.write_bytes(gguf_bytes(({"general.architecture": "llama"} | keys).items()))
+    assert extend(str(path), 2048).settings.json["max_position_embeddings"] == 2048
