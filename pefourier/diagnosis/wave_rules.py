@@ -30,7 +30,7 @@ from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
-    axis_tables,
+    axis_encodings,
     finding,
     split_pairs,
     without_prefix,
@@ -67,8 +67,9 @@ def aliased_frequencies(enc: Encoding) -> Iterator[Finding]:
     elif enc.origin == "formula" or not enc.fits:
         return
     else:
-        lines = axis_tables(enc) if len(enc.domain.sides) > 1 else [enc.table(enc.domain.x[:ROWS])]
-        omega = np.concatenate([np.zeros(0), *(ladder_of(rows, enc.eps) for rows in lines or ())])
+        lines = axis_encodings(enc) if len(enc.domain.sides) > 1 else [enc]
+        tables = [line.table(line.domain.x[:ROWS]) for line in lines or ()]
+        omega = np.concatenate([np.zeros(0), *(ladder_of(rows, enc.eps) for rows in tables)])
     count = (omega > FOLD).sum()
     if count:
         yield finding("aliased-frequencies", count=count, total=len(omega))

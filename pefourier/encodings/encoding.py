@@ -1088,25 +1088,60 @@ def points_in_words(enc: Encoding) -> str:
     return "displacements" if enc.domain.kind == "lag" else "points"
 
 
-def axis_tables(enc: Encoding) -> list[Table] | None:
-    """Return the columns that change along each axis of a grid, at the points of the axis.
-
-    Constant columns are left out. None: a column changes along two axes, or there is no grid of
-    positions.
+def is_separable(enc: Encoding) -> bool:
+    """Return whether an encoding is on a grid and each column depends on one axis.
 
     >>> from pefourier.encodings import build
-    >>> [table.shape for table in axis_tables(build("axial", d=8, grid=(2, 3)))]
-    [(2, 4), (3, 4)]
-    >>> axis_tables(build("mixed-rope", d=4, grid=(2, 3)))
+    >>> [is_separable(build(k, d=4, grid=(2, 3))) for k in ("axial", "mixed-rope")]
+    [True, False]
     """
     enc = without_prefix(enc)
     if len(enc.domain.sides) == 1 or enc.domain.kind != "position":
+        return False
+    if enc.is_stationary:
+        return bool((enc.measure.frequencies != 0).sum(axis=1).max() <= 1)
+    return axis_columns(enc.table().reshape(*enc.domain.sides, -1)) is not None
+
+
+def axis_encodings(enc: Encoding) -> list[Encoding] | None:
+    """Split columns by axis into encodings of its points; None if a column depends on two axes.
+
+    Squared distances and inner products are sums over axes. Constant columns go to the first axis.
+
+    >>> from pefourier.encodings import build
+    >>> [len(line) for line in axis_encodings(build("axial", d=8, grid=(2, 3)))]
+    [2, 3]
+    """
+    enc = without_prefix(enc)
+    if not is_separable(enc):
         return None
-    grid = enc.table().reshape(*enc.domain.sides, -1)
-    columns = axis_columns(grid)
-    if columns is None:
-        return None
-    return [line[:, own] for line, own in zip(axis_lines(grid), columns, strict=True)]
+    sides = enc.domain.sides
+    steps = [math.prod(sides[axis + 1 :]) for axis in range(len(sides))]
+    lines = [
+        enc.vectors(enc.domain.x[: step * side : step])
+        for step, side in zip(steps, sides, strict=True)
+    ]
+    changes = np.array([(line != line[:1]).any(axis=0) for line in lines])
+    changes[0] |= ~changes.any(axis=0)
+    tables = (
+        line[:, is_own] if is_own.any() else np.zeros((len(line), 1))
+        for line, is_own in zip(lines, changes, strict=True)
+    )
+    return [
+        replace(
+            from_table(table, enc.name, eps=enc.eps),
+            measure=axis_measure(enc.measure, axis) if enc.is_stationary else NO_WAVES,
+        )
+        for axis, table in enumerate(tables)
+    ]
+
+
+def axis_measure(measure: Measure, axis: int) -> Measure:
+    """Frequencies along one axis; zero frequencies belong to the first axis."""
+    is_own = np.argmax(measure.frequencies != 0, axis=1) == axis
+    offset = np.broadcast_to(measure.offset, measure.frequencies.shape[1])[axis]
+    frequencies, weights = measure.frequencies[is_own, axis], measure.weights[is_own]
+    return Measure(frequencies, weights, period=measure.period, offset=offset)
 
 
 def axis_lines(grid: NDArray[Number]) -> list[NDArray[Number]]:

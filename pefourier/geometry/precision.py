@@ -9,10 +9,10 @@ beyond the format's range becomes infinite, and its cosine and sine NaN; all NaN
 float8_e4m3 has no infinity and saturates at 448, as in torch.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
-from math import prod
+from functools import partial, reduce
+from math import prod, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,12 +20,14 @@ from numpy.typing import ArrayLike, NDArray
 from pefourier.encodings.encoding import FLOAT32_EPS as FLOAT32_EPS
 from pefourier.encodings.encoding import (
     Encoding,
+    axis_encodings,
+    is_separable,
     positions,
     row_blocks,
     unit_of,
 )
 from pefourier.errors import check_cost, shown
-from pefourier.types import Array, Bools, Floats, Indices, Table, frozen
+from pefourier.types import Array, Bools, Floats, Indices, Ints, Table, frozen
 
 CACHED = 2**15  # numbers rounded at a time: their arrays stay in the cache
 NUMBERS_AT_ONCE = 2**20  # of a table, per block of rows read in float64
@@ -196,9 +198,34 @@ def stored_resolution(numbers: Table, eps: float) -> tuple[float, float]:
     return eps, 10.0**-decimals if decimals else 0.0
 
 
+def precision(
+    enc: Encoding,
+    distinct: int | None = None,
+    first: Indices | None = None,
+    min_distance: float = 0.0,
+) -> dict[str, FormatLoss]:
+    """Return the loss of each format in `FORMATS`; `distinct` vectors differ before rounding.
+
+    If rows of a table repeat, `first` (n,) is the index of the first row equal to each row.
+    No two vectors are closer than `min_distance`.
+
+    >>> from pefourier.encodings import load
+    >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
+    385
+    """
+    by_axis = enc.is_stationary or (not enc.measure and first is None)
+    lines = axis_encodings(enc) if by_axis else None
+    if lines is None:
+        losses = format_losses(enc, FORMATS, first, min_distance)
+    else:
+        per_axis, sides = [format_losses(line, FORMATS) for line in lines], enc.domain.sides
+        losses = {name: loss_on_axes([loss[name] for loss in per_axis], sides) for name in FORMATS}
+    return losses if distinct is None else {k: loss.within(distinct) for k, loss in losses.items()}
+
+
 def check_formats(enc: Encoding) -> None:
     """Refuse more positions than can be compared in each format within memory."""
-    if enc.measure:
+    if enc.measure and not is_separable(enc):
         points = min(len(enc), enc.measure.period or len(enc))
         unit = max(2.0 ** (form.lowest - form.digits + 1) for form in FORMATS.values())
         if enc.is_stationary and enc.measure.amplitudes.max() < unit:
@@ -206,28 +233,40 @@ def check_formats(enc: Encoding) -> None:
         check_cost(shown(enc.spec), "positions in narrow formats", points)
 
 
-def precision(
-    enc: Encoding,
-    distinct: int | None = None,
-    first: Indices | None = None,
-    formats: Iterable[str] = FORMATS,
-) -> dict[str, FormatLoss]:
-    """Return the loss of each format; `distinct` vectors, by default all, differ before rounding.
+def loss_on_axes(losses: Sequence[FormatLoss], sides: Ints) -> FormatLoss:
+    """Combine the losses along the axes of a grid: counts multiply, the largest error stays."""
+    cast = prod(loss.distinct_cast for loss in losses)
+    safe_cast = first_points([loss.safe_cast for loss in losses], sides)
+    phases = [loss.distinct_phase for loss in losses if loss.distinct_phase is not None]
+    if not phases:
+        return FormatLoss(cast, None, None, safe_cast)
+    errors = [loss.max_phase_error for loss in losses if loss.max_phase_error is not None]
+    safe_phase = first_points([loss.safe_phase for loss in losses], sides)
+    return FormatLoss(cast, prod(phases), float(np.max(errors)), safe_cast, safe_phase)
 
-    If rows of a table repeat, `first` (n,) is the index of the first row equal to each row.
 
-    >>> from pefourier.encodings import load
-    >>> precision(load("rope", length=512, d=64))["bfloat16"].distinct_phase
-    385
+def first_points(safe: Sequence[int | None], sides: Ints) -> int | None:
+    """Count the leading points of a raster that all differ, from such counts along each axis.
+
+    >>> first_points([2, 5], (3, 5)), first_points([3, 4], (3, 5))
+    (10, 4)
     """
+    counts = [count for count in safe if count is not None]
+    if len(counts) < len(sides):
+        return None
+    unsafe = (axis for axis, side in enumerate(sides) if counts[axis] < side)
+    return prod(counts[max(unsafe, default=0) :])
+
+
+def format_losses(
+    enc: Encoding, formats: Iterable[str], first: Indices | None = None, min_distance: float = 0.0
+) -> dict[str, FormatLoss]:
+    """Return distinct vectors and phase error by the name of each format; see `precision`."""
     enc = row_by_row(enc)
     columns, count = vector_columns(enc)
     first = first if not enc.measure else None
-    most = len(enc) if distinct is None else distinct
-    return {
-        name: format_loss(enc, columns, count, first, FORMATS[name]).within(most)
-        for name in formats
-    }
+    loss = partial(format_loss, enc, columns, count, first, min_distance)
+    return {name: loss(FORMATS[name]) for name in formats}
 
 
 def format_loss(
@@ -235,12 +274,14 @@ def format_loss(
     columns: Columns,
     count: int,
     first: Indices | None,
+    min_distance: float,
     form: Format,
 ) -> FormatLoss:
     """Return distinct vectors and phase error in one format, from `count` columns.
 
-    A table row with a number that overflows is lost. Rounded phases would separate position s from
-    s plus a period, although both have one vector: the count stops at the period.
+    A table row with a number that overflows is lost. Vectors need no count if `min_distance`
+    exceeds twice the distance that rounding moves a vector. Rounded phases would separate position
+    s from s plus a period, although both have one vector: the count stops at the period.
     """
     measure, x = enc.measure, enc.domain.x
     points = min(len(enc), measure.period or len(enc))  # beyond a period, vectors repeat exactly
@@ -248,9 +289,11 @@ def format_loss(
     if not measure:
         top = np.maximum(enc.table().max(axis=1), -enc.table().min(axis=1))
         leaders = leaders[np.isfinite(rounded(top[leaders], form))]
-    cast, safe = count_distinct(
-        lambda rows, part: rounded(columns(leaders[rows], part), form), len(leaders), count
-    )
+    cast = safe = len(leaders)
+    if min_distance <= 2 * rounding_distance(enc, form):
+        cast, safe = count_distinct(
+            lambda rows, part: rounded(columns(leaders[rows], part), form), len(leaders), count
+        )
     repeat = np.append(leaders != np.arange(len(leaders)), True).argmax()  # first row left out
     safe = int(min(np.append(leaders, points)[safe], repeat))
     if enc.domain.kind != "position":
@@ -262,6 +305,20 @@ def format_loss(
     phase, safe_phase = count_distinct_phases(x, frequencies, form)
     error = max_phase_error(x, frequencies, form)
     return FormatLoss(cast, phase, error, safe, safe_phase).within(points)
+
+
+def rounding_distance(enc: Encoding, form: Format) -> float:
+    """Return how far rounding moves a vector of declared length at most; otherwise infinity.
+
+    >>> from pefourier.encodings import load
+    >>> rounding_distance(load("rope", length=9, d=128), FORMATS["bfloat16"])
+    0.03125
+    """
+    length = sqrt(enc.measure.squared_length) if enc.is_stationary else np.inf
+    if not length <= form.largest:
+        return np.inf
+    near_zero = np.sqrt(enc.dim) * 2.0 ** (form.lowest - form.digits)
+    return float(length * 2.0**-form.digits + near_zero)
 
 
 def row_by_row(enc: Encoding) -> Encoding:
@@ -315,6 +372,8 @@ def cosines_and_sines(phases: Floats) -> Floats:
 def count_distinct_phases(x: Floats, frequencies: Floats, form: Format) -> tuple[int, int]:
     """Count distinct vectors when positions, frequencies, products and sinusoids are rounded."""
     nearest, frequencies = rounded(x, form), rounded(frequencies, form)
+    if (nearest == x).all() and differ_at_lags(x, frequencies, form):
+        return len(x), len(x)
     is_new = np.append(True, (nearest[1:] != nearest[:-1]).any(axis=1))
     if x.shape[1] > 1 or (nearest[1:] < nearest[:-1]).any():
         is_new = first_duplicate(nearest) == np.arange(len(nearest))
@@ -329,6 +388,29 @@ def count_distinct_phases(x: Floats, frequencies: Floats, form: Format) -> tuple
     count, safe = count_distinct(columns, len(places), 2 * len(frequencies))
     merged = np.append(first != np.arange(len(first)), True).argmax()  # earlier points are distinct
     return count, int(min(merged, np.append(first, len(x))[safe]))
+
+
+def differ_at_lags(x: Floats, frequencies: Floats, form: Format) -> bool:
+    """Whether phases computed in a format distinguish all evenly spaced points of one axis.
+
+    Two rows can be equal only if each pair rotates over their lag by no more than rounding: half a
+    unit for each of the two phases, plus less than one and a half for the sinusoids.
+    """
+    steps, eps = np.diff(x, axis=0), 2.0**-form.digits
+    if x.shape[1] > 1 or (steps != steps[:1]).any():
+        return False
+    sizes = np.abs(x).max() * np.abs(frequencies[:, 0])
+    slacks = np.where(sizes < form.largest, np.ldexp(eps, np.frexp(sizes)[1]) + 4 * eps, np.inf)
+    for part in row_blocks(len(steps), AT_ONCE):
+        lags = steps[0] * np.arange(part.start + 1, part.stop + 1)
+        for omega, slack in zip(frequencies[:, 0], slacks, strict=True):
+            angles = omega * lags
+            lags = lags[np.abs(angles - 2 * np.pi * np.rint(angles / (2 * np.pi))) <= slack]
+            if not len(lags):
+                break
+        else:
+            return False
+    return True
 
 
 def rounded_products(x: Floats, frequencies: Floats, form: Format) -> Floats:

@@ -37,6 +37,8 @@ from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     Encoding,
     Measure,
+    axis_encodings,
+    is_separable,
     row_blocks,
 )
 from pefourier.errors import NUMBERS, PefourierError, check_cost, check_size, shown
@@ -331,6 +333,7 @@ class Factors:
     sigma: Floats  # (min(n, d),) descending
     tolerance: float
     parts: tuple[Part, ...]  # one for the whole table, or the even and the odd part
+    is_separable: bool = False  # each column depends on one axis of a grid
 
     @property
     def rank(self) -> int:
@@ -389,7 +392,7 @@ class Factors:
         """
         if self.rank < separable_rank(sides):
             return 1.0
-        if len(sides) == 1:  # with one axis, every function is separable
+        if self.is_separable or len(sides) == 1:  # with one axis, every function is separable
             return 0.0
         blocks = row_blocks(self.n, AT_ONCE, separable_rank(sides) + self.d)
         parts = (separable_basis(sides, rows).T @ self.left(rows) for rows in blocks)
@@ -427,7 +430,10 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     1.0
     """
     n, d, eps = len(enc), enc.dim, enc.eps
-    if enc.is_stationary and len(enc.domain.sides) == 1:
+    lines = axis_encodings(enc)
+    if lines is not None:
+        parts = factor_on_axes([np.asarray(line.table(), dtype=float) for line in lines])
+    elif enc.is_stationary and len(enc.domain.sides) == 1:
         parts = even_odd_svd(enc.measure, n, progress)
     else:
         table = enc.table()
@@ -440,7 +446,36 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     if eps > FLOAT64_EPS:
         rms = np.sqrt((sigma**2).sum() / (n * d))
         tolerance = max(tolerance, rms * eps * (np.sqrt(n) + np.sqrt(d)))
-    return Factors(n, d, sigma, float(tolerance), parts)
+    return Factors(n, d, sigma, float(tolerance), parts, lines is not None)
+
+
+def factor_on_axes(tables: Sequence[Floats]) -> tuple[Part, ...]:
+    """Decompose a table on a grid from the columns (side, d_a) that depend on each axis.
+
+    The table is written in an orthonormal basis of all sums of one function per axis. It then has
+    one row for the constant and side - 1 rows per axis, nonzero only in the columns of that axis.
+    """
+    sides = [len(table) for table in tables]
+    n, bases = prod(sides), [zero_sums(side) * np.sqrt(side / prod(sides)) for side in sides]
+    rows = [np.sqrt(n) * np.hstack([table.mean(axis=0) for table in tables])]
+    start = 0
+    for basis, table in zip(bases, tables, strict=True):
+        block = np.zeros((basis.shape[1], rows[0].size))
+        block[:, start : start + table.shape[1]] = n / len(table) * (basis.T @ table)
+        rows, start = [*rows, block], start + table.shape[1]
+    small = np.vstack(rows)
+    part = factor(lambda rows, columns: small[rows, columns], len(small), small.shape[1])
+    mean, *blocks = np.split(part.vectors(ALL, ALL), np.cumsum([1, *(side - 1 for side in sides)]))
+    lines = [basis @ block for basis, block in zip(bases, blocks, strict=False)]
+    lines[0] = lines[0] + mean / np.sqrt(n)
+
+    def vectors(rows: slice, columns: slice) -> Floats:
+        places = np.unravel_index(np.arange(*rows.indices(n)), sides)
+        parts = [line[place, columns] for line, place in zip(lines, places, strict=True)]
+        total: Floats = sum(parts[1:], parts[0])
+        return total
+
+    return (Part(part.sigma, vectors),)
 
 
 def zero_sums(n: int) -> Floats:
@@ -482,14 +517,19 @@ def separable_basis(sides: Ints, rows: slice) -> Floats:
 def check_products(enc: Encoding) -> None:
     """Refuse encodings whose inner products do not fit in memory, before other work is done."""
     n, d = len(enc), enc.dim
-    is_declared = enc.is_stationary and len(enc.domain.sides) == 1
-    if is_declared:
+    if enc.is_stationary and len(enc.domain.sides) == 1:
         n, d = (n + 1) // 2, len(enc.measure)
+    elif enc.is_stationary and is_separable(enc):
+        n = separable_rank(enc.domain.sides)
     else:
         check_size(f"a table of {shown(enc.spec)}", n, d, limit=enc.table_limit)
     try:
         check_size(f"the inner products of {shown(enc.spec)}", min(n, d), min(n, d), limit=NUMBERS)
         check_cost(shown(enc.spec), "products of a decomposition", min(n, d) ** 2 * max(n, d))
     except PefourierError:
-        if not is_declared or not is_solved(enc.measure, len(enc)):
+        if (
+            len(enc.domain.sides) > 1
+            or not enc.is_stationary
+            or not is_solved(enc.measure, len(enc))
+        ):
             raise

@@ -330,7 +330,7 @@ def check_faithful(
     if any(f.code == "constant-codes" for f in findings) and (enc.table() != enc.table()[0]).any():
         rung = "constant"  # rows differ only by rounding
     kind, own = of_line_or_grid(with_prefix, closest)
-    losses = precision(inner, closest.distinct, closest.first)
+    losses = precision(inner, closest.distinct, closest.first, closest.distance)
     if query is not None:
         own["query"] = query
         noted.append(finding("bias-of-pairs", query=query))
@@ -374,7 +374,7 @@ def of_line_or_grid(enc: Encoding, closest: ClosestPair) -> tuple[Any, Fields]:
         return PlaceFaithfulness, {"distinct_up_to": None, "distance": distance, **here}
     if not enc.domain.grid:
         return LineFaithfulness, {"distinct_up_to": distinct_up_to(enc, closest)}
-    from pefourier.encodings.encoding import axis_tables
+    from pefourier.encodings.encoding import is_separable
     from pefourier.questions.spectral_density import axis_shares, weighted_frequencies
 
     domain, inner = enc.domain, without_prefix(enc)
@@ -385,7 +385,7 @@ def of_line_or_grid(enc: Encoding, closest: ClosestPair) -> tuple[Any, Fields]:
         "prefix": domain.prefix,
         "prefix_zeros": int((~front.any(axis=1)).sum()),
         "displacement": tuple((ends[1] - ends[0]).tolist()) if closest.pair else None,
-        "axial": axis_tables(enc) is not None,
+        "axial": is_separable(enc),
         **axis_shares(inner, weighted_frequencies(inner)),
     }
 

@@ -117,10 +117,12 @@ class Losses(UserDict[str, "FormatLoss"]):
     @cached_property
     def data(self) -> dict[str, "FormatLoss"]:  # type: ignore[override]
         """The loss of each format."""
-        from pefourier.geometry.precision import check_formats, precision
+        from pefourier.geometry.closest import closest_pair
+        from pefourier.geometry.precision import check_formats, format_losses
 
         check_formats(self.enc)
-        return precision(self.enc, formats=FORMATS_OF_PHASES)
+        min_distance = closest_pair(self.enc).distance
+        return format_losses(self.enc, FORMATS_OF_PHASES, min_distance=min_distance)
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, "FormatLoss"]]]:
         return dict, (self.data,)

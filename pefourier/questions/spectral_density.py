@@ -15,7 +15,7 @@ from pefourier.encodings.encoding import (
     BLOCK,
     FLOAT32_EPS,
     Encoding,
-    axis_tables,
+    axis_encodings,
     half_plane,
     lattice_points,
     periodogram,
@@ -418,12 +418,12 @@ def frequencies_read(enc: Encoding) -> tuple[Floats, Floats] | None:
     """Fit frequencies (m, axes) and weights to a table on a grid if all columns are sinusoids."""
     from pefourier.geometry.waves import fit_columns  # tables on grids only
 
-    lines = axis_tables(enc)
-    if lines is None or any(len(line) < 3 or not line.any() for line in lines):
+    lines = axis_encodings(enc)
+    if lines is None or any(len(line) < 3 or not line.table().any() for line in lines):
         return None
     omega, energies = [], []
     for line, axis in zip(lines, np.eye(len(lines)), strict=True):
-        pairs = fit_columns(line.astype(float), max(enc.eps, FLOAT32_EPS))
+        pairs = fit_columns(np.asarray(line.table(), dtype=float), max(enc.eps, FLOAT32_EPS))
         if pairs is None:
             return None
         omega.append(np.outer(pairs.frequency * (pairs.frequency > NEGLIGIBLE), axis))
