@@ -4,7 +4,9 @@ import time
 
 import pytest
 
+import pefourier
 from pefourier.encodings import load
+from pefourier.encodings.sources.huggingface import model_types
 from pefourier.errors import PefourierError
 
 
@@ -48,6 +50,28 @@ def test_invalid_configs_are_refused_in_one_line(content, stated, tmp_path):
         load(str(path))
     assert stated in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def is_answered(ask, path):
+    try:
+        return bool(ask(path))
+    except PefourierError:
+        return False
+
+
+ROWS = {kind: row for kind, row in model_types().items() if "kind" in row}
+KINDS = {row["kind"]: kind for kind, row in reversed(ROWS.items())}
+
+
+@pytest.mark.parametrize(
+    "kind", [*KINDS.values(), *(pytest.param(kind, marks=pytest.mark.long) for kind in ROWS)]
+)
+def test_each_kind_of_model_is_answered_or_refused_with_its_reason(kind, config):
+    stem = kind.replace("_", "").replace("-", "")
+    named = {"model_type": "unheard", "architectures": [f"{stem}ForConditionalGeneration"]}
+    for values in ({"model_type": kind}, named, {**named, "position_embedding_type": "nope"}):
+        path = config(values)
+        assert {is_answered(ask, path) for ask in (load, pefourier.context)} <= {True, False}
 
 
 @pytest.mark.parametrize("name", BAD)
