@@ -606,8 +606,8 @@ def ids_of_angles(table: Encoding, model: Model) -> Recovered:
     due = np.tile(np.multiply.outer(ids, omega), angles.shape[1] // len(omega))
     if due.shape != angles.shape or not np.allclose(angles, due, rtol=1e-2, atol=1e-3):
         raise PefourierError(
-            f"{shown(table.label)} reaches {np.abs(angles).max():.4g}: these are not cosines, nor "
-            f"the angles of {shown(model.spec)}"
+            f"{shown(table.label or 'dump')} reaches {np.abs(angles).max():.4g}: these are not "
+            f"cosines, nor the angles of {shown(model.spec)}"
         )
     return Recovered(ids.astype(np.int64))
 
