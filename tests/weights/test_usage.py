@@ -1,5 +1,6 @@
 """The frequencies that weights use equal the definition, score tensors and transformers."""
 
+import html
 import json
 import re
 import sys
@@ -489,3 +490,10 @@ def norm_before(model, attention, width):
     beside = model.get_submodule(attention.rpartition(".")[0])
     norm = next((norm for name in BEFORE if (norm := getattr(beside, name, None))), None)
     return np.eye(width) if norm is None else gain_of(norm, width)
+
+
+def test_a_page_says_which_frequencies_the_weights_beside_a_config_use(run):
+    path = write_model(Path("m"))
+    assert run("report", "m/config.json", "--out", "page.html", "--json").status == 0
+    conclusion = use_of_model(path).conclusion
+    assert html.escape(conclusion.partition(". ")[0]) in Path("page.html").read_text()
