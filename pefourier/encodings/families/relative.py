@@ -41,7 +41,7 @@ from pefourier.encodings.families.axial import check_points
 from pefourier.encodings.grids import OF_CLASS_TOKEN, check_sides
 from pefourier.encodings.registry import encoding
 from pefourier.errors import LARGEST, PefourierError, check_count, check_size
-from pefourier.types import Array, Counts, Fields, Floats, Places
+from pefourier.types import Array, Counts, Floats, Places
 
 Parts = tuple[Floats, ...]  # arrays of learned numbers
 
@@ -558,36 +558,6 @@ def sandwich(length: int, d: int, *, head: int = 64, causal: bool = False) -> En
     return by_lag("sandwich", length, d, vectors, causal=causal)
 
 
-@encoding("pseudo-gaussian", "TPS in imics-lab/positional-encoding-benchmark", domain="lag")
-def pseudo_gaussian(length: int, d: int, *, power: int = 2, causal: bool = False) -> Encoding:
-    """Bias −r²/2, or −r with power=1, of the distance r, the same for each of d heads.
-
-    Added before the softmax, the bias multiplies weights by exp(−r²/2) before these are normalised
-    (TPS, temporal pseudo-Gaussian attention). power=1 is `alibi` with slope 1 in all heads; the
-    power kernel of `kerple` contains both, with p = power and a = 1/power. Nothing is trained.
-
-    Parameters
-    ----------
-    power : int
-        Power of the distance, 1 or 2.
-    causal : bool
-        Whether to keep only the lags up to 0, as in a decoder; otherwise both signs.
-
-    Examples
-    --------
-    >>> pseudo_gaussian(4, 1, causal=True).table().T  # lags -3 … 0
-    array([[-4.5, -2. , -0.5, -0. ]])
-    """
-    check_count("power", power, maximum=2)
-    return by_lag(
-        "pseudo-gaussian",
-        length,
-        d,
-        lambda lag: np.repeat(-(np.abs(lag)[:, None] ** float(power)) / power, d, axis=1),
-        causal=causal,
-    )
-
-
 @lru_cache(maxsize=4)
 def linear_layers(seed: int, sizes: Counts) -> Layers:
     """Draw the weights and shifts of linear layers, uniform on ±1/√inputs as in torch."""
@@ -606,60 +576,6 @@ def network(x: Floats, layers: Layers, activation: Callable[[Floats], Floats]) -
         x = activation(x) if k else x  # sums have one order for any number of rows, unlike x @ w
         x = np.asarray(sum((x[..., i, None] * w for i, w in enumerate(weights)), shifts))
     return x
-
-
-def silu(x: Floats) -> Floats:
-    """x times its logistic sigmoid.
-
-    >>> silu(np.array([-1e9, 0.0, 1.0])).round(4)
-    array([-0.    ,  0.    ,  0.7311])
-    """
-    return np.asarray(x * (1 + np.tanh(x / 2)) / 2)  # exp(-x) could overflow
-
-
-@encoding("dpb", "DynamicPositionBias of x-transformers", domain="lag", untrained=True)
-def dpb(
-    length: int,
-    d: int,
-    *,
-    distance: Literal["linear", "log"] = "linear",
-    depth: int = 2,
-    width: int = 128,
-    causal: bool = False,
-    seed: int = 0,
-) -> Encoding:
-    """Dynamic position bias: a network computes the biases of d heads from the distance.
-
-    The input is u = query − key, or sign(u) ln(1 + |u|); `depth` hidden layers have SiLU. The
-    defaults are those of x-transformers for a model of 512 dimensions, a quarter of which is the
-    width. The initial weights are uniform on ±1/√inputs. `swin2` has another network and input.
-
-    Parameters
-    ----------
-    distance : str
-        Input of the network: linear or log.
-    depth : int
-        Number of hidden layers.
-    width : int
-        Units of a hidden layer.
-    causal : bool
-        Whether to keep only the lags up to 0, as in a decoder; otherwise both signs.
-    seed : int
-        Seed of the random numbers; the same seed gives the same vectors on every machine.
-
-    Examples
-    --------
-    >>> dpb(6, 8, distance="log").table().shape
-    (11, 8)
-    """
-    check_size("dpb", depth, width, max(width, d))
-
-    def vectors(lag: Places) -> Floats:
-        u = -np.asarray(lag, dtype=float)[:, None]
-        u = np.sign(u) * np.log1p(np.abs(u)) if distance == "log" else u
-        return network(u, linear_layers(seed, (1, *(width,) * depth, d)), silu)
-
-    return by_lag("dpb", length, d, vectors, causal=causal)
 
 
 @encoding("fire", "Li et al., 2024 (before training)", domain="pair", untrained=True)
@@ -722,54 +638,6 @@ def fire(
             findings=(finding("distances-interpolated", threshold=threshold),),
         )
     return by_lag("fire", length, d, lambda lag: biases(lag, np.zeros(1)), causal=causal)
-
-
-@encoding("fox", "Lin et al., 2025 (arXiv 2503.02130)", domain="pair")
-def fox(length: int, d: int, *, gates: Floats | None = None) -> Encoding:
-    """Forget gates: each position after a key, up to the query, lowers the score of the key.
-
-    The bias is Σ ln f_t over the positions t after the key, up to and including the query, where
-    f_t is the gate of position t. A model computes the gates from its tokens (FoX, Forgetting
-    Transformer); --gates FILE reads the gates of one input, (n,) or (heads, n). A constant gate f
-    is `alibi` with slope −ln f. Without a file, gates are constant with the slopes of `alibi`. Keys
-    after the query are masked.
-
-    Parameters
-    ----------
-    gates : array
-        Gates above 0 and up to 1, (n,) or (heads, n), from --gates FILE.
-
-    Examples
-    --------
-    >>> fox(4, 1, gates=np.array([0.9, 0.5, 0.8, 0.99])).bias[0, 3].round(4)  # query 3
-    array([-0.9263, -0.2332, -0.0101,  0.    ])
-    """
-    facts: Fields = {"findings": (finding("gates-default"),)}
-    logs = -alibi_slopes(d)[:, None]
-    if gates is not None:
-        array = np.atleast_2d(np.asarray(gates, dtype=float))
-        (heads, n), low, high = array.shape[-2:], array.min(initial=1), array.max(initial=0)
-        if array.ndim > 2 or not (max(length, heads) <= n and 0 < low <= high <= 1):
-            raise PefourierError(
-                f"gates must be (n,) or (heads, n), above 0 and up to 1, with n of at least "
-                f"{length} and at least the number of heads; got {np.shape(gates)}, {low:.6g} to "
-                f"{high:.6g}"
-            )
-        stored = array[:, :length]
-        facts = {"params": {"d": len(stored), "gates": tuple(map(tuple, stored.tolist()))}}
-        logs = np.log(stored)
-    totals = np.cumsum(logs, axis=1)
-
-    def between(queries: Places, keys: Places) -> Floats:
-        bias = totals[:, queries][..., None] - totals[:, keys][:, None]
-        return np.where(keys > queries[:, None], -np.inf, bias)
-
-    if (logs[:, 1:] == logs[:, -1:]).all():  # the first gate affects no pair
-        last = logs[:, -1]
-        return by_lag(
-            "fox", length, len(last), lambda lag: np.abs(lag)[:, None] * last, causal=True, **facts
-        )
-    return bias_of_pairs("fox", between, lags_between(length, causal=True), len(logs), **facts)
 
 
 @encoding("xl", "Dai et al., 2019 (Transformer-XL), section 3.3", domain="lag")

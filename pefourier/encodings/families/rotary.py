@@ -615,59 +615,6 @@ def rope_imaginary(
     )
 
 
-@encoding("grape", "Zhang et al., 2025, arXiv 2512.07805 (before training)", untrained=True)
-def grape(length: int, d: int, *, rho: float = 10000.0, inv_freq: Floats | None = None) -> Encoding:
-    """GRAPE with commuting planes: rope with learned frequencies and opposite direction.
-
-    The authors' source code uses rope's planes (halves), learns their frequencies from rope's as
-    initial values, and rotates in the opposite direction: columns are cos ω_i s, − sin ω_i s. The
-    additive part of GRAPE is `alibi`; GRAPE with planes made from tokens has no table.
-
-    Parameters
-    ----------
-    rho : float
-        Base of the initial frequencies.
-    inv_freq : array
-        Learned frequencies, exp(log_freq): FILE[#ARRAY], a vector; sets d.
-
-    Examples
-    --------
-    >>> grape(2, 4).table().round(3)
-    array([[ 1.   ,  1.   ,  0.   ,  0.   ],
-           [ 0.54 ,  1.   , -0.841, -0.01 ]])
-    """
-    plain = rope(length, d, rho=rho, inv_freq=inv_freq)
-    return replace(
-        plain,
-        name="grape",
-        measure=replace(plain.measure, frequencies=-plain.measure.frequencies),
-        vectors=lambda x: plain.vectors(-np.asarray(x, dtype=float)),
-    )
-
-
-@encoding("pope", "Gopalakrishnan et al., 2025, arXiv 2509.10534")
-def pope(length: int, d: int, *, rho: float = 10000.0) -> Encoding:
-    """Polar positions (PoPE): each dimension of a head has a frequency and two columns.
-
-    Attention scores are sums over dimensions c = 0 … d − 1 of
-    softplus(q_c) softplus(k_c) cos ω_c(t − s) with ω_c = ρ^(−c/d), which separates content from
-    position. Columns are cos ω_c s, sin ω_c s, 2d in total. A learned phase for each c rotates
-    keys; its initial value is 0, and it is left out.
-
-    Parameters
-    ----------
-    rho : float
-        Base of the frequencies; a larger base lowers the lowest frequency.
-
-    Examples
-    --------
-    >>> pope(2, 2).table().round(3)
-    array([[1.   , 1.   , 0.   , 0.   ],
-           [0.54 , 1.   , 0.841, 0.01 ]])
-    """
-    return replace(rope(length, 2 * d, rho=rho), name="pope", params={"d": 2 * d, "head": d})
-
-
 @encoding("fope", "Hua et al., 2024, arXiv 2412.17739")
 def fope(
     length: int,
@@ -731,39 +678,3 @@ def sums_of_frequencies(pairs: int, gain: float, seed: int) -> Floats:
            [0.346, 1.792]])
     """
     return np.eye(pairs) + gain / sqrt(pairs) * stream(seed).normal(size=(2, pairs, pairs))
-
-
-@encoding("liere", "Ostmeier et al., 2024 (before training)", untrained=True)
-def liere(length: int, d: int, *, seed: int = 0) -> Encoding:
-    """LieRE (arXiv 2406.10322) on one axis: rotation by the exponential of a skew-symmetric matrix.
-
-    The matrix R(s) = exp(s S) rotates planes of a head by s ω_i, with ω_i the imaginary parts of
-    the eigenvalues of S. Columns are cos ω_i s and sin ω_i s in these planes, highest frequency
-    first; the weights of queries and keys can contain the change of basis. On several axes, the
-    matrices S do not commute and define no frequencies: pass py:module:function for the rotation.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the numbers above the diagonal of S, uniform on [0, 2π); the same seed gives the
-        same vectors on every machine.
-
-    Examples
-    --------
-    >>> liere(2, 4).measure.frequencies.round(3)
-    array([9.806, 0.319])
-    """
-    check_head("liere", d, 1.0)
-    check_count("d of liere", d, maximum=2**11)  # eigenvalues of larger matrices take a minute
-    omega = planes_of_generator(2 * pi * stream(seed).uniform(size=(d, d)))
-    return replace(rope(length, d, inv_freq=omega), name="liere", params={})
-
-
-def planes_of_generator(numbers: Floats) -> Floats:
-    """Frequencies of the skew matrix with these numbers above its diagonal, descending.
-
-    >>> planes_of_generator(np.ones((4, 4))).round(6)
-    array([2.414214, 0.414214])
-    """
-    upper = np.triu(numbers, 1)
-    return np.asarray(np.linalg.eigvalsh(1j * (upper - upper.T))[: -len(numbers) // 2 - 1 : -1])
