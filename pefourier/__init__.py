@@ -13,7 +13,7 @@ Glossary
 encoding               a table of vectors on a domain, and the formula that fills it, if any
 table, vector          array (n, d); one of its rows, which represents one point
 dimension              a column of the table; d is the number of columns
-position, domain       index 0 … n - 1; the set of points: positions, lags, times, places, nodes
+position, domain       index 0 … n - 1; the set of points: positions, lags, times, nodes
 lag                    key minus query, a relative position
 angular frequency      omega, radians per position, 0 … pi
 base                   rho (default 10,000) in the geometric frequencies rho^(-2i/d)

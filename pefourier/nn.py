@@ -34,7 +34,7 @@ from pefourier.encodings.model_positions import axis_in, temperature_of
 from pefourier.errors import PefourierError
 from pefourier.types import Array, Counts, Fields
 
-BY_FREQUENCY = ("rope", "grape", "fope", "liere")  # rotations defined at any real position
+BY_FREQUENCY = ("rope", "fope")  # rotations defined at any real position
 
 
 class Tabled(torch.nn.Module):
@@ -471,7 +471,7 @@ def check_rotation(enc: Encoding) -> None:
     if enc.name not in BY_FREQUENCY and not has_table:
         raise PefourierError(
             f"{enc.spec} has no frequencies on one axis and no grid; pass the sides of a grid, "
-            "such as grid=(14, 14). Rotary supports rope, fope, grape, liere, grids and tables"
+            "such as grid=(14, 14). Rotary supports rope, fope, grids and tables"
         )
 
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pefourier.writing.page import Page, Reason
 
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
-OF_POINTS = ("times", "places", "edges")  # options whose files define the points
+OF_POINTS = ("times", "edges")  # options whose files define the points
 Group = TypeVar("Group")
 ANNOTATIONS = {"github", "sarif"}  # forms that other programs show next to a file
 
@@ -168,7 +168,6 @@ Paths = Annotated[
     "Treat every argument as the path of a file or folder, whatever it looks like; write -- "
     "before the paths. For hooks and scripts that receive names from others.",
 ]
-Gates = Annotated[File, "File of forget gates for fox, above 0 and up to 1: (n,) or (heads, n)."]
 Points = Annotated[
     list[Any] | None,
     Option("--pos", "--positions", metavar="POS...", parser=point),
@@ -308,7 +307,6 @@ class EncodingOptions:
         "mtan-fixed and time2vec; for fourier-features one column per axis, such as latitude and "
         "longitude.",
     ] = None
-    places: Annotated[File, "File: longitude and latitude in degrees; space2vec: x and y."] = None
     edges: Annotated[File, "File of edges of a graph: two columns, node numbers from 0 on."] = None
     paths: Paths = False
 

@@ -73,7 +73,7 @@ COLUMNS_AT_ONCE = 64  # columns transformed together: bounds the memory for a lo
 class Domain:
     """Domain of n points; without a basis, the FFT applies."""
 
-    kind: Literal["position", "lag", "time", "tree", "graph", "place"]
+    kind: Literal["position", "lag", "time", "tree", "graph"]
     x: Array  # (n,) coordinate of each point
     grid: Counts = ()  # points along each axis, the slowest first; () for a single axis
     prefix: int = 0  # rows before the lattice, without coordinates
@@ -1036,9 +1036,9 @@ def axis_letters(count: int) -> str:
 Number = TypeVar("Number", bound=np.number)
 SAME = 1e-9  # relative tolerance within which two numbers are equal
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"}
-POINTS |= {"graph": "nodes", "place": "places"}
+POINTS["graph"] = "nodes"
 STEPS = {"position": "positions", "lag": "lags", "time": "time steps", "tree": "edges"}
-STEPS |= {"graph": "edges", "place": "places"}
+STEPS["graph"] = "edges"
 WORDS = {"t": "frames", "y": "rows", "x": "columns"}
 
 

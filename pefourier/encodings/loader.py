@@ -13,8 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import numpy as np
-
 from pefourier.encodings.encoding import (
     Encoding,
     as_encoding,
@@ -110,7 +108,7 @@ NAMED = {  # names of arrays that do not hold vectors of positions
 }
 
 
-OF_POINTS = {"times", "places", "edges"}  # parameters that define the points, and the length
+OF_POINTS = {"times", "edges"}  # parameters that define the points, and the length
 Place = tuple[Sequence[int], int]  # sides of a grid, and its prefix
 
 
@@ -167,7 +165,7 @@ def load(
     grid = options.pop("grid", ())
     sides = read_sides(grid) if isinstance(grid, str) else tuple(grid)
     place = sides, options.pop("prefix", 0)
-    for key in (OF_POINTS | {"gates"}) & options.keys():
+    for key in OF_POINTS & options.keys():
         if isinstance(options[key], str | os.PathLike):
             from pefourier.encodings.sources.tables import read_numbers
 
@@ -338,28 +336,13 @@ def specs_of_rotations(spec: str) -> list[str]:
 
 
 def read_points(option: str, path: str, specs: Strings) -> "NDArray[Any]":
-    """Read times, places or edges; refuse them if no SPEC uses them."""
+    """Read times or edges; refuse them if no SPEC uses them."""
     from pefourier.encodings.sources.tables import read_numbers
 
     takers = sorted(name for name, builder in BUILDERS.items() if option in builder.parameters)
     if not {spec.partition(":")[0] for spec in specs} & {*takers}:
         raise PefourierError(f"--{option} works with {', '.join(takers)}; others ignore it")
     return read_numbers(path)
-
-
-def with_gates(specs: Strings, gates: str | None) -> list[str]:
-    """Add the file of gates to the SPECs of fox; refuse a file that no SPEC uses.
-
-    >>> with_gates(["fox", "alibi"], "f.npy")
-    ['fox:gates=f.npy', 'alibi']
-    """
-    if gates is None:
-        return list(specs)
-    if not any(spec.partition(":")[0] == "fox" for spec in specs):
-        raise PefourierError("--gates works with fox; other encodings ignore it")
-    if "," in gates:
-        raise PefourierError(f"the name of --gates {shown(gates)} has a comma; rename the file")
-    return [re.sub("^fox(:|$)", lambda _: f"fox:gates={gates},", spec).strip(",") for spec in specs]
 
 
 def build_by_name(
@@ -370,8 +353,6 @@ def build_by_name(
     parameters = BUILDERS[name].parameters
     defaults = {key: value for key, value in options.items() if key in parameters}
     settings = {"d": d, **defaults, **parse_parameters(name, text)}
-    if settings.get("gates") is not None:  # one for each position
-        length = length or np.shape(settings["gates"])[-1]
     requested = settings.get("length", length)  # the SPEC overrides the option
     if "length" not in settings and (length or not settings.get("grid")):
         settings["length"] = length or min_length

@@ -133,7 +133,6 @@ REFUSALS = {
 SEVERAL = 8  # names that an error lists at most
 SYNONYMS = {  # common names, and the encodings they mean
     **{"rotary": "rope", "nope": "none", "one-hot": "onehot", "transformer-xl": "xl"},
-    "tps": "pseudo-gaussian",
     **{name: f"rope:scaling={name}" for name in ("yarn", "ntk", "longrope", "dynamic")},
 }
 ALIASES = {"base": "rho", "theta": "rho", "dim": "d", "S": "length", "max": "max_distance"}
@@ -163,12 +162,12 @@ class Builder:
         }
 
 
-ABOVE_ZERO = {"scale", "rho", "c", "span", "position_scale"}  # parameters of any encoding
+ABOVE_ZERO = {"scale", "rho", "c", "span"}  # parameters of any encoding
 LEAST = {  # the least value of a parameter that is a whole number
     **dict.fromkeys(("seed", "clip", "clamp", "buckets"), 0),
-    **dict.fromkeys(("heads", "max_distance", "depth", "width", "threshold"), 1),
+    **dict.fromkeys(("heads", "max_distance", "width", "threshold"), 1),
 }
-FAMILIES = ("absolute", "axial", "fourier", "graph", "location", "relative", "rotary")  # as listed
+FAMILIES = ("absolute", "axial", "fourier", "graph", "relative", "rotary")  # as listed
 KNOWN: dict[str, Builder] = {}  # of the families that are imported
 
 

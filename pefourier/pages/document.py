@@ -220,10 +220,9 @@ def study_of(enc: Encoding, options: Values, progress: Callable[[str], Progress]
     (enc,) = faithful.encodings
     results: Fields = {"check-faithful": faithful}
     if has_lags:
-        if enc.domain.kind != "place":
-            results["spectrum"] = spectrum(enc, *smoothing)
+        results["spectrum"] = spectrum(enc, *smoothing)
         results["relations"] = relate(enc)
-        if not enc.domain.irregular and enc.domain.kind not in ("place", "graph"):
+        if not enc.domain.irregular and enc.domain.kind != "graph":
             results["reconstruct"] = position_functions(enc, None, *smoothing)
     typed = {key for key, value in options.items() if value is not None}
     is_rotation = enc.injection == "rotate" and len(enc.domain.sides) == 1

@@ -77,8 +77,7 @@ ROTATION_FACTS = {  # labels of rows, and fields of a rotation
 }
 LAYOUTS = {"halves": "half (rotate_half)", "neighbours": "interleaved"}  # as engines name them
 UNCHANGED = {"scaling": "none", "attention_factor": 1, "softmax_factor": 1}  # rows left out
-FORMULAS = ("alibi", "kerple", "sandwich", "pseudo-gaussian", "dpb", "fire", "fox")
-FADED = np.log(100.0)  # decrease of a logit that leaves 1% of a weight
+FORMULAS = ("alibi", "kerple", "sandwich", "fire")
 IN_A_LINE = 8
 DIGITS = 6
 
@@ -138,11 +137,6 @@ class Context(Result):
         "any length": Verdict(
             "The encoding is a formula defined at any length. Whether the model works beyond its "
             "trained length is a separate question.",
-        ),
-        "keys fade": Verdict(
-            "Forget gates reduce the attention weight of distant keys. With these gates, the "
-            "farthest key with at least 1% of the weight that it would have at the query is "
-            "{r.fades_in_words} positions away, by head.",
         ),
         "limited distance": Verdict(
             "All distances from {r.far} on share one bias or vector; shorter ones are "
@@ -237,7 +231,6 @@ class Context(Result):
     findings: tuple[Finding, ...]
     against: Reading | None = None  # the reading given by --against
     slopes: tuple[float, ...] | None = None  # of ALiBi, per head: decrease of a logit per position
-    fades: Counts | None = None  # of gates, per head: distance of the farthest key with 1%
     reach: Reach | None = None  # None if a layer sees all or layer numbers are unknown
     stands_for: int | None = field(default=None, metadata={"told": False})  # `ModelPositions`
     tables: dict[str, int | None] = field(  # tables with a fixed number of rows, by side
@@ -269,8 +262,6 @@ class Context(Result):
         enc = self.encoding
         if {layer.kind for layer in self.layers} == {"none"}:
             return "no positions"
-        if self.fades is not None:
-            return "keys fade"
         if self.far is not None:
             return "limited distance"
         if self.held is not None:
@@ -459,16 +450,8 @@ class Context(Result):
         """The slopes of ALiBi, in lines of text."""
         return in_lines("", list(enumerate(self.slopes or ())))
 
-    @property
-    def fades_in_words(self) -> str:
-        """The distances at which keys fade: the smallest and the largest of all heads."""
-        ends = f"{min(self.fades or (0,)):,}", f"{max(self.fades or (0,)):,}"
-        return " to ".join(dict.fromkeys(ends))
-
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each pair of each rotation, or each head."""
-        if self.fades:
-            return ["head", "farthest"], [[*row] for row in enumerate(self.fades)]
         if self.slopes:
             return ["head", "slope"], [[*row] for row in enumerate(self.slopes)]
         columns = {"rotation": "rotation", **labelled_fields(Pair)}
@@ -575,7 +558,6 @@ def describe_context(
         encodings=(model.encoding,),
         against=read_against(model_rotations, against, model.length, d) if against else None,
         slopes=slopes_of(model_rotations[0]),
-        fades=fades_of(model_rotations[0]),
         reach=reach_of(layers),
         stands_for=model.stands_for,
         tables=model.tables,
@@ -611,19 +593,6 @@ def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
     (0.25, 0.0625, 0.015625, 0.00390625)
     """
     return tuple((-enc.vectors(np.array([-1]))[0]).tolist()) if enc.name == "alibi" else None
-
-
-def fades_of(enc: Encoding) -> Counts | None:
-    """Distance of the farthest key with 1% of its weight at the query, per head of gates, or None.
-
-    >>> from pefourier.encodings import load
-    >>> fades_of(load("fox", gates=np.full((1, 40), 0.8)))
-    (20,)
-    """
-    if np.min(enc.params.get("gates") or 1.0) == 1:  # nothing is forgotten
-        return None
-    decreases = -np.cumsum(np.log(enc.params["gates"]), axis=1)
-    return tuple(int((np.arange(len(y)) - np.searchsorted(y, y - FADED)).max()) for y in decreases)
 
 
 def last_bucket(enc: Encoding) -> int | None:

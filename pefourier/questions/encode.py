@@ -52,7 +52,7 @@ CONTENTS = {  # name in a sentence, and of the array in a file
 PAIRED = ("cos", "sin", "cos-sin")  # contents with a layout
 BITS = {"float64": "<f8", "float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 COMPLEX = {"float64": "<c16", "float32": "<c8"}
-UNSHARED = ("xpos", "rope++", "mixed-rope", "pope")  # differ by queries and keys, heads, or pairs
+UNSHARED = ("xpos", "rope++", "mixed-rope")  # differ by queries and keys, heads, or pairs
 PLACES = {0, 1, 2, 3, 17, 255, 256, 1023, 4095, 4096}  # positions of golden rows
 DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}  # bits of significands
 

@@ -56,7 +56,7 @@ def rotates(enc: Encoding) -> bool:
 
 def rotates_by_formula(enc: Encoding) -> bool:
     """Whether an encoding rotates pairs whose columns and frequencies are known."""
-    is_known = enc.name != "pope" and enc.params.get("layout") != "mismatched"
+    is_known = enc.params.get("layout") != "mismatched"
     return len(enc.measure) > 0 and enc.injection == "rotate" and is_known
 
 

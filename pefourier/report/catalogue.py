@@ -20,7 +20,7 @@ from pefourier.writing.text import aligned, paragraph
 
 FILE = Path(__file__).with_suffix(".json")
 POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes of a tree"}
-POINTS |= {"graph": "nodes of a graph", "place": "places", "pair": "pairs of positions"}
+POINTS |= {"graph": "nodes of a graph", "pair": "pairs of positions"}
 USED_BY = {  # some model types of transformers whose configs use an encoding
     "rope": "llama mistral qwen3 gemma3_text gpt_neox",
     "learned": "bert gpt2 vit whisper",

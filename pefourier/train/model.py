@@ -55,10 +55,9 @@ from pefourier.types import Array, Counts, Fields, Ints, Values, frozen, frozen_
 
 ACTS = ("add", "rotate", "bias", "key", "key-query")
 WITH_TIMES = "none alibi fourier-features mtan mtan-fixed rope sinusoidal tape time2vec xpos"
-WITH_TIMES += " pseudo-gaussian sandwich"
+WITH_TIMES += " sandwich"
 OF_PLACE = 2**8  # numbers counted for each place of a window: 2^22 places in all
 OTHERWISE = {  # rotations that treat queries and keys differently
-    "pope": "applies softplus to queries and keys and doubles their size",
     "rope++": "rotates queries by 90 degrees less than keys",
     "fope": "multiplies queries and keys by sums of sinusoids, a rotation only with gain=0",
 }
@@ -148,8 +147,6 @@ def load_injection(
             )
     # files have a fixed d
     enc = load(SpecWithDefaults(spec, options), length, d if is_built else None)
-    if enc.domain.kind == "place":
-        raise PefourierError(f"{spec} encodes places, but the tokens of a window have positions")
     k = {"add": d, "bias": heads}.get(enc.injection, d // heads)
     k *= 1 + bool(enc.params.get("values"))  # lags may have vectors for keys and for values
     places = count_places(enc.injection, length)

@@ -8,7 +8,6 @@ import re
 
 import numpy as np
 import pytest
-from reference import fitting
 from sinusoids import DIM, GRID, NORMAL, I, S, changed, pairs, stored, waves
 
 import pefourier
@@ -234,14 +233,14 @@ def test_rows_of_lags_are_reported_from_positions(table):
 @pytest.mark.parametrize("name", sorted(BUILDERS))
 def test_encodings_by_name_have_no_findings_and_their_tables_notes_at_most(name):
     for size in [(80, 256), (128, 64), (17, 8), (3, 4), (1, 2)]:
-        enc = build(name, length=size[0], d=fitting(name, size[1]))
+        enc = build(name, length=size[0], d=size[1])
         result = check_faithful(enc)
         beyond_its_period = name == "dft" and size[0] > size[1]
         fast = enc.measure and np.abs(enc.measure.frequencies).max() > np.pi
         vectors = ["repeating-codes"] * beyond_its_period + ["aliased-frequencies"] * bool(fast)
-        vectors += {"laplacian": ["eigenvector-signs"], "fox": ["gates-default"]}.get(name, [])
+        vectors += ["eigenvector-signs"] if name == "laplacian" else []
         assert (result.identified, [f.code for f in result.findings]) == (None, vectors)
-        if name not in ("recurrent", "random-walk", "fire", "fox", "sandwich"):  # equal rows
+        if name not in ("recurrent", "random-walk", "fire", "sandwich"):  # equal rows
             for dtype in (np.float64, np.float32):
                 expected = ["zero-codes warning"] * (name == "none" and size[0] > 1)
                 assert codes_of(stored(enc.table(), dtype), "warning") == expected, (size, dtype)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from double_loop import by_definition
-from reference import DIM, LENGTH, ROWS, fitting
+from reference import DIM, LENGTH, ROWS
 
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import as_encoding, from_table
@@ -23,13 +23,9 @@ from pefourier.report import catalogue
 SIZES = [(1, 2), (12, 32), (16, 16), (17, 8), (31, 6)]
 NAMES = sorted(BUILDERS)
 DECLARED = {
-    *"axial axial-rope cape dft fope fourier-features grape learnable-sinusoidal liere".split(),
-    *"mixed-rope mtan-fixed pope rope rope++ shape sinusoidal tape xl xpos".split(),
+    *"axial axial-rope dft fope fourier-features learnable-sinusoidal".split(),
+    *"mixed-rope mtan-fixed rope rope++ sinusoidal tape xl xpos".split(),
 }
-
-
-def built(name, length, d, **own):
-    return build(name, length=length, d=fitting(name, d), **own)
 
 
 @pytest.mark.parametrize("row", catalogue.rows()[1:], ids=lambda row: row[0])
@@ -42,13 +38,13 @@ def test_defaults_are_listed_as_they_are_typed(row):
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", NAMES)
 def test_table_is_finite_float64_of_the_size_reported_and_repeats(name, size):
-    enc = built(name, *size)
+    enc = build(name, length=size[0], d=size[1])
     table = enc.table()
     assert (enc.params["length"], enc.params["d"]) == (size[0], enc.dim)
     assert (enc.origin, enc.untrained) == ("formula", BUILDERS[name].untrained)
     assert (table.shape, table.dtype) == ((len(enc), enc.dim), np.float64)
     assert np.isfinite(table).all()
-    np.testing.assert_array_equal(table, built(name, *size).table())
+    np.testing.assert_array_equal(table, build(name, length=size[0], d=size[1]).table())
     blocks = dict(enc.blocks(5))
     assert list(blocks) == list(range(0, len(enc), 5))
     np.testing.assert_allclose(np.vstack(list(blocks.values())), table, rtol=1e-14)
@@ -57,7 +53,7 @@ def test_table_is_finite_float64_of_the_size_reported_and_repeats(name, size):
 @pytest.mark.parametrize("name", NAMES)
 def test_declared_measure_is_that_of_the_vectors(name):
     """The declared frequencies are those of the table: their sinusoids span its columns."""
-    enc = built(name, 40, 8)
+    enc = build(name, length=40, d=8)
     assert bool(enc.measure) == (name in DECLARED)
     if not enc.measure:
         return
@@ -77,7 +73,7 @@ def test_declared_measure_is_that_of_the_vectors(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_numbers_are_those_of_the_table_by_their_definitions(name, size):
     """Singular values, closest pair, distinct rows and precision equal their definitions."""
-    enc = built(name, *size)
+    enc = build(name, length=size[0], d=size[1])
     table = enc.table()
     direct = np.linalg.svd(table, compute_uv=False)
     np.testing.assert_allclose(decompose(enc).sigma, direct, atol=1e-12 * (1 + direct[0]))
@@ -94,11 +90,11 @@ def test_numbers_are_those_of_the_table_by_their_definitions(name, size):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_reconstruction_is_a_unit_vector_with_its_peak_in_place(name):
-    if BUILDERS[name].domain in ("graph", "place"):
+    if BUILDERS[name].domain == "graph":
         with pytest.raises(PefourierError, match="even steps"):
-            position_functions(built(name, 17, 8), [0])
+            position_functions(build(name, length=17, d=8), [0])
         return
-    result = position_functions(built(name, 17, 8), [0, 3, 7])
+    result = position_functions(build(name, length=17, d=8), [0, 3, 7])
     for r in result.reconstructions:
         if name == "none":
             assert np.isnan(r.values).all()
@@ -116,10 +112,10 @@ def test_every_encoding_has_a_reference_row_and_the_catalogue_is_the_registry():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_vector_of_position_3_and_the_verdict_are_those_of_the_reference(name):
-    row, enc = ROWS[name], built(name, 8, 4)
+    row, enc = ROWS[name], build(name, length=8, d=4)
     assert bool(row.derived) != bool(row.recorded)
     code = enc.vectors(enc.domain.x[3:4])[0]
     np.testing.assert_allclose(code[: len(row.code)], row.code, atol=1e-14 if row.derived else 1e-8)
-    assert check_faithful(built(name, LENGTH, DIM)).verdict == row.verdict
-    measured = toeplitz_residual(as_encoding(built(name, 12, 32).table()))
+    assert check_faithful(build(name, length=LENGTH, d=DIM)).verdict == row.verdict
+    measured = toeplitz_residual(as_encoding(build(name, length=12, d=32).table()))
     assert (measured < 1e-9) == row.stationary

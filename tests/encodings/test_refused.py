@@ -51,7 +51,6 @@ REFUSED = [  # spec, length, d, grid, part of the error
     ("mtan:times=3.npy", 9, 8, (), "'3.npy'"),
     ("t5:max_distance=8", 9, 8, (), "max_distance must be above 8; got 32 and 8"),
     ("sandwich:head=1e9", 9, 8, (), "head / 2"),  # had run for minutes
-    ("pseudo-gaussian:power=3", 9, 8, (), "power"),
     ("tree:parents=-1;0;0;0", 9, 8, (), "node 0 has more than 2 children"),
     ("tree:parents=0;0", 9, 8, (), "parents must start with -1"),
     ("tree:width=4,p=0.5;0.6", 9, 6, (), "d must be at least 8"),

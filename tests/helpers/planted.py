@@ -314,7 +314,7 @@ ELSEWHERE = {
         layers-no-global""",
     "an encoding by name": """
         text-collides-with-patch bfloat16-positions bias-of-pairs times-unit eigenvector-signs
-        equal-eigenvalues cut-eigenspace gates-default distances-interpolated""",
+        equal-eigenvalues cut-eigenspace distances-interpolated""",
     "spectrum and reconstruct": """
         coarse-lattice common-part idle-waves before-training rotation-spectrum rotation-rebuilt
         beyond-codes""",

@@ -9,7 +9,7 @@ vector is `recorded` from the builder; a slow reference in the tests of the fami
 """
 
 from dataclasses import KW_ONLY, dataclass
-from math import asin, cos, degrees, isqrt, log, pi, sin, sqrt
+from math import cos, log, pi, sin, sqrt
 
 import numpy as np
 
@@ -19,19 +19,8 @@ UNIFORM = np.random.RandomState(0).uniform(size=64)  # on [0, 1)
 NORMAL = np.random.RandomState(0).normal(size=64)
 DISTANCES = np.random.RandomState(0).normal(size=4 * 512)  # deberta: 2 · 256 rows of 4 numbers
 ACROSS = [cos(2 * pi * UNIFORM[0]), -sin(2 * pi * UNIFORM[0])]  # mixed-rope: one head of two pairs
-GENERATOR = (2 * pi * UNIFORM[:16].reshape(4, 4))[np.triu_indices(4, 1)]  # liere: S_12, S_13, …
-PFAFFIAN = GENERATOR[0] * GENERATOR[5] - GENERATOR[1] * GENERATOR[4] + GENERATOR[2] * GENERATOR[3]
-SQUARES = (GENERATOR**2).sum() / 2
-PLANES = [sqrt(SQUARES + sign * sqrt(SQUARES**2 - PFAFFIAN**2)) for sign in (1, -1)]
 MIXED = np.eye(2) + 0.3 / sqrt(2) * NORMAL[:8].reshape(2, 2, 2)  # fope: C and S of two pairs
-LON, LAT = pi * (3 * (sqrt(5) - 1) % 2 - 1), asin(7 / 8 - 1)  # place 3 of 8, in radians
 SLOW = 10.0**-0.5  # mtan-fixed: the second of two frequencies at base 10
-
-
-def fitting(name, d):
-    """The d that an encoding allows: a whole scale of places, or a square of harmonics."""
-    least = {"space2vec": 4, "sphere2vec": 3}.get(name, 1)
-    return isqrt(d) ** 2 if name == "spherical-harmonics" else max(d, least)
 
 
 @dataclass(frozen=True)
@@ -69,13 +58,6 @@ ROWS = {
     ),
     "rope++": Row("injective", (sin(3), sin(0.03), -cos(3), -cos(0.03)), stationary=True),
     "fope": Row("injective", (*((cos(3), 1) @ MIXED[0]), *((sin(3), 0) @ MIXED[1]))),
-    "liere": Row(
-        "invertible", tuple(wave(3 * w) for wave in (cos, sin) for w in PLANES), stationary=True
-    ),
-    "cape": Row("injective", (sin(3), cos(3), sin(0.03), cos(0.03)), stationary=True),
-    "shape": Row("injective", (sin(503), cos(503), sin(5.03), cos(5.03)), stationary=True),
-    "pope": Row("injective", (cos(3), cos(0.3), cos(0.03), cos(0.003)), stationary=True),
-    "grape": Row("injective", (cos(3), cos(0.03), -sin(3), -sin(0.03)), stationary=True),
     "axial": Row("injective", (sin(3), sin(0.03), cos(3), cos(0.03)), stationary=True),
     "axial-rope": Row("injective", (cos(3), cos(0.03), sin(3), sin(0.03)), stationary=True),
     "mixed-rope": Row(
@@ -116,10 +98,7 @@ ROWS = {
             for h in range(1, 5)
         ),
     ),
-    "pseudo-gaussian": Row("symmetric in the lag", (-8.0,) * 4),
-    "dpb": Row("distinct lags", recorded=(-0.24049937, 0.08616417, 0.0599386, 0.01014463)),
     "fire": Row("symmetric in the lag", recorded=(0.06989419, 0.33047967, -0.03079051, 0.16209896)),
-    "fox": Row("distinct lags", (-4 / 2**2, -4 / 2**4, -4 / 2**6, -4 / 2**8)),  # as alibi
     "erpe": Row("distinct lags", tuple(0.02 * NORMAL[12:16])),  # the fourth of 15 lags
     "xl": Row("injective", (sin(4), sin(0.04), cos(4), cos(0.04)), stationary=True),  # lag -4
     "deberta": Row("invertible", tuple(0.02 * DISTANCES[4 * 260 : 4 * 261])),  # row 256 + 4
@@ -130,28 +109,4 @@ ROWS = {
     "tree": Row("injective", (sqrt(1.02), 0.0, 0.7 * sqrt(1.02), 0.0)),  # a left branch, twice
     "laplacian": Row("injective", tuple(sqrt(2 / 7) * cos(3 * pi * k / 7) for k in (1, 2, 3, 4))),
     "random-walk": Row("collides", (0.0, 1 / 2, 0.0, 3 / 8)),
-    "space2vec": Row(
-        "injective", tuple(wave(degrees(a) / 10) for a in (LON, LAT) for wave in (sin, cos))
-    ),
-    "sphere2vec": Row(
-        "invertible",
-        recorded=(  # from the formula, but phases of thousands of radians are rounded
-            sin(1000 * LAT),
-            cos(1000 * LAT) * cos(1000 * LON),
-            cos(1000 * LAT) * sin(1000 * LON),
-            0.0,
-        ),
-    ),
-    "spherical-harmonics": Row(
-        "invertible",
-        tuple(
-            sqrt(c / (4 * pi)) * y
-            for c, y in (
-                (1, 1),
-                (3, sin(LON) * cos(LAT)),
-                (3, -sin(LAT)),
-                (3, cos(LON) * cos(LAT)),
-            )
-        ),
-    ),
 }

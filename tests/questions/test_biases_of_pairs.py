@@ -1,11 +1,10 @@
-"""Answers of check-faithful and context about biases that depend on the query, and about gates."""
+"""Answers of check-faithful and context about biases that depend on the query."""
 
 import math
 
 import numpy as np
 import pytest
 
-import pefourier
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_bias
 from pefourier.errors import PefourierError
@@ -62,66 +61,16 @@ def test_masks_other_than_causal_are_refused():
 
 
 @pytest.mark.parametrize("question", [spectrum, relate, lambda enc: enc.table()])
-@pytest.mark.parametrize("source", ["file", "fire:threshold=5", "fox"])
+@pytest.mark.parametrize("source", ["file", "fire:threshold=5"])
 def test_questions_about_lags_refuse_biases_of_pairs(question, source):
-    gates = {"gates": np.linspace(0.5, 0.9, N)} if source == "fox" else {}
-    enc = from_bias(free()) if source == "file" else load(source, N, 4, **gates)
+    enc = from_bias(free()) if source == "file" else load(source, N, 4)
     with pytest.raises(PefourierError, match="depend on more than the lag: use check-faithful"):
         question(enc)
 
 
-@pytest.mark.parametrize("spec", ["sandwich", "pseudo-gaussian", "dpb", "kerple", "fire", "fox"])
+@pytest.mark.parametrize("spec", ["sandwich", "kerple", "fire"])
 def test_formulas_of_biases_reach_any_length(spec):
     _, found = describe_context(spec, 131072, d=4)
     assert (found.verdict, found.length) == ("any length", 131072)
-    assert [f.code for f in found.findings] == {
-        "fire": ["distances-interpolated"],
-        "fox": ["gates-default"],
-    }.get(spec, [])
-
-
-def farthest(gates):
-    """Return the largest distance from which a query gives a key 1% of its weight, pair by pair."""
-    n = len(gates)
-    pairs = ((i, j) for i in range(n) for j in range(i + 1))
-    return max(i - j for i, j in pairs if math.prod(gates[j + 1 : i + 1]) >= 0.01)
-
-
-def test_keys_fade_at_the_distance_of_their_gates(tmp_path, run):
-    rng = np.random.default_rng(1)
-    gates = np.stack([rng.uniform(low, 1, 40) for low in (0.1, 0.5, 0.98)])
-    np.save(tmp_path / "f.npy", gates)
-    done = run("context", "fox", "--gates", tmp_path / "f.npy", "--json")
-    (record,) = done.results
-    assert record["fades"] == [farthest(row) for row in gates]
-    assert record["fades"][-1] == 39  # gates near 1: no key fades
-    assert (record["verdict"], record["length"]) == ("keys fade", 40)
-    constant = pefourier.context(f"fox:gates={tmp_path / 'f.npy'}", length=20)
-    assert constant.length == 20
-    assert constant.fades == tuple(farthest(row[:20]) for row in gates)
-
-
-def test_gates_are_read_by_check_faithful(tmp_path, run):
-    np.save(tmp_path / "f.npy", np.full(30, 0.9))
-    done = run("check-faithful", "fox", "--gates", tmp_path / "f.npy", "--json")
-    (record,) = done.results
-    assert (record["length"], record["verdict"], record["query"]) == (30, "distinct lags", None)
-    assert record["min_distance"] == pytest.approx(-math.log(0.9))
-    np.save(tmp_path / "f.npy", np.linspace(0.5, 0.9, 30))
-    done = run("check-faithful", "fox", "--gates", tmp_path / "f.npy", "--json")
-    assert done.results[0]["query"] == 29
-
-
-REFUSED = [
-    (["context", "alibi"], "--gates works with fox"),
-    (["check-faithful", "rope"], "--gates works with fox"),
-    (["context", "fox", "--length", "31"], "at least 31"),
-]
-
-
-@pytest.mark.parametrize(("command", "named"), REFUSED)
-def test_gates_that_no_encoding_uses_are_refused(command, named, tmp_path, run):
-    np.save(tmp_path / "f.npy", np.full(30, 0.9))
-    done = run(*command, "--gates", tmp_path / "f.npy")
-    assert done.status == 2
-    assert named in done.err
+    expected = ["distances-interpolated"] if spec == "fire" else []
+    assert [f.code for f in found.findings] == expected

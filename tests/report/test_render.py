@@ -84,7 +84,7 @@ def stored(array):
     return str(path)
 
 
-OF_A_WAY = {"xpos", "rope++", "grape", "pope", "fope", "liere"}  # context does not support them
+OF_A_WAY = {"xpos", "rope++", "fope"}  # context does not support them
 
 
 def table(array, grid=()):
@@ -233,7 +233,6 @@ CASES = [  # verdict, question, source of the encoding
     ("no positions", reach, lambda: ("none", {})),
     ("any length", reach, lambda: ("alibi", {})),
     ("limited distance", reach, lambda: ("t5", {})),
-    ("keys fade", reach, lambda: (f"fox:gates={stored(np.full(60, 0.9))}", {})),
     ("fixed length", reach, lambda: (config(**GPT2), {})),
     ("too few rows", reach, lambda: (config(**GPT2), {"length": 4096})),
     ("a grid", reach, lambda: ("axial-rope:grid=4x4,d=16", {})),
@@ -295,8 +294,7 @@ def test_every_verdict_of_the_words_is_reached_by_a_case():
 def test_every_encoding_has_an_answer_to_every_question(name, command):
     if command == "context" and (name in OF_A_WAY or "grid" in BUILDERS[name].parameters):
         return
-    refused = {"graph": ("reconstruct",), "place": ("reconstruct", "spectrum")}
-    if command in refused.get(BUILDERS[name].domain, ()):
+    if command == "reconstruct" and BUILDERS[name].domain == "graph":
         with pytest.raises(PefourierError, match="even steps"):
             QUESTIONS[command](load(name, 24, 16))
         return
@@ -335,6 +333,7 @@ def test_aliases_of_declared_waves_are_notes():
 
 
 def test_signed_frequencies_are_counted_by_their_size(run):
-    (record,) = run("spectrum", "grape", "--d", 32, "-S", 97, "--json").results
+    spec = f"rope:inv_freq={stored(-(1e4 ** (-np.arange(16) / 16)))}"
+    (record,) = run("spectrum", spec, "-S", 97, "--json").results
     slow = sum(abs(w) < 2 * np.pi / record["lattice"] for w in record["frequencies"])
     assert record["summary"]["below_first_bin"] == slow == 11

@@ -1,9 +1,8 @@
 """Sines and cosines with other frequencies than the sinusoidal encoding.
 
 learnable-sinusoidal (learned frequencies before training), fourier-features (Tancik et al., 2020)
-and tape (Foumani et al., 2023) declare d / 2 frequencies of equal weight. cape and shape shift
-positions at random in training. mtan, mtan-fixed (Shukla & Marlin, 2021) and time2vec encode
-real-valued times.
+and tape (Foumani et al., 2023) declare d / 2 frequencies of equal weight. mtan, mtan-fixed (Shukla
+& Marlin, 2021) and time2vec encode real-valued times.
 
 Conventions
 -----------

@@ -4,9 +4,8 @@ shaw, t5, alibi, kerple and erpe have a vector for each lag; tupe for each query
 biases, d is the number of heads, with one column per head. Lags have both signs, as in an encoder;
 ``causal=true`` keeps the lags up to 0, as in a decoder.
 
-sandwich, pseudo-gaussian, dpb, fire and fox are biases of attention scores. fire and fox can depend
-on the positions of query and key. If the lag alone determines the bias, they have vectors of lags,
-as all others have.
+sandwich and fire are biases of attention scores. fire can depend on the positions of query and key.
+If the lag alone determines the bias, it has vectors of lags, as all others have.
 
 A trained matrix projects the vectors of xl and deberta before attention uses them.
 xl (Transformer-XL, XLNet, Conformer) has sines and cosines of the lag; deberta has a trained vector
@@ -14,7 +13,7 @@ for each bucket of lags. The vectors have the width of the model. Tables start w
 distance before the query, as in the source code of these models.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, Literal
@@ -566,14 +565,16 @@ def linear_layers(seed: int, sizes: Counts) -> Layers:
     return [(draw(-b, b, shape), draw(-b, b, shape[1])) for b, shape in shapes]
 
 
-def network(x: Floats, layers: Layers, activation: Callable[[Floats], Floats]) -> Floats:
-    """Apply linear layers to rows (…, inputs), with the activation between them.
+def network(x: Floats, layers: Layers) -> Floats:
+    """Apply linear layers to rows (…, inputs), with ReLU between them.
 
-    >>> network(np.array([[2.0], [-2.0]]), [(np.ones((1, 1)), np.zeros(1))] * 2, np.abs).ravel()
-    array([2., 2.])
+    >>> network(np.array([[2.0], [-2.0]]), [(np.ones((1, 1)), np.zeros(1))] * 2).ravel()
+    array([2., 0.])
     """
     for k, (weights, shifts) in enumerate(layers):
-        x = activation(x) if k else x  # sums have one order for any number of rows, unlike x @ w
+        x = (
+            np.maximum(x, 0.0) if k else x
+        )  # sums have one order for any number of rows, unlike x @ w
         x = np.asarray(sum((x[..., i, None] * w for i, w in enumerate(weights)), shifts))
     return x
 
@@ -619,9 +620,7 @@ def fire(
     def biases(lag: Array, query: Array) -> Floats:
         divisor = np.log1p(c * np.maximum(query, threshold)) + 1e-6  # as in public source code
         share = np.log1p(c * np.abs(np.asarray(lag, dtype=float))) / divisor
-        return network(
-            share[..., None], linear_layers(seed, (1, 32, d)), lambda x: np.maximum(x, 0.0)
-        )
+        return network(share[..., None], linear_layers(seed, (1, 32, d)))
 
     def between(queries: Places, keys: Places) -> Floats:
         lag = keys - queries[:, None]

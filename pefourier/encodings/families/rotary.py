@@ -7,7 +7,7 @@ model's inverse frequencies. A scaling is a function of a `Head` and further par
 the frequencies and the attention factor, which multiplies cosines and sines. `SCALINGS` lists all
 scalings. ``rope`` accepts the parameters of the chosen scaling and refuses those of others.
 Formulas follow the published source code (Hugging Face transformers, ``modeling_rope_utils.py``),
-in float64. FoPE rotates by sums of frequencies, LieRE by the exponential of a generator.
+in float64. FoPE rotates by sums of frequencies.
 """
 
 import inspect

@@ -14,8 +14,6 @@ from pefourier.encodings.families.relative import (
     deberta_buckets,
     linear_layers,
     log_spaced,
-    network,
-    silu,
     swin2_bias,
     t5_buckets,
 )
@@ -100,18 +98,6 @@ def test_tupe_adds_untied_positions_and_buckets():
         assert table[i, head * length + j] == pytest.approx(logit, abs=1e-14)
 
 
-def test_dpb_is_the_module_of_torch_with_its_weights():
-    layers = linear_layers(4, (1, 5, 5, 3))
-    modules = []
-    for weights, shifts in layers:
-        linear = torch.nn.Linear(*weights.shape, dtype=torch.float64)
-        linear.weight.data, linear.bias.data = torch.tensor(weights.T), torch.tensor(shifts)
-        modules += [linear, torch.nn.SiLU()]
-    x = np.linspace(-9, 9, 7)[:, None]
-    expected = torch.nn.Sequential(*modules[:-1])(torch.tensor(x)).detach().numpy()
-    np.testing.assert_allclose(network(x, layers, silu), expected, atol=1e-13)
-
-
 def test_fire_is_a_bias_of_lags_up_to_its_threshold():
     at, beyond = (load("fire:threshold=5", n, 3) for n in (6, 7))
     assert (not at.by_lag, not beyond.by_lag) == (False, True)
@@ -141,54 +127,6 @@ def test_fire_is_the_public_source_code_with_its_weights():
     lower = np.tri(n, dtype=bool)
     np.testing.assert_allclose(bias[:, lower], expected[:, lower], atol=1e-13)
     assert np.isneginf(bias[:, ~lower]).all()
-
-
-GATES = np.array([0.9, 0.5, 0.8, 0.99])
-
-
-def test_fox_adds_logarithms_of_gates_between_key_and_query():
-    gates = np.random.default_rng(0).uniform(0.1, 1, (3, 7))
-    bias = load("fox", gates=gates).bias
-    for head, i, j in np.ndindex(3, 7, 7):
-        expected = sum(math.log(gates[head, t]) for t in range(j + 1, i + 1))
-        assert bias[head, i, j] == pytest.approx(expected if j <= i else -math.inf)
-    assert load("fox", gates=GATES).bias[0, 3, 0] == pytest.approx(-0.92634107, abs=5e-9)
-    assert load("fox", gates=GATES).bias[0, 2, 0] == pytest.approx(math.log(0.4))
-    assert load("fox", gates=GATES).bias[0, 1, 1] == 0
-
-
-@pytest.mark.parametrize("gate", [0.9, 0.5, 1.0])
-def test_a_constant_gate_is_alibi_with_its_slope(gate):
-    enc = load("fox", gates=np.full(12, gate))
-    assert enc.by_lag
-    np.testing.assert_allclose(enc.table()[:, 0], -math.log(gate) * np.arange(-11, 1), atol=1e-14)
-    plain, alibi = load("fox", 12, 4), load("alibi:causal=true", 12, 4)
-    np.testing.assert_array_equal(plain.table(), alibi.table())
-    assert [note.code for note in plain.findings] == ["gates-default"]
-    assert not enc.findings
-
-
-def test_gates_set_the_length_and_a_shorter_one_takes_the_first(tmp_path):
-    np.save(tmp_path / "f.npy", np.vstack([GATES, GATES**2]))
-    enc = load(f"fox:gates={tmp_path / 'f.npy'}")
-    assert (enc.tokens, enc.dim, enc.params["length"], enc.params["d"]) == (4, 2, 4, 2)
-    short = load("fox", 3, gates=str(tmp_path / "f.npy"))
-    np.testing.assert_array_equal(short.bias, enc.bias[:, :3, :3])
-
-
-GATES_REFUSED = [
-    ({"gates": np.array([0.5, 0.0])}, None, "above 0 and up to 1.*0 to 0.5"),
-    ({"gates": np.array([0.5, 1.5])}, None, "to 1.5"),
-    ({"gates": np.array([0.5, np.nan])}, None, "nan"),
-    ({"gates": np.ones((3, 2))}, None, "number of heads"),
-    ({"gates": GATES}, 5, "at least 5"),
-]
-
-
-@pytest.mark.parametrize(("params", "length", "named"), GATES_REFUSED)
-def test_gates_out_of_range_are_refused(params, length, named):
-    with pytest.raises(PefourierError, match=named):
-        load("fox", length, **params)
 
 
 @pytest.mark.parametrize(("attention", "causal"), [("bi", False), ("uni", True)])

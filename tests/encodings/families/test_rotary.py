@@ -4,16 +4,14 @@ import mpmath as mp
 import numpy as np
 import pytest
 import torch
-from scipy.linalg import expm
 
 from pefourier.encodings import build, load
-from pefourier.encodings.families.rotary import SCALINGS, planes_of_generator, sums_of_frequencies
+from pefourier.encodings.families.rotary import SCALINGS, sums_of_frequencies
 from pefourier.errors import PefourierError
 from pefourier.nn import Rotary
 from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context
-from pefourier.questions.operators import compare_operators, operator_at
-from pefourier.questions.spectrum import spectrum
+from pefourier.questions.operators import operator_at
 
 LLAMA2 = "rope:scaling=yarn,factor=16,original=4096"
 LLAMA31 = "rope:scaling=llama3,factor=8,original=8192,rho=5e5"
@@ -212,20 +210,6 @@ def test_xpos_is_the_formula_and_its_products_with_keys_depend_on_the_lag(layout
     assert not load("xpos", length=2, d=4).vectors(np.array([10**6]))[:, [0, 2]].any()
 
 
-def test_commuting_planes_turn_as_the_code_of_grape_has_them(tmp_path):
-    """The rotation is y1 = x1 cos + x2 sin, y2 = x2 cos - x1 sin, with frequencies of a file."""
-    own = np.exp(np.random.default_rng(0).normal(-2, 1, 4))
-    np.save(tmp_path / "freq.npy", own)
-    enc = load(f"grape:inv_freq={tmp_path / 'freq.npy'}", 12)
-    x, angle = np.random.default_rng(1).standard_normal(8), 11 * own
-    wanted = [x[:4] * np.cos(angle) + x[4:] * np.sin(angle)]
-    wanted += [x[4:] * np.cos(angle) - x[:4] * np.sin(angle)]
-    query, _ = operator_at(enc, np.array([11]))
-    np.testing.assert_allclose(query[0] @ x, np.concatenate(wanted), atol=1e-12)
-    found = compare_operators(load("rope", 80, 8), load("grape", 80, 8))
-    assert (found.relation, found.name) == ("permuted", "reversed")
-
-
 GRID = 5e5 ** (-np.arange(8) / 8)  # inv_freq vectors as models and engines store them
 
 
@@ -245,18 +229,6 @@ def test_a_vector_of_frequencies_is_the_rotation_of_its_base(tmp_path, monkeypat
     for wrong in ("#a,rho=500", "#c", "#d", "#b", "#a,partial=0", "#a,scaling=linear,factor=2"):
         with pytest.raises(PefourierError, match=r"inv_freq|unknown array|partial"):
             load(f"rope:inv_freq=some.npz{wrong}", 9)
-
-
-def test_polar_positions_are_those_of_x_transformers():
-    torch = pytest.importorskip("torch")
-    theirs = pytest.importorskip("x_transformers.x_transformers")
-    n, d = 12, 8
-    x = torch.randn(1, 1, n, d, generator=torch.Generator().manual_seed(0))
-    freqs, bias = theirs.PolarEmbedding(d, 1)(torch.arange(n))
-    rotated = theirs.apply_polar_pos_emb(x, (freqs + bias[0, 0]).detach())[0, 0]
-    vectors = load("pope", n, d).table().reshape(n, 2, d)
-    products = np.logaddexp(0, x[0, 0].double().numpy())[:, None] * vectors
-    np.testing.assert_allclose(products.reshape(n, -1), rotated, atol=1e-5)
 
 
 def test_scores_of_imaginary_heads_have_the_sine_of_the_lag():
@@ -308,7 +280,7 @@ def test_energy_declared_is_that_of_the_columns():
     np.testing.assert_allclose(energy / energy.sum(), declared, rtol=1e-12)
 
 
-@pytest.mark.parametrize("spec", ["fope", "fope:gain=0", "liere", "liere:seed=7"])
+@pytest.mark.parametrize("spec", ["fope", "fope:gain=0"])
 def test_the_layer_multiplies_as_the_table_says(spec):
     rotary, table = Rotary(spec, 16), load(spec, 24, 16).table()
     q = torch.randn(1, 2, 24, 16)
@@ -319,43 +291,13 @@ def test_the_layer_multiplies_as_the_table_says(spec):
         torch.testing.assert_close(turned, wanted, atol=2e-4, rtol=1e-4)
 
 
-def test_generator_of_liere_is_the_published_one():
-    """Ones above the diagonal, a quarter of a step: expm as the authors' code."""
-    upper = np.triu(np.ones((4, 4)), 1)
-    rotation = expm(0.25 * (upper - upper.T))
-    found = [rotation[0, j] for j in (0, 1, 3)]
-    assert found == pytest.approx([0.90898358, 0.17664268, 0.29778359], abs=5e-9)
-    planes = planes_of_generator(np.ones((4, 4)))
-    assert planes == pytest.approx([1 + np.sqrt(2), np.sqrt(2) - 1])
-    assert 2 * np.cos(0.25 * planes).sum() == pytest.approx(np.trace(rotation))
-
-
-@pytest.mark.parametrize(("d", "seed"), [(4, 0), (8, 1), (16, 5)])
-def test_rotation_of_liere_has_the_angles_declared(d, seed):
-    """Attention through the exponential is attention through the planes, in another basis."""
-    enc = load(f"liere:seed={seed}", 6, d)
-    numbers = np.triu(2 * np.pi * np.random.RandomState(seed).uniform(size=(d, d)), 1)
-    skew = numbers - numbers.T
-    for s in range(1, 6):
-        angles = np.sort(np.angle(np.linalg.eigvals(expm(s * skew))))[d // 2 :]
-        wanted = np.sort(np.abs(np.angle(np.exp(1j * s * enc.measure.frequencies))))
-        np.testing.assert_allclose(angles, wanted, atol=1e-8)
-        cosines, sines = np.hsplit(enc.vectors(np.array([s])), 2)
-        np.testing.assert_allclose(cosines[0], np.cos(s * enc.measure.frequencies))
-        np.testing.assert_allclose(sines[0], np.sin(s * enc.measure.frequencies))
-    assert spectrum(enc).encodings[0].measure is enc.measure
-
-
 @pytest.mark.parametrize(
     ("spec", "d", "words"),
     [
         ("fope", 7, "even d"),
-        ("liere", 7, "even d"),
         ("fope:original=0", 8, "original"),
         ("fope:gain=1e308,original=99", 8, "fope"),
         ("fope:layout=halves", 8, "layout"),
-        ("liere:seed=-1", 8, "seed"),
-        ("liere", 8192, "up to 2048"),
         ("fope", 65536, "the limit is"),
     ],
 )
