@@ -32,7 +32,6 @@ from pefourier.errors import PefourierError, shown
 from pefourier.geometry import map_ahead
 from pefourier.questions.result import Result
 from pefourier.types import Counts, Fields, Floats, Ints, frozen
-from pefourier.weights import quantise
 from pefourier.weights.model import (
     LayerEnergies,
     ModelWeights,
@@ -121,12 +120,6 @@ class Moved:
     pairs: tuple[MovedPair, ...]  # all pairs, those that differ most first
 
 
-KEEP_PRECISE = (  # action of verdicts without their own
-    "{r.spared:?If you cache rotated keys in int4 with one step per token, keep {r.spared} in "
-    "higher precision: this halves the error of attention scores.}"
-)
-
-
 VERDICTS = {
     "slow pairs favoured": Verdict(
         "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
@@ -185,7 +178,6 @@ class Usage(Result):
     verdicts = {
         code: verdict._replace(
             meaning=verdict.meaning + "{r.moved_in_words}",
-            action=verdict.action or KEEP_PRECISE,
         )
         for code, verdict in VERDICTS.items()
     }
@@ -221,12 +213,6 @@ class Usage(Result):
             "keys": "portion.k",
             "scores": "portion.product",
         },
-        "quantisation": {
-            "rotation": "rotation",
-            "error of scores, keys in": "label",
-            "rounded before rotation": "before",
-            "rounded after rotation": "after",
-        },
     }
     short = {
         "shown": ("positions", "trained length", "shares moved since"),
@@ -251,8 +237,6 @@ class Usage(Result):
     gains: str  # applied or none
     findings: tuple[Finding, ...]
     against: Moved | None = None  # comparison with another checkpoint
-    quantisation: tuple[quantise.QuantisationError, ...] = ()  # empty for MLA, or without keys
-    spare: tuple[quantise.Spared, ...] = ()  # one for each rotation
     shares: tuple[LayerShares, ...] = field(default=(), compare=False, metadata={"told": False})
 
     @property
@@ -301,11 +285,6 @@ class Usage(Result):
     def strongest(self) -> list[Fields]:
         """Return the three pairs of each rotation with the largest shares."""
         return [pair for rotation in self.rotations for pair in rotation.strongest]
-
-    @property
-    def spared(self) -> str:
-        """Return the pairs and rows that halve the error of int4; empty for several rotations."""
-        return self.spare[0].listing if len(self.spare) == 1 and self.spare[0].halved else ""
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Return the columns of the CSV output and one row per pair, or per head and pair."""
@@ -383,15 +362,13 @@ def use_of_model(
         file = described.encoding.file
         name = file.pairing if file and file.model else None
         pairing = PairLayout(name or "halves", "stats", None, None)
-        found = shares_of_means(stats, frequencies[0] != 0, pairing.name)
+        found = shares_of_means(stats, frequencies[0] != 0)
     length = length or described.trained_or_native
     chosen = [layer for layer in found if layers is None or layer.layer in layers]
     if not chosen:
         raise PefourierError(f"{shown(spec)} has none of the selected layers")
     numbers = sorted({layer.rotation for layer in chosen})  # rotations of the chosen layers
     rotations: list[RotationUse] = []
-    errors: list[quantise.QuantisationError] = []
-    spare: list[quantise.Spared] = []
     for n in numbers:
         omega = frequencies[n]
         own_shares = [layer for layer in chosen if layer.rotation == n]
@@ -399,10 +376,6 @@ def use_of_model(
         rows = pair_rows(len(omega), pairing.name)
         half = rows[:, list(use.half)].ravel()
         rotations.append(replace(use, half_rows=tuple(sorted(half.tolist()))))
-        if all(layer.rows for layer in own_shares):
-            rotation = quantise.Rotation.of(use.part, rows, omega, length)
-            errors += quantise.quantisation_errors(own_shares, rotation)
-            spare.append(quantise.spared_pairs(own_shares, rotation))
     shares = tuple(replace(layer, rotation=numbers.index(layer.rotation)) for layer in chosen)
     heads = tuple(HeadUse(s.layer, head, row) for s in shares for head, row in enumerate(s.used))
     usage = Usage(
@@ -414,9 +387,7 @@ def use_of_model(
         rotations=tuple(rotations),
         heads=heads if every_head else None,
         gains=gains,
-        findings=(*findings, *map(partial(note_on_rounding, errors), spare)),
-        quantisation=tuple(errors),
-        spare=tuple(spare),
+        findings=tuple(findings),
         shares=shares,
         encodings=(replace(described.rotations[0], spec=spec),),
     )
@@ -471,20 +442,6 @@ def with_pairing(enc: Encoding) -> Encoding:
     notes = notes_on_usage(described, pairing, energies)
     doubts = [note for note in notes if note.code == "usage-pairing-doubt"]
     return replace(enc, findings=(*enc.findings, *doubts))
-
-
-def note_on_rounding(errors: list[quantise.QuantisationError], spare: quantise.Spared) -> Finding:
-    """Return the finding about the error of rounded keys and the effect of sparing pairs."""
-    after = {
-        e.scheme: 100 * e.after
-        for e in errors
-        if e.rotation == spare.rotation and not e.zero_point and e.granularity in ("token", "value")
-    }
-    slots = {name.replace(" ", "_"): number(share, 2) for name, share in after.items()}
-    slots |= {"of": f" ({spare.rotation})" if spare.rotation else "", "pairs": spare.listing}
-    slots |= {"left": number(after["int4"] * spare.ratio, 2), "limit": str(spare.searched)}
-    variant = "halved" if spare.halved else "some" if spare.pairs else "none"
-    return finding("usage-rounded-keys", variant, **slots)
 
 
 def used_layers(

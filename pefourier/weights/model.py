@@ -10,9 +10,8 @@ groups of heads. For MLA only the rotated rows are listed: the last rows of each
 key for all heads.
 
 A PEFT adapter is read with its base: :math:`W + s B A`, with :math:`s = \alpha / r`, or with
-``use_rslora`` :math:`\alpha / \sqrt r`. With ``use_dora`` each row of the sum is scaled to the
-length in ``lora_magnitude_vector``. Tensors of ``modules_to_save`` replace those of the base. A is
-small and read as a whole; rows of W and B are read on demand.
+``use_rslora`` :math:`\alpha / \sqrt r`. Tensors of ``modules_to_save`` replace those of the base. A
+is small and read as a whole; rows of W and B are read on demand.
 """
 
 import os
@@ -167,10 +166,10 @@ def dequantised(kind: str, stored: Array) -> Array:
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
-PART = re.compile(r"(.+)\.(lora_[AB]|lora_magnitude_vector)(?:\.weight)?")
+PART = re.compile(r"(.+)\.(lora_[AB])(?:\.weight)?")
 REFUSED = (  # settings with another merge
     *("fan_in_fan_out", "layer_replication", "use_qalora", "target_parameters", "arrow_config"),
-    *("alora_invocation_tokens", "use_bdlora"),
+    *("alora_invocation_tokens", "use_bdlora", "use_dora"),
 )
 MERGE = "merge it with peft's merge_and_unload, save the model, and pass its folder"
 
@@ -182,17 +181,12 @@ class MergedTensor(Tensor):
     a: Tensor  # (r, columns)
     b: Tensor  # (rows, r)
     scale: float
-    magnitude: Tensor | None  # lengths of the rows, for DoRA
 
     def rows(self, first: int, last: int) -> Array:
         """Return the merged rows from first to last (last - first, columns)."""
         a, b = self.a.rows(0, self.a.shape[0]), self.b.rows(first, last)
         added = self.scale * (b.astype(np.float32) @ a.astype(np.float32))
-        merged = super().rows(first, last).astype(np.float32) + added
-        if self.magnitude is None:
-            return np.asarray(merged)
-        lengths = self.magnitude.vector()[first:last, None]
-        return np.asarray(merged * (lengths / np.linalg.norm(merged, axis=1, keepdims=True)))
+        return np.asarray(super().rows(first, last).astype(np.float32) + added)
 
 
 def is_adapter(path: str) -> bool:
@@ -234,6 +228,8 @@ def merged_tensors(path: str, base: str) -> dict[str, Tensor]:
             parts.setdefault(match[1], {})[match[2]] = tensor
         elif module in tensors:  # of modules_to_save
             tensors[module] = tensor
+        elif "lora_magnitude" in module:
+            raise PefourierError(f"{shown(path)} holds {shown(name)}, a scale of rows; {MERGE}")
     for module, part in parts.items():
         name = name_in(tensors, f"{module}.weight", path, base)
         tensors[name] = merge(tensors, name, part, config, module)
@@ -272,10 +268,7 @@ def merge(
     rank = a.shape[0]
     alpha = alpha_of(config, module)
     scale = alpha / (sqrt(rank) if config.values.get("use_rslora") else rank)
-    magnitude = part.get("lora_magnitude_vector")
-    if bool(config.values.get("use_dora")) != (magnitude is not None):
-        raise PefourierError(f"{config.label}: use_dora contradicts the adapter's tensors; {MERGE}")
-    return MergedTensor(**vars(base), a=a, b=b, scale=scale, magnitude=magnitude)
+    return MergedTensor(**vars(base), a=a, b=b, scale=scale)
 
 
 def alpha_of(config: Section, module: str) -> float:
@@ -632,7 +625,6 @@ class LayerEnergies:
     k: Floats  # (kv_heads, d)
     gains: bool  # whether the file holds the gains of the norm before the projection
     normed: bool  # whether queries or keys are normalised again
-    latent: bool = False  # MLA: these rows are only a part of a key and are not cached as such
 
 
 def energies_at(model: ModelWeights, attention: Attention) -> LayerEnergies:
@@ -645,7 +637,6 @@ def energies_at(model: ModelWeights, attention: Attention) -> LayerEnergies:
         row_energies(model, k),
         gains=k.norm is not None,
         normed=bool(q.gains or k.gains),
-        latent="kv_a" in k.tensor,
     )
 
 

@@ -132,8 +132,6 @@ class LayerShares:
     q: Floats  # (heads, pairs)
     k: Floats  # shares of the keys of the head's group
     product: Floats
-    rows: tuple[Floats, Floats] | None = None  # energies (heads, d)
-    halved: bool = False  # only pairs are known; each row gets half the energy of its pair
 
     @property
     def used(self) -> Floats:
@@ -152,8 +150,7 @@ def shares_of(layer: LayerEnergies, frequencies: Floats, layout: str) -> LayerSh
     """Return the shares of the rotary pairs in each query head of a layer."""
     rows = pair_rows(len(frequencies), layout)[:, frequencies != 0]
     q, k = (part[:, rows].sum(axis=1) for part in (layer.q, layer.k))
-    shares = normalise_pair_energy(layer.layer, layer.rotation, q, k)
-    return shares if layer.latent else replace(shares, rows=(layer.q, layer.k))
+    return normalise_pair_energy(layer.layer, layer.rotation, q, k)
 
 
 def normalised(energies: Floats) -> Floats:
@@ -164,7 +161,7 @@ def normalised(energies: Floats) -> Floats:
     return shares
 
 
-def shares_of_means(path: str, rotating: Bools, layout: str) -> Iterator[LayerShares]:
+def shares_of_means(path: str, rotating: Bools) -> Iterator[LayerShares]:
     """Yield shares of squared mean lengths, layer by layer, from a file of mean activations.
 
     `rotating` (pairs,) is True for rotary pairs. Keys may be stored for groups of heads, under the
@@ -200,10 +197,7 @@ def shares_of_means(path: str, rotating: Bools, layout: str) -> Iterator[LayerSh
                 f"layer {layer}; expected heads without gaps from 0 on, and keys of equal groups"
             )
         both = np.array(q), np.array(k or np.full_like(q, np.nan))
-        shares = normalise_pair_energy(layer, 0, *(e[:, rotating] for e in both))
-        of_row = np.argsort(pair_rows(len(rotating), layout).ravel()) % len(rotating)
-        rows = both[0][:, of_row] / 2, both[1][:, of_row] / 2
-        yield replace(shares, rows=rows if k else None, halved=True)
+        yield normalise_pair_energy(layer, 0, *(e[:, rotating] for e in both))
 
 
 STRONGEST = 3  # pairs in the short answer

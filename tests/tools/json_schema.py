@@ -79,8 +79,7 @@ KINDS |= {"positions": (Positions,)}
 KINDS |= {"resize": (Resizing,), "encode": (Written,), "explain": (terms.Term,)}
 KINDS |= {"plan": (DatasetPlan,), "reproduce": (Claim,)}
 BESIDE = {  # fields of a record that its dataclass lacks
-    kind: {**LAYERS, "softmax_factor": NUMBER}
-    for kind in (LineFaithfulness, GridFaithfulness)
+    kind: {**LAYERS, "softmax_factor": NUMBER} for kind in (LineFaithfulness, GridFaithfulness)
 } | {
     Comparison: {"other": OBJECT},
 }

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:Futu
 SETTINGS = {
     "plain": {},
     "rank-stabilised": {"use_rslora": True},
-    "dora": {"use_dora": True},
     "patterns": {
         "rank_pattern": {"k_proj": 2},
         "alpha_pattern": {"layers.1.self_attn.q_proj": 32, "k_proj": 3},
