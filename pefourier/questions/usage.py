@@ -28,7 +28,7 @@ import numpy as np
 
 from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.encodings.model_positions import ModelPositions
-from pefourier.errors import PefourierError, shown
+from pefourier.errors import PefourierError, command_line, shown
 from pefourier.geometry import map_ahead
 from pefourier.questions.result import Result
 from pefourier.types import Counts, Fields, Floats, Ints, frozen
@@ -48,6 +48,7 @@ from pefourier.weights.pair_energy import (
     PairLayout,
     RotationUse,
     choose_pairing,
+    notes_on_contrasts,
     pair_rows,
     shares_of,
     shares_of_means,
@@ -120,6 +121,7 @@ class Moved:
     pairs: tuple[MovedPair, ...]  # all pairs, those that differ most first
 
 
+NONE = "no preference"
 VERDICTS = {
     "slow pairs favoured": Verdict(
         "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
@@ -152,13 +154,18 @@ VERDICTS = {
         "positions and carry {r.first.never_turn.used:2%} ({r.first.never_turn.uniform:2%} if "
         "all pairs were used evenly).",
     ),
-    "no preference": Verdict(
+    NONE: Verdict(
         "Neither low nor high frequencies are preferred beyond chance. "
         "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
         "rotation within {r.length:,} positions and carry {r.first.never_turn.used:2%} of "
         "{r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly); "
         "{r.first.often.pairs} complete more than 32 and carry {r.first.often.used:2%} "
         "({r.first.often.uniform:2%}).",
+    ),
+    "by layer": Verdict(
+        "In the mean over layers no frequencies are preferred beyond chance, but "
+        "{r.layers_in_words}.",
+        title="preferred frequencies differ by layer",
     ),
     "by layer type": Verdict("Preferred pairs by layer type: {r.preferences}."),
     "probably a mistake": Verdict(
@@ -178,6 +185,7 @@ class Usage(Result):
     verdicts = {
         code: verdict._replace(
             meaning=verdict.meaning + "{r.moved_in_words}",
+            action=verdict.action or "{r.next_step}",
         )
         for code, verdict in VERDICTS.items()
     }
@@ -244,7 +252,10 @@ class Usage(Result):
         """Return the preference of the rotation, unless the pairing is doubtful."""
         if any(entry.code == "usage-pairing-doubt" for entry in self.findings):
             return "probably a mistake"
-        return self.first.preference if len(self.rotations) == 1 else "by layer type"
+        if len(self.rotations) > 1:
+            return "by layer type"
+        preference = self.first.preference
+        return "by layer" if preference == NONE and self.layers_in_words else preference
 
     @property
     def first(self) -> RotationUse:
@@ -254,8 +265,26 @@ class Usage(Result):
     @property
     def subject(self) -> str:
         """Return the quantity that the shares describe."""
-        has_keys = np.isfinite(self.first.never_turn.product)
-        return "the attention scores" if has_keys else "the energy of queries"
+        return subject_of(self.first)
+
+    @property
+    def layers_in_words(self) -> str:
+        """Return how layers differ; empty if they do not."""
+        messages = {entry.code: entry.message for entry in self.findings}
+        return messages.get("usage-layers-differ", "")
+
+    @property
+    def next_step(self) -> str:
+        """Return a command or an option that shows more about the preferred pairs."""
+        file = self.encodings[0].file
+        if file and self.verdict.startswith("slow pairs"):
+            words = ("design", "--extend-from", file.spec, "--to", 4 * self.trained)
+            command = command_line("pefourier", *words)
+            return f"Run `{command}` to see how scalings for longer contexts change these pairs."
+        return (
+            "Add --all --csv to list the shares of every layer and head, or --plot usage.png to "
+            "draw them by layer."
+        )
 
     @property
     def moved_in_words(self) -> str:
@@ -376,6 +405,7 @@ def use_of_model(
         rows = pair_rows(len(omega), pairing.name)
         half = rows[:, list(use.half)].ravel()
         rotations.append(replace(use, half_rows=tuple(sorted(half.tolist()))))
+        findings += notes_on_contrasts(use, omega[omega != 0], own_shares, subject_of(use))
     shares = tuple(replace(layer, rotation=numbers.index(layer.rotation)) for layer in chosen)
     heads = tuple(HeadUse(s.layer, head, row) for s in shares for head, row in enumerate(s.used))
     usage = Usage(
@@ -402,6 +432,12 @@ def use_of_model(
     slots |= {"percent": number(100 * moved.moved, 2), "most": number(100 * first.moved, 2)}
     note = finding("usage-moved", "some" if first.moved else "none", **slots)
     return replace(usage, against=moved, findings=(*usage.findings, note))
+
+
+def subject_of(use: RotationUse) -> str:
+    """Return the quantity that the shares of a rotation describe."""
+    has_keys = np.isfinite(use.never_turn.product)
+    return "the attention scores" if has_keys else "the energy of queries"
 
 
 def measure_rows(

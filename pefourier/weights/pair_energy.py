@@ -17,12 +17,13 @@ from math import pi
 
 import numpy as np
 
+from pefourier.encodings.encoding import Finding, finding
 from pefourier.encodings.sources.huggingface import ModelFile
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
 from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen
 from pefourier.weights.model import LayerEnergies, ModelWeights
-from pefourier.writing.text import number, ranges
+from pefourier.writing.text import agreeing, number, percent, ranges
 
 MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean")
 LEAST_LIKENESS = 0.1  # least correlation, and least lead over the other layout, for a decision
@@ -299,9 +300,11 @@ def summarise(
     turns, waves = omega * length / (2 * pi), 2 * pi / omega
     entropy = -(used * np.log(np.where(used > 0, used, 1.0))).sum(axis=1)
 
+    groups = groups_of(shares)
+
     def portion(members: Bools) -> Portion:
         uniform = float(members.mean())
-        spread = shuffled_spread(shares, uniform)
+        spread = shuffled_spread(groups, uniform)
         q, k, product, used = (means @ members).tolist()
         return Portion(int(members.sum()), uniform, q, k, product, used, spread)
 
@@ -335,15 +338,106 @@ def known_heads(parts: Sequence[Floats]) -> Floats:
     return np.asarray(heads[~np.isnan(heads).any(axis=1)])
 
 
-def shuffled_spread(shares: Sequence[LayerShares], part: float) -> float:
+def groups_of(shares: Sequence[LayerShares]) -> Floats:
+    """Return rows (groups, pairs) that add up to the mean share, one for heads that share keys."""
+    heads = sum(int((~np.isnan(layer.used).any(axis=1)).sum()) for layer in shares)
+    groups = (
+        np.nansum(layer.used.reshape(layer.kv_heads, -1, layer.used.shape[1]), axis=1)
+        for layer in shares
+    )
+    return np.asarray(np.concatenate([*groups]) / heads)
+
+
+def shuffled_spread(groups: Floats, part: float) -> float:
     """Return the standard deviation of the mean share of some pairs that chance alone causes.
 
     Random weights favour some pairs too. The estimate shuffles the pairs of each group of heads
     that share keys: the deviation is that of a sum of draws without replacement.
     """
-    heads = sum(int((~np.isnan(layer.used).any(axis=1)).sum()) for layer in shares)
-    pairs, squares = shares[0].used.shape[1], 0.0
-    for layer in shares:
-        groups = np.nansum(layer.used.reshape(layer.kv_heads, -1, pairs), axis=1) / heads
-        squares += float(groups.var(axis=1, ddof=1).sum()) if pairs > 1 else 0.0
+    pairs = groups.shape[1]
+    squares = float(groups.var(axis=1, ddof=1).sum()) if pairs > 1 else 0.0
     return float(np.sqrt(squares * part * (1 - part) * pairs))
+
+
+@frozen
+class Contrast:
+    """Pairs whose share differs between parts of a model, such as its layers."""
+
+    pairs: int
+    kind: str  # longest or middle wavelengths
+    even: float
+    shares: Floats  # (parts,)
+    limits: Floats  # (parts,) differences from the even share that chance may cause
+
+
+def contrast(parts: Sequence[Floats], frequencies: Floats) -> Contrast | None:
+    """Return the half of the pairs that parts use most differently; None: chance may cause it.
+
+    Each part has rows (groups, pairs) that add up to its mean share. All pairs of parts are
+    compared, so the limit is higher than for one: a union bound of Gaussian tails.
+
+    >>> one, two = np.array([[0.49, 0.48, 0.02, 0.01]] * 9) / 9, np.full((1, 4), 0.25)
+    >>> contrast([one, two], np.array([1.0, 0.1, 0.01, 0.001])).shares.round(2)
+    array([0.03, 0.5 ])
+    >>> contrast([two, two], np.ones(4))
+    """
+    pairs, found, largest = len(frequencies), None, 1.0
+    place = np.argsort(np.argsort(-frequencies, kind="stable"))
+    spreads = np.sqrt(CHANCE**2 + 2 * np.log(max(len(parts) * (len(parts) - 1), 1)))
+    for kind, members in (
+        ("longest", place >= pairs / 2),
+        ("middle", np.abs(2 * place - pairs + 1) < pairs / 2),
+    ):
+        even = float(members.mean())
+        shares = np.array([part.sum(axis=0) @ members for part in parts])
+        chance = np.array([spreads * shuffled_spread(part, even) for part in parts])
+        limits = np.maximum(EVEN * even, chance)
+        ends = [shares.argmax(), shares.argmin()]
+        chance_of_both = float(np.linalg.norm(limits[ends]))
+        if np.ptp(shares) > largest * chance_of_both:
+            largest = float(np.ptp(shares)) / chance_of_both
+            found = Contrast(int(members.sum()), kind, even, shares, limits)
+    return found
+
+
+def notes_on_contrasts(
+    use: RotationUse, frequencies: Floats, shares: Sequence[LayerShares], subject: str
+) -> Iterator[Finding]:
+    """Yield findings if layers, or queries and keys, use the pairs of a rotation differently."""
+    of = f" ({use.part})" if use.part else ""
+
+    def slots(found: Contrast) -> Fields:
+        of_pairs = {"pairs": found.pairs, "count": use.count, "kind": found.kind, "of": of}
+        return of_pairs | {"even": percent(found.even, 2)}
+
+    known = [layer for layer in shares if not np.isnan(layer.used).all()]
+    if found := contrast([groups_of([layer]) for layer in known], frequencies):
+        excess, number_of = found.shares - found.even, np.array([layer.layer for layer in known])
+        high, low = int(excess.argmax()), int(excess.argmin())
+        yield finding(
+            "usage-layers-differ",
+            **slots(found),
+            subject=subject,
+            high=number_of[high],
+            low=number_of[low],
+            most=percent(found.shares[high], 2),
+            least=percent(found.shares[low], 2),
+            over=in_layers(number_of[excess > found.limits]),
+            under=in_layers(number_of[excess < -found.limits]),
+        )
+    queries = known_heads([layer.q for layer in shares])
+    keys = known_heads([layer.k[:: len(layer.k) // layer.kv_heads] for layer in shares])
+    sides = [rows / len(rows) for rows in (queries, keys) if len(rows)]
+    if len(sides) == 2 and (found := contrast(sides, frequencies)):
+        q, k = (percent(share, 2) for share in found.shares)
+        yield finding("usage-queries-keys-differ", **slots(found), queries=q, keys=k)
+
+
+def in_layers(index: Places) -> str:
+    """Name some layers.
+
+    >>> in_layers(np.array([2, 3])), in_layers(np.array([5])), in_layers(np.arange(0))
+    ('layers 2-3', 'layer 5', 'no layer')
+    """
+    noun = agreeing(len(index), "layer", "layers")
+    return f"{noun} {ranges(index.tolist())}" if len(index) else "no layer"

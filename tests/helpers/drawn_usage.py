@@ -21,12 +21,15 @@ def drawn_model(rng, shape, louder=1.0, of=slice(0), name="", length=512):
     return summarise(name, frequencies, length, shares)
 
 
-def drawn_usage(*rotations, doubt=False):
+def drawn_usage(*rotations, doubt=False, apart=False):
     """Return the answer about rotations, each given by keywords of `drawn_model`."""
     rng = np.random.default_rng(0)
     models = [drawn_model(rng, (4, 8, 4, 16, 64), **one) for one in rotations]
     code = {"told": "halves", "name": "neighbours", "both": "halves -0.1, neighbours +0.7"}
     found = (finding("usage-pairing-doubt", **code),) if doubt else ()
+    if apart:
+        names = "of pairs count kind most least subject high low even over under"
+        found = (finding("usage-layers-differ", **dict.fromkeys(names.split(), "x")),)
     pairing = PairLayout("halves", "config", -0.1, 0.7)
     encodings = (load("rope", 512, 32),)
     return Usage(

@@ -254,6 +254,7 @@ CASES = [  # verdict, question, source of the encoding
     ("fast pairs neglected", drawn_usage, lambda: {"louder": 4, "of": slice(10, 16), **LONG}),
     ("no preference", drawn_usage, dict),
     ("few pairs used", drawn_usage, lambda: {"louder": 1e6, "of": slice(8, 9), "length": 2000}),
+    ("by layer", partial(drawn_usage, apart=True), dict),
     ("by layer type", lambda one: drawn_usage(one, {"name": "local"}), lambda: LOUD),
     ("probably a mistake", partial(drawn_usage, doubt=True), dict),
     *((verdict, judged, partial(dict, **arrays)) for verdict, arrays in BATCHES.items()),

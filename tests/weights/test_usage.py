@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import shlex
 import sys
 from dataclasses import replace
 from importlib import import_module
@@ -26,6 +27,7 @@ from pefourier.weights.model import (
     open_model_weights,
     rotations_of_model,
 )
+from pefourier.writing.text import percent
 
 pytestmark = pytest.mark.usefixtures("folder")
 Q, K = (f"model.layers.0.self_attn.{name}_proj.weight" for name in "qk")
@@ -92,6 +94,48 @@ def test_planted_pairs_are_found_and_reported(tmp_path):
     assert rotation.effective_pairs == pytest.approx(1.0)
     assert (rotation.half, rotation.half_rows) == ((3,), (3, 7))
     assert [kind["portion"].pairs for kind in usage.kinds] == [1, 1, 1, 1, 2, 1]
+
+
+LONG = {**CONFIG, "head_dim": 64, "rope_theta": 1e4, "max_position_embeddings": 4096}
+SLOW, EVEN = np.repeat([1.0, 3.0], 16), np.ones(32)  # factors of pairs
+APART = [  # factors of queries and of keys, by layer; verdict; codes
+    ([(EVEN, EVEN)] * 2, "no preference", set()),
+    ([(SLOW[::-1], SLOW[::-1]), (SLOW, SLOW)], "by layer", {"usage-layers-differ"}),
+    ([(EVEN, SLOW), (EVEN, SLOW[::-1])], "by layer", {"usage-layers-differ"}),
+    ([(SLOW, SLOW[::-1])] * 2, "no preference", {"usage-queries-keys-differ"}),
+    ([(SLOW, EVEN)] * 2, "slow pairs favoured", {"usage-queries-keys-differ"}),
+    ([(SLOW, SLOW)] * 2, "slow pairs favoured", set()),
+]
+
+
+@pytest.mark.parametrize(("factors", "verdict", "codes"), APART)
+def test_parts_that_use_other_frequencies_are_reported(tmp_path, run, factors, verdict, codes):
+    tensors = random_tensors(LONG)
+    for layer, of in enumerate(factors):
+        for name, pairs in zip("qk", of, strict=True):
+            key = f"model.layers.{layer}.self_attn.{name}_proj.weight"
+            rows = np.tile(pairs, 2 * len(tensors[key]) // 64).astype("f4")
+            tensors[key] = tensors[key] * rows[:, None]
+    usage = use_of_model(write_model(tmp_path, tensors, **LONG))
+    assert usage.verdict == verdict
+    assert {f.code for f in usage.findings if f.code.endswith("differ")} == codes
+    slow = [layer.used[:, 16:].sum(axis=1).mean() for layer in usage.shares]
+    if "usage-layers-differ" in codes:
+        assert percent(max(slow), 2) in usage.layers_in_words
+        assert percent(min(slow), 2) in usage.layers_in_words
+    if command := re.search("`pefourier (.+)`", usage.next_step):  # the advice is followed
+        assert verdict == "slow pairs favoured"
+        assert run(*shlex.split(command[1])).status == 0
+    else:
+        words = re.search("(--all --csv)", usage.next_step)[1].split()
+        assert len(run("usage", tmp_path, *words).out.splitlines()) == 1 + 32 + 2 * 4 * 32
+
+
+def test_random_layers_are_not_reported_as_different(tmp_path):
+    config = {**LONG, "num_hidden_layers": 8}
+    for seed in range(4):
+        path = write_model(tmp_path / str(seed), random_tensors(config, seed), **config)
+        assert not [f for f in use_of_model(path).findings if f.code.endswith("differ")]
 
 
 CENTRED = [("cohere", False), ("starcoder2", True), ("llama", False), ("olmo", None)]
