@@ -3,8 +3,9 @@
 Questions are functions: ``pefourier.spectrum("rope:rho=5e5", d=128)`` accepts a SPEC, an array
 (n, d), a tensor, a torch module or a function, and returns a frozen dataclass with a `conclusion`,
 `to_dict()` and `plot()`. `reconstruct`, `check`, `compare`, `relations`, `context` and `design`
-work the same way. `encode` returns vectors, `encodings.load` an encoding; `nn.PositionalEncoding`,
-`nn.Rotary` and `nn.Bias` are torch modules.
+work the same way. Questions about one encoding answer a list of them with a list. `encode`
+returns vectors, `encodings.load` an encoding; `nn.PositionalEncoding`, `nn.Rotary` and `nn.Bias`
+are torch modules.
 
 Subpackages are imported on first use, which keeps ``import pefourier`` fast.
 
@@ -65,6 +66,9 @@ HOMES = {  # of names outside `api`
 }
 
 
+OF_EACH = ("check", "encode", "reconstruct", "relations", "spectrum")  # also of a list
+
+
 def __dir__() -> list[str]:
     """Return the public names: the questions, the encodings, the modules and the error."""
     return sorted([*__all__, "__version__", "encodings", "nn"])
@@ -75,7 +79,12 @@ if not TYPE_CHECKING:  # a type checker would accept every misspelt name
     def __getattr__(name: str) -> object:
         if name in __all__:
             room, _, own = HOMES.get(name, f"api.{name}").rpartition(".")
-            return globals().setdefault(name, getattr(import_module(f"{__name__}.{room}"), own))
+            function = getattr(import_module(f"{__name__}.{room}"), own)
+            if name in OF_EACH:
+                from pefourier.api import for_each
+
+                function = for_each(function)
+            return globals().setdefault(name, function)
         try:
             return import_module(f"{__name__}.{name}")
         except ModuleNotFoundError as error:

@@ -1,8 +1,9 @@
 """The questions as functions: ``pefourier.spectrum("rope:rho=5e5", d=128)``.
 
 Each function accepts a SPEC as on the command line, an array, a tensor, a torch module or a
-function of (length, d). It returns a frozen dataclass with a `conclusion`, `to_dict()` and
-`plot()`. Modules are imported when their function is called.
+function of (length, d). `spectrum`, `reconstruct`, `check`, `relations` and `encode` also accept a
+list of these and return a list. An answer is a frozen dataclass with a `conclusion`, `to_dict()`
+and `plot()`. Modules are imported when their function is called.
 
 `length` and `d` default to the size of the input, otherwise to 80 and 256; ``"128k"`` is 131,072,
 as in the shell. Further keywords are parameters of a named encoding, such as ``rho=5e5``. For every
@@ -14,11 +15,19 @@ points of a grid, a finding reports it; ``grid=(197,)`` treats them as one axis.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from pefourier.encodings.loader import Count, Source, count_of, load, whole_numbers
+from pefourier.encodings.loader import (
+    Count,
+    Source,
+    count_of,
+    is_list_of_sources,
+    load,
+    whole_numbers,
+)
 from pefourier.errors import OtherGrid, PefourierError, check_tolerance
 from pefourier.types import Fields, Ints, Strings
 
@@ -31,6 +40,22 @@ if TYPE_CHECKING:  # imported when a function is called
     from pefourier.questions.usage import Usage
 
 FilePath = str | os.PathLike[str]
+
+
+def for_each(question: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a question that also accepts a list of sources, and then returns a list of answers.
+
+    >>> [len(enc.table()) for enc in for_each(load)(["dft", "rope"], length=9)]
+    [9, 9]
+    """
+
+    @wraps(question)
+    def of_one_or_each(*sources: Any, **options: Any) -> Any:
+        if sources and is_list_of_sources(sources[0]):
+            return [question(one, *sources[1:], **options) for one in sources[0]]
+        return question(*sources, **options)
+
+    return of_one_or_each
 
 
 def compare(

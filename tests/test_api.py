@@ -127,7 +127,6 @@ REFUSED = [
     (lambda: pefourier.design(80, "d"), "d must be a whole number; got 'd'"),
     (lambda: pefourier.context(TABLE), "context takes a model's config.json or folder, or"),
     (lambda: pefourier.encode("dft", times=[0.5, 1.0]), "unknown parameter of dft 'times'"),
-    (lambda: pefourier.spectrum(["sinusoidal", "dft"]), "expected an array of numbers"),
     (lambda: pefourier.check("dtf"), "unknown encoding 'dtf'. Did you mean 'dft'?"),
     (lambda: pefourier.reconstruct("dft", [300]), "position 300 is outside the lattice"),
     (lambda: pefourier.check("axial", grid="4xb"), "'4xb' is not a grid"),
@@ -225,3 +224,12 @@ def test_a_grid_is_given_as_the_shell_takes_it():
         assert ask("4x5", "6x7").to_dict() == ask((4, 5), (6, 7)).to_dict()
     named = pefourier.reconstruct("axial", [(1, 2)], d=8, grid=(3, 4))
     assert named.reconstructions[0].position == (1, 2)
+
+
+def test_a_list_of_encodings_is_answered_one_by_one():
+    sources = ["dft", load("rope", 9, 8), lambda length, d: 2 * np.eye(length, d)]
+    for question in (pefourier.check, pefourier.spectrum, pefourier.relations):
+        answers = question(sources, length=9, d=8)
+        alone = [question(source, length=9, d=8) for source in sources]
+        assert [a.to_dict() for a in answers] == [a.to_dict() for a in alone]
+    assert pefourier.check([[1, 0], [0, 1]]).length == 2  # a table

@@ -180,6 +180,17 @@ def load(
     return without_mean(enc) if demean else enc
 
 
+def is_list_of_sources(value: Any) -> bool:
+    """Return whether a value is a list of SPECs, encodings or functions, rather than a table.
+
+    >>> is_list_of_sources(["rope", max]), is_list_of_sources([[1, 0], [0, 1]])
+    (True, False)
+    """
+    kinds = str, os.PathLike, Encoding
+    is_list = isinstance(value, list | tuple) and len(value) > 0
+    return is_list and all(isinstance(one, kinds) or callable(one) for one in value)
+
+
 def whole_numbers(**texts: int | str | None) -> Iterator[int | None]:
     """Convert whole numbers, which may be strings as on the command line; refuse other values.
 

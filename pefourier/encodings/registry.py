@@ -5,6 +5,7 @@ Parameters, types, defaults and allowed values are read from its signature.
 """
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -129,6 +130,7 @@ REFUSALS = {
     "shared": "is the name of several encodings: {}",
     "without": "has no vectors of its own: {}",
     "trained": "has no formula: {}; pass the folder of a model, or the file of its table",
+    "meant": "is no encoding; did you mean {}? 'pefourier list' shows all",
 }
 SEVERAL = 8  # names that an error lists at most
 SYNONYMS = {  # common names, and the encodings they mean
@@ -270,16 +272,26 @@ def build(
 
 
 def canonical_spec(spec: str) -> str:
-    """Replace a synonym in a SPEC by the encoding it means.
+    """Replace a synonym in a SPEC, or a name in capitals, by the encoding it means.
 
     >>> canonical_spec("YaRN:factor=4,original=64"), canonical_spec("nope"), canonical_spec("dft")
     ('rope:scaling=yarn,factor=4,original=64', 'none', 'dft')
+    >>> canonical_spec("ALiBi:causal=true"), canonical_spec("TAPE")
+    ('alibi:causal=true', 'TAPE')
     """
     name, colon, parameters = spec.partition(":")
-    target = SYNONYMS.get(name.lower())
-    if target is None or name in BUILDERS:
+    lower = name.lower()
+    if name in BUILDERS or (lower not in SYNONYMS and not is_in_capitals(name)):
         return spec
+    target = SYNONYMS.get(lower, lower)
     return f"{target}{',' if colon and ':' in target else colon}{parameters}"
+
+
+def is_in_capitals(name: str) -> bool:
+    """Return whether a name is that of an encoding but for capitals, and of no file and method."""
+    lower = name.lower()
+    is_free = name != lower and not os.path.lexists(name)
+    return is_free and name not in read_toml(REASONS)["shared"] and lower in BUILDERS
 
 
 def unknown_encoding(name: str, way_out: str, names: Iterable[str] = ()) -> PefourierError:

@@ -14,6 +14,7 @@ from pefourier.train.options import Options
 
 MEANT = {"rotary:rho=5e5": "rope:rho=5e5", "NoPE": "none", "one-hot": "onehot"}
 MEANT |= {"yarn:factor=4,original=64": "rope:scaling=yarn,factor=4,original=64"}
+MEANT |= {"T5": "t5", "ALiBi:causal=true": "alibi:causal=true"}
 
 
 @pytest.mark.parametrize(("typed", "meant"), MEANT.items())
@@ -30,6 +31,23 @@ def test_a_name_without_vectors_is_refused_by_each_door(name):
         with pytest.raises(PefourierError) as raised:
             ask(name)
         assert not re.search("Did you mean", str(raised.value))
+
+
+NEAR = {"sincos2d": "axial", "2-D sin-cos": "axial", "ViT": "axial", "2D-RoPE": "axial-rope"}
+
+
+@pytest.mark.parametrize(("name", "meant"), NEAR.items())
+def test_names_of_other_libraries_lead_to_an_encoding(name, meant, run):
+    for command in ("spectrum", "list"):
+        done = run(command, name)
+        assert (done.status, re.search(rf"\b{meant}\b", done.err) is not None) == (2, True)
+
+
+def test_a_file_is_not_a_name_in_capitals(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "DFT").write_text("1,2")
+    with pytest.raises(PefourierError, match="has no suffix"):
+        load("DFT")
 
 
 @pytest.mark.parametrize("odd", ["sine", "d+1", "zero"])

@@ -33,7 +33,6 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from tokenize import TokenError
-from types import SimpleNamespace
 from typing import IO, Any, BinaryIO, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -79,7 +78,7 @@ EPS = {  # distance from 1 to the next number of a stored type; other types beco
     "float8_e5m2": 2**-2,
 }
 WHOLE = {"bool"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-KINDS = {*EPS, *WHOLE, np.dtype(np.longdouble).name}
+KINDS = {*EPS, *WHOLE}
 TEXT = re.compile(r"(str|bytes)[1-9][0-9]*")  # fixed-width text
 
 
@@ -140,7 +139,7 @@ class Stored:
                 f"{file} has {self.file_bytes} bytes for an array that takes {need}; the limits "
                 f"are {limit} and, above {SUSPECT}, {RATIO} times the bytes in the file{way_out}"
             )
-        with np.errstate(all="ignore"):  # a long double may become infinite, and is refused later
+        with np.errstate(all="ignore"):  # numbers may overflow, and are refused later
             array = self.copied()
             if array.dtype.kind == "U":  # other numbers than characters fail in Python later
                 codes = np.ascontiguousarray(array).reshape(-1).view(array.dtype.byteorder + "u4")
@@ -204,7 +203,6 @@ def float8_e4m3fn(bits: Array) -> Array:
 DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": float8_e4m3fn}
 
 
-PACKED = 2**12  # bytes of LZMA input per read; 1 kB may expand to 7 MB
 LONGEST_NPY = 1000  # characters of a .npy header: numpy takes seconds for long ones of Python 2
 OF_POSITIONS = {"pos", "position", "positions", "index"}  # names of a first column
 LONGEST_LINE = 2**26  # characters of a line in a .csv file, enough for MOST_COLUMNS
@@ -219,7 +217,6 @@ DAMAGED = (  # exceptions of parsers on damaged files, found by fuzzing; readers
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError),
     *(OSError, RuntimeError, SyntaxError, TypeError, ValueError, TokenError),
     *(zipfile.BadZipFile, zlib.error, struct.error, pickle.UnpicklingError),
-    *([lzma.LZMAError] if (lzma := getattr(zipfile, "lzma", None)) else []),  # optional in Python
 )
 SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
     **{
@@ -298,13 +295,12 @@ def read_npz(stream: BinaryIO) -> Arrays:
 
 def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> Stored:
     """Return one .npy file within a .npz file of `size` bytes."""
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
-        raise ValueError("its compression is not supported; expected deflate or LZMA")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("its compression is not supported; expected deflate")
 
     def copied() -> Array:
         with archive.open(info) as member:
-            part = SimpleNamespace(read=lambda count: member.read(min(count, PACKED)))
-            return read_npy_array(part if info.compress_type == zipfile.ZIP_LZMA else member)
+            return read_npy_array(member)
 
     with archive.open(info) as member:  # an archive may declare more bytes than it has
         return npy_array(member, info.file_size, min(info.compress_size, size), copied)

@@ -1,7 +1,8 @@
 """Read encodings from user code: ``py:module:name``, or a Python object.
 
 Only this reader runs user code. A function is called with (length, d). An ``nn.Module`` runs in
-evaluation mode on zeros (batch, length, d); a class is built with the sizes that it names. Code
+evaluation mode on zeros (batch, length, d); a class is built with the sizes that it names, and its
+object is called with the others. Code
 with parameters (q, k), or x and positions, is a rotation. Other code is refused with a wrapper to
 paste and complete.
 
@@ -528,14 +529,15 @@ def read_code(
         usual = rows if hasattr(code, "num_embeddings") else max(LENGTH, min_length)
         length = length or min(rows or sys.maxsize, usual)  # use all rows of an embedding
         request = CodeRequest(spec, length, d, on_grid, seed)
-        doing = f"{shown(spec)}, called for length {length}, d {d},"
-        with as_user_error(doing), seeded(seed), evaluating(code):  # the import may load torch
-            try:
-                table = tabulate(request, code)
-            except Unfit as error:
-                if in_shell:
-                    error.add_note(wrapper_of(spec, code))
-                raise
+        try:
+            table = tabulate_safely(request, code)
+        except PefourierError as error:
+            if works := even_sizes(request, code):
+                fault = f"{shown(spec)} fails for d={d}: d is odd; {works}"
+                raise PefourierError(f"{fault}; --debug shows where it fails") from error
+            if in_shell and isinstance(error, Unfit):
+                error.add_note(wrapper_of(spec, code))
+            raise
     width = table.vectors.shape[1]
     params = {"length": length, "d": d, "object": spec.removeprefix("py:")}
     if table.operator and width < d:
@@ -552,7 +554,7 @@ def read_code(
         params=params,
         untrained=untrained,
     )
-    enc = replace(enc, spec=spec if in_shell else "")
+    enc = replace(enc, spec=spec)
     operator = table.operator
     if operator is None:
         return enc
@@ -563,6 +565,24 @@ def read_code(
             return operator(positions)
 
     return replace(enc, operator=operator_at)
+
+
+def tabulate_safely(request: CodeRequest, code: Any) -> CodeTable:
+    """Tabulate code as `tabulate` does, and report any exception as a one-line error."""
+    doing = f"{shown(request.spec)}, called for length {request.length}, d {request.d},"
+    # the import of the code may have loaded torch
+    with as_user_error(doing), seeded(request.seed), evaluating(code):
+        return tabulate(request, code)
+
+
+def even_sizes(request: CodeRequest, code: Any) -> str:
+    """Return which even sizes beside an odd d work; empty if none does or d is even."""
+    works = []
+    for d in (request.d - 1, request.d + 1) if request.d % 2 else ():
+        with suppress(PefourierError):
+            table = tabulate_safely(replace(request, d=d), code)
+            works += [str(d)] if table.operator or table.vectors.shape[-1] == d else []
+    return f"{' and '.join(works)} work{'s' * (len(works) == 1)}" if works else ""
 
 
 def import_object(spec: str) -> Any:
@@ -585,10 +605,12 @@ def import_object(spec: str) -> Any:
 
 
 def stored_sizes(code: Any) -> tuple[int, int]:
-    """Return rows and columns of a module's tables; 0 if unknown."""
-    if isinstance(code, type) or not hasattr(code, "named_buffers"):
+    """Return rows of a module's tables, and columns by an attribute or its tables; 0 if unknown."""
+    if isinstance(code, type) or not hasattr(code, "__dict__"):
         return 0, 0
-    tables = [t.shape for t in (*code.parameters(), *code.buffers()) if t.ndim > 1]
+    is_module = hasattr(code, "named_buffers")
+    tensors = (*code.parameters(), *code.buffers()) if is_module else ()
+    tables = [t.shape for t in tensors if t.ndim > 1]
     widths = [x for key, x in vars(code).items() if ROLE.get(key) == "d" and type(x) is int]
     widths += [shape[-1] for shape in sorted(tables, key=lambda shape: -shape.numel())]
     columns = next((x for x in widths if x > 0), 0)
@@ -652,9 +674,11 @@ def tabulate(request: CodeRequest, code: Any) -> CodeTable:
             if not np.array_equal(table.vectors, again.vectors):
                 return replace(table, findings=(finding("untrained", "code"), *table.findings))
         return table
-    table = in_two_axes(request, as_table(answer))
-    answer = call_with_sizes(request, code, ANOTHER_SEED if request.seed is None else None)
-    return compare_calls(table, in_two_axes(request, as_table(answer)))
+    other = call_with_sizes(request, code, ANOTHER_SEED if request.seed is None else None)
+    if inspect.isclass(code) and callable(answer):  # its objects are called
+        return compare_calls(tabulate(request, answer), tabulate(request, other))
+    table, again = (in_two_axes(request, as_table(called)) for called in (answer, other))
+    return compare_calls(table, again)
 
 
 def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:

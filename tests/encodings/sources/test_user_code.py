@@ -4,9 +4,11 @@ import json
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -568,3 +570,73 @@ def test_a_rotation_on_a_grid_is_given_all_of_its_tokens(monkeypatch, spread, la
     assert enc.domain.grid == (11, 11)
     expected = load("axial-rope", d=8, grid=(11, 11), layout="interleaved").table()
     np.testing.assert_allclose(enc.table(), expected, atol=1e-6)
+
+
+class Sines:
+    """Plain Python: built for a dimension, called for a length."""
+
+    def __init__(self, d):
+        self.dim = d
+
+    def __call__(self, n):
+        phases = np.outer(np.arange(n), 1e4 ** (-np.arange(0, self.dim, 2) / self.dim))
+        return np.stack([np.sin(phases), np.cos(phases)], axis=-1).reshape(n, -1)
+
+
+class Turns:
+    def __init__(self, dim):
+        self.omega = 1e4 ** (-np.arange(0, dim, 2) / dim)
+
+    def __call__(self, q, positions):
+        (a, b), phase = np.split(q, 2, axis=-1), np.outer(positions, self.omega)
+        return np.concatenate(
+            [a * np.cos(phase) - b * np.sin(phase), b * np.cos(phase) + a * np.sin(phase)], axis=-1
+        )
+
+
+class Noise(Sines):
+    def __call__(self, n):
+        return self.table[:n]
+
+    def __init__(self, d):
+        self.table = np.random.normal(size=(90, d))  # noqa: NPY002
+
+
+def test_objects_of_a_class_are_called(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mine", SimpleNamespace(Sines=Sines, sines=Sines(6)))
+    expected = load("sinusoidal", 9, 6).table()
+    for source, d in ((Sines, 6), (Sines(6), None), ("py:mine:Sines", 6), ("py:mine:sines", None)):
+        enc = load(source, 9, d)
+        np.testing.assert_allclose(enc.table(), expected, atol=1e-12)
+        assert enc.params["d"] == 6
+        assert not enc.findings
+    assert load(Turns, 9, 8).operator
+    np.testing.assert_allclose(load(Turns, 9, 8).table(), load("rope", 9, 8).table(), atol=1e-12)
+    assert [f.code for f in load(Noise, 9, 8).findings] == ["changes-between-calls"]
+
+
+def fills_even(length, d):
+    """Fill sines and cosines, one too many if d is odd."""
+    table = np.zeros((length, d))
+    table[:, 1::2] = np.ones((length, (d + 1) // 2))
+    return table + Sines(d)(length)
+
+
+def of_eight(length, d):
+    return fills_even(length, d) if d in (7, 8) else np.zeros(3)
+
+
+@pytest.mark.parametrize(
+    ("code", "d", "words"),
+    [(fills_even, 127, "d is odd; 126 and 128 work"), (of_eight, 7, "d is odd; 8 works")],
+)
+def test_an_odd_d_that_fails_is_named_with_the_even_ones_that_work(code, d, words):
+    with pytest.raises(PefourierError, match=words):
+        load(code, 9, d)
+    for even in (2 * int(x) // 2 for x in re.findall(r"\d+", words)):
+        assert load(code, 9, even).dim == even
+
+
+def test_a_failure_of_every_d_is_that_of_the_code():
+    with pytest.raises(PefourierError, match="ZeroDivisionError"):
+        load(lambda length, d: np.zeros((length, d)) / (0 // 0), 9, 7)
