@@ -399,8 +399,8 @@ class Bias(Tabled):
         if enc.injection != "bias" or enc.domain.kind != "lag" or enc.dim != heads:
             raise PefourierError(f"{spec} is not a bias of {heads} heads by displacement")
         if not grid and len(enc) != 2 * self.tokens - 1:
-            way_out = "; leave out causal=true and mask later keys" * ("causal" in enc.params)
-            raise PefourierError(f"{spec} has no biases for later keys{way_out}")
+            way_out = "leave out causal=true and mask later keys"
+            raise PefourierError(f"{spec} has no biases for later keys; {way_out}")
         self.keep_vectors(enc, learn=learn, dtype=dtype)
         if grid or not enc.by_lag:
             places = np.arange(self.tokens**2)

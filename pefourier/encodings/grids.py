@@ -144,11 +144,12 @@ def on_grid(enc: Encoding, sides: Ints, prefix: int) -> Encoding:
         facts: Fields = {"params": params, "eps": enc.eps}
         behind = len(enc) - len(lags_on(window))
         doubts = [f for f in enc.findings if f.code != "biases-as-codes"]  # resolved by the window
-        first = f", and rows 0 to {behind - 1} are its last rows, of a class token" * bool(behind)
         note = (
             "rows are numbered by displacements key - query: row r is row "
-            f"{len(enc) - 1} - r of the file{first}"
+            f"{len(enc) - 1} - r of the file"
         )
+        if behind:
+            note += f", and rows 0 to {behind - 1} are its last rows, of a class token"
         facts["findings"] = [*doubts, finding("grid-convention", note=note)]
         facts["injection"] = "bias" if enc.dim <= MAX_HEADS else "key"
         return biases_within(window, enc.table(), enc.name, origin="file", spec=enc.spec, **facts)

@@ -387,7 +387,10 @@ def load_file(spec: str, length: int | None) -> Encoding:
     array = stored.name if stored.chosen else key or None
     params = {"length": len(table), "d": table.shape[1], "path": path, "array": array}
     codes = [code for code, name in NAMED.items() if re.search(name, stored.name)]
-    codes += ["array-chosen"] * stored.chosen + ["single-axes"] * bool(stored.beside)
+    if stored.chosen:
+        codes.append("array-chosen")
+    if stored.beside:
+        codes.append("single-axes")
     slots = {"name": shown(stored.name), "middle": len(stored.vectors) // 2}
     slots |= {"beside": stored.beside, "shape": stored.vectors.shape}
     facts = {"eps": stored.eps, "origin": "file", "paired": stored.paired, "params": params}

@@ -101,7 +101,8 @@ def with_convention(encoding: str, parameters: Values) -> Fields:
         return dict(parameters)
     conventions = read_conventions().get(encoding, {})
     if name not in conventions:
-        way_out = "".join(f"{spec} has it." for spec in specs_of_convention(name)[:1])
+        specs = specs_of_convention(name)
+        way_out = f"{specs[0]} has it." if specs else ""
         raise unknown(f"convention of {encoding}", name, conventions, way_out)
     return {**conventions[name]["params"], **parameters}
 

@@ -23,7 +23,7 @@ from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
 from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen
 from pefourier.weights.model import LayerEnergies, ModelWeights
-from pefourier.writing.text import agreeing, number, percent, ranges
+from pefourier.writing.text import number, percent, ranges
 
 MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean")
 LEAST_LIKENESS = 0.1  # least correlation, and least lead over the other layout, for a decision
@@ -299,7 +299,6 @@ def summarise(
     means = np.vstack([means, used.mean(axis=0)])
     turns, waves = omega * length / (2 * pi), 2 * pi / omega
     entropy = -(used * np.log(np.where(used > 0, used, 1.0))).sum(axis=1)
-
     groups = groups_of(shares)
 
     def portion(members: Bools) -> Portion:
@@ -359,44 +358,39 @@ def shuffled_spread(groups: Floats, part: float) -> float:
     return float(np.sqrt(squares * part * (1 - part) * pairs))
 
 
-@frozen
-class Contrast:
-    """Pairs whose share differs between parts of a model, such as its layers."""
-
-    pairs: int
-    kind: str  # longest or middle wavelengths
-    even: float
-    shares: Floats  # (parts,)
-    limits: Floats  # (parts,) differences from the even share that chance may cause
-
-
-def contrast(parts: Sequence[Floats], frequencies: Floats) -> Contrast | None:
-    """Return the half of the pairs that parts use most differently; None: chance may cause it.
+def contrast(
+    parts: Sequence[Floats], frequencies: Floats
+) -> tuple[str, Bools, Floats, Floats] | None:
+    """Return the half of the pairs that parts of a model use most differently, if beyond chance.
 
     Each part has rows (groups, pairs) that add up to its mean share. All pairs of parts are
     compared, so the limit is higher than for one: a union bound of Gaussian tails.
 
+    Returns
+    -------
+    tuple or None
+        The kind of wavelengths (longest or middle), the pairs, their share in each part, and the
+        difference from even use that chance may cause in each part.
+
+    Examples
+    --------
     >>> one, two = np.array([[0.49, 0.48, 0.02, 0.01]] * 9) / 9, np.full((1, 4), 0.25)
-    >>> contrast([one, two], np.array([1.0, 0.1, 0.01, 0.001])).shares.round(2)
+    >>> contrast([one, two], np.array([1.0, 0.1, 0.01, 0.001]))[2].round(2)
     array([0.03, 0.5 ])
     >>> contrast([two, two], np.ones(4))
     """
     pairs, found, largest = len(frequencies), None, 1.0
     place = np.argsort(np.argsort(-frequencies, kind="stable"))
     spreads = np.sqrt(CHANCE**2 + 2 * np.log(max(len(parts) * (len(parts) - 1), 1)))
-    for kind, members in (
-        ("longest", place >= pairs / 2),
-        ("middle", np.abs(2 * place - pairs + 1) < pairs / 2),
-    ):
+    halves = {"longest": place >= pairs / 2, "middle": np.abs(2 * place - pairs + 1) < pairs / 2}
+    for kind, members in halves.items():
         even = float(members.mean())
         shares = np.array([part.sum(axis=0) @ members for part in parts])
         chance = np.array([spreads * shuffled_spread(part, even) for part in parts])
         limits = np.maximum(EVEN * even, chance)
-        ends = [shares.argmax(), shares.argmin()]
-        chance_of_both = float(np.linalg.norm(limits[ends]))
-        if np.ptp(shares) > largest * chance_of_both:
-            largest = float(np.ptp(shares)) / chance_of_both
-            found = Contrast(int(members.sum()), kind, even, shares, limits)
+        of_ends = float(np.hypot(limits[shares.argmax()], limits[shares.argmin()]))
+        if np.ptp(shares) > largest * of_ends:
+            largest, found = float(np.ptp(shares)) / of_ends, (kind, members, shares, limits)
     return found
 
 
@@ -404,40 +398,22 @@ def notes_on_contrasts(
     use: RotationUse, frequencies: Floats, shares: Sequence[LayerShares], subject: str
 ) -> Iterator[Finding]:
     """Yield findings if layers, or queries and keys, use the pairs of a rotation differently."""
-    of = f" ({use.part})" if use.part else ""
-
-    def slots(found: Contrast) -> Fields:
-        of_pairs = {"pairs": found.pairs, "count": use.count, "kind": found.kind, "of": of}
-        return of_pairs | {"even": percent(found.even, 2)}
-
+    slots: Fields = {"of": f" ({use.part})" if use.part else "", "count": use.count}
     known = [layer for layer in shares if not np.isnan(layer.used).all()]
     if found := contrast([groups_of([layer]) for layer in known], frequencies):
-        excess, number_of = found.shares - found.even, np.array([layer.layer for layer in known])
-        high, low = int(excess.argmax()), int(excess.argmin())
-        yield finding(
-            "usage-layers-differ",
-            **slots(found),
-            subject=subject,
-            high=number_of[high],
-            low=number_of[low],
-            most=percent(found.shares[high], 2),
-            least=percent(found.shares[low], 2),
-            over=in_layers(number_of[excess > found.limits]),
-            under=in_layers(number_of[excess < -found.limits]),
-        )
+        kind, members, share, limits = found
+        excess, index = share - members.mean(), np.array([layer.layer for layer in known])
+        for end, at in (("most", share.argmax()), ("least", share.argmin())):
+            slots |= {end: percent(share[at], 2), f"{end}_in": index[at]}
+        for side, beyond in (("over", excess > limits), ("under", -excess > limits)):
+            slots[side] = ranges(index[beyond].tolist()) or "none"
+        slots |= {"kind": kind, "pairs": members.sum(), "even": percent(members.mean(), 2)}
+        yield finding("usage-layers-differ", **slots, subject=subject)
     queries = known_heads([layer.q for layer in shares])
     keys = known_heads([layer.k[:: len(layer.k) // layer.kv_heads] for layer in shares])
     sides = [rows / len(rows) for rows in (queries, keys) if len(rows)]
     if len(sides) == 2 and (found := contrast(sides, frequencies)):
-        q, k = (percent(share, 2) for share in found.shares)
-        yield finding("usage-queries-keys-differ", **slots(found), queries=q, keys=k)
-
-
-def in_layers(index: Places) -> str:
-    """Name some layers.
-
-    >>> in_layers(np.array([2, 3])), in_layers(np.array([5])), in_layers(np.arange(0))
-    ('layers 2-3', 'layer 5', 'no layer')
-    """
-    noun = agreeing(len(index), "layer", "layers")
-    return f"{noun} {ranges(index.tolist())}" if len(index) else "no layer"
+        kind, members, (q, k), _ = found
+        slots |= {"kind": kind, "pairs": members.sum(), "even": percent(members.mean(), 2)}
+        slots |= {"queries": percent(q, 2), "keys": percent(k, 2)}
+        yield finding("usage-queries-keys-differ", **slots)

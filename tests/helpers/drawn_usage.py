@@ -28,7 +28,7 @@ def drawn_usage(*rotations, doubt=False, apart=False):
     code = {"told": "halves", "name": "neighbours", "both": "halves -0.1, neighbours +0.7"}
     found = (finding("usage-pairing-doubt", **code),) if doubt else ()
     if apart:
-        names = "of pairs count kind most least subject high low even over under"
+        names = "of pairs count kind most least subject most_in least_in even over under"
         found = (finding("usage-layers-differ", **dict.fromkeys(names.split(), "x")),)
     pairing = PairLayout("halves", "config", -0.1, 0.7)
     encodings = (load("rope", 512, 32),)

@@ -33,7 +33,7 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from tokenize import TokenError
-from typing import IO, Any, BinaryIO, NamedTuple, TypeVar, cast
+from typing import IO, Any, BinaryIO, TypeVar, cast
 
 import numpy as np
 
@@ -462,7 +462,8 @@ READERS: dict[str, Callable[[BinaryIO], Arrays]] = {
 }
 
 
-class RowBlocks(NamedTuple):
+@frozen
+class RowBlocks:
     """An array that is computed in blocks of rows while it is written."""
 
     shape: Counts
@@ -639,7 +640,8 @@ def read_table(path: str, key: str | None = None) -> tuple[Array, float]:
     return named_table.vectors, named_table.eps
 
 
-class NamedTable(NamedTuple):
+@frozen
+class NamedTable:
     """A table of a file."""
 
     name: str  # empty if the array has no name
@@ -666,7 +668,9 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
         chosen = not key and len(names) == 1 < sum(entry.is_table for entry in file.arrays.values())
         eps = EPS.get(stored.kind, EPS["float64"])
         beside = stored.shape if table.ndim == 2 and 1 in stored.shape[1:-1] else ()
-        sides = image_sides(stored.shape) or (channel_sides(stored.shape) * (table.ndim == 2))
+        sides = image_sides(stored.shape)
+        if table.ndim == 2:
+            sides = sides or channel_sides(stored.shape)
         return NamedTable(names[0], table, eps, paired, chosen, sides, beside)
 
 
@@ -739,7 +743,8 @@ def refuse_ids(arrays: Arrays, key: str | None, file: str) -> None:
     rows is a table.
     """
     names = [name for name in arrays if name.rpartition(".")[2] == "position_ids"]
-    names = names or [*arrays] * (len(arrays) == 1)
+    if not names and len(arrays) == 1:
+        names = [*arrays]
     for name in names if key is None else {key} & arrays.keys():
         stored = arrays[name]
         if stored.kind in WHOLE - {"bool"} and 0 < math.prod(stored.shape) <= MOST_IDS:
@@ -773,7 +778,9 @@ def find_array(arrays: Arrays, key: str, file: str) -> str:
 def names_and_shapes(arrays: Arrays) -> str:
     """Return the first names with their shapes."""
     listing = [stored.label(name) for name, stored in islice(arrays.items(), 10)]
-    return ", ".join(listing + ["…"] * (len(arrays) > 10)) or "no array"
+    if len(arrays) > 10:
+        listing.append("…")
+    return ", ".join(listing) or "no array"
 
 
 def in_form_of(

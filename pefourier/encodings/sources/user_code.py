@@ -25,7 +25,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, chdir, contextmanager, nullcontext, redirect_stdout, suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -44,8 +44,9 @@ from pefourier.encodings.encoding import (
     row_blocks,
 )
 from pefourier.errors import PefourierError, check_size, shown
-from pefourier.types import Array, Counts, frozen, frozen_by_name
+from pefourier.types import Array, Counts, frozen
 from pefourier.writing.files import read_toml
+from pefourier.writing.text import agreeing
 
 NAMES: dict[str, str] = read_toml(Path(__file__).with_name("code_names.toml"))
 ROLE = {name: role for role, names in NAMES.items() for name in names.split()}
@@ -233,10 +234,11 @@ SPREAD = 2**23  # numbers up to which probes cover the whole length
 Images = tuple[Array, Array, float]  # of queries and of keys, with their resolution
 
 
-@frozen_by_name
+@frozen
 class VectorMap(CodeRequest):
     """User code that maps vectors by their positions."""
 
+    _: KW_ONLY
     code: Any  # a function or a module
     names: list[str]  # required parameters
     torch: Any = None  # the module; None for code that takes arrays
@@ -582,7 +584,7 @@ def even_sizes(request: CodeRequest, code: Any) -> str:
         with suppress(PefourierError):
             table = tabulate_safely(replace(request, d=d), code)
             works += [str(d)] if table.operator or table.vectors.shape[-1] == d else []
-    return f"{' and '.join(works)} work{'s' * (len(works) == 1)}" if works else ""
+    return f"{' and '.join(works)} {agreeing(len(works), 'works', 'work')}" if works else ""
 
 
 def import_object(spec: str) -> Any:
