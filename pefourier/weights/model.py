@@ -16,7 +16,7 @@ is small and read as a whole; rows of W and B are read on demand.
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -288,6 +288,32 @@ Tensors = Mapping[str, Tensor]
 
 
 @frozen
+class ModelWeights:
+    """The tensors of a model, and the file that describes its positions."""
+
+    label: str
+    tensors: Mapping[str, Tensor]
+    file: ModelFile | GgufFile
+
+    @property
+    def kind(self) -> str:
+        """Return the model_type, or the architecture of a GGUF file."""
+        return self.file.kind
+
+    @property
+    def plus_one(self) -> bool:
+        """Return whether norms multiply by 1 + weight."""
+        return isinstance(self.file, ModelFile) and self.kind in KNOWN["plus_one"]
+
+    def centred(self, norm: str | None) -> bool:
+        """Return whether a norm subtracts the mean of its input; None: a norm without gains."""
+        if norm is None:
+            return self.kind in KNOWN["bare"]
+        biased = norm.removesuffix("weight") + "bias" in self.tensors
+        return biased or self.kind in KNOWN["centred"]
+
+
+@frozen
 class HeadSizes:
     """Sizes of a model's heads, from its config or GGUF file."""
 
@@ -319,56 +345,33 @@ class Attention:
     k: Projection
 
 
-def find_heads(
-    tensors: Tensors,
-    rotation_of: Callable[[int], int | None],
-    sizes: Sequence[HeadSizes],
-    label: str,
-) -> list[Attention]:
-    """Return the queries and keys of the text model's rotated layers, in order.
-
-    `rotation_of` maps a layer to the index of its rotation, which indexes `sizes`.
+def modules_of(model: ModelWeights) -> list[tuple[int, str, list[str]]]:
+    """Return the layer, the name and the projections of each module, by the first known names.
 
     Raises
     ------
     PefourierError
-        If no name is known, the file holds several towers, or shapes do not fit the sizes.
+        If no name is known, or the file holds several towers.
     """
-    modules = sorted(modules_of(tensors))
-    towers = {LAYER.sub(".*.", module, count=1).partition("*")[0] for _, module, _ in modules}
+    found: dict[str, tuple[int, str, list[str]]] = {}
+    for leaves in KNOWN["projections"]:
+        for name in model.tensors:
+            module, end, rest = f".{name}".rpartition(f".{leaves[0]}.weight")
+            module = module.removeprefix(".")
+            layer = LAYER.search(module)
+            if not end or rest or not layer or any(word in module for word in KNOWN["apart"]):
+                continue
+            if all(dotted(module, leaf, "weight") in model.tensors for leaf in leaves):
+                found.setdefault(module, (int(layer[1]), module, leaves))
+    towers = {LAYER.sub(".*.", module, count=1).partition("*")[0] for module in found}
     if len(towers) != 1:
-        stems = towers or {LAYER.sub(".*.", name, count=1) for name in tensors}
+        stems = towers or {LAYER.sub(".*.", name, count=1) for name in model.tensors}
         listing = ", ".join(shown(stem)[1:-1] for stem in sorted(stems)[:6])
         raise PefourierError(
-            f"{label} must hold the queries and keys of one text model under known names, "
+            f"{model.label} must hold the queries and keys of one text model under known names, "
             f"quantised only in .gguf files; it has {listing}"
         )
-    return [
-        Attention(layer, rotation, *projections(tensors, sizes[rotation], module, leaves, label))
-        for layer, module, leaves in modules
-        if (rotation := rotation_of(layer)) is not None
-    ]
-
-
-def modules_of(tensors: Tensors) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield the layer, the name and the projections of each module, by the first known names."""
-    modules = set()
-    for leaves in KNOWN["projections"]:
-        end = f"{leaves[0]}.weight"
-        for name in tensors:
-            module = name.removesuffix(end).removesuffix(".")
-            layer = LAYER.search(module)
-            fits = name.endswith(end) and name[: -len(end)][-1:] in ("", ".")
-            if (
-                not layer
-                or not fits
-                or module in modules
-                or any(w in module for w in KNOWN["apart"])
-            ):
-                continue
-            if all(dotted(module, leaf, "weight") in tensors for leaf in leaves):
-                modules.add(module)
-                yield int(layer[1]), module, leaves
+    return sorted(found.values())
 
 
 def dotted(*words: str) -> str:
@@ -377,13 +380,13 @@ def dotted(*words: str) -> str:
 
 
 def projections(
-    tensors: Tensors, sizes: HeadSizes, module: str, leaves: list[str], label: str
+    model: ModelWeights, sizes: HeadSizes, module: str, leaves: list[str]
 ) -> Iterator[Projection]:
     """Return the query and the key projection of a module."""
-    weights = [dotted(module, leaf, "weight") for leaf in leaves]
+    tensors, weights = model.tensors, [dotted(module, leaf, "weight") for leaf in leaves]
     for name in weights:
-        check_numbers(tensors, name, label)
-    index = rows_of_heads(tensors, sizes, leaves, weights, label)
+        check_numbers(model, name)
+    index = rows_of_heads(model, sizes, leaves, weights)
     before = first_of(tensors, module, KNOWN["before"])
     is_latent = leaves[0] in ("q_b_proj", "attn_q_b")
     norms = first_of(tensors, module, KNOWN["between"]) if is_latent else before, before
@@ -391,9 +394,10 @@ def projections(
     return map(Projection, (weights[0], weights[-1]), index, norms, gains)
 
 
-def check_numbers(tensors: Tensors, name: str, label: str) -> None:
+def check_numbers(model: ModelWeights, name: str) -> None:
     """Refuse tensors that are not matrices, integers without a scale, and a bias of wrong size."""
-    tensor, stem = tensors[name], name.removesuffix("weight")
+    tensors, label, stem = model.tensors, model.label, name.removesuffix("weight")
+    tensor = tensors[name]
     bias = tensors.get(f"{stem}bias")
     if len(tensor.shape) != 2 or (bias and bias.shape != tensor.shape[:1]):
         raise PefourierError(
@@ -410,10 +414,10 @@ def check_numbers(tensors: Tensors, name: str, label: str) -> None:
 
 
 def rows_of_heads(
-    tensors: Tensors, sizes: HeadSizes, leaves: list[str], weights: list[str], label: str
+    model: ModelWeights, sizes: HeadSizes, leaves: list[str], weights: list[str]
 ) -> tuple[Array, Array]:
     """Return the row numbers of the queries (heads, d) and of the keys (kv_heads, d)."""
-    rows, d = [tensors[name].shape[0] for name in weights], sizes.d
+    rows, d = [model.tensors[name].shape[0] for name in weights], sizes.d
     q = k = np.empty((0, d), int)
     if len(weights) == 1:
         q, k = fused_rows(rows[0], sizes)
@@ -426,8 +430,8 @@ def rows_of_heads(
         k = head_rows(rows[1], d, 0, d, sizes.kv_heads)
     if not len(q) or not len(k) or len(q) % len(k):
         raise PefourierError(
-            f"{' and '.join(map(shown, weights))} of {label} have {' and '.join(map(str, rows))} "
-            f"rows, which are not {sizes.heads or 'some'} heads of {sizes.unrotated + d} with keys "
+            f"{' and '.join(map(shown, weights))} of {model.label} have "
+            f"{' and '.join(map(str, rows))} rows, which are not {sizes.heads or 'some'} heads of {sizes.unrotated + d} with keys "
             f"of {sizes.kv_heads or 'equal groups'}; use the config.json of the same model"
         )
     return q, k
@@ -478,32 +482,6 @@ def gains_of(tensors: Tensors, module: str, names: list[str]) -> Texts:
 AT_ONCE = 2**18  # numbers of a tensor in memory at a time; threads rarely wait
 Scale = Callable[[int, int], NDArray[np.float32]]  # of the rows between two row numbers
 KV_HEADS = "num_key_value_heads num_kv_heads n_kv_heads n_head_kv multi_query_group_num".split()
-
-
-@frozen
-class ModelWeights:
-    """The tensors of a model, and the file that describes its positions."""
-
-    label: str
-    tensors: Mapping[str, Tensor]
-    file: ModelFile | GgufFile
-
-    @property
-    def kind(self) -> str:
-        """Return the model_type, or the architecture of a GGUF file."""
-        return self.file.kind
-
-    @property
-    def plus_one(self) -> bool:
-        """Return whether norms multiply by 1 + weight."""
-        return isinstance(self.file, ModelFile) and self.kind in KNOWN["plus_one"]
-
-    def centred(self, norm: str | None) -> bool:
-        """Return whether a norm subtracts the mean of its input; None: a norm without gains."""
-        if norm is None:
-            return self.kind in KNOWN["bare"]
-        biased = norm.removesuffix("weight") + "bias" in self.tensors
-        return biased or self.kind in KNOWN["centred"]
 
 
 def open_model_weights(spec: str, base: str | None = None) -> ModelWeights:
@@ -572,7 +550,11 @@ def find_attentions(
         return described.parts.index(run.part)
 
     sizes = [sizes_of(model, enc) for enc in described.rotations]
-    attentions = find_heads(model.tensors, rotation_of, sizes, model.label)
+    attentions = [
+        Attention(layer, rotation, *projections(model, sizes[rotation], module, leaves))
+        for layer, module, leaves in modules_of(model)
+        if (rotation := rotation_of(layer)) is not None
+    ]
     turning = {layer for layer in of_layer if rotation_of(layer) is not None}
     absent = sorted(turning - {attention.layer for attention in attentions})
     if absent or not attentions:
