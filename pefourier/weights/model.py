@@ -431,8 +431,8 @@ def rows_of_heads(
     if not len(q) or not len(k) or len(q) % len(k):
         raise PefourierError(
             f"{' and '.join(map(shown, weights))} of {model.label} have "
-            f"{' and '.join(map(str, rows))} rows, which are not {sizes.heads or 'some'} heads of {sizes.unrotated + d} with keys "
-            f"of {sizes.kv_heads or 'equal groups'}; use the config.json of the same model"
+            f"{' and '.join(map(str, rows))} rows, which are not {sizes.heads or 'some'} heads of "
+            f"{sizes.unrotated + d} with keys of {sizes.kv_heads or 'equal groups'}; use the config.json of the same model"
         )
     return q, k
 
