@@ -432,7 +432,8 @@ def rows_of_heads(
         raise PefourierError(
             f"{' and '.join(map(shown, weights))} of {model.label} have "
             f"{' and '.join(map(str, rows))} rows, which are not {sizes.heads or 'some'} heads of "
-            f"{sizes.unrotated + d} with keys of {sizes.kv_heads or 'equal groups'}; use the config.json of the same model"
+            f"{sizes.unrotated + d} with keys of {sizes.kv_heads or 'equal groups'}; use the "
+            "config.json of the same model"
         )
     return q, k
 
