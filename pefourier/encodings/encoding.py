@@ -467,7 +467,6 @@ class Encoding:
     lattice: int | None = None  # points of the frequency axis if the length was set; None: d
     paired: bool = False  # columns come from an array (n, m, 2) or from complex numbers
     rebuild_at: Callable[[Counts], Encoding] | None = None  # rebuild for another window
-    rates: Floats | None = None  # frequencies of sines of time, if no measure is declared
     kernel: Measure = NO_WAVES  # of inner products on a line, without frequencies
     file: Any = None  # the opened config (`ModelFile`) or .gguf file (`GgufFile`) it comes from
     measure: Measure = NO_WAVES  # declared frequencies
@@ -1035,10 +1034,10 @@ def axis_letters(count: int) -> str:
 
 Number = TypeVar("Number", bound=np.number)
 SAME = 1e-9  # relative tolerance within which two numbers are equal
-POINTS = {"position": "positions", "lag": "lags", "time": "times", "tree": "nodes"}
-POINTS["graph"] = "nodes"
-STEPS = {"position": "positions", "lag": "lags", "time": "time steps", "tree": "edges"}
-STEPS["graph"] = "edges"
+POINTS = {"position": "positions", "lag": "lags", "time": "times"} | dict.fromkeys(
+    ("tree", "graph"), "nodes"
+)
+STEPS = {**POINTS, "time": "time steps", "tree": "edges", "graph": "edges"}
 WORDS = {"t": "frames", "y": "rows", "x": "columns"}
 
 

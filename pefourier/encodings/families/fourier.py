@@ -11,7 +11,7 @@ times and the length. By default, the times are the positions 0 … length - 1, 
 can be compared with other encodings. Frequencies are in radians per mean spacing.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -245,15 +245,6 @@ class LineAndSines:
         return table
 
 
-def line_and_sines(
-    name: str, domain: Domain, slopes: Floats, shifts: Floats, **facts: Any
-) -> Encoding:
-    """Return the encoding of `LineAndSines`."""
-    return Encoding(
-        name, domain, len(slopes), LineAndSines(slopes, shifts), rates=slopes[1:], **facts
-    )
-
-
 @encoding("time2vec", "Kazemi et al., 2019, Eq. 1 (before training)", domain="time", untrained=True)
 def time2vec(length: int, d: int, *, seed: int = 0, times: Floats | None = None) -> Encoding:
     """One linear and d - 1 periodic functions of time (Kazemi et al., 2019, Eq. 1).
@@ -282,7 +273,8 @@ def time2vec(length: int, d: int, *, seed: int = 0, times: Floats | None = None)
     is_usual = 1 / UNUSUAL <= median <= UNUSUAL
     unit = {"span": domain.x[-1] - domain.x[0], "median": median}
     notes = () if is_usual else (finding("times-unit", **unit),)
-    return line_and_sines("time2vec", domain, slopes, shifts, params=noted, findings=notes)
+    vectors = LineAndSines(slopes, shifts)
+    return Encoding("time2vec", domain, d, vectors, params=noted, findings=notes)
 
 
 @encoding("mtan", "Shukla & Marlin, 2021 (before training)", domain="time", untrained=True)
@@ -309,7 +301,8 @@ def mtan(length: int, d: int, *, seed: int = 0, times: Floats | None = None) -> 
     """
     domain, noted = time_axis(length, times)
     slopes, shifts = stream(seed).uniform(-1.0, 1.0, (2, d))
-    return line_and_sines("mtan", domain, slopes / span(domain), shifts, params=noted)
+    vectors = LineAndSines(slopes / span(domain), shifts)
+    return Encoding("mtan", domain, d, vectors, params=noted)
 
 
 @encoding(

@@ -13,9 +13,7 @@ for each bucket of lags. The vectors have the width of the model. Tables start w
 distance before the query, as in the source code of these models.
 """
 
-from collections.abc import Sequence
 from functools import cache, lru_cache
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -522,9 +520,6 @@ def swin2(
     return of_network(domain, sides, (weights, np.zeros(HIDDEN), draw(0.0, scale, (HIDDEN, d))))
 
 
-Layers = Sequence[tuple[Floats, Floats]]  # weights (inputs, outputs) and shifts (outputs,)
-
-
 @encoding("sandwich", "Chi et al., 2023 (arXiv 2212.10356)", domain="lag")
 def sandwich(length: int, d: int, *, head: int = 64, causal: bool = False) -> Encoding:
     """Bias from inner products of sinusoidal vectors, with a different scale for each of d heads.
@@ -557,26 +552,15 @@ def sandwich(length: int, d: int, *, head: int = 64, causal: bool = False) -> En
     return by_lag("sandwich", length, d, vectors, causal=causal)
 
 
+UNITS = 32  # of the hidden layer of FIRE's network
+
+
 @lru_cache(maxsize=4)
-def linear_layers(seed: int, sizes: Counts) -> Layers:
-    """Draw the weights and shifts of linear layers, uniform on ±1/√inputs as in torch."""
+def linear_layers(seed: int, heads: int) -> list[tuple[Floats, Floats]]:
+    """Draw the weights and shifts of FIRE's two layers, uniform on ±1/√inputs as in torch."""
     draw = stream(seed).uniform
-    shapes = [(inputs**-0.5, (inputs, outputs)) for inputs, outputs in pairwise(sizes)]
+    shapes = [(1.0, (1, UNITS)), (UNITS**-0.5, (UNITS, heads))]
     return [(draw(-b, b, shape), draw(-b, b, shape[1])) for b, shape in shapes]
-
-
-def network(x: Floats, layers: Layers) -> Floats:
-    """Apply linear layers to rows (…, inputs), with ReLU between them.
-
-    >>> network(np.array([[2.0], [-2.0]]), [(np.ones((1, 1)), np.zeros(1))] * 2).ravel()
-    array([2., 0.])
-    """
-    for k, (weights, shifts) in enumerate(layers):
-        x = (
-            np.maximum(x, 0.0) if k else x
-        )  # sums have one order for any number of rows, unlike x @ w
-        x = np.asarray(sum((x[..., i, None] * w for i, w in enumerate(weights)), shifts))
-    return x
 
 
 @encoding("fire", "Li et al., 2024 (before training)", domain="pair", untrained=True)
@@ -620,7 +604,11 @@ def fire(
     def biases(lag: Array, query: Array) -> Floats:
         divisor = np.log1p(c * np.maximum(query, threshold)) + 1e-6  # as in public source code
         share = np.log1p(c * np.abs(np.asarray(lag, dtype=float))) / divisor
-        return network(share[..., None], linear_layers(seed, (1, 32, d)))
+        (inner, start), (outer, shifts) = linear_layers(seed, d)
+        hidden = np.maximum(share[..., None] * inner[0] + start, 0.0)
+        # sums have one order for any number of rows, unlike hidden @ outer
+        terms = (hidden[..., i, None] * weights for i, weights in enumerate(outer))
+        return np.asarray(sum(terms, shifts))
 
     def between(queries: Places, keys: Places) -> Floats:
         lag = keys - queries[:, None]

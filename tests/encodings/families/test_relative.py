@@ -113,7 +113,7 @@ def test_fire_is_a_bias_of_lags_up_to_its_threshold():
 def test_fire_is_the_public_source_code_with_its_weights():
     """The matrix equals DAPE's FIRE with threshold L, computed by torch's functions."""
     n, heads, c, threshold = 30, 3, 0.1, 12.0
-    layers = linear_layers(1, (1, 32, heads))
+    layers = linear_layers(1, heads)
     linear = [torch.nn.Linear(*w.shape, dtype=torch.float64) for w, _ in layers]
     for module, (weights, shifts) in zip(linear, layers, strict=True):
         module.weight.data, module.bias.data = torch.tensor(weights.T), torch.tensor(shifts)
