@@ -81,9 +81,7 @@ if not TYPE_CHECKING:  # a type checker would accept every misspelt name
             room, _, own = HOMES.get(name, f"api.{name}").rpartition(".")
             function = getattr(import_module(f"{__name__}.{room}"), own)
             if name in OF_EACH:
-                from pefourier.api import for_each
-
-                function = for_each(function)
+                function = import_module(f"{__name__}.api").for_each(function)
             return globals().setdefault(name, function)
         try:
             return import_module(f"{__name__}.{name}")
