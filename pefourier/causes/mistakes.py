@@ -15,7 +15,7 @@ Two known encodings differ in the smallest set of settings, the parameters of ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
@@ -42,6 +42,8 @@ from pefourier.causes.rope import (
     other_layers,
     usual_scalings,
 )
+from pefourier.causes.rows import Shifted
+from pefourier.construction.steps import Changed
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import scaling_parameters
@@ -57,6 +59,7 @@ SHOWN = 0.1  # radians that a pair must rotate over a table of cosines alone
 SIMILAR = 1e-6  # relative tolerance for equal ratios of frequencies
 DIGITS = range(1, 9)  # to which a fitted number is rounded
 NEARBY = (0.0, 1e-7, -1e-7, 1e-5, -1e-5, 1e-3, -1e-3, 0.02, -0.02, 0.1, -0.1)  # shares added
+NOT_READ = 0.5  # cost of a setting that has its usual value, as if it was not read
 USUAL = 2.0  # cost of a usual value; digits of any other number are added
 LAST = 20.0  # cost of a mistake that explains any single pair
 LEAST = 1e-250  # radians per position: frequencies of 0 have no rounding
@@ -72,6 +75,9 @@ class Cause:
     misreadings: Texts  # codes of mistakes in mistakes.toml
     changes: Changes  # settings, correct and misread
     below: Mapping[str, int | None]  # first position of cosines below 0.99, 0.9, 0.5, or None
+    others: tuple[Misreading, ...] = field(default=(), metadata=HIDDEN)  # less likely names
+    kept: float | None = field(default=None, metadata=HIDDEN)  # factor that the changed settings
+    # do not imply
 
 
 @frozen_arrays
@@ -81,15 +87,19 @@ class Misreading:
     code: str
     changes: Changes
     omega: Floats = field(metadata=HIDDEN)  # (m,)
+    step: str = "frequencies"
+    also: Texts = ()  # codes of less likely mistakes that give the same numbers
     cost: float = field(default=USUAL, metadata=HIDDEN)
     divisor: int = field(default=1, metadata=HIDDEN)  # of the integer division of positions
     angles: Callable[[Floats], tuple[Floats, Floats]] | None = field(default=None, metadata=HIDDEN)
     # the lowest and the highest angle (n, m) at positions, where angles were rounded
+    factor: float | None = field(default=None, metadata=HIDDEN)  # that the settings imply
+    others: tuple[Misreading, ...] = field(default=(), metadata=HIDDEN)  # of `also`
 
     @property
     def words(self) -> str:
         """What was done, as the end of "the second equals the first with ..."."""
-        return str(known_mistakes()[self.code]["message"])
+        return Changed(self.code, self.step, self.changes).words
 
     def numbers(self, observed: Waves) -> Numbers:
         """Return the sinusoids from the start of the observed rows on, in their form."""
@@ -145,8 +155,8 @@ class Sought:
         differing = {k: (settings.get(k), v) for k, v in changed.items() if settings.get(k) != v}
         if differing:
             with suppress(PefourierError):
-                omega = self.rope.with_(**changed).frequencies(len(self.enc))
-                yield Misreading(code, differing, omega, cost)
+                omega, factor = self.rope.with_(**changed).rotation(len(self.enc))
+                yield Misreading(code, differing, omega, cost=cost, factor=factor)
 
 
 def find_mistakes(
@@ -179,24 +189,49 @@ def find_mistakes(
 
 
 def simplest(sought: Sought, *, plain: bool = False) -> Misreading | None:
-    """Return the single mistake of lowest cost, then residual, that explains all rows."""
+    """Return the single mistake of lowest cost, then residual, that explains all rows.
+
+    Less likely mistakes that give the same numbers are named with it.
+    """
     cost = attrgetter("cost")
-    for kinds in (plain_mistakes, fitted_mistakes)[: 1 if plain else 2]:  # the second cost more
-        for _, group in groupby(sorted(kinds(sought), key=cost), cost):
+
+    def fitting(readings: Iterable[Misreading]) -> Iterator[Misreading]:
+        for _, group in groupby(sorted(readings, key=cost), cost):
             found = [(x.residual(sought.expected, sought.observed), x) for x in group]
-            least, reading = min(found, key=itemgetter(0))
-            if least <= 1:
-                return reading
-    return None
+            for residual, reading in sorted(found, key=itemgetter(0)):
+                if residual <= 1:
+                    yield replace(reading, step=step_of(reading.code))
+
+    likely = {reading.code: reading for reading in reversed([*fitting(plain_mistakes(sought))])}
+    if likely:
+        first, *others = sorted(likely.values(), key=cost)
+        return replace(first, also=tuple(x.code for x in others), others=tuple(others))
+    return None if plain else next(fitting(fitted_mistakes(sought)), None)
 
 
-def cause_of(readings: Sequence[Misreading], expected: Waves, of: Literal["a", "b"] = "a") -> Cause:
+def step_of(code: str) -> str:
+    """Return the step of a construction that a mistake changes.
+
+    >>> step_of("base"), step_of("degrees")
+    ('frequencies', 'angles')
+    """
+    return str(known_mistakes()[code].get("step", "frequencies"))
+
+
+def cause_of(
+    causes: Sequence[Misreading | Changed | Shifted],
+    expected: Waves | None = None,
+    of: Literal["a", "b", "both"] = "both",
+) -> Cause:
     """Describe mistakes and from which positions on they matter."""
-    last, below = readings[-1], {}
-    if last.divisor == 1 and not last.angles and len(last.omega) == len(expected):
-        below = dict(positions_below(expected.frequency, last.omega, SEARCHED))
-    changes = {key: pair for reading in readings for key, pair in reading.changes.items()}
-    return Cause(of, tuple(reading.code for reading in readings), changes, below)
+    below = {}
+    for last in causes:
+        is_frequency = isinstance(last, Misreading) and last.divisor == 1 and not last.angles
+        if expected and is_frequency and len(last.omega) == len(expected):
+            below = dict(positions_below(expected.frequency, last.omega, SEARCHED))
+    changes = {k: pair for cause in causes for k, pair in getattr(cause, "changes", {}).items()}
+    others = tuple(other for cause in causes for other in getattr(cause, "others", ()))
+    return Cause(of, tuple(cause.code for cause in causes), changes, below, others)
 
 
 def plain_mistakes(sought: Sought) -> Iterator[Misreading]:
@@ -220,6 +255,8 @@ def plain_mistakes(sought: Sought) -> Iterator[Misreading]:
                 yield from sought.with_changes(code, {a: settings[b], b: settings[a]}, 1.0)
         if settings.get(key) is None:
             continue
+        for value in mistake.get("usual", ()):  # of models that do not set it
+            yield from sought.with_changes(code, {key: value}, NOT_READ)
         if key in defaults and isinstance(defaults[key].default, bool | int | float):
             yield from sought.with_changes(code, {key: defaults[key].default}, 1.0)
         for value in (*likely.get(key, ()), *mistake.get("values", ())):
@@ -246,12 +283,13 @@ def fitted_mistakes(sought: Sought) -> Iterator[Misreading]:
         for digits, power in product(DIGITS, (1, -1)):
             number = float(f"{(observed[k] / omega[k]) ** power:.{digits}g}")
             change = {"positions": ("p", f"{number:g} p" if power > 0 else f"p / {number:g}")}
-            yield Misreading("step", change, omega * number**power, USUAL + digits)
+            if number != 1:
+                yield Misreading("step", change, omega * number**power, cost=USUAL + digits)
     if len(omega) > 2:
         k, changed = int(np.abs(observed - omega).argmax()), omega.copy()
         changed[k] = observed[k]
         pair = {f"frequency of pair {k}": (float(omega[k]), float(changed[k]))}
-        yield Misreading("single-pair", pair, changed, LAST)
+        yield Misreading("single-pair", pair, changed, cost=LAST)
 
 
 def digits_of(value: float) -> int:

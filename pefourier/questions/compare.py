@@ -446,7 +446,8 @@ def difference_findings(result: Comparison) -> list[Finding]:
         words = ", and ".join(cause.words for cause in result.causes)
         messages.append(finding("explained", result.expected, words=words))
     if result.cause and not result.layers:
-        messages.append(cause_finding(result.cause))
+        words = [cause.words for cause in result.causes if cause.code == "shifted"]
+        messages.append(cause_finding(result.cause, words))
     errors = (f for enc in result.encodings for f in enc.findings if f.severity == "error")
     return [*{error.message: error for error in errors}.values(), *messages, *notes]
 
@@ -517,8 +518,8 @@ def sizes_findings(result: Comparison) -> list[Finding]:
     return [finding("sizes-differ", kind, **sizes)]
 
 
-def cause_finding(cause: Cause) -> Finding:
-    """Report the mistake that explains a difference, or the settings that differ."""
+def cause_finding(cause: Cause, more: Sequence[str]) -> Finding:
+    """Report the mistakes that explain a difference, or the settings that differ."""
     errors, order = known_mistakes(), -1 if cause.of == "b" else 1
     changes = describe_changes({key: pair[::order] for key, pair in cause.changes.items()})
     causes = [errors[code] for code in cause.misreadings if code in errors]
@@ -526,7 +527,14 @@ def cause_finding(cause: Cause) -> Finding:
     is_plain = all({"key", "set", "plain"} & mistake.keys() for mistake in causes)
     if cause.of == "both" and changes and is_plain:
         what, changes = changes, ""
-    return finding("misread", cause.of, what=what, changes=f" ({changes})" if changes else "")
+    if cause.kept:
+        changes = f"{changes}; attention factor {number(cause.kept, 8)} in both"
+    for other in cause.others:
+        values = describe_changes({key: pair[::order] for key, pair in other.changes.items()})
+        same = f"the same as {errors[other.code]['message']}" + (f": {values}" if values else "")
+        changes = f"{changes}; {same}" if changes else same
+    changes = f" ({changes})" if changes else ""
+    return finding("misread", cause.of, what=what, changes=" and ".join((changes, *more)))
 
 
 LARGEST_SOURCE = 2**25  # most numbers requested from source code if no size was given

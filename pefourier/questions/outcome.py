@@ -145,6 +145,7 @@ class Outcome:
     cause: Cause | None = None
     expected: Side = "first"  # the side to which causes are applied
     causes: tuple[explain.Cause[Any], ...] = ()  # done to the expected side, they give the other
+    steps: Texts = field(default=(), metadata={"told": "differences"})  # that differ, unexplained
     explained: float | None = None  # share of the compared numbers that the causes reproduce
     first: explain.Difference | None = None  # without a cause
     tried: dict[str, int] | None = None  # what was tried to explain a difference

@@ -13,14 +13,16 @@ are tried for each row. If positions explain the rows, no difference in frequenc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pefourier.causes.mistakes import (
-    SEARCHED,
     Cause,
+    Misreading,
     cause_of,
     find_mistakes,
     geometric_rotation,
@@ -42,9 +44,14 @@ from pefourier.causes.pairs import (
     shift_between,
 )
 from pefourier.causes.rope import BY_LENGTH, Rope, base_of_grid, is_rotation, list_at
-from pefourier.causes.rows import Shifted
+from pefourier.construction.steps import (
+    Changed,
+    changed_steps,
+    form_of,
+    is_scaled,
+    name_of_order,
+)
 from pefourier.encodings import load
-from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import (
     AXES,
     CHANGES,
@@ -109,26 +116,28 @@ def compare_rows(
         is_table = table.form and table.form.part == "both" and table.rows is None
         if not is_table or len(reference) != len(table) or not explains_rows(reference):
             continue
-        for waves in (table, exchanged_waves(table)):
-            found = positions_in(enc, reference, waves)
-            if found and has_columns_of(enc, reference, waves):
-                return describe_rows(outcome, k, (reference, waves), *found, few=few)
+        ordered = (enc, encodings[1 - k])
+        orders = [*map(partial(as_columns_of, ordered, reference), both_orders(table))]
+        for waves, columns in sorted(orders, key=lambda order: len(order[1])):
+            if found := positions_in(enc, reference, waves):
+                later = [step for step in columns if step.code != "shifted"]
+                return describe_rows(outcome, k, (reference, waves), later, *found, few=few)
     return None
+
+
+def both_orders(table: Waves) -> tuple[Waves, Waves]:
+    """Return sinusoids with the cosines and sines of the table in either order."""
+    return table, exchanged_waves(table)
+
+
+def as_columns_of(ordered: Two, reference: Waves, table: Waves) -> tuple[Waves, list[Changed]]:
+    """Return sinusoids of a table, and its steps that are not those of the reference."""
+    return table, [*changed_steps(reference, table, ordered)]
 
 
 def explains_rows(reference: Waves) -> bool:
     """Whether the frequencies of the reference hold in all rows."""
     return reference.is_declared or (reference.rows is None and bool(reference.even.all()))
-
-
-def has_columns_of(enc: Encoding, reference: Waves, table: Waves) -> bool:
-    """Whether the columns of both have the same order; for a rotation, the order is irrelevant.
-
-    In a dump of a rotation, cosines must come first.
-    """
-    if enc.injection == "rotate":
-        return not table.has_sines_first
-    return form_of(enc, reference) == table.form
 
 
 def positions_in(
@@ -176,6 +185,7 @@ def describe_rows(
     outcome: Outcome,
     k: int,
     waves: Pairs,
+    later: Sequence[Changed],
     rows: RowPositions,
     readings: NDArray[np.str_],
     *,
@@ -200,16 +210,22 @@ def describe_rows(
     outcome = replace(outcome, compared=without_vectors(outcome.compared))
     reading = with_rows(outcome, SIDES[1 - k], rows.positions, is_known, readings)
     (first, step), omega = rows.positions[:2].tolist(), reference.frequency
-    if is_whole and (rows.positions == first + s).all():
+    if is_whole and (rows.positions == first + s).all() and not later:
         runs, offset = reading.positions, {"offset": first}
         return replace(outcome, verdict="equivalent", transform=offset, positions=runs)
+    facts: Fields = {"explained": 1.0, "expected": SIDES[k]}
     if is_whole and step > 1 and (rows.positions == step * s).all():
-        below = positions_below(omega, step * omega, SEARCHED)
-        cause = Cause("b" if k else "a", ("step",), {"positions": ("p", f"{step} p")}, below)
-        return replace(reading, cause=cause)
-    if is_whole and (causes := causes_of(rows.positions)):
-        return replace(reading, causes=causes, explained=1.0, expected=SIDES[k])
-    return replace(reading, explained=float((is_known & ~moved).mean()))
+        stepped = Misreading(
+            "step", {"positions": ("p", f"{step} p")}, step * omega, step="positions"
+        )
+        causes = (stepped, *later)
+        cause = cause_of(causes, reference, "b" if k else "a")
+        return replace(reading, cause=cause, causes=causes, **facts)
+    if is_whole and (found := causes_of(rows.positions)):
+        return replace(reading, causes=(*found, *later), **facts)
+    steps = ("positions", *dict.fromkeys(change.step for change in later))
+    share = 0.0 if later else float((is_known & ~moved).mean())
+    return replace(reading, explained=share, steps=steps, expected=SIDES[k])
 
 
 def with_rows(
@@ -284,8 +300,10 @@ def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outco
         compared=without_vectors(outcome.compared),
         positions=tuple(runs),
     )
-    is_scaled = abs(table.factor / meant.factor - 1) > max(FACTOR, eps)
-    return with_factors(outcome, first.factor, second.factor) if is_scaled else outcome
+    if not is_scaled(meant.factor, table.factor, meant, table):
+        return outcome
+    change = {"attention_factor": (first.factor, second.factor)}
+    return with_factors(outcome, [Changed("mscale", "waves", change)])
 
 
 def kind_of_tokens(positions: Places) -> str:
@@ -301,14 +319,15 @@ def kind_of_tokens(positions: Places) -> str:
     return "images" if (leading > 0).all() else "back"
 
 
-def with_factors(outcome: Outcome, first: float, second: float) -> Outcome:
+def with_factors(outcome: Outcome, changes: Sequence[Changed]) -> Outcome:
     """Build the outcome of rotations that differ by the factor on cosines and sines."""
-    cause = Cause("both", ("mscale",), {"attention_factor": (first, second)}, {})
-    return outcome.with_differences("factors", 1, 1, cause=cause)
+    causes = tuple(changes)
+    return outcome.with_differences(
+        "factors", 1, 1, causes=causes, cause=cause_of(causes), explained=1.0
+    )
 
 
 PARTS = {"cos": "cosines", "sin": "sines"}
-FEW = 64  # rows that show the columns of a table
 Pairs = tuple[Waves, Waves]
 
 
@@ -429,36 +448,25 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
 
 
 def compare_shifted(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome | None:
-    """Report additive sinusoids that differ by an offset in positions; None for all others."""
-    one, two = map(form_of, encodings, pairs)
-    if any(map(rotates, encodings)) or outcome.verdict == "the same" or not (one and two):
+    """Report additive sinusoids that begin elsewhere, with all other steps; None for all others."""
+    if any(map(rotates, encodings)) or outcome.verdict == "the same":
         return None
-    for b in (pairs[1], exchanged_waves(pairs[1])):
-        two = b.form or two
-        orders = (one.layout, one.first), (two.layout, two.first)
-        names = [name for name, change in CHANGES.items() if change == orders]
-        is_known = one == two or (names and not one.copies and not two.copies)
-        if is_known and (by := shift_between(pairs[0], b)):
-            transform: Fields = {"offset": by}
-            for name in names:
-                columns = changes_by_name(encodings[0].dim)[name].tolist()
-                transform |= {"columns": columns, "layout": name}
-            causes = () if names else (Shifted(by),)
-            facts: Fields = {"transform": transform, "causes": causes, "explained": 1.0}
-            return replace(outcome.without_numbers(), verdict="equivalent", **facts)
+    for b in both_orders(pairs[1]):
+        by, forms = shift_between(pairs[0], b), [*map(form_of, encodings, (pairs[0], b))]
+        causes = tuple(changed_steps(pairs[0], b, encodings))
+        name = name_of_order(*forms) if forms[0] and forms[1] else None
+        codes = {change.code for change in causes}
+        if not by or "copies" in codes or ({"layout", "order"} & codes and not name):
+            continue
+        transform: Fields = {"offset": by}
+        if "scaled" in codes:
+            transform["scale"] = b.factor / pairs[0].factor
+        if name:
+            columns = changes_by_name(encodings[0].dim)[name].tolist()
+            transform |= {"columns": columns, "layout": name}
+        facts: Fields = {"transform": transform, "causes": causes, "explained": 1.0}
+        return replace(outcome.without_numbers(), verdict="equivalent", **facts)
     return None
-
-
-def form_of(enc: Encoding, waves: Waves) -> Form | None:
-    """Return the columns that hold the cosines and sines of an encoding."""
-    if waves.form:
-        return waves.form
-    if enc.dim != 2 * len(waves):
-        return None
-    rows = np.arange(min(len(enc), FEW))
-    table, seen = enc.table(enc.domain.x[rows]), waves.numbers(rows)
-    forms = (Form("both", layout, None, first) for layout in LAYOUTS for first in ("cos", "sin"))
-    return next((form for form in forms if np.allclose(form.numbers(table), seen)), None)
 
 
 def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: Waves) -> Outcome:
@@ -473,18 +481,20 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
     if outcome.verdict == "the same":  # in every number
         return outcome if are_declared else unsaid
     scores_differ = outcome.operator and outcome.operator.relation == "different"
-    ratio = second.factor / first.factor
-    if abs(ratio - 1) <= FACTOR and (are_declared or scores_differ):
+    changes = [*changed_steps(first, second, encodings)]
+    has_factors = any(change.code in ("mscale", "scaled") for change in changes)
+    if not has_factors and (are_declared or scores_differ):
         cause = settings_cause(*encodings) if are_known(*encodings) else None
         return replace(outcome, cause=cause)  # the numbers or scores already show the difference
     part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
-    if abs(ratio - 1) > max(FACTOR, first.eps, second.eps) and part not in ("sin", "angles"):
-        return with_factors(outcome, first.factor, second.factor)
+    if has_factors:
+        return with_factors(outcome, changes)
     if part in PARTS:
         index = 1 if second.form and second.form.part == part else 0
         note = finding("part-alone", table=SIDES[index], waves=PARTS[part])
         return outcome.with_findings(note, verdict="the same", compared=(PARTS[part],))
     transform: Fields = {}
+    unsaid = replace(unsaid, causes=tuple(changes), explained=1.0)
     if offset := second.offset - first.offset:
         start, last = int(np.nan_to_num(offset)), outcome.length - 1
         run = PositionRun(0, last, start, start + last)
@@ -501,7 +511,7 @@ def are_known(*encodings: Encoding) -> bool:
 
 
 def with_cause(outcome: Outcome, encodings: Two, pairs: Pairs, *, plain: bool = False) -> Outcome:
-    """Add the mistake that explains all rows, the settings that differ, or the first difference.
+    """Add all steps that differ, if they give all rows, or the settings that differ.
 
     A config or a SPEC is the expected side; of two tables, the first.
     """
@@ -509,17 +519,31 @@ def with_cause(outcome: Outcome, encodings: Two, pairs: Pairs, *, plain: bool = 
         return replace(outcome, cause=settings_cause(*encodings))
     known = [k for k in (0, 1) if pairs[k].is_declared]
     for k in known or range(2):
-        rotation = encodings[k] if known else geometric_rotation(pairs[k])
+        expected, observed = pairs[k], pairs[1 - k]
+        rotation = encodings[k] if known else geometric_rotation(expected)
         meant = declared(rotation) if rotation else None
         if not rotation or not meant:
             continue
-        if found := find_mistakes(rotation, meant, pairs[1 - k], plain=plain):
-            listed, cause = outcome.pairs, cause_of(found, meant, "b" if k else "a")
-            if found[-1].angles:  # rounded angles have no frequency
-                unknown: Fields = {SIDES[1 - k]: None, "ratio": None}
-                listed = tuple(replace(pair, **unknown) for pair in listed)
-            facts: Fields = {"causes": found, "expected": SIDES[k], "cause": cause}
-            return replace(outcome, explained=1.0, pairs=listed, **facts)
+        found = find_mistakes(rotation, meant, observed, plain=plain)
+        if not found:
+            continue
+        ordered = (encodings[k], encodings[1 - k])
+        later = [*changed_steps(expected, observed, ordered)]
+        causes = (*found, *later)
+        listed, cause = outcome.pairs, cause_of(causes, meant, "b" if k else "a")
+        implied, codes = found[-1].factor, cause.misreadings
+        if (
+            implied
+            and rotates(encodings[k])
+            and "mscale" not in codes
+            and is_scaled(implied, observed.factor, observed)
+        ):
+            cause = replace(cause, kept=expected.factor)
+        if found[-1].angles:  # rounded angles have no frequency
+            unknown: Fields = {SIDES[1 - k]: None, "ratio": None}
+            listed = tuple(replace(pair, **unknown) for pair in listed)
+        facts: Fields = {"causes": causes, "expected": SIDES[k], "cause": cause}
+        return replace(outcome, explained=1.0, pairs=listed, **facts)
     return outcome
 
 
