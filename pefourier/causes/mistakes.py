@@ -22,7 +22,6 @@ from functools import partial
 from itertools import groupby, product
 from math import exp, log, pi
 from operator import attrgetter, itemgetter
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -43,7 +42,7 @@ from pefourier.causes.rope import (
     usual_scalings,
 )
 from pefourier.causes.rows import Shifted
-from pefourier.construction.steps import Changed
+from pefourier.construction.steps import Changed, Changes
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import scaling_parameters
@@ -52,7 +51,6 @@ from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, Format, phase_rounding, rounded
 from pefourier.geometry.waves import Complex, Numbers, Waves, apart, evaluate, of_frequencies
 from pefourier.types import Bools, Floats, Places, Texts, Values, frozen, frozen_arrays
-from pefourier.writing.files import read_toml
 
 SEARCHED = 2**17  # positions searched for the cost of a mistake
 SHOWN = 0.1  # radians that a pair must rotate over a table of cosines alone
@@ -64,7 +62,6 @@ USUAL = 2.0  # cost of a usual value; digits of any other number are added
 LAST = 20.0  # cost of a mistake that explains any single pair
 LEAST = 1e-250  # radians per position: frequencies of 0 have no rounding
 HIDDEN = {"told": False}  # metadata of fields that no output shows
-Changes = Mapping[str, tuple[Any, Any]]  # settings, correct and misread
 
 
 @frozen
@@ -226,8 +223,9 @@ def cause_of(
     """Describe mistakes and from which positions on they matter."""
     below = {}
     for last in causes:
-        is_frequency = isinstance(last, Misreading) and last.divisor == 1 and not last.angles
-        if expected and is_frequency and len(last.omega) == len(expected):
+        if not (expected and isinstance(last, Misreading)) or last.angles or last.divisor > 1:
+            continue
+        if len(last.omega) == len(expected):
             below = dict(positions_below(expected.frequency, last.omega, SEARCHED))
     changes = {k: pair for cause in causes for k, pair in getattr(cause, "changes", {}).items()}
     others = tuple(other for cause in causes for other in getattr(cause, "others", ()))
@@ -444,7 +442,6 @@ def geometric_rotation(pairs: Waves) -> Encoding | None:
 
 # not parameters, or computed from another parameter
 SIZES = {"length", "path", "model_type", "array", "spans", "position_ids", "eigenvalues"}
-LABELS = Path(__file__).with_name("labels.toml")
 
 
 def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
@@ -513,61 +510,3 @@ def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
     pairs = {key: (first.params.get(key), second.params.get(key)) for key in keys}
     changes = {key: pair for key, pair in pairs.items() if str(pair[0]) != str(pair[1])}
     return Cause("both", ("parameters",), changes, {}) if changes else None
-
-
-def describe_changes(changes: Changes) -> str:
-    """Describe the settings that differ.
-
-    >>> describe_changes({"rho": (10000.0, 500000.0), "factor": (4.0, 8.0)})
-    'base 10000 in the first, 500000 in the second; factor 4 in the first, 8 in the second'
-    >>> describe_changes({"scaling": ("linear", "none"), "factor": (4.0, None)})
-    'linear scaling (factor 4) in the first, no scaling in the second'
-    """
-    return "; ".join(
-        f"{label} {a} in the first, {b} in the second".lstrip()
-        if a != b
-        else f"the numbers of {label}"
-        for label, a, b in changes_in_words(changes)
-    )
-
-
-def describe_sides(changes: Changes) -> tuple[str, str]:
-    """Describe the differing settings of each side.
-
-    >>> describe_sides({"rho": (1e4, 5e5), "scaling": ("none", "ntk"), "factor": (None, 2.0)})
-    ('no scaling, base 10000', 'ntk scaling (factor 2), base 500000')
-    """
-    words = [*changes_in_words(changes)]
-    first, second = (", ".join(f"{w[0]} {w[k]}".lstrip() for w in words) for k in (1, 2))
-    return first, second
-
-
-def changes_in_words(changes: Changes) -> Iterator[tuple[str, str, str]]:
-    """Yield the label of each setting and its values; a scaling has no label."""
-    kinds, hidden = changes.get("scaling", (None, None)), {"scaling"}
-    if None not in kinds:
-        a, b = (scaling_in_words(kind, side, changes) for side, kind in enumerate(kinds))
-        yield "", a, b
-        hidden = hidden.union(*map(scaling_parameters, kinds)) - {"attention_factor"}
-    for key, pair in changes.items():
-        if key not in hidden:
-            a, b = map(value_in_words, pair)
-            yield read_toml(LABELS).get(key, key), a, b
-
-
-def scaling_in_words(kind: str, side: int, changes: Changes) -> str:
-    """Describe a scaling with its unusual settings."""
-    texts = []
-    for key, parameter in scaling_parameters(kind).items():
-        value = changes[key][side] if key in changes else parameter.default
-        if key != "attention_factor" and value != parameter.default:
-            texts.append(f"{key} {value_in_words(value)}")
-    unusual = ", ".join(texts)
-    return f"{kind} scaling".replace("none", "no") + f" ({unusual})" * bool(unusual)
-
-
-def value_in_words(value: Any) -> str:
-    """Format a setting: a number in few digits, a long list by its length."""
-    if isinstance(value, list | tuple) and np.size(value) > 4:
-        return f"{np.size(value)} numbers"
-    return f"{value:.8g}" if isinstance(value, float) else str(value).replace("None", "not set")

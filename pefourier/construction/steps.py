@@ -11,20 +11,26 @@ columns of a dump of a rotation are not compared, because a rotation does not st
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pefourier.causes.rope import known_mistakes
 from pefourier.causes.rows import Shifted
-from pefourier.encodings.encoding import CHANGES, Encoding
+from pefourier.encodings.encoding import CHANGES, Encoding, Wave
+from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.waves import LAYOUTS, Form, Waves
 from pefourier.types import Texts, frozen
+from pefourier.writing.files import read_toml
 
 FEW = 64  # rows that show the columns of a table
 STEPS = ("frequencies", "positions", "angles", "waves", "columns", "numbers", "storage")
-WAVES = {"cos": "cosines", "sin": "sines"}
+WAVES: dict[Wave, str] = {"cos": "cosines", "sin": "sines"}
+LABELS = Path(__file__).with_name("labels.toml")
+Changes = Mapping[str, tuple[Any, Any]]  # settings, correct and misread
 
 
 @frozen
@@ -33,14 +39,26 @@ class Changed:
 
     code: str  # of a mistake
     step: str
-    changes: Mapping[str, tuple[Any, Any]]
+    changes: Changes
     also: Texts = ()  # codes of mistakes that give the same numbers
 
     @property
     def words(self) -> str:
         """What was done, as the end of "the second equals the first with ..."."""
-        values = (f"{name} {b}, not {a}" for name, (a, b) in self.changes.items())
+        values = (
+            f"{label} {b}, not {a}".lstrip() for label, a, b in changes_in_words(self.changes)
+        )
         return f"{known_mistakes()[self.code]['message']} ({'; '.join(values)})"
+
+    def apply(self, expected: Waves) -> Waves:
+        """Return the sinusoids with another factor, or in other columns."""
+        ((name, (first, second)),) = self.changes.items()
+        if self.step == "waves":
+            numbers, ratio = expected.numbers, second / first
+            scaled = {"amplitude": ratio * expected.amplitude}
+            return replace(expected, numbers=lambda rows: ratio * numbers(rows), **scaled)
+        value: Any = {"cosines": "cos", "sines": "sin", "none": None}.get(second, second)
+        return replace(expected, form=replace(expected.form or Form("both"), **{name: value}))
 
 
 def changed_steps(
@@ -125,3 +143,61 @@ def name_of_order(expected: Form, observed: Form) -> str | None:
     """
     orders = (expected.layout, expected.first), (observed.layout, observed.first)
     return next((name for name, change in CHANGES.items() if change == orders), None)
+
+
+def describe_changes(changes: Changes) -> str:
+    """Describe the settings that differ.
+
+    >>> describe_changes({"rho": (10000.0, 500000.0), "factor": (4.0, 8.0)})
+    'base 10000 in the first, 500000 in the second; factor 4 in the first, 8 in the second'
+    >>> describe_changes({"scaling": ("linear", "none"), "factor": (4.0, None)})
+    'linear scaling (factor 4) in the first, no scaling in the second'
+    """
+    return "; ".join(
+        f"{label} {a} in the first, {b} in the second".lstrip()
+        if a != b
+        else f"the numbers of {label}"
+        for label, a, b in changes_in_words(changes)
+    )
+
+
+def describe_sides(changes: Changes) -> tuple[str, str]:
+    """Describe the differing settings of each side.
+
+    >>> describe_sides({"rho": (1e4, 5e5), "scaling": ("none", "ntk"), "factor": (None, 2.0)})
+    ('no scaling, base 10000', 'ntk scaling (factor 2), base 500000')
+    """
+    words = [*changes_in_words(changes)]
+    first, second = (", ".join(f"{w[0]} {w[k]}".lstrip() for w in words) for k in (1, 2))
+    return first, second
+
+
+def changes_in_words(changes: Changes) -> Iterator[tuple[str, str, str]]:
+    """Yield the label of each setting and its values; a scaling has no label."""
+    kinds, hidden = changes.get("scaling", (None, None)), {"scaling"}
+    if None not in kinds:
+        a, b = (scaling_in_words(kind, side, changes) for side, kind in enumerate(kinds))
+        yield "", a, b
+        hidden = hidden.union(*map(scaling_parameters, kinds)) - {"attention_factor"}
+    for key, pair in changes.items():
+        if key not in hidden:
+            a, b = map(value_in_words, pair)
+            yield read_toml(LABELS).get(key, key), a, b
+
+
+def scaling_in_words(kind: str, side: int, changes: Changes) -> str:
+    """Describe a scaling with its unusual settings."""
+    texts = []
+    for key, parameter in scaling_parameters(kind).items():
+        value = changes[key][side] if key in changes else parameter.default
+        if key != "attention_factor" and value != parameter.default:
+            texts.append(f"{key} {value_in_words(value)}")
+    unusual = ", ".join(texts)
+    return f"{kind} scaling".replace("none", "no") + f" ({unusual})" * bool(unusual)
+
+
+def value_in_words(value: Any) -> str:
+    """Format a setting: a number in few digits, a long list by its length."""
+    if isinstance(value, list | tuple) and np.size(value) > 4:
+        return f"{np.size(value)} numbers"
+    return f"{value:.8g}" if isinstance(value, float) else str(value).replace("None", "not set")

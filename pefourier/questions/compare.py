@@ -30,13 +30,13 @@ import numpy as np
 
 from pefourier.causes.mistakes import (
     Cause,
-    describe_changes,
     lengths_apart,
     parameters_cause,
     settings_cause,
 )
 from pefourier.causes.pairs import PairDifference, frequencies_apart
 from pefourier.causes.rope import BY_LENGTH, known_mistakes
+from pefourier.construction.steps import describe_changes
 from pefourier.encodings.encoding import (
     Domain,
     Encoding,
@@ -296,7 +296,7 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
     outcome = compare_rotations(numbers, encodings, pairs) or numbers
     is_apart = is_long and pairs and all(map(explains_rows, pairs)) and frequencies_apart(*pairs)
     is_explained = outcome.positions or is_apart or (is_long and outcome.cause)
-    is_sought = outcome.verdict == "different" and first.dim == second.dim and not is_explained
+    is_sought = outcome.verdict == "different" and not is_explained
     if on_grids or is_sought:
         outcome = compare_tables(outcome, encodings)
     if are_one_resize(outcome, encodings):
@@ -319,13 +319,16 @@ def are_on_grids(*encodings: Encoding) -> bool:
 
 def compare_tables(outcome: Outcome, encodings: Two) -> Outcome:
     """Find what leads from one table to the other, which takes modules of its own."""
+    from pefourier.questions.alignment import align_tables, explain_numbers
+
     if are_on_grids(*encodings):
         from pefourier.questions.compared_grids import compare_on_grids
 
-        return compare_on_grids(outcome, encodings)
-    from pefourier.questions.alignment import align_tables
-
-    return align_tables(outcome, encodings)
+        related = compare_on_grids(outcome, encodings)
+    else:
+        related = align_tables(outcome, encodings)
+    is_open = related.verdict == "different" and not (related.causes or related.positions)
+    return explain_numbers(related, encodings) if is_open and not related.cause else related
 
 
 def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
@@ -446,8 +449,8 @@ def difference_findings(result: Comparison) -> list[Finding]:
         words = ", and ".join(cause.words for cause in result.causes)
         messages.append(finding("explained", result.expected, words=words))
     if result.cause and not result.layers:
-        words = [cause.words for cause in result.causes if cause.code == "shifted"]
-        messages.append(cause_finding(result.cause, words))
+        moved = [cause.words for cause in result.causes if cause.code == "shifted"]
+        messages.append(cause_finding(result.cause, moved))
     errors = (f for enc in result.encodings for f in enc.findings if f.severity == "error")
     return [*{error.message: error for error in errors}.values(), *messages, *notes]
 

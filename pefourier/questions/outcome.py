@@ -19,8 +19,9 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.causes import explain
-from pefourier.causes.mistakes import Cause, describe_changes, describe_sides, settings_cause
+from pefourier.causes.mistakes import Cause, settings_cause
 from pefourier.causes.pairs import PairDifference, PositionRun
+from pefourier.construction.steps import describe_changes, describe_sides
 from pefourier.encodings.encoding import Encoding, Finding, largest_number, row_blocks
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import ModelPositions, describe_positions

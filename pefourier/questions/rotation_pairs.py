@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.causes.explain import Within
 from pefourier.causes.mistakes import (
     Cause,
     Misreading,
@@ -44,6 +45,7 @@ from pefourier.causes.pairs import (
     shift_between,
 )
 from pefourier.causes.rope import BY_LENGTH, Rope, base_of_grid, is_rotation, list_at
+from pefourier.causes.rows import Shifted
 from pefourier.construction.steps import (
     Changed,
     changed_steps,
@@ -51,10 +53,10 @@ from pefourier.construction.steps import (
     is_scaled,
     name_of_order,
 )
+from pefourier.construction.tables import Rows, Zeroed, true_runs
 from pefourier.encodings import load
 from pefourier.encodings.encoding import (
     AXES,
-    CHANGES,
     Encoding,
     Finding,
     changes_by_name,
@@ -64,7 +66,7 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.model_positions import axes_of
 from pefourier.geometry.precision import FLOAT32_EPS
-from pefourier.geometry.waves import LAYOUTS, Form, Waves, declared, fit
+from pefourier.geometry.waves import Waves, declared, fit
 from pefourier.questions.operators import (
     OperatorComparison,
     compare_operators,
@@ -117,22 +119,19 @@ def compare_rows(
         if not is_table or len(reference) != len(table) or not explains_rows(reference):
             continue
         ordered = (enc, encodings[1 - k])
-        orders = [*map(partial(as_columns_of, ordered, reference), both_orders(table))]
-        for waves, columns in sorted(orders, key=lambda order: len(order[1])):
+        orders = [(w, [*changed_steps(reference, w, ordered)]) for w in both_orders(table)]
+        for waves, steps in sorted(orders, key=lambda order: len(order[1])):
             if found := positions_in(enc, reference, waves):
-                later = [step for step in columns if step.code != "shifted"]
-                return describe_rows(outcome, k, (reference, waves), later, *found, few=few)
+                later = [step for step in steps if step.code != "shifted"]
+                return describe_rows(
+                    outcome, k, ordered, (reference, waves), later, *found, few=few
+                )
     return None
 
 
 def both_orders(table: Waves) -> tuple[Waves, Waves]:
     """Return sinusoids with the cosines and sines of the table in either order."""
     return table, exchanged_waves(table)
-
-
-def as_columns_of(ordered: Two, reference: Waves, table: Waves) -> tuple[Waves, list[Changed]]:
-    """Return sinusoids of a table, and its steps that are not those of the reference."""
-    return table, [*changed_steps(reference, table, ordered)]
 
 
 def explains_rows(reference: Waves) -> bool:
@@ -184,8 +183,9 @@ def labels_of(explained: Bools) -> Places:
 def describe_rows(
     outcome: Outcome,
     k: int,
+    encodings: Two,
     waves: Pairs,
-    later: Sequence[Changed],
+    later: Sequence[Changed | Shifted],
     rows: RowPositions,
     readings: NDArray[np.str_],
     *,
@@ -193,6 +193,7 @@ def describe_rows(
 ) -> Outcome | None:
     """Report what the positions of rows show; None if they show nothing.
 
+    `encodings` are those of the reference and of the table, `later` the steps after the positions.
     Rows on a line, such as reversed or divided positions, are left to other explanations.
     """
     s, (reference, table) = np.arange(len(rows.positions)), waves
@@ -218,14 +219,39 @@ def describe_rows(
         stepped = Misreading(
             "step", {"positions": ("p", f"{step} p")}, step * omega, step="positions"
         )
-        causes = (stepped, *later)
+        causes: tuple[Any, ...] = (stepped, *later)
         cause = cause_of(causes, reference, "b" if k else "a")
         return replace(reading, cause=cause, causes=causes, **facts)
     if is_whole and (found := causes_of(rows.positions)):
-        return replace(reading, causes=(*found, *later), **facts)
+        causes = (*found, *later)
+        return replace(reading, causes=causes, **facts)
+    if not (is_known.all() or later or (is_known & moved).any()):
+        if within := explain_stray_rows(encodings, reference, table, is_known):
+            return replace(reading, causes=within, **facts)
     steps = ("positions", *dict.fromkeys(change.step for change in later))
     share = 0.0 if later else float((is_known & ~moved).mean())
     return replace(reading, explained=share, steps=steps, expected=SIDES[k])
+
+
+def explain_stray_rows(
+    encodings: Two, reference: Waves, table: Waves, is_known: Bools
+) -> tuple[Within[Any], ...]:
+    """Return what explains one run of rows that have no position: zeros, or other frequencies.
+
+    `encodings` are those of the reference and of the table.
+    """
+    (first, last), *others = true_runs(~is_known)
+    rows, part = encodings[1].table()[first : last + 1], Rows(first, last)
+    if others or not rows.any():
+        return () if others else (Within(part, Zeroed()),)
+    rotation = encodings[0] if reference.is_declared else geometric_rotation(reference)
+    meant, stray = rotation and declared(rotation), fit(rows, table.eps)
+    if not (rotation and meant and stray) or len(stray) != len(meant):
+        return ()
+    steps = [*changed_steps(table, stray, (encodings[1], encodings[1]))]
+    if steps != [Shifted(first)]:
+        return ()
+    return tuple(Within(part, cause) for cause in find_mistakes(rotation, meant, stray))
 
 
 def with_rows(
@@ -319,7 +345,7 @@ def kind_of_tokens(positions: Places) -> str:
     return "images" if (leading > 0).all() else "back"
 
 
-def with_factors(outcome: Outcome, changes: Sequence[Changed]) -> Outcome:
+def with_factors(outcome: Outcome, changes: Sequence[Changed | Shifted]) -> Outcome:
     """Build the outcome of rotations that differ by the factor on cosines and sines."""
     causes = tuple(changes)
     return outcome.with_differences(
@@ -454,7 +480,7 @@ def compare_shifted(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome |
     for b in both_orders(pairs[1]):
         by, forms = shift_between(pairs[0], b), [*map(form_of, encodings, (pairs[0], b))]
         causes = tuple(changed_steps(pairs[0], b, encodings))
-        name = name_of_order(*forms) if forms[0] and forms[1] else None
+        name = name_of_order(forms[0], forms[1]) if forms[0] and forms[1] else None
         codes = {change.code for change in causes}
         if not by or "copies" in codes or ({"layout", "order"} & codes and not name):
             continue
@@ -494,7 +520,8 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
         note = finding("part-alone", table=SIDES[index], waves=PARTS[part])
         return outcome.with_findings(note, verdict="the same", compared=(PARTS[part],))
     transform: Fields = {}
-    unsaid = replace(unsaid, causes=tuple(changes), explained=1.0)
+    causes: tuple[Any, ...] = tuple(changes)
+    unsaid = replace(unsaid, causes=causes, explained=1.0)
     if offset := second.offset - first.offset:
         start, last = int(np.nan_to_num(offset)), outcome.length - 1
         run = PositionRun(0, last, start, start + last)
