@@ -389,7 +389,12 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
     if are_source and not (operator.relation == "same" and offset):
         outcome = compare_outputs(outcome, operator, encodings)
     if operator.relation == "permuted":
-        return replace(outcome, verdict="permuted")
+        is_reversed = operator.name == "reversed"
+        if not is_reversed:
+            return replace(outcome, verdict="permuted")
+        causes: tuple[Any, ...] = (Changed("reversed", "waves", {"sine": ("sin w p", "-sin w p")}),)
+        facts: Fields = {"causes": causes, "cause": cause_of(causes), "explained": 1.0}
+        return outcome.with_differences("positions", outcome.length - 1, outcome.length, **facts)
     if operator.relation == "same":
         return compare_same_scores(outcome, encodings, pairs, offset)
     if operator.relation == "different":
@@ -397,17 +402,24 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
         outcome = outcome.with_differences("positions", outcome.length - start, outcome.length)
         if any(enc.operator for enc in encodings):
             outcome = with_cause_of_scores(outcome, encodings)
-    return compare_pairs(outcome, encodings, pairs) if pairs and not outcome.causes else outcome
+    if not pairs or outcome.causes:
+        return outcome
+    compared = compare_pairs(outcome, encodings, pairs)
+    if operator.relation == "different" and any(enc.operator for enc in encodings):
+        return replace(compared, causes=(), cause=None, explained=None)  # of queries alone
+    return compared
 
 
 def with_cause_of_scores(outcome: Outcome, encodings: Two) -> Outcome:
-    """Add what one function does to queries and keys that the other, the formula, does not."""
+    """Add all steps in which a function differs from the other side, a formula."""
     is_swapped = encodings[1].origin == "formula" != encodings[0].origin
-    cause = explain_scores(*(encodings[::-1] if is_swapped else encodings))
-    if not cause:
+    causes = explain_scores(*(encodings[::-1] if is_swapped else encodings))
+    if not causes:
         return outcome
     worst = outcome.max_difference or None  # of queries alone
-    facts: Fields = {"causes": (cause,), "expected": SIDES[is_swapped]}
+    facts: Fields = {"causes": causes, "expected": SIDES[is_swapped]}
+    if all(isinstance(cause, Changed | Misreading) for cause in causes):
+        facts["cause"] = cause_of(causes, None, "b" if is_swapped else "a")
     return replace(outcome, explained=1.0, max_difference=worst, **facts)
 
 
