@@ -174,7 +174,8 @@ def find_mistakes(
     """
     sought = Sought(enc, expected, observed, Rope.of(enc))
     if (single := simplest(sought, plain=plain)) or plain or not sought.rope:
-        return (single,) if single else ()
+        found = (single,) if single else ()
+        return found or (() if plain else reversed_mistakes(sought))
     for first in ignored_settings(sought):
         rope = sought.rope.with_(**{key: pair[1] for key, pair in first.changes.items()})
         waves = of_frequencies(first.omega, expected.factor, expected.length, expected.eps)
@@ -182,7 +183,22 @@ def find_mistakes(
             second := simplest(replace(sought, rope=rope, expected=waves))
         ):
             return first, second
-    return ()
+    return () if plain else reversed_mistakes(sought)
+
+
+def reversed_mistakes(sought: Sought) -> tuple[Misreading, ...]:
+    """Return the mistakes that explain sinusoids with the opposite sign of the sine, and this."""
+    expected, observed = sought.expected, sought.observed
+    if len(expected) != len(observed) or not (expected.frequency * observed.frequency).sum() < 0:
+        return ()
+    numbers = observed.numbers
+    phases = {"frequency": -observed.frequency, "phase": -observed.phase}
+    mirrored = replace(observed, numbers=lambda rows: numbers(rows).conj(), **phases)
+    found = simplest(replace(sought, observed=mirrored))
+    if not found or found.angles or found.divisor > 1:
+        return ()
+    change = {"sine": ("sin w p", "-sin w p")}
+    return found, Misreading("reversed", change, -found.omega, step="waves")
 
 
 def simplest(sought: Sought, *, plain: bool = False) -> Misreading | None:
@@ -363,7 +379,7 @@ def derived(sought: Sought) -> Iterator[Misreading]:
     made = partial(Misreading, cost=1.0)
     for unit, formula in ((180 / pi, "p w 180 / pi"), (pi / 180, "p w pi / 180")):
         yield made("degrees", {"angle": ("p w", formula)}, omega * unit)
-    yield made("reversed", {}, -omega)
+    yield made("reversed", {"sine": ("sin w p", "-sin w p")}, -omega)
     if (k := observed.repeats) > 1:
         yield made("positions-divided", {"positions": ("p", f"p // {k}")}, omega, divisor=k)
     for name, rotation in other_layers(sought.enc, len(sought.enc)):

@@ -198,7 +198,8 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
         on_axes = any(len(enc.domain.sides) > 1 for enc in (first, second))
         for name, order in permutations(a, b, tolerance, on_axes=on_axes):
             if not (a.permuted(order).apart(b) > tolerance).any():
-                return OperatorComparison("permuted", tuple(order.tolist()), name, **facts)
+                known = "reversed" if is_reversal(order, b.partner) else name
+                return OperatorComparison("permuted", tuple(order.tolist()), known, **facts)
     return OperatorComparison("different", **facts)
 
 

@@ -389,12 +389,14 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
     if are_source and not (operator.relation == "same" and offset):
         outcome = compare_outputs(outcome, operator, encodings)
     if operator.relation == "permuted":
-        is_reversed = operator.name == "reversed"
-        if not is_reversed:
+        if operator.name != "reversed":
             return replace(outcome, verdict="permuted")
+        differing = outcome.length - (operator.first_position or 0)
+        outcome = outcome.with_differences("positions", differing, outcome.length)
+        if (explained := with_cause_of_scores(outcome, encodings)).causes:
+            return explained
         causes: tuple[Any, ...] = (Changed("reversed", "waves", {"sine": ("sin w p", "-sin w p")}),)
-        facts: Fields = {"causes": causes, "cause": cause_of(causes), "explained": 1.0}
-        return outcome.with_differences("positions", outcome.length - 1, outcome.length, **facts)
+        return replace(outcome, causes=causes, cause=cause_of(causes), explained=1.0)
     if operator.relation == "same":
         return compare_same_scores(outcome, encodings, pairs, offset)
     if operator.relation == "different":
@@ -412,6 +414,10 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
 
 def with_cause_of_scores(outcome: Outcome, encodings: Two) -> Outcome:
     """Add all steps in which a function differs from the other side, a formula."""
+    if all(enc.origin != "formula" for enc in encodings):
+        if not (rotation := formula_of(encodings[0])):
+            return outcome
+        encodings = (rotation, encodings[1])
     is_swapped = encodings[1].origin == "formula" != encodings[0].origin
     causes = explain_scores(*(encodings[::-1] if is_swapped else encodings))
     if not causes:
@@ -421,6 +427,20 @@ def with_cause_of_scores(outcome: Outcome, encodings: Two) -> Outcome:
     if all(isinstance(cause, Changed | Misreading) for cause in causes):
         facts["cause"] = cause_of(causes, None, "b" if is_swapped else "a")
     return replace(outcome, explained=1.0, max_difference=worst, **facts)
+
+
+def formula_of(enc: Encoding) -> Encoding | None:
+    """Return the unscaled rotation with the scores of a function, or None."""
+    measured = probe(enc, enc)
+    rotation = geometric_rotation(measured) if measured else None
+    if not rotation:
+        return None
+    neighbours = load(f"{rotation.spec},layout=interleaved", len(rotation))
+    for formula in (rotation, neighbours):
+        found = compare_operators(formula, enc)
+        if found and found.relation == "same":
+            return formula
+    return None
 
 
 def compare_outputs(outcome: Outcome, operator: OperatorComparison, encodings: Two) -> Outcome:
