@@ -466,6 +466,10 @@ def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
         return None
     code_of = {mistake.get("key"): code for code, mistake in known_mistakes().items()}
     keys = [key for key in changes if key in code_of]
+    for code, mistake in known_mistakes().items():
+        for one, other in mistake.get("swap", ()):
+            if {one, other} <= changes.keys() and changes[one] == changes[other][::-1]:
+                return Cause("both", (code,), changes, {})
     if kinds := changes.get("scaling"):
         named = {kinds[1]: "scaling-ignored", kinds[0]: "scaling-added"}
         code_of["scaling"] = named.get("none", "scaling-type")
@@ -525,4 +529,6 @@ def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
     keys = sorted({*first.params, *second.params} - SIZES)
     pairs = {key: (first.params.get(key), second.params.get(key)) for key in keys}
     changes = {key: pair for key, pair in pairs.items() if str(pair[0]) != str(pair[1])}
+    if "d" in changes and first.injection == "bias":
+        changes = {"heads": changes.pop("d"), **changes}
     return Cause("both", ("parameters",), changes, {}) if changes else None

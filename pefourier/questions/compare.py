@@ -410,6 +410,8 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
     are_rows = outcome.unit not in ("grids", "heads") and not outcome.unit.endswith("bias")
     if are_rows and are_tables and outcome.lengths[0] == outcome.lengths[1]:
         outcome = replace(outcome, similarity=similarity_of(*encodings))
+    if verdict == "different" and not outcome.max_difference:  # numbers agree, another fact differs
+        outcome = outcome.without_numbers()
     if outcome.first_difference:
         outcome = replace(outcome, tolerance=outcome.first_tolerance or outcome.tolerance)
     facts = {"verdict": verdict, "same": verdict == "the same", "given_tolerance": tolerance}

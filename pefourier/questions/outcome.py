@@ -111,6 +111,8 @@ def similarity_of(first: Encoding, second: Encoding) -> Similarity:
         if len(rows) == len(first):
             energy = (np.abs(np.fft.rfft(y - x, axis=0)) ** 2).sum(axis=1)[1:]
             strongest = np.argsort(-energy)[:MOVED]
+            if energy[strongest].sum() <= energy.sum() / 2:  # flat: no wavelength stands out
+                strongest = strongest[:0]
             strongest = strongest[energy[strongest] > ALIKE * (y**2).sum() * len(y)]
             waves = tuple((len(first) / (strongest + 1)).tolist())
     x, y = x - x.mean(axis=0), y - y.mean(axis=0)

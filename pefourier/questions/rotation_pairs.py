@@ -13,7 +13,8 @@ are tried for each row. If positions explain the rows, no difference in frequenc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,6 @@ from numpy.typing import NDArray
 
 from pefourier.causes.explain import Within
 from pefourier.causes.mistakes import (
-    Cause,
     Misreading,
     cause_of,
     find_mistakes,
@@ -59,6 +59,7 @@ from pefourier.encodings.encoding import (
     AXES,
     Encoding,
     Finding,
+    axes_of_sections,
     changes_by_name,
     describe_axes,
     finding,
@@ -76,7 +77,7 @@ from pefourier.questions.operators import (
     rotates,
 )
 from pefourier.questions.outcome import SIDES, Outcome, Two
-from pefourier.types import Array, Bools, Fields, Indices, Places, Texts
+from pefourier.types import Array, Bools, Fields, Floats, Indices, Places, Texts
 from pefourier.writing.text import ranges
 
 LARGEST, WIDEST = 2**23, 2**10  # most numbers and columns of tables that are matched
@@ -298,38 +299,76 @@ def without_vectors(compared: Texts) -> Texts:
 def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outcome | None:
     """Compare a table of tokens with a config that rotates pairs by image axes (t, y, x).
 
-    None if these axes do not explain all rows. Positions show the kinds of tokens; a config does
-    not show whether these are correct.
+    None if no order of the axes that was tried explains all rows. Positions show the kinds of
+    tokens; a config does not show whether these are correct.
     """
     meant, table = (first, second) if first.axis else (second, first)
     if not meant.axis or not (table.form and table.form.part == "both") or len(meant) != len(table):
         return None
-    s, eps = np.arange(table.length), max(FLOAT32_EPS, meant.eps, table.eps)
-    waves, runs, found = table.numbers(s) / table.factor, list[PositionRun](), []
-    moves = []
-    for name in dict.fromkeys(meant.axis):
-        mine = np.array(meant.axis) == name
-        limits = (eps, -len(s) - SAMPLE, FARTHEST)
-        rows = recover_positions(meant.frequency[mine], waves[:, mine], *limits)
-        if not rows.explained.all():
-            return None
-        found.append(rows)
-        own = runs_of(s, rows.positions, name)
+    waves = table.numbers(np.arange(table.length)) / table.factor
+    eps = max(FLOAT32_EPS, meant.eps, table.eps)
+    for axis in orders_of_axes(meant.axis):
+        found = positions_by_axis(meant.frequency, waves, axis, eps)
+        if found:
+            break
+    else:
+        return None
+    runs, moves = list[PositionRun](), []
+    for name, rows in found.items():
+        own = runs_of(np.arange(table.length), rows.positions, name)
         runs += own
         moves.append(f"{name}: {describe_runs(own)}")
-    if unsure := max(rows.uncertainty.max() for rows in found):
+    if unsure := max(rows.uncertainty.max() for rows in found.values()):
         moves.append(f"exact to {unsure:.0f} positions")
-    kind = kind_of_tokens(np.array([rows.positions for rows in found]))
+    positions = np.array([rows.positions for rows in found.values()])
+    kind = kind_of_tokens(positions)
+    is_plain = kind == "text" and (positions[0] == np.arange(table.length)).all()
     outcome = outcome.with_findings(
-        finding("axis-positions", kind, moves="; ".join(moves)),
-        verdict="the same" if kind == "images" else "used differently",
+        finding("axis-positions", "plain" if is_plain else kind, moves="; ".join(moves)),
+        verdict="the same" if kind == "images" or is_plain else "used differently",
         compared=without_vectors(outcome.compared),
         positions=tuple(runs),
     )
+    if axis != meant.axis:
+        fitted = replace(table, axis=axis, frequency=meant.frequency, residual=None)
+        ordered = (meant, fitted) if meant is first else (fitted, meant)
+        outcome = compare_axes(outcome, *ordered)
     if not is_scaled(meant.factor, table.factor, meant, table):
         return outcome
     change = {"attention_factor": (first.factor, second.factor)}
-    return with_factors(outcome, [Changed("mscale", "waves", change)])
+    return with_factors(outcome, [*outcome.causes, Changed("mscale", "waves", change)])
+
+
+def orders_of_axes(axis: Texts) -> Iterator[Texts]:
+    """Yield the axis of each pair as meant, then in the other order of sections.
+
+    >>> [*map("".join, orders_of_axes(tuple("ttyyxx")))]
+    ['ttyyxx', 'tyxtyx', 'xxyytt', 'ttxxyy']
+    """
+    yield axis
+    pairs, counts = len(axis), tuple(axis.count(name) for name in AXES)
+    letters = [
+        "".join(np.repeat([*AXES], counts)),
+        "".join(AXES[k] for k in axes_of_sections(counts, interleaved=True, pairs=pairs)),
+        (AXES * pairs)[:pairs],
+        "".join(axis).translate(str.maketrans("tx", "xt")),
+        "".join(axis).translate(str.maketrans("yx", "xy")),
+    ]
+    yield from dict.fromkeys(tuple(order) for order in letters if tuple(order) != axis)
+
+
+def positions_by_axis(
+    omega: Floats, waves: Array, axis: Texts, eps: float
+) -> dict[str, RowPositions]:
+    """Return the positions of the rows (n, m) on each axis; {} if they do not explain all rows."""
+    found = dict[str, RowPositions]()
+    limits = (eps, -len(waves) - SAMPLE, FARTHEST)
+    for name in dict.fromkeys(axis):
+        mine = np.array(axis) == name
+        found[name] = recover_positions(omega[mine], waves[:, mine], *limits)
+        if not found[name].explained.all():
+            return {}
+    return found
 
 
 def kind_of_tokens(positions: Places) -> str:
@@ -614,10 +653,12 @@ def compare_axes(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
     differs = np.array([a != b for a, b in letters])
     count, order = int(differs.sum()), f"{AXES}e"
     a, b = (describe_axes(np.array([*map(order.index, x.axis)])) for x in (first, second))
-    code = "axes" if len({*letters}) == len({*first.axis}) or count == 1 else "sections"
+    is_order = Counter(first.axis) == Counter(second.axis) and len({*letters}) > len({*first.axis})
+    code = "sections" if is_order and count > 1 else "axes"
     listed = list_differences(first, second, differs)
-    cause = Cause("both", (code,), {"axes": (a, b)}, {})
-    return outcome.with_differences("pairs", count, len(first.axis), pairs=listed, cause=cause)
+    causes: tuple[Any, ...] = (Changed(code, "positions", {"axes": (a, b)}),)
+    facts: Fields = {"causes": causes, "cause": cause_of(causes), "explained": 1.0}
+    return outcome.with_differences("pairs", count, len(first.axis), pairs=listed, **facts)
 
 
 def axes_in_table(outcome: Outcome, *pairs: Waves) -> Outcome | None:
