@@ -13,14 +13,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.causes.explain import Named
+from pefourier.causes.explain import Cover, Named
+from pefourier.construction.tables import true_runs
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.geometry.precision import FLOAT32_EPS
-from pefourier.types import Array, Bools, Counts, Floats, Ints, Places, frozen, frozen_arrays
+from pefourier.types import (
+    Array,
+    Bools,
+    Counts,
+    Fields,
+    Floats,
+    Ints,
+    Places,
+    frozen,
+    frozen_arrays,
+)
 from pefourier.writing.text import first_few, joined_runs, number, shortest
 
 STRAIGHT = 1e-5  # share of the largest bias of a head, up to which its biases are linear
@@ -77,6 +88,11 @@ class Biases:
         """Slopes per position (heads,) towards the query; NaN if earlier keys are not on a line."""
         n = self.numbers.shape[2]
         return np.array([slope_of(head[:n]) for head in self.by_lag], dtype=float)
+
+    def at(self, queries: Places) -> Biases:
+        """Return the biases of other queries, by their lags; 0 at lags that are not known."""
+        rows = replace(self, queries=queries)
+        return replace(rows.with_lags(np.nan_to_num(self.by_lag)), rule=self.rule)
 
     def with_lags(self, table: Floats) -> Biases:
         """Return biases with the numbers (heads, 2n - 1) of each lag."""
@@ -153,6 +169,7 @@ class LaterKeys(Named):
 
     kind: str
     name = "later-keys"
+    changed = "numbers"
 
     @property
     def words(self) -> str:
@@ -185,6 +202,7 @@ class Window(Named):
     before: int
     after: int
     name = "window"
+    changed = "numbers"
     says = "a mask that shows {c.before} keys before and {c.after} after the query"
 
     @classmethod
@@ -216,8 +234,9 @@ class HeadsReordered(Named):
     @property
     def words(self) -> str:
         """The order of heads."""
-        is_reversed = self.order == tuple(range(len(self.order)))[::-1]
-        return "heads in reverse order" if is_reversed else "heads in another order"
+        if self.order == tuple(range(len(self.order)))[::-1]:
+            return "heads in reverse order"
+        return f"heads in another order: {', '.join(map(str, self.order))} of the expected ones"
 
     @classmethod
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[HeadsReordered]:
@@ -239,6 +258,7 @@ class Scaled(Named):
     by: float
     heads: Counts
     name = "scaled"
+    changed = "numbers"
 
     @property
     def words(self) -> str:
@@ -270,6 +290,186 @@ class Scaled(Named):
             return replace(expected, numbers=expected.numbers * factors, rule=None)
 
 
+@frozen
+class Multiplied(Named):
+    """All biases of a part are multiplied by one factor."""
+
+    by: float
+    name = "scaled"
+    changed = "numbers"
+
+    @property
+    def words(self) -> str:
+        """The factor."""
+        if self.by == -1:
+            return "the other sign of biases"
+        return "zeros" if self.by == 0 else f"biases multiplied by {number(self.by, 7)}"
+
+    @classmethod
+    def propose(cls, expected: Biases, observed: Biases) -> Iterator[Multiplied]:
+        """Read the factor at the largest bias; zeros need no factor."""
+        a, b = (np.where(np.isfinite(x.numbers), x.numbers, 0.0) for x in (expected, observed))
+        if not a.any():
+            return
+        top = np.abs(a).argmax()
+        ratio, eps = float(b.flat[top] / a.flat[top]), 4 * max(observed.eps, FLOAT32_EPS)
+        by = shortest(lambda x: abs(x - ratio) <= eps * max(abs(ratio), 1.0), ratio)
+        if by != 1:
+            yield cls(by + 0.0)
+
+    def apply(self, expected: Biases) -> Biases:
+        """Multiply all biases that no mask hides."""
+        shown = np.isfinite(expected.numbers)
+        numbers = np.where(shown, expected.numbers, 0.0) * self.by
+        return replace(expected, numbers=np.where(shown, numbers, expected.numbers), rule=None)
+
+
+@frozen
+class Clipped(Named):
+    """Biases below a limit have its value."""
+
+    at: float
+    name = "clipped"
+    changed = "numbers"
+    says = "biases clipped at {c.at:g}"
+
+    @classmethod
+    def propose(cls, expected: Biases, observed: Biases) -> Iterator[Clipped]:
+        """Yield the lowest bias, if the expected ones are lower."""
+        a, b = (x.numbers[np.isfinite(x.numbers)] for x in (expected, observed))
+        if a.size and b.size and a.min() < b.min():
+            yield cls(float(b.min()))
+
+    def apply(self, expected: Biases) -> Biases:
+        """Clip biases that no mask hides."""
+        shown = np.isfinite(expected.numbers)
+        numbers = np.where(shown, np.maximum(expected.numbers, self.at), expected.numbers)
+        return replace(expected, numbers=numbers, rule=None)
+
+
+@frozen_arrays
+class LagMoved(Named):
+    """Each lag has the bias of the lag before or after it; the last lag has its observed bias."""
+
+    by: int
+    last: Floats = field(metadata={"told": False})  # (heads,)
+    name = "lag-moved"
+
+    @property
+    def words(self) -> str:
+        """The lags."""
+        return f"the bias of lag l {'+' if self.by > 0 else '-'} {abs(self.by)} at each lag l"
+
+    @classmethod
+    def propose(cls, _: Biases, observed: Biases) -> Iterator[LagMoved]:
+        """Yield one position in both directions."""
+        table = np.nan_to_num(observed.by_lag)
+        yield from (cls(by=1, last=table[:, -1]), cls(by=-1, last=table[:, 0]))
+
+    def apply(self, expected: Biases) -> Biases:
+        """Move the biases of lags; lags that are not known have those of the opposite sign."""
+        table = expected.by_lag
+        table = np.where(np.isnan(table), table[:, ::-1], table)
+        last = self.last[:, None]
+        moved = [table[:, 1:], last] if self.by > 0 else [last, table[:, :-1]]
+        return expected.with_lags(np.hstack(moved))
+
+
+@frozen
+class KeysAdded(Named):
+    """A constant is added to the biases of each key, for all queries."""
+
+    keys: Counts
+    values: tuple[float, ...]
+    name = "keys-added"
+    changed = "numbers"
+
+    @property
+    def words(self) -> str:
+        """The keys and, if there is one, the constant."""
+        places = first_few(joined_runs(self.keys, " to "))
+        if len({*self.values}) == 1:
+            return f"{number(self.values[0], 6)} added to the biases of key {places}"
+        return f"a constant for each key added to the biases (keys {places})"
+
+    @classmethod
+    def propose(cls, expected: Biases, observed: Biases) -> Iterator[KeysAdded]:
+        """Read the constants at the last query."""
+        shown = np.isfinite(expected.numbers[0, -1]) & np.isfinite(observed.numbers[0, -1])
+        added = np.where(shown, observed.numbers[0, -1] - expected.numbers[0, -1], 0.0)
+        top = np.abs(observed.numbers[0, -1][shown]).max(initial=0.0)
+        keys = np.flatnonzero(np.abs(added) > 16 * max(observed.eps, FLOAT32_EPS) * (top + 1e-30))
+        if len(keys):
+            values = (float(f"{value:.7g}") for value in added[keys])
+            yield cls(tuple(keys.tolist()), tuple(values))
+
+    def apply(self, expected: Biases) -> Biases:
+        """Add the constants."""
+        numbers = expected.numbers.copy()
+        numbers[..., list(self.keys)] += self.values
+        return replace(expected, numbers=numbers, rule=None)
+
+
+@frozen
+class PartOfBiases:
+    """Some heads, queries or keys, first and last."""
+
+    kind: Literal["heads", "queries", "keys"]
+    first: int
+    last: int
+
+    @property
+    def within(self) -> Fields:
+        """Indices for JSON."""
+        return {self.kind: (self.first, self.last)}
+
+    @property
+    def words(self) -> str:
+        """The part."""
+        noun = {"heads": "head", "queries": "query", "keys": "key"}[self.kind]
+        if self.first == self.last:
+            return f"in {noun} {self.first}"
+        return f"in {self.kind} {self.first} to {self.last}"
+
+    def index(self, biases: Biases) -> Any:
+        """Index of the numbers of the part."""
+        if self.kind == "heads":
+            return slice(self.first, self.last + 1)
+        if self.kind == "keys":
+            return (..., slice(self.first, self.last + 1))
+        inside = (biases.queries >= self.first) & (biases.queries <= self.last)
+        return (slice(None), inside)
+
+    def of(self, biases: Biases) -> Biases:
+        """Select the part; of keys, only the numbers."""
+        numbers, queries = biases.numbers[self.index(biases)], biases.queries
+        if self.kind == "queries":
+            queries = queries[(queries >= self.first) & (queries <= self.last)]
+        return replace(biases, numbers=numbers, queries=queries)
+
+    def put(self, biases: Biases, part: Biases) -> Biases:
+        """Replace the part."""
+        numbers = biases.numbers.copy()
+        numbers[self.index(biases)] = part.numbers
+        return replace(biases, numbers=numbers, rule=None)
+
+
+def parts_of(expected: Biases, _: Biases, differs: Bools) -> Iterator[Cover[Biases]]:
+    """Yield the heads, the queries and the keys to which differences are confined."""
+    heads = true_runs(differs.any(axis=(1, 2)))
+    single = np.flatnonzero(differs.any(axis=(1, 2))).tolist()
+    queries = expected.queries[differs.any(axis=(0, 2))]
+    keys = np.flatnonzero(differs.any(axis=(0, 1)))
+    if len(heads) == 1 and heads != [(0, len(differs) - 1)]:
+        yield [(PartOfBiases("heads", *heads[0]), PARTIAL)]
+    if len(queries) and len(queries) == np.ptp(queries) + 1 < len(expected.queries):
+        yield [(PartOfBiases("queries", int(queries[0]), int(queries[-1])), PARTIAL)]
+    if len(keys) == 1:
+        yield [(PartOfBiases("keys", int(keys[0]), int(keys[0])), (Multiplied,))]
+    if len(single) == 2 < len(differs):
+        yield [(PartOfBiases("heads", head, head), PARTIAL) for head in single]
+
+
 def in_words(heads: Ints) -> str:
     """Name heads by their indices.
 
@@ -286,6 +486,7 @@ class Slopes(Named):
     rule: str
     instead_of: str | None  # the rule of the expected slopes, if it has a name
     name = "slopes"
+    changed = "numbers"
 
     @property
     def words(self) -> str:
@@ -433,4 +634,8 @@ def agree_with(counted: Bools, tolerance: Floats) -> Callable[[Biases, Biases], 
     return agree
 
 
-KINDS = (Window, Transposed, LaterKeys, Slopes, Scaled, HeadsReordered, Grouped)
+PARTIAL = (Multiplied, Clipped, LagMoved, Transposed)
+KINDS = (
+    *(Window, Transposed, LaterKeys, Slopes, Scaled, HeadsReordered, Grouped),
+    *(Clipped, LagMoved, KeysAdded),
+)

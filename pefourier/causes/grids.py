@@ -60,7 +60,7 @@ class Placed(Named):
     name = "placed"
     axes: Counts
     start: Counts  # by axis of the observed grid
-    step: Counts
+    every: Counts
     expected: Counts = field(metadata=HIDDEN)  # sides of both grids
     observed: Counts = field(metadata=HIDDEN)
 
@@ -69,7 +69,7 @@ class Placed(Named):
         """Row of the expected table for each row of the observed one."""
         index = np.indices(self.observed).reshape(len(self.axes), -1)
         places = np.empty_like(index)
-        lines = zip(index, self.axes, self.start, self.step, strict=True)
+        lines = zip(index, self.axes, self.start, self.every, strict=True)
         for line, axis, first, step in lines:
             places[axis] = first + step * line
         return np.asarray(np.ravel_multi_index(tuple(places), self.expected))
@@ -77,7 +77,7 @@ class Placed(Named):
     @property
     def is_crop(self) -> bool:
         """Whether the points are neighbours in the same order."""
-        return self.axes == tuple(sorted(self.axes)) and set(self.step) <= {1}
+        return self.axes == tuple(sorted(self.axes)) and set(self.every) <= {1}
 
     @property
     def words(self) -> str:
@@ -87,11 +87,11 @@ class Placed(Named):
         texts = [f"axes in the order {', '.join(letters[k] for k in self.axes)}"] * bool(moved)
         if len(moved) == 2:
             texts = [" and ".join(moved) + " exchanged"]
-        flipped = [letters[k] for k in range(len(self.axes)) if self.step[k] < 0]
+        flipped = [letters[k] for k in range(len(self.axes)) if self.every[k] < 0]
         texts += [" and ".join(flipped) + " reversed"] * bool(flipped)
         for k, letter in enumerate(letters):
-            if abs(self.step[k]) > 1 < self.observed[k]:
-                texts.append(f"one point in {abs(self.step[k])} along {letter}")
+            if abs(self.every[k]) > 1 < self.observed[k]:
+                texts.append(f"one point in {abs(self.every[k])} along {letter}")
         return ", ".join(texts) or self.spans
 
     @property
@@ -99,7 +99,7 @@ class Placed(Named):
         """First and last point along each axis of the expected grid."""
         texts = []
         for k, letter in enumerate(axis_letters(len(self.axes))):
-            last = self.start[k] + self.step[k] * (self.observed[k] - 1)
+            last = self.start[k] + self.every[k] * (self.observed[k] - 1)
             texts.append(f"{WORDS.get(letter, letter)} {self.start[k]} to {last}")
         return ", ".join(texts)
 

@@ -15,14 +15,13 @@ Two known encodings differ in the smallest set of settings, the parameters of ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
 from itertools import groupby, product
 from math import exp, log, pi
 from operator import attrgetter, itemgetter
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -42,6 +41,8 @@ from pefourier.causes.rope import (
     other_layers,
     usual_scalings,
 )
+from pefourier.causes.rows import Shifted
+from pefourier.construction.steps import Changed, Changes
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import scaling_parameters
@@ -50,18 +51,17 @@ from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, Format, phase_rounding, rounded
 from pefourier.geometry.waves import Complex, Numbers, Waves, apart, evaluate, of_frequencies
 from pefourier.types import Bools, Floats, Places, Texts, Values, frozen, frozen_arrays
-from pefourier.writing.files import read_toml
 
 SEARCHED = 2**17  # positions searched for the cost of a mistake
 SHOWN = 0.1  # radians that a pair must rotate over a table of cosines alone
 SIMILAR = 1e-6  # relative tolerance for equal ratios of frequencies
 DIGITS = range(1, 9)  # to which a fitted number is rounded
 NEARBY = (0.0, 1e-7, -1e-7, 1e-5, -1e-5, 1e-3, -1e-3, 0.02, -0.02, 0.1, -0.1)  # shares added
+NOT_READ = 0.5  # cost of a setting that has its usual value, as if it was not read
 USUAL = 2.0  # cost of a usual value; digits of any other number are added
 LAST = 20.0  # cost of a mistake that explains any single pair
 LEAST = 1e-250  # radians per position: frequencies of 0 have no rounding
 HIDDEN = {"told": False}  # metadata of fields that no output shows
-Changes = Mapping[str, tuple[Any, Any]]  # settings, correct and misread
 
 
 @frozen
@@ -72,6 +72,9 @@ class Cause:
     misreadings: Texts  # codes of mistakes in mistakes.toml
     changes: Changes  # settings, correct and misread
     below: Mapping[str, int | None]  # first position of cosines below 0.99, 0.9, 0.5, or None
+    others: tuple[Misreading, ...] = field(default=(), metadata=HIDDEN)  # less likely names
+    kept: float | None = field(default=None, metadata=HIDDEN)  # factor that the changed settings
+    # do not imply
 
 
 @frozen_arrays
@@ -81,15 +84,19 @@ class Misreading:
     code: str
     changes: Changes
     omega: Floats = field(metadata=HIDDEN)  # (m,)
+    step: str = "frequencies"
+    also: Texts = ()  # codes of less likely mistakes that give the same numbers
     cost: float = field(default=USUAL, metadata=HIDDEN)
     divisor: int = field(default=1, metadata=HIDDEN)  # of the integer division of positions
     angles: Callable[[Floats], tuple[Floats, Floats]] | None = field(default=None, metadata=HIDDEN)
     # the lowest and the highest angle (n, m) at positions, where angles were rounded
+    factor: float | None = field(default=None, metadata=HIDDEN)  # that the settings imply
+    others: tuple[Misreading, ...] = field(default=(), metadata=HIDDEN)  # of `also`
 
     @property
     def words(self) -> str:
         """What was done, as the end of "the second equals the first with ..."."""
-        return str(known_mistakes()[self.code]["message"])
+        return Changed(self.code, self.step, self.changes).words
 
     def numbers(self, observed: Waves) -> Numbers:
         """Return the sinusoids from the start of the observed rows on, in their form."""
@@ -145,8 +152,8 @@ class Sought:
         differing = {k: (settings.get(k), v) for k, v in changed.items() if settings.get(k) != v}
         if differing:
             with suppress(PefourierError):
-                omega = self.rope.with_(**changed).frequencies(len(self.enc))
-                yield Misreading(code, differing, omega, cost)
+                omega, factor = self.rope.with_(**changed).rotation(len(self.enc))
+                yield Misreading(code, differing, omega, cost=cost, factor=factor)
 
 
 def find_mistakes(
@@ -167,7 +174,8 @@ def find_mistakes(
     """
     sought = Sought(enc, expected, observed, Rope.of(enc))
     if (single := simplest(sought, plain=plain)) or plain or not sought.rope:
-        return (single,) if single else ()
+        found = (single,) if single else ()
+        return found or (() if plain else reversed_mistakes(sought))
     for first in ignored_settings(sought):
         rope = sought.rope.with_(**{key: pair[1] for key, pair in first.changes.items()})
         waves = of_frequencies(first.omega, expected.factor, expected.length, expected.eps)
@@ -175,28 +183,69 @@ def find_mistakes(
             second := simplest(replace(sought, rope=rope, expected=waves))
         ):
             return first, second
-    return ()
+    return () if plain else reversed_mistakes(sought)
+
+
+def reversed_mistakes(sought: Sought) -> tuple[Misreading, ...]:
+    """Return the mistakes that explain sinusoids with the opposite sign of the sine, and this."""
+    expected, observed = sought.expected, sought.observed
+    if len(expected) != len(observed) or not (expected.frequency * observed.frequency).sum() < 0:
+        return ()
+    numbers = observed.numbers
+    phases = {"frequency": -observed.frequency, "phase": -observed.phase}
+    mirrored = replace(observed, numbers=lambda rows: numbers(rows).conj(), **phases)
+    found = simplest(replace(sought, observed=mirrored))
+    if not found or found.angles or found.divisor > 1:
+        return ()
+    change = {"sine": ("sin w p", "-sin w p")}
+    return found, Misreading("reversed", change, -found.omega, step="waves")
 
 
 def simplest(sought: Sought, *, plain: bool = False) -> Misreading | None:
-    """Return the single mistake of lowest cost, then residual, that explains all rows."""
+    """Return the single mistake of lowest cost, then residual, that explains all rows.
+
+    Less likely mistakes that give the same numbers are named with it.
+    """
     cost = attrgetter("cost")
-    for kinds in (plain_mistakes, fitted_mistakes)[: 1 if plain else 2]:  # the second cost more
-        for _, group in groupby(sorted(kinds(sought), key=cost), cost):
+
+    def fitting(readings: Iterable[Misreading]) -> Iterator[Misreading]:
+        for _, group in groupby(sorted(readings, key=cost), cost):
             found = [(x.residual(sought.expected, sought.observed), x) for x in group]
-            least, reading = min(found, key=itemgetter(0))
-            if least <= 1:
-                return reading
-    return None
+            for residual, reading in sorted(found, key=itemgetter(0)):
+                if residual <= 1:
+                    yield replace(reading, step=step_of(reading.code))
+
+    likely = {reading.code: reading for reading in reversed([*fitting(plain_mistakes(sought))])}
+    if likely:
+        first, *others = sorted(likely.values(), key=cost)
+        return replace(first, also=tuple(x.code for x in others), others=tuple(others))
+    return None if plain else next(fitting(fitted_mistakes(sought)), None)
 
 
-def cause_of(readings: Sequence[Misreading], expected: Waves, of: Literal["a", "b"] = "a") -> Cause:
+def step_of(code: str) -> str:
+    """Return the step of a construction that a mistake changes.
+
+    >>> step_of("base"), step_of("degrees")
+    ('frequencies', 'angles')
+    """
+    return str(known_mistakes()[code].get("step", "frequencies"))
+
+
+def cause_of(
+    causes: Sequence[Misreading | Changed | Shifted],
+    expected: Waves | None = None,
+    of: Literal["a", "b", "both"] = "both",
+) -> Cause:
     """Describe mistakes and from which positions on they matter."""
-    last, below = readings[-1], {}
-    if last.divisor == 1 and not last.angles and len(last.omega) == len(expected):
-        below = dict(positions_below(expected.frequency, last.omega, SEARCHED))
-    changes = {key: pair for reading in readings for key, pair in reading.changes.items()}
-    return Cause(of, tuple(reading.code for reading in readings), changes, below)
+    below = {}
+    for last in causes:
+        if not (expected and isinstance(last, Misreading)) or last.angles or last.divisor > 1:
+            continue
+        if len(last.omega) == len(expected):
+            below = dict(positions_below(expected.frequency, last.omega, SEARCHED))
+    changes = {k: pair for cause in causes for k, pair in getattr(cause, "changes", {}).items()}
+    others = tuple(other for cause in causes for other in getattr(cause, "others", ()))
+    return Cause(of, tuple(cause.code for cause in causes), changes, below, others)
 
 
 def plain_mistakes(sought: Sought) -> Iterator[Misreading]:
@@ -220,6 +269,8 @@ def plain_mistakes(sought: Sought) -> Iterator[Misreading]:
                 yield from sought.with_changes(code, {a: settings[b], b: settings[a]}, 1.0)
         if settings.get(key) is None:
             continue
+        for value in mistake.get("usual", ()):  # of models that do not set it
+            yield from sought.with_changes(code, {key: value}, NOT_READ)
         if key in defaults and isinstance(defaults[key].default, bool | int | float):
             yield from sought.with_changes(code, {key: defaults[key].default}, 1.0)
         for value in (*likely.get(key, ()), *mistake.get("values", ())):
@@ -246,12 +297,13 @@ def fitted_mistakes(sought: Sought) -> Iterator[Misreading]:
         for digits, power in product(DIGITS, (1, -1)):
             number = float(f"{(observed[k] / omega[k]) ** power:.{digits}g}")
             change = {"positions": ("p", f"{number:g} p" if power > 0 else f"p / {number:g}")}
-            yield Misreading("step", change, omega * number**power, USUAL + digits)
+            if number != 1:
+                yield Misreading("step", change, omega * number**power, cost=USUAL + digits)
     if len(omega) > 2:
         k, changed = int(np.abs(observed - omega).argmax()), omega.copy()
         changed[k] = observed[k]
         pair = {f"frequency of pair {k}": (float(omega[k]), float(changed[k]))}
-        yield Misreading("single-pair", pair, changed, LAST)
+        yield Misreading("single-pair", pair, changed, cost=LAST)
 
 
 def digits_of(value: float) -> int:
@@ -327,7 +379,7 @@ def derived(sought: Sought) -> Iterator[Misreading]:
     made = partial(Misreading, cost=1.0)
     for unit, formula in ((180 / pi, "p w 180 / pi"), (pi / 180, "p w pi / 180")):
         yield made("degrees", {"angle": ("p w", formula)}, omega * unit)
-    yield made("reversed", {}, -omega)
+    yield made("reversed", {"sine": ("sin w p", "-sin w p")}, -omega)
     if (k := observed.repeats) > 1:
         yield made("positions-divided", {"positions": ("p", f"p // {k}")}, omega, divisor=k)
     for name, rotation in other_layers(sought.enc, len(sought.enc)):
@@ -406,7 +458,6 @@ def geometric_rotation(pairs: Waves) -> Encoding | None:
 
 # not parameters, or computed from another parameter
 SIZES = {"length", "path", "model_type", "array", "spans", "position_ids", "eigenvalues"}
-LABELS = Path(__file__).with_name("labels.toml")
 
 
 def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
@@ -415,6 +466,10 @@ def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
         return None
     code_of = {mistake.get("key"): code for code, mistake in known_mistakes().items()}
     keys = [key for key in changes if key in code_of]
+    for code, mistake in known_mistakes().items():
+        for one, other in mistake.get("swap", ()):
+            if {one, other} <= changes.keys() and changes[one] == changes[other][::-1]:
+                return Cause("both", (code,), changes, {})
     if kinds := changes.get("scaling"):
         named = {kinds[1]: "scaling-ignored", kinds[0]: "scaling-added"}
         code_of["scaling"] = named.get("none", "scaling-type")
@@ -474,62 +529,6 @@ def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
     keys = sorted({*first.params, *second.params} - SIZES)
     pairs = {key: (first.params.get(key), second.params.get(key)) for key in keys}
     changes = {key: pair for key, pair in pairs.items() if str(pair[0]) != str(pair[1])}
+    if "d" in changes and first.injection == "bias":
+        changes = {"heads": changes.pop("d"), **changes}
     return Cause("both", ("parameters",), changes, {}) if changes else None
-
-
-def describe_changes(changes: Changes) -> str:
-    """Describe the settings that differ.
-
-    >>> describe_changes({"rho": (10000.0, 500000.0), "factor": (4.0, 8.0)})
-    'base 10000 in the first, 500000 in the second; factor 4 in the first, 8 in the second'
-    >>> describe_changes({"scaling": ("linear", "none"), "factor": (4.0, None)})
-    'linear scaling (factor 4) in the first, no scaling in the second'
-    """
-    return "; ".join(
-        f"{label} {a} in the first, {b} in the second".lstrip()
-        if a != b
-        else f"the numbers of {label}"
-        for label, a, b in changes_in_words(changes)
-    )
-
-
-def describe_sides(changes: Changes) -> tuple[str, str]:
-    """Describe the differing settings of each side.
-
-    >>> describe_sides({"rho": (1e4, 5e5), "scaling": ("none", "ntk"), "factor": (None, 2.0)})
-    ('no scaling, base 10000', 'ntk scaling (factor 2), base 500000')
-    """
-    words = [*changes_in_words(changes)]
-    first, second = (", ".join(f"{w[0]} {w[k]}".lstrip() for w in words) for k in (1, 2))
-    return first, second
-
-
-def changes_in_words(changes: Changes) -> Iterator[tuple[str, str, str]]:
-    """Yield the label of each setting and its values; a scaling has no label."""
-    kinds, hidden = changes.get("scaling", (None, None)), {"scaling"}
-    if None not in kinds:
-        a, b = (scaling_in_words(kind, side, changes) for side, kind in enumerate(kinds))
-        yield "", a, b
-        hidden = hidden.union(*map(scaling_parameters, kinds)) - {"attention_factor"}
-    for key, pair in changes.items():
-        if key not in hidden:
-            a, b = map(value_in_words, pair)
-            yield read_toml(LABELS).get(key, key), a, b
-
-
-def scaling_in_words(kind: str, side: int, changes: Changes) -> str:
-    """Describe a scaling with its unusual settings."""
-    texts = []
-    for key, parameter in scaling_parameters(kind).items():
-        value = changes[key][side] if key in changes else parameter.default
-        if key != "attention_factor" and value != parameter.default:
-            texts.append(f"{key} {value_in_words(value)}")
-    unusual = ", ".join(texts)
-    return f"{kind} scaling".replace("none", "no") + f" ({unusual})" * bool(unusual)
-
-
-def value_in_words(value: Any) -> str:
-    """Format a setting: a number in few digits, a long list by its length."""
-    if isinstance(value, list | tuple) and np.size(value) > 4:
-        return f"{np.size(value)} numbers"
-    return f"{value:.8g}" if isinstance(value, float) else str(value).replace("None", "not set")

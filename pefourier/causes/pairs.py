@@ -58,9 +58,13 @@ def units_apart(a: Waves, b: Waves, waves: Numbers, rows: Places) -> Floats:
     """Return the differences (n, m) of b from `waves`, made from a, in units of rounding."""
     eps = max(FLOAT64_EPS if a.is_declared and b.is_declared else FLOAT32_EPS, a.eps, b.eps)
     omega, observed = np.maximum(np.abs(a.frequency), np.abs(b.frequency)), b.numbers(rows)
-    limit = wave_tolerance(rows, omega, max(a.factor, b.factor), eps)
-    limit = limit + (np.abs(observed.real) * eps if b.has_angles else 0.0)
-    return apart(waves(rows), observed) / limit
+    limit = wave_tolerance(rows, omega, max(a.factor, b.factor), min(eps, FLOAT32_EPS))
+    units = np.zeros(observed.shape)
+    with np.errstate(invalid="ignore"):  # NaN: not in the table
+        expected, stored = waves(rows), eps if eps > FLOAT32_EPS or b.has_angles else 0.0
+        for x, y in ((expected.real, observed.real), (expected.imag, observed.imag)):
+            units = np.fmax(units, np.abs(x - y) / (limit + stored * np.abs(y)))
+    return units
 
 
 def excess(a: Waves, b: Waves, waves: Numbers, *, stop: bool = False) -> tuple[Floats, Bools]:

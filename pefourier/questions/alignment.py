@@ -4,19 +4,27 @@ Conventions
 -----------
 Tables are (n, d), of any floating-point type, and read in blocks. `allowed` returns the differences
 (k, d) that rounding explains in the given rows. Column j of b is `scale` · signs[j] · column
-columns[j] of a, `offset` rows later in a. Each column may instead have a separate scale (`scales`)
-and an added constant (`offset_row`). Rows in any order are matched too, but not together with
-columns. The weakest relation is a rotation, which preserves all inner products.
+columns[j] of a, `offset` rows later in a, plus an `offset_row`. The weakest relation is a rotation,
+which preserves all inner products.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from pefourier.causes.pairs import frequencies_apart
 from pefourier.causes.rows import explain_rows
+from pefourier.construction.tables import (
+    Numbers,
+    Ordered,
+    Scaled,
+    agree,
+    are_equivalent,
+    explain_tables,
+)
 from pefourier.encodings.encoding import changes_by_name
 from pefourier.geometry.precision import first_duplicate, float_blocks
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
@@ -25,7 +33,6 @@ from pefourier.questions.operators import has_operator, rotates
 from pefourier.questions.outcome import Outcome, Two
 from pefourier.questions.rotation_pairs import is_matched, with_rows
 from pefourier.types import Bools, Fields, Floats, Indices, Places, Table
-from pefourier.writing.text import shortest
 
 FEWEST = 4  # rows needed to fit a scale and a constant for each column
 CORRELATED = 0.9  # least correlation of columns that match up to sign, scale and constant
@@ -46,10 +53,12 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     both_rotate = has_operator(first) and has_operator(second)
     if both_rotate or outcome.unit == "factors" or "bias" in injections:
         return outcome
+    if first.dim != second.dim:
+        return outcome
     x = slice(outcome.length)
     a, b = (enc.table(enc.domain.x[x]) for enc in encodings)
     allowed, eps = stored_tolerance(a, b, first, second)
-    ways = (way(a, b, allowed, eps) for way in (find_columns, find_affine_columns, find_rotation))
+    ways = (way(a, b, allowed, eps) for way in (find_columns, find_rotation))
     found = next(filter(None, ways), None) if a.any() and b.any() else None
     if not found:
         return outcome if outcome.cause else match_rows(outcome, encodings)
@@ -57,7 +66,7 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     if not transform:  # rounding explains every number, a given tolerance does not
         return outcome
     is_rotated, keys = transform.pop("rotation", False), transform.keys()
-    if is_rotated or {"scales", "offset_row"} & keys:
+    if is_rotated:
         waves = fit(a, first.eps), fit(b, second.eps)
         if waves[0] and waves[1] and frequencies_apart(waves[0], waves[1]):
             return outcome
@@ -66,14 +75,54 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
         return replace(related, verdict="same geometry", pairs=(), cause=None)
     if outcome.pairs and "rotate" in injections and keys <= {"scale"}:
         return outcome
-    if (rotates(first) or rotates(second)) and {"scale", "scales", "offset_row"} & keys:
+    if (rotates(first) or rotates(second)) and "scale" in keys:
         return related
-    facts: Fields = {
-        "max_difference": difference,
-        "pairs": (),
-        "cause": None,
-    }  # after the transformation
+    order, signs = np.arange(first.dim), np.ones(first.dim)
+    order, signs = (
+        np.array(transform.get(k, x)) for k, x in (("columns", order), ("signs", signs))
+    )
+    causes: list[Any] = [Ordered(order, signs)] if {"columns", "signs"} & keys else []
+    if "scale" in keys:
+        causes.append(Scaled(transform["scale"]))
+    facts: Fields = {"pairs": (), "cause": None, "causes": tuple(causes), "explained": 1.0}
+    facts["max_difference"] = difference  # after the transformation
     return replace(related.without_numbers(), verdict="equivalent", **facts)
+
+
+def explain_numbers(outcome: Outcome, encodings: Two) -> Outcome:
+    """Add the steps, at most two, that lead from the numbers of one table to those of the other."""
+    first, second = encodings
+    rows = slice(None) if len(first) == second.dim else slice(outcome.length)
+    a, b = (np.asarray(enc.table(enc.domain.x[rows])) for enc in encodings)
+    if any(map(rotates, encodings)) or not (is_matched(a) and is_matched(b)):
+        return outcome
+    allowed, eps = stored_tolerance(a, a if a.shape != b.shape else b, first, second)
+    expected = Numbers(a.astype(float), allowed(np.arange(len(a))) + np.zeros(a.shape))
+    observed = Numbers(b.astype(float), eps * np.abs(b.astype(float)))
+    explanation = explain_tables(expected, observed)
+    if not explanation.causes:
+        return outcome
+    causes, differing = explanation.causes, ~agree(expected, observed)
+    facts: Fields = {"causes": causes, "explained": 1.0, "pairs": (), "cause": None, "tried": None}
+    if not are_equivalent(causes):
+        counts = int(differing.any(axis=0).sum()), b.shape[1]
+        return outcome.with_differences("columns", *counts, **facts)
+    transform: Fields = {}
+    for cause in causes:
+        transform |= transform_of(cause)
+    return replace(outcome.without_numbers(), verdict="equivalent", transform=transform, **facts)
+
+
+def transform_of(cause: Any) -> Fields:
+    """Return a cause as a transformation from the first table to the second."""
+    if cause.code == "scaled":
+        return {"scale": cause.by}
+    if cause.code == "padding":
+        return {"padding": cause.columns}
+    if cause.code == "offset-row":
+        row = cause.row
+        return {"offset_row": float(row[0]) if np.ptp(row) <= NEAR * abs(row[0]) else row.tolist()}
+    return describe_transformation(cause.order, cause.signs, 1.0)
 
 
 def match_rows(outcome: Outcome, encodings: Two) -> Outcome:
@@ -163,83 +212,6 @@ def find_columns(x: Table, y: Table, allowed: Allowed, eps: float) -> Found:
 def norm_of(table: Table) -> float:
     """Frobenius norm of a table, accurate to a few eps."""
     return float(np.sqrt(sum((rows**2).sum() for _, rows in float_blocks(table))))
-
-
-def find_affine_columns(a: Table, b: Table, allowed: Allowed, eps: float) -> Found:
-    """Match columns up to a separate sign, scale and added constant for each column.
-
-    Centred columns of unit length match up to order and sign. The chosen order maximizes the total
-    correlation.
-    """
-    if len(a) < FEWEST or not is_matched(a):  # with few rows, any two columns match
-        return None
-    both, own = np.array([a, b], dtype=float), allowed(np.arange(len(a)))
-    (a, b), parts = both, both - both.mean(axis=1, keepdims=True)
-    sizes = np.sqrt((parts**2).sum(axis=1))
-    rounding = 16 * eps * np.abs(both).max(axis=1) * np.sqrt(len(a))
-    constant = sizes <= rounding
-    units = parts / np.where(constant, np.inf, sizes)[:, None]
-    correlation = units[0].T @ units[1]
-    if (np.abs(correlation).max(axis=0)[sizes[1] > FEW * rounding[1]] < CORRELATED).any():
-        return None
-    columns = nearest_columns(units[0], units[1], correlation)
-    varying = ~constant[0][columns] & ~constant[1]
-    ordered, every = a[:, columns], np.arange(len(columns))
-    rise = b[ordered.argmax(axis=0), every] - b[ordered.argmin(axis=0), every]
-    scales = np.where(varying, rise / np.where(varying, np.ptp(ordered, axis=0), np.inf), 1.0)
-    slack = own.max(axis=0)[columns] + eps * np.abs(b).max(axis=0)
-    middle = fewest_digits(float(np.median(np.abs(scales[varying]))), max(eps, SUMS_EPS))
-    apart = np.abs(np.abs(scales) - middle) * sizes[0][columns]
-    if (apart <= 4 * slack)[varying].all():
-        scales = np.where(scales < 0, -middle, middle)
-    left = b - ordered * scales
-    added = (left.max(axis=0) + left.min(axis=0)) / 2
-    limits = own[:, columns] * np.maximum(1.0, np.abs(scales)) + eps * (np.abs(b) + np.abs(added))
-    residual = np.abs(left - added)
-    if (residual > limits).any():
-        return None
-    change = describe_affine(columns, np.sign(scales), np.abs(scales), added, limits.max(axis=0))
-    return (change, float(residual.max())) if change else None
-
-
-def describe_affine(
-    columns: Places, signs: Floats, scales: Floats, added: Floats, slack: Floats
-) -> Fields:
-    """Describe a transformation with one scale and constant, or one for each column."""
-    is_one = not np.ptp(scales)
-    change = describe_transformation(columns, signs, float(scales[0]) if is_one else 1.0)
-    change |= {} if is_one else {"scales": scales.tolist()}
-    if (np.abs(added) > slack).any():
-        middle = fewest_digits(float(np.median(added)), float(slack.min()))
-        is_one = bool((np.abs(added - middle) <= slack).all())
-        change["offset_row"] = middle if is_one else added.tolist()
-    return change
-
-
-def nearest_columns(x: Floats, y: Floats, correlation: Floats) -> Places:
-    """Assign a column of x to each column of y to minimize distances up to sign; all have length 1.
-
-    A correlation resolves half as many digits as a distance, so near columns use the distance.
-    """
-    from scipy.optimize import linear_sum_assignment  # slow import, rarely needed
-
-    squares = 1 - np.abs(correlation)
-    for j in range(y.shape[1]):
-        close = np.flatnonzero(squares[:, j] < NEAR)
-        signs = np.sign(correlation[close, j])
-        squares[close, j] = ((x[:, close] * signs - y[:, [j]]) ** 2).sum(axis=0)
-    cost = np.log(np.maximum(squares, 0.0) + SQUARES_EPS**3)  # small and large distances both count
-    columns: Places = linear_sum_assignment(cost.T)[1]
-    return columns
-
-
-def fewest_digits(value: float, slack: float) -> float:
-    """Return the number with the fewest digits within a relative slack of a value.
-
-    >>> fewest_digits(2.5000000001, 1e-9), fewest_digits(0.0, 1e-9)
-    (2.5, 0.0)
-    """
-    return shortest(lambda x: abs(x - value) <= slack * max(abs(value), 1.0), value)
 
 
 def largest_left(

@@ -21,6 +21,7 @@ from pefourier.causes.biases import (
     Biases,
     BucketRule,
     agree_with,
+    parts_of,
     relative_to_query,
     slope_of,
 )
@@ -157,7 +158,11 @@ def compare_biases(first: Encoding, second: Encoding) -> Outcome | None:
         return replace(outcome, unit=f"{'first' if bias_a else 'second'} is a bias")
     if outcome.differing:
         return replace(outcome, differing=outcome.counted)
-    return compare_heads(outcome, *(first_keys(rows, outcome.length) for rows in (bias_a, bias_b)))
+    both = [first_keys(rows, outcome.length) for rows in (bias_a, bias_b)]
+    for k, enc in enumerate((first, second)):
+        if enc.domain.kind == "lag" and not enc.between and len(both[1 - k].queries) > 2:
+            both[k] = both[k].at(both[1 - k].queries)
+    return compare_heads(outcome, *both)
 
 
 def compare_heads(outcome: Outcome, first: Biases, second: Biases) -> Outcome:
@@ -180,7 +185,7 @@ def compare_heads(outcome: Outcome, first: Biases, second: Biases) -> Outcome:
     units += half_of_least(first.eps) + half_of_least(second.eps)
     tolerance = units + 8 * FLOAT32_EPS * tops
     agree = agree_with(counted, tolerance)
-    explanation = explain(sides[0], sides[1], KINDS, agree)
+    explanation = explain(sides[0], sides[1], KINDS, agree, parts=parts_of)
     differs, place = ~agree(sides[0], sides[1]), explanation.first
     residual = np.abs(one - two)
     has_constants = bool((residual > tolerance).any())
@@ -195,7 +200,7 @@ def compare_heads(outcome: Outcome, first: Biases, second: Biases) -> Outcome:
         outcome,
         verdict="different" if heads else "the same",
         differing=len(heads),
-        bitwise=not residual.any() and not has_constants,
+        bitwise=np.array_equal(first.numbers, second.numbers),
         tolerance=float(tolerance.max()),
         max_difference=float(residual.max()),
         first_difference=nearest_difference(differs, queries),

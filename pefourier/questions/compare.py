@@ -30,13 +30,13 @@ import numpy as np
 
 from pefourier.causes.mistakes import (
     Cause,
-    describe_changes,
     lengths_apart,
     parameters_cause,
     settings_cause,
 )
 from pefourier.causes.pairs import PairDifference, frequencies_apart
 from pefourier.causes.rope import BY_LENGTH, known_mistakes
+from pefourier.construction.steps import describe_changes
 from pefourier.encodings.encoding import (
     Domain,
     Encoding,
@@ -296,7 +296,7 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
     outcome = compare_rotations(numbers, encodings, pairs) or numbers
     is_apart = is_long and pairs and all(map(explains_rows, pairs)) and frequencies_apart(*pairs)
     is_explained = outcome.positions or is_apart or (is_long and outcome.cause)
-    is_sought = outcome.verdict == "different" and first.dim == second.dim and not is_explained
+    is_sought = outcome.verdict == "different" and not is_explained
     if on_grids or is_sought:
         outcome = compare_tables(outcome, encodings)
     if are_one_resize(outcome, encodings):
@@ -319,13 +319,16 @@ def are_on_grids(*encodings: Encoding) -> bool:
 
 def compare_tables(outcome: Outcome, encodings: Two) -> Outcome:
     """Find what leads from one table to the other, which takes modules of its own."""
+    from pefourier.questions.alignment import align_tables, explain_numbers
+
     if are_on_grids(*encodings):
         from pefourier.questions.compared_grids import compare_on_grids
 
-        return compare_on_grids(outcome, encodings)
-    from pefourier.questions.alignment import align_tables
-
-    return align_tables(outcome, encodings)
+        related = compare_on_grids(outcome, encodings)
+    else:
+        related = align_tables(outcome, encodings)
+    is_open = related.verdict == "different" and not (related.causes or related.positions)
+    return explain_numbers(related, encodings) if is_open and not related.cause else related
 
 
 def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
@@ -407,6 +410,8 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
     are_rows = outcome.unit not in ("grids", "heads") and not outcome.unit.endswith("bias")
     if are_rows and are_tables and outcome.lengths[0] == outcome.lengths[1]:
         outcome = replace(outcome, similarity=similarity_of(*encodings))
+    if verdict == "different" and not outcome.max_difference:  # numbers agree, another fact differs
+        outcome = outcome.without_numbers()
     if outcome.first_difference:
         outcome = replace(outcome, tolerance=outcome.first_tolerance or outcome.tolerance)
     facts = {"verdict": verdict, "same": verdict == "the same", "given_tolerance": tolerance}
@@ -446,7 +451,8 @@ def difference_findings(result: Comparison) -> list[Finding]:
         words = ", and ".join(cause.words for cause in result.causes)
         messages.append(finding("explained", result.expected, words=words))
     if result.cause and not result.layers:
-        messages.append(cause_finding(result.cause))
+        moved = [cause.words for cause in result.causes if cause.code == "shifted"]
+        messages.append(cause_finding(result.cause, moved))
     errors = (f for enc in result.encodings for f in enc.findings if f.severity == "error")
     return [*{error.message: error for error in errors}.values(), *messages, *notes]
 
@@ -517,8 +523,8 @@ def sizes_findings(result: Comparison) -> list[Finding]:
     return [finding("sizes-differ", kind, **sizes)]
 
 
-def cause_finding(cause: Cause) -> Finding:
-    """Report the mistake that explains a difference, or the settings that differ."""
+def cause_finding(cause: Cause, more: Sequence[str]) -> Finding:
+    """Report the mistakes that explain a difference, or the settings that differ."""
     errors, order = known_mistakes(), -1 if cause.of == "b" else 1
     changes = describe_changes({key: pair[::order] for key, pair in cause.changes.items()})
     causes = [errors[code] for code in cause.misreadings if code in errors]
@@ -526,7 +532,14 @@ def cause_finding(cause: Cause) -> Finding:
     is_plain = all({"key", "set", "plain"} & mistake.keys() for mistake in causes)
     if cause.of == "both" and changes and is_plain:
         what, changes = changes, ""
-    return finding("misread", cause.of, what=what, changes=f" ({changes})" if changes else "")
+    if cause.kept:
+        changes = f"{changes}; attention factor {number(cause.kept, 8)} in both"
+    for other in cause.others:
+        values = describe_changes({key: pair[::order] for key, pair in other.changes.items()})
+        same = f"the same as {errors[other.code]['message']}" + (f": {values}" if values else "")
+        changes = f"{changes}; {same}" if changes else same
+    changes = f" ({changes})" if changes else ""
+    return finding("misread", cause.of, what=what, changes=" and ".join((changes, *more)))
 
 
 LARGEST_SOURCE = 2**25  # most numbers requested from source code if no size was given

@@ -26,6 +26,7 @@ from pefourier.causes.explain import explain
 from pefourier.causes.grids import KINDS, Placed, Points, Resized, agree
 from pefourier.causes.mistakes import Cause
 from pefourier.causes.pairs import PairDifference
+from pefourier.construction.steps import Changed, is_scaled
 from pefourier.diagnosis.identify import geometric_grid, shortest
 from pefourier.encodings.encoding import (
     AXES,
@@ -43,7 +44,7 @@ from pefourier.geometry.waves import Waves, apart, common_offset, evaluate, fit,
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.operators import rotates
 from pefourier.questions.outcome import SIDES, Outcome, Two
-from pefourier.questions.rotation_pairs import FACTOR, with_factors
+from pefourier.questions.rotation_pairs import with_factors
 from pefourier.types import Array, Bools, Counts, Fields, Floats, Places
 
 LIMIT = 4  # largest residual of a fitted formula, in units of rounding
@@ -262,8 +263,9 @@ def compare_rotations_on_grids(
         if apart_before := prefix_rows_apart(encodings, *columns):
             before = encodings[0].domain.prefix
             return outcome.with_differences("rows before the grid", apart_before, before)
-        if abs(second.factor / first.factor - 1) > max(FACTOR, first.eps, second.eps):
-            return with_factors(outcome, first.factor, second.factor)
+        if is_scaled(first.factor, second.factor, first, second):
+            change = {"attention_factor": (first.factor, second.factor)}
+            return with_factors(outcome, [Changed("mscale", "waves", change)])
         layouts = {enc.params.get("layout") for enc in encodings if enc.origin == "formula"}
         copies = {waves.form and waves.form.copies for waves in both}
         notes = [finding("pairing-unsaid")] * (not layouts & copies)

@@ -13,21 +13,32 @@ head.
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from pefourier.causes.explain import Named
+from pefourier.causes.mistakes import find_mistakes
+from pefourier.causes.pairs import pairs_apart
+from pefourier.construction.steps import Changed, is_scaled
 from pefourier.encodings.encoding import Encoding, distinct, rotated_columns, without_prefix
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
-from pefourier.geometry.waves import Complex, Form, Waves, follow_phases, position_offset
+from pefourier.geometry.waves import (
+    Complex,
+    Form,
+    Waves,
+    declared,
+    follow_phases,
+    position_offset,
+)
 from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen, frozen_arrays
+from pefourier.writing.text import agreeing
 
 FIRST = 32  # the first positions, which are all compared
 ENTRIES = 2**20  # largest number of entries of the matrices of one operator
 MATCHED = 2**13  # numbers used to match pairs
 MOST_MATCHED = 2**11  # pairs of a head; for wider heads only named orders are tried
 VECTORS = 16  # random queries and keys
-AHEAD = (1, -1, 2, -2, 3, -3, 4, -4)  # positions that keys may be ahead of queries
 SCALED = 1e-3  # relative to the factor; a larger change of size is not a rotation
 Matrices = tuple[Floats, Floats]  # of queries and of keys, (n, d, d)
 Pairs = tuple[Places, Places]  # first and second rows, (m,)
@@ -187,45 +198,113 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
         on_axes = any(len(enc.domain.sides) > 1 for enc in (first, second))
         for name, order in permutations(a, b, tolerance, on_axes=on_axes):
             if not (a.permuted(order).apart(b) > tolerance).any():
-                return OperatorComparison("permuted", tuple(order.tolist()), name, **facts)
+                known = "reversed" if is_reversal(order, b.partner) else name
+                return OperatorComparison("permuted", tuple(order.tolist()), known, **facts)
     return OperatorComparison("different", **facts)
 
 
 @frozen
-class KeysChanged:
-    """Keys, or all scores, are multiplied by a number, or keys have later positions."""
+class KeysScaled(Named):
+    """Queries or keys, and so all scores, are multiplied by a number."""
 
-    code: Literal["keys-scaled", "keys-ahead"]
     by: float
+    name = "keys-scaled"
+    changed = "waves"
+    says = "queries or keys multiplied by {c.by:g}"
+
+
+@frozen
+class KeysAhead(Named):
+    """Keys have later positions than queries, by a number of positions."""
+
+    by: int
+    name = "keys-ahead"
 
     @property
     def words(self) -> str:
         """What was done."""
-        if self.code == "keys-scaled":
-            return f"queries or keys multiplied by {self.by:g}"
-        return f"keys {abs(self.by)} position(s) {'ahead of' if self.by > 0 else 'behind'} queries"
+        noun = agreeing(abs(self.by), "position", "positions")
+        return f"keys {abs(self.by)} {noun} {'ahead of' if self.by > 0 else 'behind'} queries"
 
 
-def explain_scores(expected: Encoding, observed: Encoding) -> KeysChanged | None:
-    """Return what was done to queries or keys, if it gives all scores that were computed."""
-    positions = sampled_positions(min(len(expected), len(observed)) - 1 - max(AHEAD), FIRST)
-    limit = tolerances(expected, observed, positions)
-    a, b = score_matrices(expected, positions), score_matrices(observed, positions)
+def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
+    """Return all steps in which a function differs from a formula, if they give all scores.
 
-    def agree(entries: Floats, by: float = 1.0) -> bool:
-        apart = np.abs(entries - b).max(axis=(0, 2, 3))
-        return bool((apart <= limit * max(1.0, abs(by))).all())
+    Steps are read from the rotations of queries and of keys. The scores that they give are then
+    computed, and compared with those of the function at the sampled positions.
+    """
+    meant = declared(expected)
+    queries, keys = (probe(observed, expected, side) for side in (0, 1))
+    d = head_size(expected)
+    if not (meant and queries and keys) or len({len(meant), len(queries), len(keys)}) > 1:
+        return ()
+    found: tuple[Any, ...] = ()
+    if pairs_apart(meant, queries)[0].any() and not (
+        found := find_mistakes(expected, meant, queries)
+    ):
+        return ()
+    layout, pairs = layout_of(observed, expected)
+    if pairs is None or len(pairs[0]) != len(meant) or (found and found[-1].angles):
+        return ()
+    causes, ahead = [*found], int(keys.moved - queries.moved)
+    if ahead:
+        causes.append(KeysAhead(ahead))
+    ratio = queries.factor * keys.factor / meant.factor**2
+    turned = keys.phase - queries.phase - queries.frequency * ahead
+    if (np.cos(turned) < 0).all():
+        ratio = -ratio
+    if is_scaled(meant.factor, queries.factor, queries) and queries.factor == keys.factor:
+        causes.append(
+            Changed("mscale", "waves", {"attention_factor": (meant.factor, queries.factor)})
+        )
+    elif is_scaled(1.0, ratio, queries, keys):
+        causes.append(KeysScaled(float(f"{ratio:.6g}")))
+    if layout:
+        causes.append(Changed("layout", "columns", {"layout": layout}))
+    last = min(len(expected), len(observed)) - 1
+    positions, divisor = sampled_positions(last, FIRST), found[-1].divisor if found else 1
+    omega = found[-1].omega if found else meant.frequency
+    half, waves = np.arange(len(positions)) // 2, []
+    for factor, moved in ((ratio * meant.factor**2, 0), (1.0, ahead)):
+        places = (positions + moved) // divisor
+        waves.append(rotation_matrices(factor * np.exp(1j * np.outer(places, omega)), pairs, d))
+    rotated, key = np.swapaxes(waves[0], 1, 2), waves[1]
+    made = np.stack([rotated @ key[0], rotated[0] @ key, rotated @ key[half]])
+    moving = np.concatenate(pairs)
+    apart = np.abs(made - score_matrices(observed, positions))[..., moving, :][..., moving]
+    limit = tolerances(expected, observed, positions) * max(1.0, abs(ratio))
+    return tuple(causes) if (apart.max(axis=(0, 2, 3)) <= limit).all() else ()
 
-    top = np.abs(a).argmax()
-    for by in dict.fromkeys(float(f"{b.flat[top] / a.flat[top]:.{k}g}") for k in range(1, 9)):
-        if agree(by * a, by):
-            return KeysChanged("keys-scaled", by)
-    reach = len(expected) - 1 - int(positions.max())
-    for ahead in AHEAD:
-        if ahead <= reach or expected.origin == "formula":
-            if agree(score_matrices(expected, positions, ahead)):
-                return KeysChanged("keys-ahead", ahead)
-    return None
+
+def layout_of(
+    observed: Encoding, expected: Encoding
+) -> tuple[tuple[str, str] | None, Pairs | None]:
+    """Return the layouts of a formula and a function if they differ, and the function's pairs.
+
+    The pairs are None if they are neither halves nor neighbours.
+    """
+    rotated, _ = operator_at(observed, sampled_positions(len(observed) - 1, FIRST))
+    partner = partners(rotated[None])
+    first, second = rotated_columns(expected)
+    if (partner[first] == second).all():
+        return None, (first, second)
+    own, m = expected.params.get("layout", "halves"), len(first)
+    neighbours = np.arange(2 * m).reshape(-1, 2).T
+    halves = np.arange(2 * m).reshape(2, -1)
+    other, columns = ("interleaved", neighbours) if own == "halves" else ("halves", halves)
+    if (partner[columns[0]] == columns[1]).all():
+        return (own, other), (columns[0], columns[1])
+    return None, None
+
+
+def is_reversal(order: Places, partner: Places) -> bool:
+    """Whether an order of rows exchanges both rows of each pair, as the opposite sign does.
+
+    >>> is_reversal(np.array([2, 3, 0, 1]), np.array([2, 3, 0, 1]))
+    True
+    """
+    first = np.flatnonzero(np.arange(len(partner)) < partner)
+    return len(first) > 0 and bool((order[first] > order[partner[first]]).all())
 
 
 def sampled_positions(last: int, count: int) -> Places:
@@ -243,14 +322,9 @@ def sampled_positions(last: int, count: int) -> Places:
     return np.concatenate([first, far[-max(count - len(first), 2) :]])
 
 
-def score_matrices(enc: Encoding, positions: Places, ahead: int = 0) -> Floats:
-    """Return S (3, n, d, d): with the key at 0, with the query at 0, and with the key half as far.
-
-    Keys may be a number of positions `ahead`.
-    """
+def score_matrices(enc: Encoding, positions: Places) -> Floats:
+    """Return S (3, n, d, d): with the key at 0, the query at 0, and the key half as far."""
     query, key = operator_at(enc, positions)
-    if ahead:
-        key = operator_at(enc, positions + ahead)[1]
     rotated, half = np.swapaxes(query, 1, 2), np.arange(len(positions)) // 2
     return np.stack([rotated @ key[0], rotated[0] @ key, rotated @ key[half]])
 
@@ -386,14 +460,14 @@ def vectors_of(d: int) -> Floats:
     return np.random.default_rng(0).standard_normal((2, VECTORS, d))
 
 
-def probe(enc: Encoding, reference: Encoding) -> Waves | None:
-    """Measure the pairs of rotating source code, in the order of a known rotation."""
+def probe(enc: Encoding, reference: Encoding, side: Literal[0, 1] = 0) -> Waves | None:
+    """Measure the pairs of queries or of keys (side 1), in the order of a known rotation."""
     d, length = head_size(enc), len(enc)
     far = 2 ** np.arange(40)
     rows = np.append(0, far[far < length])
     sample = sampled_positions(length - 1, max(ENTRIES // d**2, FIRST))
     sampled_rows = np.union1d(rows, sample)
-    rotated, _ = operator_at(enc, sampled_rows)
+    rotated = operator_at(enc, sampled_rows)[side]
     partner = partners(rotated[None])
     first = np.flatnonzero(np.arange(d) < partner)
     second = partner[first]

@@ -19,8 +19,9 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.causes import explain
-from pefourier.causes.mistakes import Cause, describe_changes, describe_sides, settings_cause
+from pefourier.causes.mistakes import Cause, settings_cause
 from pefourier.causes.pairs import PairDifference, PositionRun
+from pefourier.construction.steps import describe_changes, describe_sides
 from pefourier.encodings.encoding import Encoding, Finding, largest_number, row_blocks
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import ModelPositions, describe_positions
@@ -110,6 +111,8 @@ def similarity_of(first: Encoding, second: Encoding) -> Similarity:
         if len(rows) == len(first):
             energy = (np.abs(np.fft.rfft(y - x, axis=0)) ** 2).sum(axis=1)[1:]
             strongest = np.argsort(-energy)[:MOVED]
+            if energy[strongest].sum() <= energy.sum() / 2:  # flat: no wavelength stands out
+                strongest = strongest[:0]
             strongest = strongest[energy[strongest] > ALIKE * (y**2).sum() * len(y)]
             waves = tuple((len(first) / (strongest + 1)).tolist())
     x, y = x - x.mean(axis=0), y - y.mean(axis=0)
@@ -145,6 +148,7 @@ class Outcome:
     cause: Cause | None = None
     expected: Side = "first"  # the side to which causes are applied
     causes: tuple[explain.Cause[Any], ...] = ()  # done to the expected side, they give the other
+    steps: Texts = field(default=(), metadata={"told": "differences"})  # that differ, unexplained
     explained: float | None = None  # share of the compared numbers that the causes reproduce
     first: explain.Difference | None = None  # without a cause
     tried: dict[str, int] | None = None  # what was tried to explain a difference

@@ -13,14 +13,17 @@ are tried for each row. If positions explain the rows, no difference in frequenc
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.causes.explain import Within
 from pefourier.causes.mistakes import (
-    SEARCHED,
-    Cause,
+    Misreading,
     cause_of,
     find_mistakes,
     geometric_rotation,
@@ -43,13 +46,20 @@ from pefourier.causes.pairs import (
 )
 from pefourier.causes.rope import BY_LENGTH, Rope, base_of_grid, is_rotation, list_at
 from pefourier.causes.rows import Shifted
+from pefourier.construction.steps import (
+    Changed,
+    changed_steps,
+    form_of,
+    is_scaled,
+    name_of_order,
+)
+from pefourier.construction.tables import Rows, Zeroed, true_runs
 from pefourier.encodings import load
-from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import (
     AXES,
-    CHANGES,
     Encoding,
     Finding,
+    axes_of_sections,
     changes_by_name,
     describe_axes,
     finding,
@@ -57,7 +67,7 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.model_positions import axes_of
 from pefourier.geometry.precision import FLOAT32_EPS
-from pefourier.geometry.waves import LAYOUTS, Form, Waves, declared, fit
+from pefourier.geometry.waves import Waves, declared, fit
 from pefourier.questions.operators import (
     OperatorComparison,
     compare_operators,
@@ -67,7 +77,7 @@ from pefourier.questions.operators import (
     rotates,
 )
 from pefourier.questions.outcome import SIDES, Outcome, Two
-from pefourier.types import Array, Bools, Fields, Indices, Places, Texts
+from pefourier.types import Array, Bools, Fields, Floats, Indices, Places, Texts
 from pefourier.writing.text import ranges
 
 LARGEST, WIDEST = 2**23, 2**10  # most numbers and columns of tables that are matched
@@ -109,26 +119,25 @@ def compare_rows(
         is_table = table.form and table.form.part == "both" and table.rows is None
         if not is_table or len(reference) != len(table) or not explains_rows(reference):
             continue
-        for waves in (table, exchanged_waves(table)):
-            found = positions_in(enc, reference, waves)
-            if found and has_columns_of(enc, reference, waves):
-                return describe_rows(outcome, k, (reference, waves), *found, few=few)
+        ordered = (enc, encodings[1 - k])
+        orders = [(w, [*changed_steps(reference, w, ordered)]) for w in both_orders(table)]
+        for waves, steps in sorted(orders, key=lambda order: len(order[1])):
+            if found := positions_in(enc, reference, waves):
+                later = [step for step in steps if step.code != "shifted"]
+                return describe_rows(
+                    outcome, k, ordered, (reference, waves), later, *found, few=few
+                )
     return None
+
+
+def both_orders(table: Waves) -> tuple[Waves, Waves]:
+    """Return sinusoids with the cosines and sines of the table in either order."""
+    return table, exchanged_waves(table)
 
 
 def explains_rows(reference: Waves) -> bool:
     """Whether the frequencies of the reference hold in all rows."""
     return reference.is_declared or (reference.rows is None and bool(reference.even.all()))
-
-
-def has_columns_of(enc: Encoding, reference: Waves, table: Waves) -> bool:
-    """Whether the columns of both have the same order; for a rotation, the order is irrelevant.
-
-    In a dump of a rotation, cosines must come first.
-    """
-    if enc.injection == "rotate":
-        return not table.has_sines_first
-    return form_of(enc, reference) == table.form
 
 
 def positions_in(
@@ -175,7 +184,9 @@ def labels_of(explained: Bools) -> Places:
 def describe_rows(
     outcome: Outcome,
     k: int,
+    encodings: Two,
     waves: Pairs,
+    later: Sequence[Changed | Shifted],
     rows: RowPositions,
     readings: NDArray[np.str_],
     *,
@@ -183,6 +194,7 @@ def describe_rows(
 ) -> Outcome | None:
     """Report what the positions of rows show; None if they show nothing.
 
+    `encodings` are those of the reference and of the table, `later` the steps after the positions.
     Rows on a line, such as reversed or divided positions, are left to other explanations.
     """
     s, (reference, table) = np.arange(len(rows.positions)), waves
@@ -200,16 +212,47 @@ def describe_rows(
     outcome = replace(outcome, compared=without_vectors(outcome.compared))
     reading = with_rows(outcome, SIDES[1 - k], rows.positions, is_known, readings)
     (first, step), omega = rows.positions[:2].tolist(), reference.frequency
-    if is_whole and (rows.positions == first + s).all():
+    if is_whole and (rows.positions == first + s).all() and not later:
         runs, offset = reading.positions, {"offset": first}
         return replace(outcome, verdict="equivalent", transform=offset, positions=runs)
+    facts: Fields = {"explained": 1.0, "expected": SIDES[k]}
     if is_whole and step > 1 and (rows.positions == step * s).all():
-        below = positions_below(omega, step * omega, SEARCHED)
-        cause = Cause("b" if k else "a", ("step",), {"positions": ("p", f"{step} p")}, below)
-        return replace(reading, cause=cause)
-    if is_whole and (causes := causes_of(rows.positions)):
-        return replace(reading, causes=causes, explained=1.0, expected=SIDES[k])
-    return replace(reading, explained=float((is_known & ~moved).mean()))
+        stepped = Misreading(
+            "step", {"positions": ("p", f"{step} p")}, step * omega, step="positions"
+        )
+        causes: tuple[Any, ...] = (stepped, *later)
+        cause = cause_of(causes, reference, "b" if k else "a")
+        return replace(reading, cause=cause, causes=causes, **facts)
+    if is_whole and (found := causes_of(rows.positions)):
+        causes = (*found, *later)
+        return replace(reading, causes=causes, **facts)
+    if not (is_known.all() or later or (is_known & moved).any()):
+        if within := explain_stray_rows(encodings, reference, table, is_known):
+            return replace(reading, causes=within, **facts)
+    steps = ("positions", *dict.fromkeys(change.step for change in later))
+    share = 0.0 if later else float((is_known & ~moved).mean())
+    return replace(reading, explained=share, steps=steps, expected=SIDES[k])
+
+
+def explain_stray_rows(
+    encodings: Two, reference: Waves, table: Waves, is_known: Bools
+) -> tuple[Within[Any], ...]:
+    """Return what explains one run of rows that have no position: zeros, or other frequencies.
+
+    `encodings` are those of the reference and of the table.
+    """
+    (first, last), *others = true_runs(~is_known)
+    rows, part = encodings[1].table()[first : last + 1], Rows(first, last)
+    if others or not rows.any():
+        return () if others else (Within(part, Zeroed()),)
+    rotation = encodings[0] if reference.is_declared else geometric_rotation(reference)
+    meant, stray = rotation and declared(rotation), fit(rows, table.eps)
+    if not (rotation and meant and stray) or len(stray) != len(meant):
+        return ()
+    steps = [*changed_steps(table, stray, (encodings[1], encodings[1]))]
+    if steps != [Shifted(first)]:
+        return ()
+    return tuple(Within(part, cause) for cause in find_mistakes(rotation, meant, stray))
 
 
 def with_rows(
@@ -256,36 +299,76 @@ def without_vectors(compared: Texts) -> Texts:
 def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outcome | None:
     """Compare a table of tokens with a config that rotates pairs by image axes (t, y, x).
 
-    None if these axes do not explain all rows. Positions show the kinds of tokens; a config does
-    not show whether these are correct.
+    None if no order of the axes that was tried explains all rows. Positions show the kinds of
+    tokens; a config does not show whether these are correct.
     """
     meant, table = (first, second) if first.axis else (second, first)
     if not meant.axis or not (table.form and table.form.part == "both") or len(meant) != len(table):
         return None
-    s, eps = np.arange(table.length), max(FLOAT32_EPS, meant.eps, table.eps)
-    waves, runs, found = table.numbers(s) / table.factor, list[PositionRun](), []
-    moves = []
-    for name in dict.fromkeys(meant.axis):
-        mine = np.array(meant.axis) == name
-        limits = (eps, -len(s) - SAMPLE, FARTHEST)
-        rows = recover_positions(meant.frequency[mine], waves[:, mine], *limits)
-        if not rows.explained.all():
-            return None
-        found.append(rows)
-        own = runs_of(s, rows.positions, name)
+    waves = table.numbers(np.arange(table.length)) / table.factor
+    eps = max(FLOAT32_EPS, meant.eps, table.eps)
+    for axis in orders_of_axes(meant.axis):
+        found = positions_by_axis(meant.frequency, waves, axis, eps)
+        if found:
+            break
+    else:
+        return None
+    runs, moves = list[PositionRun](), []
+    for name, rows in found.items():
+        own = runs_of(np.arange(table.length), rows.positions, name)
         runs += own
         moves.append(f"{name}: {describe_runs(own)}")
-    if unsure := max(rows.uncertainty.max() for rows in found):
+    if unsure := max(rows.uncertainty.max() for rows in found.values()):
         moves.append(f"exact to {unsure:.0f} positions")
-    kind = kind_of_tokens(np.array([rows.positions for rows in found]))
+    positions = np.array([rows.positions for rows in found.values()])
+    kind = kind_of_tokens(positions)
+    is_plain = kind == "text" and (positions[0] == np.arange(table.length)).all()
     outcome = outcome.with_findings(
-        finding("axis-positions", kind, moves="; ".join(moves)),
-        verdict="the same" if kind == "images" else "used differently",
+        finding("axis-positions", "plain" if is_plain else kind, moves="; ".join(moves)),
+        verdict="the same" if kind == "images" or is_plain else "used differently",
         compared=without_vectors(outcome.compared),
         positions=tuple(runs),
     )
-    is_scaled = abs(table.factor / meant.factor - 1) > max(FACTOR, eps)
-    return with_factors(outcome, first.factor, second.factor) if is_scaled else outcome
+    if axis != meant.axis:
+        fitted = replace(table, axis=axis, frequency=meant.frequency, residual=None)
+        ordered = (meant, fitted) if meant is first else (fitted, meant)
+        outcome = compare_axes(outcome, *ordered)
+    if not is_scaled(meant.factor, table.factor, meant, table):
+        return outcome
+    change = {"attention_factor": (first.factor, second.factor)}
+    return with_factors(outcome, [*outcome.causes, Changed("mscale", "waves", change)])
+
+
+def orders_of_axes(axis: Texts) -> Iterator[Texts]:
+    """Yield the axis of each pair as meant, then in the other order of sections.
+
+    >>> [*map("".join, orders_of_axes(tuple("ttyyxx")))]
+    ['ttyyxx', 'tyxtyx', 'xxyytt', 'ttxxyy']
+    """
+    yield axis
+    pairs, counts = len(axis), tuple(axis.count(name) for name in AXES)
+    letters = [
+        "".join(np.repeat([*AXES], counts)),
+        "".join(AXES[k] for k in axes_of_sections(counts, interleaved=True, pairs=pairs)),
+        (AXES * pairs)[:pairs],
+        "".join(axis).translate(str.maketrans("tx", "xt")),
+        "".join(axis).translate(str.maketrans("yx", "xy")),
+    ]
+    yield from dict.fromkeys(tuple(order) for order in letters if tuple(order) != axis)
+
+
+def positions_by_axis(
+    omega: Floats, waves: Array, axis: Texts, eps: float
+) -> dict[str, RowPositions]:
+    """Return the positions of the rows (n, m) on each axis; {} if they do not explain all rows."""
+    found = dict[str, RowPositions]()
+    limits = (eps, -len(waves) - SAMPLE, FARTHEST)
+    for name in dict.fromkeys(axis):
+        mine = np.array(axis) == name
+        found[name] = recover_positions(omega[mine], waves[:, mine], *limits)
+        if not found[name].explained.all():
+            return {}
+    return found
 
 
 def kind_of_tokens(positions: Places) -> str:
@@ -301,14 +384,15 @@ def kind_of_tokens(positions: Places) -> str:
     return "images" if (leading > 0).all() else "back"
 
 
-def with_factors(outcome: Outcome, first: float, second: float) -> Outcome:
+def with_factors(outcome: Outcome, changes: Sequence[Changed | Shifted]) -> Outcome:
     """Build the outcome of rotations that differ by the factor on cosines and sines."""
-    cause = Cause("both", ("mscale",), {"attention_factor": (first, second)}, {})
-    return outcome.with_differences("factors", 1, 1, cause=cause)
+    causes = tuple(changes)
+    return outcome.with_differences(
+        "factors", 1, 1, causes=causes, cause=cause_of(causes), explained=1.0
+    )
 
 
 PARTS = {"cos": "cosines", "sin": "sines"}
-FEW = 64  # rows that show the columns of a table
 Pairs = tuple[Waves, Waves]
 
 
@@ -344,7 +428,14 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
     if are_source and not (operator.relation == "same" and offset):
         outcome = compare_outputs(outcome, operator, encodings)
     if operator.relation == "permuted":
-        return replace(outcome, verdict="permuted")
+        if operator.name != "reversed":
+            return replace(outcome, verdict="permuted")
+        differing = outcome.length - (operator.first_position or 0)
+        outcome = outcome.with_differences("positions", differing, outcome.length)
+        if (explained := with_cause_of_scores(outcome, encodings)).causes:
+            return explained
+        causes: tuple[Any, ...] = (Changed("reversed", "waves", {"sine": ("sin w p", "-sin w p")}),)
+        return replace(outcome, causes=causes, cause=cause_of(causes), explained=1.0)
     if operator.relation == "same":
         return compare_same_scores(outcome, encodings, pairs, offset)
     if operator.relation == "different":
@@ -352,18 +443,43 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
         outcome = outcome.with_differences("positions", outcome.length - start, outcome.length)
         if any(enc.operator for enc in encodings):
             outcome = with_cause_of_scores(outcome, encodings)
-    return compare_pairs(outcome, encodings, pairs) if pairs and not outcome.causes else outcome
+    if not pairs or outcome.causes:
+        return outcome
+    compared = compare_pairs(outcome, encodings, pairs)
+    if operator.relation == "different" and any(enc.operator for enc in encodings):
+        return replace(compared, causes=(), cause=None, explained=None)  # of queries alone
+    return compared
 
 
 def with_cause_of_scores(outcome: Outcome, encodings: Two) -> Outcome:
-    """Add what one function does to queries and keys that the other, the formula, does not."""
+    """Add all steps in which a function differs from the other side, a formula."""
+    if all(enc.origin != "formula" for enc in encodings):
+        if not (rotation := formula_of(encodings[0])):
+            return outcome
+        encodings = (rotation, encodings[1])
     is_swapped = encodings[1].origin == "formula" != encodings[0].origin
-    cause = explain_scores(*(encodings[::-1] if is_swapped else encodings))
-    if not cause:
+    causes = explain_scores(*(encodings[::-1] if is_swapped else encodings))
+    if not causes:
         return outcome
     worst = outcome.max_difference or None  # of queries alone
-    facts: Fields = {"causes": (cause,), "expected": SIDES[is_swapped]}
+    facts: Fields = {"causes": causes, "expected": SIDES[is_swapped]}
+    if all(isinstance(cause, Changed | Misreading) for cause in causes):
+        facts["cause"] = cause_of(causes, None, "b" if is_swapped else "a")
     return replace(outcome, explained=1.0, max_difference=worst, **facts)
+
+
+def formula_of(enc: Encoding) -> Encoding | None:
+    """Return the unscaled rotation with the scores of a function, or None."""
+    measured = probe(enc, enc)
+    rotation = geometric_rotation(measured) if measured else None
+    if not rotation:
+        return None
+    neighbours = load(f"{rotation.spec},layout=interleaved", len(rotation))
+    for formula in (rotation, neighbours):
+        found = compare_operators(formula, enc)
+        if found and found.relation == "same":
+            return formula
+    return None
 
 
 def compare_outputs(outcome: Outcome, operator: OperatorComparison, encodings: Two) -> Outcome:
@@ -429,36 +545,25 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
 
 
 def compare_shifted(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome | None:
-    """Report additive sinusoids that differ by an offset in positions; None for all others."""
-    one, two = map(form_of, encodings, pairs)
-    if any(map(rotates, encodings)) or outcome.verdict == "the same" or not (one and two):
+    """Report additive sinusoids that begin elsewhere, with all other steps; None for all others."""
+    if any(map(rotates, encodings)) or outcome.verdict == "the same":
         return None
-    for b in (pairs[1], exchanged_waves(pairs[1])):
-        two = b.form or two
-        orders = (one.layout, one.first), (two.layout, two.first)
-        names = [name for name, change in CHANGES.items() if change == orders]
-        is_known = one == two or (names and not one.copies and not two.copies)
-        if is_known and (by := shift_between(pairs[0], b)):
-            transform: Fields = {"offset": by}
-            for name in names:
-                columns = changes_by_name(encodings[0].dim)[name].tolist()
-                transform |= {"columns": columns, "layout": name}
-            causes = () if names else (Shifted(by),)
-            facts: Fields = {"transform": transform, "causes": causes, "explained": 1.0}
-            return replace(outcome.without_numbers(), verdict="equivalent", **facts)
+    for b in both_orders(pairs[1]):
+        by, forms = shift_between(pairs[0], b), [*map(form_of, encodings, (pairs[0], b))]
+        causes = tuple(changed_steps(pairs[0], b, encodings))
+        name = name_of_order(forms[0], forms[1]) if forms[0] and forms[1] else None
+        codes = {change.code for change in causes}
+        if not by or "copies" in codes or ({"layout", "order"} & codes and not name):
+            continue
+        transform: Fields = {"offset": by}
+        if "scaled" in codes:
+            transform["scale"] = b.factor / pairs[0].factor
+        if name:
+            columns = changes_by_name(encodings[0].dim)[name].tolist()
+            transform |= {"columns": columns, "layout": name}
+        facts: Fields = {"transform": transform, "causes": causes, "explained": 1.0}
+        return replace(outcome.without_numbers(), verdict="equivalent", **facts)
     return None
-
-
-def form_of(enc: Encoding, waves: Waves) -> Form | None:
-    """Return the columns that hold the cosines and sines of an encoding."""
-    if waves.form:
-        return waves.form
-    if enc.dim != 2 * len(waves):
-        return None
-    rows = np.arange(min(len(enc), FEW))
-    table, seen = enc.table(enc.domain.x[rows]), waves.numbers(rows)
-    forms = (Form("both", layout, None, first) for layout in LAYOUTS for first in ("cos", "sin"))
-    return next((form for form in forms if np.allclose(form.numbers(table), seen)), None)
 
 
 def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: Waves) -> Outcome:
@@ -473,18 +578,21 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
     if outcome.verdict == "the same":  # in every number
         return outcome if are_declared else unsaid
     scores_differ = outcome.operator and outcome.operator.relation == "different"
-    ratio = second.factor / first.factor
-    if abs(ratio - 1) <= FACTOR and (are_declared or scores_differ):
+    changes = [*changed_steps(first, second, encodings)]
+    has_factors = any(change.code in ("mscale", "scaled") for change in changes)
+    if not has_factors and (are_declared or scores_differ):
         cause = settings_cause(*encodings) if are_known(*encodings) else None
         return replace(outcome, cause=cause)  # the numbers or scores already show the difference
     part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
-    if abs(ratio - 1) > max(FACTOR, first.eps, second.eps) and part not in ("sin", "angles"):
-        return with_factors(outcome, first.factor, second.factor)
+    if has_factors:
+        return with_factors(outcome, changes)
     if part in PARTS:
         index = 1 if second.form and second.form.part == part else 0
         note = finding("part-alone", table=SIDES[index], waves=PARTS[part])
         return outcome.with_findings(note, verdict="the same", compared=(PARTS[part],))
     transform: Fields = {}
+    causes: tuple[Any, ...] = tuple(changes)
+    unsaid = replace(unsaid, causes=causes, explained=1.0)
     if offset := second.offset - first.offset:
         start, last = int(np.nan_to_num(offset)), outcome.length - 1
         run = PositionRun(0, last, start, start + last)
@@ -501,7 +609,7 @@ def are_known(*encodings: Encoding) -> bool:
 
 
 def with_cause(outcome: Outcome, encodings: Two, pairs: Pairs, *, plain: bool = False) -> Outcome:
-    """Add the mistake that explains all rows, the settings that differ, or the first difference.
+    """Add all steps that differ, if they give all rows, or the settings that differ.
 
     A config or a SPEC is the expected side; of two tables, the first.
     """
@@ -509,17 +617,31 @@ def with_cause(outcome: Outcome, encodings: Two, pairs: Pairs, *, plain: bool = 
         return replace(outcome, cause=settings_cause(*encodings))
     known = [k for k in (0, 1) if pairs[k].is_declared]
     for k in known or range(2):
-        rotation = encodings[k] if known else geometric_rotation(pairs[k])
+        expected, observed = pairs[k], pairs[1 - k]
+        rotation = encodings[k] if known else geometric_rotation(expected)
         meant = declared(rotation) if rotation else None
         if not rotation or not meant:
             continue
-        if found := find_mistakes(rotation, meant, pairs[1 - k], plain=plain):
-            listed, cause = outcome.pairs, cause_of(found, meant, "b" if k else "a")
-            if found[-1].angles:  # rounded angles have no frequency
-                unknown: Fields = {SIDES[1 - k]: None, "ratio": None}
-                listed = tuple(replace(pair, **unknown) for pair in listed)
-            facts: Fields = {"causes": found, "expected": SIDES[k], "cause": cause}
-            return replace(outcome, explained=1.0, pairs=listed, **facts)
+        found = find_mistakes(rotation, meant, observed, plain=plain)
+        if not found:
+            continue
+        ordered = (encodings[k], encodings[1 - k])
+        later = [*changed_steps(expected, observed, ordered)]
+        causes = (*found, *later)
+        listed, cause = outcome.pairs, cause_of(causes, meant, "b" if k else "a")
+        implied, codes = found[-1].factor, cause.misreadings
+        if (
+            implied
+            and rotates(encodings[k])
+            and "mscale" not in codes
+            and is_scaled(implied, observed.factor, observed)
+        ):
+            cause = replace(cause, kept=expected.factor)
+        if found[-1].angles:  # rounded angles have no frequency
+            unknown: Fields = {SIDES[1 - k]: None, "ratio": None}
+            listed = tuple(replace(pair, **unknown) for pair in listed)
+        facts: Fields = {"causes": causes, "expected": SIDES[k], "cause": cause}
+        return replace(outcome, explained=1.0, pairs=listed, **facts)
     return outcome
 
 
@@ -531,10 +653,12 @@ def compare_axes(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
     differs = np.array([a != b for a, b in letters])
     count, order = int(differs.sum()), f"{AXES}e"
     a, b = (describe_axes(np.array([*map(order.index, x.axis)])) for x in (first, second))
-    code = "axes" if len({*letters}) == len({*first.axis}) or count == 1 else "sections"
+    is_order = Counter(first.axis) == Counter(second.axis) and len({*letters}) > len({*first.axis})
+    code = "sections" if is_order and count > 1 else "axes"
     listed = list_differences(first, second, differs)
-    cause = Cause("both", (code,), {"axes": (a, b)}, {})
-    return outcome.with_differences("pairs", count, len(first.axis), pairs=listed, cause=cause)
+    causes: tuple[Any, ...] = (Changed(code, "positions", {"axes": (a, b)}),)
+    facts: Fields = {"causes": causes, "cause": cause_of(causes), "explained": 1.0}
+    return outcome.with_differences("pairs", count, len(first.axis), pairs=listed, **facts)
 
 
 def axes_in_table(outcome: Outcome, *pairs: Waves) -> Outcome | None:

@@ -73,6 +73,8 @@ def plain(value: Any) -> Any:
 def fields_of(result: Any) -> Fields:
     """Return the reported fields of a dataclass by name, in order."""
     kind: Any = type(result)
+    if hasattr(kind, "reported"):
+        return dict(result.reported)
     return {label: getattr(result, name) for name, label in labelled_fields(kind).items()}
 
 

@@ -24,7 +24,7 @@ CHANGES = {  # of a table, by what is said of it
     "offset": lambda table, _: np.vstack([table[6:], table[:6] + 1]),
     "zero_rows": lambda table, _: np.vstack([np.zeros((3, D)), table[:-3]]),
     "rows": lambda table, _: table[::-1],
-    "scales": lambda table, rng: table * rng.uniform(1, 2, D) + rng.normal(size=D),
+    "offset_row": lambda table, rng: table + rng.normal(size=D),
     "rotation": lambda table, rng: table @ rotated(rng),
     "last row": lambda table, _: table + (np.arange(N) == N - 1)[:, None],
     "other": lambda table, rng: rng.normal(size=table.shape),

@@ -307,7 +307,10 @@ def test_a_resized_grid_is_named_by_its_method(old, new, real, rng, tmp_path, ru
         made = resize_lattice(table.astype(real), old, new, method)
         damaged = made.copy()
         damaged[3, 2] += 0.01
-        for rows, causes in ((made, [{"code": "resized", "method": method}]), (damaged, [])):
+        for rows, causes in (
+            (made, [{"code": "resized", "step": "positions", "method": method}]),
+            (damaged, []),
+        ):
             np.save(tmp_path / "new.npy", rows.astype(real))
             files = tmp_path / "old.npy", tmp_path / "new.npy"
             grids = "--grid", "x".join(map(str, old)), "--grid-second", "x".join(map(str, new))

@@ -129,7 +129,7 @@ def test_positions_of_each_axis_are_shown_and_not_taken_for_right(form, written)
         )
         table = np.hstack([waves.real, waves.real, waves.imag, waves.imag])
         found = compare(meant, from_table(table.astype(form), eps=EPS[form]))
-        assert (found.same, "codes" in found.compared) == (kind == "images", False)
+        assert (found.same, "codes" in found.compared) == (kind in ("images", "text"), False)
         assert not (found.same and found.max_difference)
         assert "axis-positions" in [f.code for f in found.findings]
         for k, name in enumerate("tyx"):
@@ -173,16 +173,15 @@ ROWS, COLUMNS = "rows", "columns"
 
 
 @pytest.mark.parametrize("n", [6, 64, 300])
-def test_orders_of_rows_and_columns_of_their_own_scale_and_constant_are_found(n, rng):
-    """Permuted columns with signs, scales and an offset are found, and so is an order of rows."""
+def test_orders_of_rows_and_columns_are_found(n, rng):
+    """Permuted columns with signs and a scale are found, and so is an order of rows."""
     table, d = rng.normal(size=(n, 12)), 12
-    columns, signs, scales = rng.permutation(d), rng.choice([-1, 1], d), rng.uniform(0.5, 2, d)
-    changed = table[:, columns] * signs * scales + rng.normal(size=d)
+    columns, signs = rng.permutation(d), rng.choice([-1, 1], d)
+    changed = 2 * table[:, columns] * signs
     found = compare(table, changed)
     assert found.verdict == "equivalent"
     again = table[:, found.transform["columns"]] * found.transform.get("signs", 1)
-    again = again * found.transform["scales"]
-    np.testing.assert_allclose(again + found.transform["offset_row"], changed, atol=1e-12)
+    np.testing.assert_allclose(again * found.transform["scale"], changed, atol=1e-12)
     assert compare(table, table + 0.3).transform == {"offset_row": 0.3}
     twice = np.vstack([table, table[:3]])
     found = compare(twice, rng.permutation(twice))

@@ -1,0 +1,522 @@
+"""Steps in which two tables differ after their vectors were computed: rows, columns, numbers.
+
+Conventions
+-----------
+A table (n, d) has an error for each of its numbers, by which rounding may change it. Causes change
+both: a scale multiplies errors, and rounding to decimals or integers adds a unit where a number is
+within its error of a tie. A cause is found if it gives every number of the other table within both
+errors. Rows of zeros and columns of zeros are causes within a part of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pefourier.causes.explain import Cause, Cover, Explanation, Named, Within, explain
+from pefourier.causes.rows import explain_rows
+from pefourier.encodings.encoding import changes_by_name
+from pefourier.types import Bools, Fields, Floats, Places, frozen, frozen_arrays
+from pefourier.writing.text import shortest
+
+PAIRED = 2**20  # most numbers of tables for which two causes are tried
+SAMPLE = 2**14  # numbers on which a cause is tried before all numbers
+DECIMALS = range(7)
+WHOLE = 2**15  # integers that codes of 16 bits hold
+NORM_EPS = (0.0, 1e-5, 1e-6, 1e-12)  # that layer norms add to the variance
+DEVIATION = 1e-2  # of the lengths of rows from their mean, up to which a norm is proposed
+EQUIVALENT = {"columns", "scaled", "offset-row", "padding"}
+
+
+@frozen_arrays
+class Numbers:
+    """Numbers of a table, and the errors that rounding explains."""
+
+    values: Floats  # (n, d)
+    error: Floats  # (n, d)
+
+    def times(self, factor: Any) -> Numbers:
+        """Return the numbers times a factor, or one for each row."""
+        return Numbers(self.values * factor, self.error * np.abs(factor))
+
+    def at(self, rows: Any = slice(None), columns: Any = slice(None)) -> Numbers:
+        """Return some rows and columns."""
+        return Numbers(self.values[rows][:, columns], self.error[rows][:, columns])
+
+    def to_units(self, unit: float) -> Numbers:
+        """Round to multiples of a unit; numbers near a tie may be rounded either way."""
+        scaled = self.values / unit
+        whole = np.rint(scaled)
+        is_tied = np.abs(np.abs(scaled - whole) - 0.5) <= self.error / unit + 1e-9
+        return Numbers(whole * unit, np.where(is_tied, unit, 1e-9 * unit))
+
+
+def agree(applied: Numbers, observed: Numbers) -> Bools:
+    """Return which numbers are equal up to their errors; none if shapes differ."""
+    if applied.values.shape != observed.values.shape:
+        return np.zeros(observed.values.shape, bool)
+    return np.asarray(np.abs(applied.values - observed.values) <= applied.error + observed.error)
+
+
+@frozen
+class Block:
+    """Rows or columns of a table, first and last."""
+
+    axis: ClassVar[str]
+    first: int
+    last: int
+
+    @property
+    def within(self) -> Fields:
+        """Indices for JSON."""
+        return {self.axis: (self.first, self.last)}
+
+    @property
+    def words(self) -> str:
+        """The rows or columns, as the end of a sentence."""
+        if self.first == self.last:
+            return f"in {self.axis.removesuffix('s')} {self.first}"
+        return f"in {self.axis} {self.first} to {self.last}"
+
+    @property
+    def index(self) -> Any:
+        """Index of the part in an array."""
+        part = slice(self.first, self.last + 1)
+        return part if self.axis == "rows" else (slice(None), part)
+
+    def of(self, numbers: Numbers) -> Numbers:
+        """Select the part."""
+        return Numbers(numbers.values[self.index], numbers.error[self.index])
+
+    def put(self, numbers: Numbers, part: Numbers) -> Numbers:
+        """Replace the part."""
+        values, error = numbers.values.copy(), numbers.error.copy()
+        values[self.index], error[self.index] = part.values, part.error
+        return Numbers(values, error)
+
+
+@frozen
+class Rows(Block):
+    """Rows of a table."""
+
+    axis = "rows"
+
+
+@frozen
+class Columns(Block):
+    """Columns of a table."""
+
+    axis = "columns"
+
+
+@frozen
+class OfNumbers(Named):
+    """A cause that changes the numbers of a table."""
+
+    changed = "numbers"
+
+
+@frozen
+class Zeroed(OfNumbers):
+    """Numbers are zeros."""
+
+    name = "zeroed"
+    says = "zeros"
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Cause[Numbers]]:
+        """Yield runs of rows and of columns that are all zeros in the observed table alone."""
+        if expected.values.shape != observed.values.shape:
+            return
+        for axis, part in ((1, Rows), (0, Columns)):
+            is_zero = ~observed.values.any(axis=axis) & expected.values.any(axis=axis)
+            for first, last in true_runs(np.asarray(is_zero)):
+                yield Within(part(first, last), cls())
+
+    def apply(self, expected: Numbers) -> Numbers:
+        """Return zeros."""
+        return expected.times(0.0)
+
+
+def true_runs(mask: Bools) -> list[tuple[int, int]]:
+    """Return the first and last index of each run of True.
+
+    >>> true_runs(np.array([1, 1, 0, 1]) > 0)
+    [(0, 1), (3, 3)]
+    """
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]])))
+    return [(int(a), int(b) - 1) for a, b in edges.reshape(-1, 2)]
+
+
+@frozen
+class Scaled(OfNumbers):
+    """All numbers are multiplied by one factor."""
+
+    by: float
+    name = "scaled"
+    says = "all numbers multiplied by {c.by:.7g}"
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Scaled]:
+        """Yield the ratio of norms, with and without the mean row, with both signs."""
+        factors = list[float]()
+        for a, b in (
+            (expected.values, observed.values),
+            (x.values - x.values.mean(axis=0) for x in (expected, observed)),
+        ):
+            norms = np.linalg.norm(a), np.linalg.norm(b)
+            if all(norms):
+                slack = float(np.linalg.norm(observed.error) / norms[1])
+                ratio = float(norms[1] / norms[0])
+                factors.append(shortest(partial(is_near, ratio, slack + 1e-12), ratio))
+                factors += [float(f"{ratio:.{digits}g}") for digits in (1, 2, 3, 4)]
+        for by in dict.fromkeys(factors):
+            yield from (cls(by=factor) for factor in (by, -by) if factor not in (0, 1))
+
+    def apply(self, expected: Numbers) -> Numbers:
+        """Multiply."""
+        return expected.times(self.by)
+
+
+def is_near(ratio: float, slack: float, value: float) -> bool:
+    """Whether a value differs from a ratio by at most a relative slack."""
+    return abs(value - ratio) <= slack * ratio
+
+
+@frozen_arrays
+class OffsetRow(OfNumbers):
+    """One row is added to all rows."""
+
+    row: Floats
+    name = "offset-row"
+    says = "one constant row added to all rows"
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[OffsetRow]:
+        """Yield the mean difference."""
+        if expected.values.shape == observed.values.shape:
+            added = observed.values.mean(axis=0) - expected.values.mean(axis=0)
+            middle, slack = float(np.median(added)), float(observed.error.max()) + 1e-12
+            if (np.abs(added - middle) <= slack).all():  # one number for all columns
+                added = np.full(len(added), shortest(lambda x: abs(x - middle) <= slack, middle))
+            if added.any():
+                yield cls(row=added)
+
+    def apply(self, expected: Numbers) -> Numbers:
+        """Add the row."""
+        return Numbers(expected.values + self.row, expected.error)
+
+
+@frozen
+class UnitRows(OfNumbers):
+    """Each row is divided by its Euclidean norm."""
+
+    length: float
+    name = "unit-rows"
+    says = "each row scaled to length {c.length:g}"
+
+    @classmethod
+    def propose(cls, _: Numbers, observed: Numbers) -> Iterator[UnitRows]:
+        """Yield the common length of the observed rows."""
+        norms = np.linalg.norm(observed.values, axis=1)
+        norms = norms[norms > 0]
+        if len(norms) and np.ptp(norms) <= DEVIATION * norms.mean():
+            yield cls(length=float(f"{np.median(norms):.4g}"))
+
+    def apply(self, expected: Numbers) -> Numbers:
+        """Divide rows by their norms; rows of zeros stay."""
+        norms = np.linalg.norm(expected.values, axis=1, keepdims=True)
+        scaled = expected.times(self.length / np.where(norms > 0, norms, 1.0))
+        slack = np.linalg.norm(scaled.error, axis=1, keepdims=True)
+        return Numbers(scaled.values, scaled.error + slack * np.abs(scaled.values) / self.length)
+
+
+@frozen
+class LayerNorm(OfNumbers):
+    """Each row has its mean subtracted and is divided by its standard deviation."""
+
+    eps: float
+    name = "layer-norm"
+    says = "a layer norm of each row (eps {c.eps:g})"
+
+    @classmethod
+    def propose(cls, _: Numbers, observed: Numbers) -> Iterator[LayerNorm]:
+        """Yield the constants that layer norms add, if observed rows have mean 0."""
+        x = observed.values
+        spread = x.std(axis=1)
+        if np.abs(x.mean(axis=1)).max(initial=0.0) <= DEVIATION * max(
+            spread.max(initial=0.0), 1e-9
+        ):
+            yield from (cls(eps=eps) for eps in NORM_EPS)
+
+    def apply(self, expected: Numbers) -> Numbers:
+        """Normalise rows; rows of constants become zeros."""
+        centred = expected.values - expected.values.mean(axis=1, keepdims=True)
+        spread = np.sqrt((centred**2).mean(axis=1, keepdims=True) + self.eps)
+        spread = np.where(spread > 0, spread, 1.0)
+        error = (expected.error + expected.error.mean(axis=1, keepdims=True)) / spread
+        return Numbers(centred / spread, error * (1 + np.abs(centred / spread)))
+
+
+@frozen
+class Centred(OfNumbers):
+    """Each row has its mean subtracted."""
+
+    name = "centred"
+    says = "the mean of each row subtracted"
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Centred]:
+        """Yield the cause if observed rows have mean 0 and expected rows do not."""
+        means = (np.abs(x.values.mean(axis=1)).max(initial=0.0) for x in (expected, observed))
+        before, after = means
+        if after <= 1e-3 * before:
+            yield cls()
+
+    def apply(self, expected: Numbers) -> Numbers:
+        """Subtract means."""
+        mean, error = (x.mean(axis=1, keepdims=True) for x in (expected.values, expected.error))
+        return Numbers(expected.values - mean, expected.error + error)
+
+
+@frozen
+class Decimals(OfNumbers):
+    """Numbers are rounded to decimals."""
+
+    digits: int
+    name = "decimals"
+    says = "numbers rounded to {c.digits} decimals"
+
+    @classmethod
+    def propose(cls, _: Numbers, observed: Numbers) -> Iterator[Decimals]:
+        """Yield the fewest decimals that all observed numbers have."""
+        sample = observed.values.ravel()[:SAMPLE]
+        for digits in DECIMALS:
+            scaled = sample * 10**digits
+            slack = observed.error.ravel()[:SAMPLE] * 10**digits + 1e-9
+            if (np.abs(scaled - np.rint(scaled)) <= slack).all() and slack.max() < 0.1:
+                yield cls(digits=digits)
+                return
+
+    def apply(self, expected: Numbers) -> Numbers:
+        """Round."""
+        return expected.to_units(10.0**-self.digits)
+
+
+@frozen
+class Integers(Named):
+    """Numbers are multiplied by a factor and rounded to integers, as codes of 8 bits."""
+
+    scale: float
+    changed = "storage"
+    name = "integers"
+    says = "numbers stored as integers without their scale (numbers times {c.scale:.6g})"
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Integers]:
+        """Yield factors that map the largest number to the largest integer."""
+        largest, top = (
+            np.abs(observed.values).max(initial=0.0),
+            np.abs(expected.values).max(initial=0.0),
+        )
+        sample = observed.values.ravel()[:SAMPLE]
+        if not top or not 0 < largest <= WHOLE or (sample != np.rint(sample)).any():
+            return
+        for most in dict.fromkeys((largest, largest + 1, largest + 0.5)):
+            yield cls(scale=float(most / top))
+        norms = np.linalg.norm(observed.values) / np.linalg.norm(expected.values)
+        for digits in range(1, 5):
+            yield cls(scale=float(f"{norms:.{digits}g}"))
+
+    def apply(self, expected: Numbers) -> Numbers:
+        """Multiply and round."""
+        return expected.times(self.scale).to_units(1.0)
+
+
+@frozen
+class Transposed(Named):
+    """Rows and columns are exchanged."""
+
+    changed = "columns"
+    name = "transposed"
+    says = "rows and columns exchanged (transposed)"
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Transposed]:
+        """Yield the cause if shapes allow it."""
+        if expected.values.shape == observed.values.shape[::-1]:
+            yield cls()
+
+    def apply(self, expected: Numbers) -> Numbers:
+        """Transpose."""
+        return Numbers(expected.values.T, expected.error.T)
+
+
+@frozen
+class Padding(Named):
+    """Columns of zeros are added after the last column, or the last columns are cut off."""
+
+    columns: int  # added; negative: cut off
+    changed = "columns"
+    name = "padding"
+
+    @property
+    def words(self) -> str:
+        """What was done."""
+        count = abs(self.columns)
+        noun = "column" if count == 1 else "columns"
+        if self.columns < 0:
+            return f"the last {count} {noun} cut off"
+        return f"{count} {noun} of zeros added after the last"
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Padding]:
+        """Yield the difference of widths."""
+        (n, own), (m, other) = expected.values.shape, observed.values.shape
+        if n == m and own != other and (other < own or not observed.values[:, own:].any()):
+            yield cls(columns=other - own)
+
+    def apply(self, expected: Numbers) -> Numbers:
+        """Add zeros or cut."""
+        if self.columns < 0:
+            return expected.at(columns=slice(expected.values.shape[1] + self.columns))
+        added = ((0, 0), (0, self.columns))
+        return Numbers(np.pad(expected.values, added), np.pad(expected.error, added))
+
+
+@frozen_arrays
+class Ordered(Named):
+    """Columns are in another order, some with the opposite sign."""
+
+    order: Places  # of each column, its column in the expected table
+    signs: Floats
+    changed = "columns"
+    name = "columns"
+
+    @property
+    def words(self) -> str:
+        """What was done."""
+        moved, flipped = self.order != np.arange(len(self.order)), self.signs < 0
+        names = changes_by_name(len(self.order)).items()
+        name = next((name for name, order in names if (order == self.order).all()), None)
+        texts = []
+        if name:
+            texts.append(f"columns in another order ({name})")
+        elif moved.sum() == 2:
+            texts.append("columns {} and {} exchanged".format(*np.flatnonzero(moved)))
+        elif moved.any():
+            texts.append("columns in another order")
+        if flipped.all():
+            texts.append("the opposite sign of all columns")
+        elif flipped.any():
+            texts.append(f"the opposite sign of {flipped.sum()} columns")
+        return " and ".join(texts)
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Ordered]:
+        """Yield the order in which columns agree, those that agree in place first."""
+        a, b = expected.values, observed.values
+        if a.shape != b.shape:
+            return
+        in_place = agree(expected, observed).all(axis=0)
+        flipped = agree(expected.times(-1.0), observed).all(axis=0) & ~in_place
+        open_ = np.flatnonzero(~in_place & ~flipped)
+        order, signs = np.arange(a.shape[1]), np.where(flipped, -1.0, 1.0)
+        weights = np.random.default_rng(0).standard_normal(len(a))
+        sums = weights @ a, weights @ b
+        order[open_[np.argsort(np.abs(sums[1][open_]))]] = open_[np.argsort(np.abs(sums[0][open_]))]
+        products = np.einsum("ij,ij->j", a[:, order[open_]], b[:, open_])
+        signs[open_] = np.where(products < 0, -1.0, 1.0)
+        if (order != np.arange(len(order))).any() or (signs < 0).any():
+            yield cls(order=order, signs=signs)
+
+    def apply(self, expected: Numbers) -> Numbers:
+        """Order columns and change signs."""
+        ordered = expected.at(columns=self.order)
+        return Numbers(ordered.values * self.signs, ordered.error)
+
+
+@frozen_arrays
+class Moved(Named):
+    """Rows are at other positions, by causes of positions."""
+
+    causes: tuple[Cause[Any], ...]
+    rows: Places
+    changed = "positions"
+    name = "rows"
+
+    @property
+    def words(self) -> str:
+        """What was done."""
+        return ", and ".join(cause.words for cause in self.causes)
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Moved]:
+        """Yield the causes of the rows that are nearest to the observed rows."""
+        a, b = expected.values, observed.values
+        if a.shape != b.shape:
+            return
+        for rows in nearest(a, b), np.arange(len(a))[::-1]:
+            found = explain_rows(np.arange(len(a)), rows).causes
+            if found:
+                yield cls(causes=found, rows=rows)
+
+    def apply(self, expected: Numbers) -> Numbers:
+        """Move rows."""
+        return expected.at(rows=self.rows)
+
+
+def nearest(a: Floats, b: Floats) -> Places:
+    """Return the row of a that is nearest to each row of b; of equal rows, the one in place."""
+    from scipy.spatial import KDTree  # slow import, rarely needed
+
+    directions = np.random.default_rng(0).standard_normal((a.shape[1], 8))
+    x, y = a @ directions, b @ directions
+    distance, rows = KDTree(x).query(y)
+    in_place = np.linalg.norm(x - y, axis=1) <= distance * (1 + 1e-9) + 1e-12
+    found: Places = np.where(in_place, np.arange(len(a)), rows)
+    return found
+
+
+KINDS = (
+    *(Transposed, Padding, Zeroed, Scaled, OffsetRow, UnitRows, LayerNorm, Centred),
+    *(Decimals, Integers, Ordered, Moved),
+)
+
+
+def parts_of(_: Numbers, __: Numbers, differs: Bools) -> Iterator[Cover[Numbers]]:
+    """Yield the rows and the columns to which differences are confined: one part, or two."""
+    for axis, part in ((1, Rows), (0, Columns)):
+        runs = true_runs(np.asarray(differs.any(axis=axis)))
+        if not runs or len(runs) > 2 or runs == [(0, differs.shape[1 - axis] - 1)]:
+            continue
+        yield [(part(*run), PARTIAL) for run in runs]
+
+
+PARTIAL = (Zeroed, Scaled, UnitRows, LayerNorm, Decimals, Integers)
+
+
+def explain_tables(expected: Numbers, observed: Numbers) -> Explanation[Numbers]:
+    """Return the steps, at most two, that lead from one table to the other.
+
+    >>> table = np.random.default_rng(0).normal(size=(9, 4))
+    >>> numbers = [Numbers(x, 1e-12 + 0 * x) for x in (table, 2.5 * table[::-1])]
+    >>> [cause.words for cause in explain_tables(*numbers).causes]
+    ['all numbers multiplied by 2.5', 'positions in reverse order']
+    """
+
+    def near(remaining: Numbers, _: Numbers) -> bool:
+        return remaining.values.size <= PAIRED
+
+    found = explain(expected, observed, KINDS, agree, near, parts_of)
+    causes = (getattr(cause, "causes", (cause,)) for cause in found.causes)
+    return Explanation(tuple(chain.from_iterable(causes)), found.reproduced)
+
+
+def are_equivalent(causes: tuple[Cause[Any], ...]) -> bool:
+    """Whether a model trained from scratch adapts to the causes: columns, one scale, one row."""
+    return all(cause.code in EQUIVALENT for cause in causes)
