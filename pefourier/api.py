@@ -65,14 +65,13 @@ def compare(
     length: Count | None = None,
     d: Count | None = None,
     tolerance: float | None = None,
-    grid_second: str | Ints | None = None,
     **params: Any,
 ) -> Comparison:
     """Compare two encodings: report the transform between them, or where they differ.
 
     A named encoding gets the length and dimension of the other encoding. With a `tolerance`, tables
-    are equal if their numbers differ by at most that. ``grid_second`` sets the sides of the second
-    grid if they differ from ``grid``.
+    are equal if their numbers differ by at most that. ``grid`` has the sides of the first; those
+    of a second table with another number of rows are recovered.
 
     Examples
     --------
@@ -85,7 +84,7 @@ def compare(
     if tolerance is not None:
         check_tolerance(tolerance)
     try:
-        pair = load_matching_pair(a, b, length, d, params, grid_second)
+        pair = load_matching_pair(a, b, length, d, params)
     except OtherGrid as error:  # what would fit one of them may not fit both
         raise PefourierError(f"{error.fact}; leave out --grid to compare rows by number") from None
     return compare_encodings(*pair, tolerance)

@@ -84,11 +84,13 @@ class Placed(Named):
         """The change of points: a crop, every k-th point, and axes exchanged or reversed."""
         letters = axis_letters(len(self.axes))
         moved = [letters[k] for k, axis in enumerate(self.axes) if axis != k]
-        texts = [f"axes in the order {', '.join(letters[k] for k in self.axes)}"] * bool(moved)
+        texts = []
         if len(moved) == 2:
-            texts = [" and ".join(moved) + " exchanged"]
-        flipped = [letters[k] for k in range(len(self.axes)) if self.every[k] < 0]
-        texts += [" and ".join(flipped) + " reversed"] * bool(flipped)
+            texts.append(" and ".join(moved) + " exchanged")
+        elif moved:
+            texts.append(f"axes in the order {', '.join(letters[k] for k in self.axes)}")
+        if flipped := [letters[k] for k in range(len(self.axes)) if self.every[k] < 0]:
+            texts.append(" and ".join(flipped) + " reversed")
         for k, letter in enumerate(letters):
             if abs(self.every[k]) > 1 < self.observed[k]:
                 texts.append(f"one point in {abs(self.every[k])} along {letter}")
@@ -168,6 +170,63 @@ class Blocked(Named):
 
 
 @frozen
+class Rolled(Named):
+    """Points are rolled along an axis: those that leave at its end come in at its start."""
+
+    name = "rolled"
+    axis: int
+    by: int
+    axes: int = field(metadata=HIDDEN)
+
+    @property
+    def words(self) -> str:
+        """The axis, and by how many points."""
+        letter = axis_letters(self.axes)[self.axis]
+        return f"points rolled by {self.by} along {WORDS.get(letter, letter)}"
+
+    @classmethod
+    def propose(cls, expected: Points, observed: Points) -> Iterator[Rolled]:
+        """Read the shift from the place of the first observed point on each axis."""
+        x, y, sides = expected.numbers, observed.numbers, expected.sides
+        if x.shape != y.shape or sides != observed.sides:
+            return
+        for start in equal_rows(x, y[0])[:STARTS].tolist():
+            corner = np.unravel_index(start, sides)
+            if np.count_nonzero(corner) == 1:
+                axis = int(np.flatnonzero(corner)[0])
+                yield cls(axis, sides[axis] - int(corner[axis]), len(sides))
+
+    def points(self, sides: Counts) -> Places:
+        """Row of the expected table for each row of the observed one."""
+        index = np.arange(prod(sides)).reshape(sides)
+        return np.roll(index, self.by, axis=self.axis).ravel()
+
+    def apply(self, expected: Points) -> Points:
+        """Roll the points."""
+        return expected.at(self.points(expected.sides), expected.sides)
+
+
+@frozen
+class Snaked(Named):
+    """Every second line of points runs backwards (boustrophedon)."""
+
+    name = "snaked"
+    says = "every second line of points in reverse order"
+
+    @classmethod
+    def propose(cls, expected: Points, observed: Points) -> Iterator[Snaked]:
+        """Propose it for equal grids of two axes or more."""
+        if expected.sides == observed.sides and len(expected.sides) > 1:
+            yield cls()
+
+    def apply(self, expected: Points) -> Points:
+        """Reverse every second line."""
+        index = np.arange(prod(expected.sides)).reshape(-1, expected.sides[-1])
+        index[1::2] = index[1::2, ::-1]
+        return expected.at(index.ravel(), expected.sides)
+
+
+@frozen
 class Resized(Named):
     """The table was resized to the observed sides."""
 
@@ -197,7 +256,7 @@ class Resized(Named):
 
 
 BLOCKS = "blocks of 2 x 2 points"
-KINDS = (Placed, Blocked, Resized)
+KINDS = (Placed, Blocked, Rolled, Snaked, Resized)
 
 
 def equal_rows(table: Array, row: Array) -> Places:

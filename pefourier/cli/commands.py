@@ -17,7 +17,6 @@ from pefourier.cli.options import (
     Lattice,
     Points,
     Requirements,
-    Sides,
     Sigma,
     answer_specs,
     check_count_of_specs,
@@ -161,10 +160,6 @@ def compare(
         "Write the permutation of a head's rows that maps the first rotation to the second "
         "(.npy or .json).",
     ] = None,
-    grid_second: Annotated[
-        Sides,
-        "Sides of the grid of the second SPEC, if it differs from --grid, such as a crop.",
-    ] = None,
 ) -> None:
     """Compare two encodings or implementations.
 
@@ -187,7 +182,7 @@ def compare(
     from pefourier.writing.page import Reason
 
     sources, sizes = options.sources(split=False), options.sizes
-    comparison = api.compare(*sources, **sizes, tolerance=tolerance, grid_second=grid_second)
+    comparison = api.compare(*sources, **sizes, tolerance=tolerance)
     if permutation is not None:
         write_permutation(permutation, comparison.operator)
     a, b = comparison.encodings

@@ -198,3 +198,24 @@ def resize_lattice(
             values = np.take(values, [0] * m, axis)  # constant columns stay exact
             values[..., changing] = resized.reshape(*before, m, *after, -1)
     return values.reshape(-1, values.shape[-1])
+
+
+def recovered_sides(points: Floats, like: tuple[Floats, Ints] | None = None) -> tuple[int, int]:
+    """Return the height and width for which rows (n, d) are most like their neighbours.
+
+    With a table and its sides in `like`, they are those to which that table must be resized
+    (bilinear) to be most like the rows.
+
+    >>> recovered_sides(np.indices((4, 6)).reshape(2, -1).T.astype(float))
+    (4, 6)
+    """
+    n = len(points)
+    sides = [(h, n // h) for h in range(2, n // 2 + 1) if n % h == 0]
+
+    def distance(shape: tuple[int, int]) -> float:
+        if like:
+            return float(np.abs(resize_lattice(*like, shape, "bilinear") - points).mean())
+        grid = points.reshape(*shape, -1)
+        return sum(float((np.diff(grid, axis=axis) ** 2).mean()) for axis in (0, 1))
+
+    return min(sides, key=distance, default=(1, n))

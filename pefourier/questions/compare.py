@@ -57,6 +57,7 @@ from pefourier.encodings.loader import (
 )
 from pefourier.encodings.model_positions import temperature_of
 from pefourier.errors import PefourierError
+from pefourier.geometry.interpolation import recovered_sides
 from pefourier.geometry.waves import LAYOUTS, copies_of
 from pefourier.questions.operators import OperatorComparison, head_size, rotates
 from pefourier.questions.outcome import (
@@ -553,9 +554,8 @@ def load_matching_pair(
     length: Count | None = None,
     d: Count | None = None,
     params: Values | None = None,
-    grid_second: Any = None,
 ) -> tuple[Encoding, Encoding]:
-    """Load two encodings for comparison; the second may have a different grid."""
+    """Load two encodings for comparison; the sides of a second grid are recovered."""
     kinds, params = (source_of(a), source_of(b)), params or {}
     if kinds[0] == "code" and kinds[1] != "code":  # it gets the size of the other
         second, first = load_matching_pair(b, a, length, d, params)
@@ -567,16 +567,19 @@ def load_matching_pair(
         partial(load_as, source, **(params if kind == "name" or "name" not in kinds else placing))
         for source, kind in zip((a, b), kinds, strict=True)
     )
-    load_b = partial(load_b, grid=grid_second) if grid_second else load_b
     first = load_a()
-    if grid_second and len(first.domain.sides) < 2:
-        raise PefourierError("--grid-second also needs --grid HxW, the grid of the first")
     try:
         second = load_b()
-    except PefourierError:  # source code of another size only
-        if kinds[1] != "code" or d:
+    except PefourierError:  # source code of another size only, or a table of another grid
+        if kinds[1] == "code" and not d:
+            second = load_b(d=head_size(first))
+        elif "grid" in placing and len(first.domain.sides) == 2:
+            rows = load_b(grid=None, prefix=0)
+            points = np.asarray(rows.table()[first.domain.prefix :], dtype=float)
+            grid = np.asarray(first.table()[first.domain.prefix :], dtype=float)
+            second = load_b(grid=recovered_sides(points, (grid, first.domain.sides)))
+        else:
             raise
-        second = load_b(d=head_size(first))
     by_length = any(enc.params.get("scaling") in BY_LENGTH for enc in (first, second))
     if are_models and by_length:  # both use the frequencies of one length
         shortest = min(len(first), len(second))
