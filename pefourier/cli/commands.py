@@ -3,7 +3,6 @@
 Commands import modules when they run, so help and `list` start without numpy.
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,7 +14,6 @@ from pefourier.cli.options import (
     EncodingOptions,
     FigureOptions,
     File,
-    Gates,
     Lattice,
     Points,
     Requirements,
@@ -119,7 +117,6 @@ def check_faithful(
         "(float32, float16, bfloat16, float8_e4m3; fp32, fp16, bf16, fp8), or, with :computed as "
         "in bf16:computed, when computed in it.",
     ] = None,
-    gates: Gates = None,
 ) -> None:
     """Check whether vectors are distinct and invertible.
 
@@ -132,10 +129,7 @@ def check_faithful(
     pefourier check-faithful wpe.npy
     """
     spare_threads(options.names)
-    from pefourier.encodings.loader import with_gates
     from pefourier.questions.check_faithful import check_faithful as check
-
-    options = replace(options, specs=with_gates(options.names, gates))
 
     def ask(source: Any, **sizes: Any) -> Any:
         show = percentages(printable(source.spec), quiet=output.quiet)

@@ -18,7 +18,6 @@ from pefourier.cli.options import (
     EncodingOptions,
     FigureOptions,
     File,
-    Gates,
     Lattice,
     Length,
     OutputOptions,
@@ -92,7 +91,6 @@ def context(
         "Print one line per config: its verdict, the codes of its errors and warnings, and its "
         "base, scaling, trained and stated length.",
     ] = False,
-    gates: Gates = None,
     paths: Paths = False,  # noqa: ARG001 read by flatten
 ) -> None:
     """Show how far a model's positions reach.
@@ -106,15 +104,12 @@ def context(
     pefourier context config.json --length 128k
     """
     from pefourier import api
-    from pefourier.encodings.loader import with_gates
     from pefourier.report.render import answer_of, page_of
 
     def ask(spec: str) -> "Answer":
         return answer_of(api.context(spec, **vars(reach)))
 
-    results = answer_each(
-        with_gates(specs or [], gates), ask, quiet=output.quiet, skip=required.skip_unknown
-    )
+    results = answer_each(specs or [], ask, quiet=output.quiet, skip=required.skip_unknown)
     page = required.check(page_of(results.per_spec), results)
     figure.draw(results)
     if brief:

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pefourier.writing.page import Page, Reason
 
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
-OF_POINTS = ("times", "places", "edges")  # options whose files define the points
+OF_POINTS = ("times", "edges")  # options whose files define the points
 Group = TypeVar("Group")
 ANNOTATIONS = {"github", "sarif"}  # forms that other programs show next to a file
 
@@ -168,7 +168,6 @@ Paths = Annotated[
     "Treat every argument as the path of a file or folder, whatever it looks like; write -- "
     "before the paths. For hooks and scripts that receive names from others.",
 ]
-Gates = Annotated[File, "File of forget gates for fox, above 0 and up to 1: (n,) or (heads, n)."]
 Points = Annotated[
     list[Any] | None,
     Option("--pos", "--positions", metavar="POS...", parser=point),
@@ -239,18 +238,19 @@ class OutputOptions:
     as_json: Annotated[bool, Option("--json"), "Answer in JSON."] = False
     as_csv: Annotated[bool, Option("--csv"), "Answer in CSV."] = False
     form: Annotated[
-        Literal["text", "json", "csv", "github", "sarif", "lint", "md", "latex"] | None,
+        Literal["github", "sarif", "lint", "md", "latex"] | None,
         Option("--format"),
         "Output format: github and sarif report findings to GitHub Actions and code scanning, "
-        "lint prints one line per error or warning, md and latex are for documents.",
+        "lint prints one line per error or warning, md is for documents, latex writes one table.",
     ] = None
 
     def __post_init__(self) -> None:
         """Raise before any computation if two forms are requested."""
-        forms = list(filter(None, ("json" * self.as_json, "csv" * self.as_csv, self.form)))
+        chosen = {"json": self.as_json, "csv": self.as_csv, self.form: self.form is not None}
+        forms = [name for name, is_chosen in chosen.items() if name and is_chosen]
         if len(forms) > 1:
             raise PefourierError(f"forms {' and '.join(forms)} exclude each other; pass one")
-        self.name = [*forms, "text"][0]  # a key of `forms.FORMS`, or text
+        self.name = forms[0] if forms else "text"  # a key of `forms.FORMS`, or text
 
     def print(self, page: Page) -> None:
         """Print a page in its form; on a terminal, curves precede the numbers."""
@@ -262,7 +262,8 @@ class OutputOptions:
         colour = takes_colours(sys.stdout)
         body = page.words if self.full or page.short is None else page.short
         conclusion, words = map(printable_lines, (page.conclusion(), body()))
-        conclusion += "\n" * bool(conclusion)  # an empty line
+        if conclusion:
+            conclusion += "\n"  # an empty line
         has_blocks = "utf" in (sys.stdout.encoding or "").lower()
         chart = page.chart() if has_blocks and sys.stdout.isatty() else ""
         say((coloured(conclusion) if colour else conclusion) + chart + words)
@@ -308,7 +309,6 @@ class EncodingOptions:
         "mtan-fixed and time2vec; for fourier-features one column per axis, such as latitude and "
         "longitude.",
     ] = None
-    places: Annotated[File, "File: longitude and latitude in degrees; space2vec: x and y."] = None
     edges: Annotated[File, "File of edges of a graph: two columns, node numbers from 0 on."] = None
     paths: Paths = False
 

@@ -97,7 +97,9 @@ def name_behind(synonym: str) -> str:
 def with_conclusion(record: Fields) -> Fields:
     """Add the conclusion to a record, after the fields of every answer."""
     first = {key: record[key] for key in ("encoding", "spec", "params")}
-    conclusion = record["meaning"] + UNTRAINED * record["untrained"]
+    conclusion = record["meaning"]
+    if record["untrained"]:
+        conclusion += UNTRAINED
     return first | {"conclusion": conclusion} | record | {"used_by": [*users_of(record)]}
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pefourier.encodings.encoding import Encoding, Finding, by_axis, by_name
 from pefourier.encodings.grids import size_of
@@ -26,9 +26,6 @@ from pefourier.writing.text import (
     number,
     paragraph,
 )
-
-if TYPE_CHECKING:
-    pass
 
 LEADING = ("error", "warning")  # severities of findings in a conclusion, worst first
 MOST_LEADING = 2
@@ -154,8 +151,9 @@ def tables_of_rows(answers: Answers, chosen: Iterable[str] = ()) -> Iterator[Tab
         for name in labels
     ]
     rows = [(name, values) for name, values in rows if any(v not in (None, "") for v in values)]
-    for start in range(0, len(answers) if rows else 0, COLUMNS_ACROSS):
-        columns = slice(start, start + COLUMNS_ACROSS)
+    across = len(answers) if is_for_document() else COLUMNS_ACROSS
+    for start in range(0, len(answers) if rows else 0, across):
+        columns = slice(start, start + across)
         head = ["", *(a.encoding.label for a in answers[columns])]
         body = ([name, *map(number, values[columns])] for name, values in rows)
         yield Table([head, *body], has_encodings=True, is_alone=len(answers) == 1)
