@@ -1,6 +1,6 @@
 """HTML pages: one file per page, without scripts and without requests to other servers.
 
-All content passes through `element`, which escapes everything except `Markup`: names of files,
+document.html shows the parts of a page, and jinja2 escapes all of their texts: names of files,
 arrays and encodings can only be text. Figures are embedded as matplotlib SVG images, which cannot
 affect the page; its style adapts their colours to dark mode.
 
@@ -11,12 +11,13 @@ command that reproduces them and a glossary are folded.
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from string import Template
 from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
@@ -36,108 +37,56 @@ from pefourier.types import Fields, Strings, Values, frozen
 from pefourier.version import __version__
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import Page, fields_of, flattened
-from pefourier.writing.text import in_html, paragraph, parts_of_words, printable
+from pefourier.writing.text import paragraph, parts_of_words, printable, visible
 
-TEMPLATE = Path(__file__).with_suffix(".html")
 NUMBER = re.compile(r"[-−]?\d+(\.\d+)?(e[+-]?\d+)?")
 FACTS = ("formula", "unit", "range", "good", "source")  # of a term, besides its meaning
 SEVERITIES = ("error", "warning")  # first words of remarks
 
 
-class Markup(str):
-    """HTML text with special characters that are not escaped."""
-
-    __slots__ = ()
+Part = Fields  # of a page: its kind and what the template shows of it
+Section = tuple[str, Sequence[Part]]  # heading and content
 
 
-def element(name: str, *inside: Any, **attributes: Any) -> Markup:
-    """Make an element; content and attributes are escaped unless they are `Markup`.
-
-    A final underscore in an attribute's name is removed, others become hyphens.
-
-    >>> element("p", "a < b", element("b", "c"), class_="x")
-    '<p class="x">a &lt; b<b>c</b></p>'
-    """
-    pairs = {k.rstrip("_").replace("_", "-"): v for k, v in attributes.items() if v is not None}
-    text = "".join(f' {key}="{in_html(str(value))}"' for key, value in pairs.items())
-    return Markup(f"<{name}{text}>{''.join(map(markup, flat(inside)))}</{name}>")
+def sentence_of(label: str, text: str, severity: str = "") -> Part:
+    """Make a paragraph with a bold label; `severity` colours it."""
+    return {"kind": "sentence", "label": label, "text": text, "severity": severity}
 
 
-def markup(value: Any) -> str:
-    r"""Return a value as HTML text.
-
-    >>> markup("<a\n>")
-    '&lt;a\\n&gt;'
-    """
-    return value if isinstance(value, Markup) else in_html(str(value))
+def table(rows: Sequence[Sequence[Any]], caption: str = "") -> Part:
+    """Make a table that scrolls if it is wide; the first row and column are headers."""
+    cells = [[str(cell).strip() for cell in row] for row in rows]
+    return {"kind": "table", "rows": cells, "caption": caption}
 
 
-def flat(items: Iterable[Any]) -> Iterator[Any]:
-    """Yield the items of nested lists, without None and empty strings."""
-    for item in items:
-        if isinstance(item, str | int | float):
-            if item != "":
-                yield item
-        elif item is not None:
-            yield from flat(item)
-
-
-def sentence_of(label: str, text: str) -> Markup:
-    """Make a paragraph with a bold label."""
-    return element("p", element("strong", label), f" {text}")
-
-
-def remark(text: str) -> Markup:
+def remark(text: str) -> Part:
     """Make a paragraph; the severity of a finding is coloured."""
     severity, _, message = text.partition(":")
-    if severity not in SEVERITIES:
-        return element("p", text)
-    return element("p", element("strong", severity), f":{message}", class_=severity)
+    if severity in SEVERITIES:
+        return sentence_of(severity, f":{message}", severity)
+    return {"kind": "text", "text": text}
 
 
-def table(rows: Sequence[Sequence[Any]], caption: str = "") -> Markup:
-    """Make a table that scrolls if it is wide; the first row and column are headers.
-
-    Numbers are right-aligned.
-    """
-    head, *body = ([str(cell).strip() for cell in row] for row in rows)
-    lines = [
-        element(
-            "tr",
-            element("th", first, scope="row"),
-            (element("td", x, class_="number" if NUMBER.fullmatch(x) else None) for x in cells),
-        )
-        for first, *cells in body
-    ]
-    inside = [
-        element("caption", caption) if caption else None,
-        element("thead", element("tr", (element("th", cell, scope="col") for cell in head))),
-        element("tbody", lines),
-    ]
-    return element("div", element("table", inside), class_="scroll", tabindex="0")
+def parts_of(*words: Callable[[], str]) -> list[Part]:
+    """Return the words of an answer and its tables as parts of a page."""
+    return [remark(p) if isinstance(p, str) else table(p) for p in parts_of_words(*words)]
 
 
-def markup_of_words(words: Callable[[], str]) -> list[Markup]:
-    """Return the words of an answer and its tables as elements."""
-    return [remark(p) if isinstance(p, str) else table(p) for p in parts_of_words(words)]
-
-
-def figure(draw: Callable[..., Any], answers: Any, caption: str) -> Markup:
+def figure(draw: Callable[..., Any], answers: Any, caption: str) -> Part:
     """Draw answers as a figure with a caption."""
     picture = b64encode(render("svg", draw, answers, USUAL)).decode()
-    picture = Markup(f'<img src="data:image/svg+xml;base64,{picture}" alt="{in_html(caption)}">')
-    return element("figure", picture, element("figcaption", caption))
+    return {"kind": "figure", "picture": picture, "caption": caption}
 
 
-def details(summary: str, *inside: Any) -> Markup | None:
-    """Make a folded element for long content; None without content."""
-    shown = list(flat(inside))
-    return element("details", element("summary", summary), shown) if shown else None
+def details(summary: str, parts: Iterable[Part]) -> list[Part]:
+    """Make a folded part for long content; none without content."""
+    shown = list(parts)
+    return [{"kind": "details", "summary": summary, "parts": shown}] if shown else []
 
 
-def command(line: str) -> Markup:
+def command(line: str) -> Part:
     """Show a command line that reproduces numbers."""
-    return element("pre", element("code", line))
+    return {"kind": "command", "line": line}
 
 
 @cache  # the registry does not change while the program runs
@@ -150,34 +99,32 @@ def terms_by_name() -> Mapping[str, list[Term]]:
     return terms
 
 
-def explanations(names: Iterable[str], groups: Strings) -> Markup | None:
+def explanations(names: Iterable[str], groups: Strings) -> list[Part]:
     """Explain names of rows, columns, verdicts and findings, by the first group that has them."""
-    listed = []
+    entries = []
     for name in dict.fromkeys(map(str.strip, names)):
-        terms = terms_by_name().get(spelling(name), [])
-        terms = [term for group in (*groups, "words") for term in terms if term.group == group]
-        for term in terms[:1]:
-            facts = [f"{fact}: {getattr(term, fact)}" for fact in FACTS if getattr(term, fact)]
-            lines = filter(None, (term.meaning, "; ".join(facts)))
-            listed += [element("dt", name), *(element("dd", line) for line in lines)]
-    return details("Glossary", element("dl", listed) if listed else None)
+        found = terms_by_name().get(spelling(name), [])
+        listed = [term for group in (*groups, "words") for term in found if term.group == group]
+        if listed:
+            facts = [(fact, getattr(listed[0], fact)) for fact in FACTS]
+            line = "; ".join(f"{fact}: {text}" for fact, text in facts if text)
+            entries.append((name, [line for line in (listed[0].meaning, line) if line]))
+    return details("Glossary", [{"kind": "glossary", "entries": entries}] if entries else [])
 
 
-Section = tuple[str, Sequence[Any]]  # heading and content
-
-
-def document(title: str, lead: Any, sections: Sequence[Section]) -> str:
+def document(title: str, lead: str, sections: Sequence[Section]) -> str:
     """Make the complete page; equal sections give equal text."""
-    filled = [section for section in sections if any(section[1])]
-    numbered = [(f"part-{i}", *section) for i, section in enumerate(filled, 1)]
-    links = [element("li", element("a", name, href=f"#{anchor}")) for anchor, name, _ in numbered]
-    parts = [
-        element("section", element("h2", name, id=anchor), inside)
-        for anchor, name, inside in numbered
-    ]
-    slots = {"title": markup(title), "lead": markup(lead or ""), "version": __version__}
-    slots |= {"links": "".join(links), "main": "\n".join(parts)}
-    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(slots)
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    environment.tests["number"] = NUMBER.fullmatch
+    filled = [section for section in sections if section[1]]
+    template = environment.get_template("document.html")
+    return template.render(title=title, lead=lead, sections=filled, version=__version__) + "\n"
 
 
 SMOOTHING = ("lattice", "sigma")
@@ -239,7 +186,7 @@ def study_of(enc: Encoding, options: Values, progress: Callable[[str], Progress]
     return Study(enc, {question: Answer(enc, result) for question, result in results.items()})
 
 
-def line_of(question: str, specs: Iterable[str], options: Values) -> Markup:
+def line_of(question: str, specs: Iterable[str], options: Values) -> Part:
     """Show the command line of a section."""
     takes = OPTIONS.get(question, options)
     others = () if question in SMOOTHED else SMOOTHING
@@ -247,7 +194,9 @@ def line_of(question: str, specs: Iterable[str], options: Values) -> Markup:
     for name, value in options.items():
         if value is not None and name in takes and name not in others:
             words += [f"--{name}", size_of(value) if isinstance(value, tuple) else str(value)]
-    return command(command_line(*words, *["--full"] * (question in HEADINGS)))
+    if question in HEADINGS:
+        words.append("--full")
+    return command(command_line(*words))
 
 
 def encodings_document(
@@ -256,7 +205,7 @@ def encodings_document(
     """Make the page about encodings, with the conclusions first, and errors of other SPECs."""
     names = list(dict.fromkeys(study.encoding.label for study in studies))
     listed = ", ".join(names) if len(names) <= 4 else f"{len(names)} encodings"
-    refused = [sentence_of(f"{refusal.spec}: no answer.", refusal.error) for refusal in refusals]
+    refused = [sentence_of(f"{r.spec}: no answer.", f" {r.error}") for r in refusals]
     line = line_of("report", [study.encoding.spec for study in studies], options)
     sections = [
         ("At a glance", [glance(studies), *refused]),
@@ -266,7 +215,7 @@ def encodings_document(
     return document(title or f"Positional encodings: {listed}", "", sections)
 
 
-def glance(studies: Sequence[Study]) -> Markup:
+def glance(studies: Sequence[Study]) -> Part:
     """Table of verdicts, with a row for each encoding."""
     questions = [question for question in HEADINGS if question not in OPTIONS]
     rows = [["encoding", "vectors", *questions]]
@@ -286,18 +235,18 @@ def question_section(question: str, studies: Sequence[Study], options: Values) -
     kind = type(answers[0].result)
     conclusions = [conclude(a.result) for a in answers]
     sentences = [
-        sentence_of(f"{a.encoding.label}: {verdict}.", f"{meaning} {action}")
+        sentence_of(f"{a.encoding.label}: {verdict}.", f" {meaning} {action}")
         for a, (verdict, meaning, action, *_) in zip(answers, conclusions, strict=True)
     ]
-    parts = parts_of_words(partial(text_of, answers))
-    remarks = [remark(part) for part in parts if isinstance(part, str)]
-    tables = [part for part in parts if not isinstance(part, str)]
+    parts = parts_of(partial(text_of, answers))
+    tables = [part for part in parts if part["kind"] == "table"]
+    remarks = [part for part in parts if part not in tables]
     names = [verdict.lower() for verdict, *_ in conclusions]
-    names += [cell for rows in tables for cell in [*rows[0], *(row[0] for row in rows)]]
+    names += [cell for t in tables for cell in [*t["rows"][0], *(row[0] for row in t["rows"])]]
     names += [f.code for a in answers for f in getattr(a.result, "findings", ())]
     groups = (kind.command, "findings", "verdicts", "every answer", "check-faithful")
     line = line_of(question, [a.encoding.spec for a in answers], options)
-    numbers = details("Numbers and the command for them", map(table, tables), line)
+    numbers = details("Numbers and the command for them", [*tables, line])
     pictures = [
         figure(
             kind.draw, part, f"{', '.join(a.encoding.label for a in part)}: {CAPTIONS[question]}"
@@ -305,7 +254,7 @@ def question_section(question: str, studies: Sequence[Study], options: Values) -
         for part in ([[a] for a in answers] if question == "usage" else [answers])
     ]
     words = explanations(names, groups)
-    return (HEADINGS[question], [*sentences, *remarks, *pictures, numbers, words])
+    return (HEADINGS[question], [*sentences, *remarks, *pictures, *numbers, *words])
 
 
 def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:
