@@ -545,16 +545,16 @@ CHOICES: Fields = {"subsequent_indent": "  ", "break_on_hyphens": False}  # in l
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 Function = TypeVar("Function", bound=Callable[..., None])
 OptionsOf = Callable[[], Mapping[str, Any]]
-COMMANDS: dict[str, tuple[Callable[..., None], Mapping[str, OptionsOf], Fields]] = {}
+COMMANDS: dict[str, tuple[Callable[..., None], Mapping[str, OptionsOf]]] = {}
 
 
 def register(
-    name: str, *, options_of: Mapping[str, OptionsOf] | None = None, **context_settings: Any
+    name: str, *, options_of: Mapping[str, OptionsOf] | None = None
 ) -> Callable[[Function], Function]:
     """Register a command; `options_of` maps a parameter to a function of its options."""
 
     def keep(function: Function) -> Function:
-        COMMANDS[name] = function, options_of or {}, context_settings
+        COMMANDS[name] = function, options_of or {}
         return function
 
     return keep
@@ -562,7 +562,7 @@ def register(
 
 def add_command(program: typer.Typer, name: str) -> None:
     """Add a command to the program, which takes as long as many answers do."""
-    function, kinds_of, context_settings = COMMANDS[name]
+    function, kinds_of = COMMANDS[name]
 
     def command(**values: Any) -> None:
         try:
@@ -579,7 +579,7 @@ def add_command(program: typer.Typer, name: str) -> None:
 
     command.__doc__ = function.__doc__
     vars(command)["__signature__"] = inspect.Signature(list(flatten(function, kinds_of)))
-    program.command(name, cls=CommandInGroups, context_settings=context_settings)(command)
+    program.command(name, cls=CommandInGroups)(command)
 
 
 @cache
@@ -644,9 +644,3 @@ class CommandInGroups(TyperCommand):
         for name in sorted(filter(groups.get, groups), key=HEADINGS.count):
             with formatter.section(name):
                 formatter.write_dl(groups[name])
-
-
-def options_of(program: Any) -> list[tuple[str, Any]]:
-    """Yield options with their command, beginning with options of the program."""
-    parts = {"pefourier": program, **program.commands}.items()
-    return [(name, p) for name, part in parts for p in part.params if hasattr(p, "is_flag")]
