@@ -88,7 +88,8 @@ class Result:
         >>> pefourier.check("dft", length=4, d=4)  # doctest: +ELLIPSIS
         <LineFaithfulness of dft: ISOMETRIC. All 4 positions have distinct vectors, and ... noise.>
         """
-        of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in self.encodings)
+        labels = [printable(enc.label) or "table" for enc in self.encodings]
+        of = " and ".join(shorten(label, SENTENCE // 2) for label in labels)
         sentence = ". ".join(self.conclusion.split(". ")[:2]).removesuffix(".") + "."
         return f"<{type(self).__name__} of {of}: {shorten(sentence, SENTENCE)}>"
 

@@ -19,6 +19,7 @@ from pefourier.encodings.grids import size_of
 from pefourier.types import Fields, Strings, Texts, Values, frozen
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
+    agreeing,
     aligned,
     capital,
     fill,
@@ -206,7 +207,8 @@ def findings_text(answer: Answer, stated: Sequence[Finding] = ()) -> str:
     lines = [f"{f.severity}: {label}: {f.message} [{f.code}]" for f in findings if f not in stated]
     codes = dict.fromkeys(f"[{f.code}]" for f in stated)
     if codes:
-        lines.insert(0, f"{stated[0].severity}: {label}: as stated above {' '.join(codes)}")
+        above = agreeing(len(codes), "the finding above is", "the findings above are")
+        lines.insert(0, f"{stated[0].severity}: {label}: {above} {' '.join(codes)}")
     return "".join("\n" + paragraph(line, "  ") for line in lines)
 
 

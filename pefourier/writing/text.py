@@ -8,6 +8,7 @@ narrow terminal it cuts words, while this module continues in a second table.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
+from functools import cache
 from itertools import groupby, zip_longest
 from math import floor, isfinite, log10
 from shutil import get_terminal_size
@@ -125,6 +126,16 @@ def in_html(text: str) -> str:
     return visible(text).translate(HTML)
 
 
+NOUNS = (
+    "positions dimensions pairs runs rows columns vectors channels classes recordings frequencies "
+    "layers heads documents tokens windows points lags groups folds seeds keys wavelengths values "
+    "encodings tables files bases claims nodes distances numbers members queries rotations models "
+    "displacements arrays configs radians"
+).split()
+NOUN = f"(?P<noun>{'|'.join(NOUNS)})"
+VERBS = {"are": "is", "have": "has", "were": "was", "do": "does", "reach": "reaches"}
+VERB = f"(?P<verb>{'|'.join(VERBS)}|differ|share|agree|hold|repeat)"
+MAYBE_ONE = re.compile(r"\b1 [a-z]|s \d")  # of what `agree` may change
 WIDEST = 96  # characters of an easily readable line
 EXACT = 1e-12  # rounding of a share
 PLAIN = 1e5  # smaller numbers are written without a power of ten
@@ -334,8 +345,57 @@ class Template(Formatter):
 
 
 def fill(text: str, **slots: Any) -> str:
-    """Fill the slots of a text; see `Template`."""
-    return Template().format(text, **slots)
+    """Fill the slots of a text; see `Template`. Nouns agree with a count of 1: see `agree`."""
+    return agree(Template().format(text, **slots))
+
+
+def singular_noun(noun: str) -> str:
+    """Return the singular of a noun of `NOUNS`.
+
+    >>> [singular_noun(noun) for noun in ("frequencies", "classes", "bases", "rows")]
+    ['frequency', 'class', 'base', 'row']
+    """
+    if noun.endswith("ies"):
+        return noun.removesuffix("ies") + "y"
+    return noun.removesuffix("es") if noun.endswith("sses") else noun.removesuffix("s")
+
+
+@cache  # compiled for the first message
+def patterns_of_number() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return patterns of a count of 1 with its noun, and of a single number after a plural."""
+    counted = (  # not "row 1 pairs", where 1 is no count
+        rf"(?<![\w.,×^/–=-])(?<!row )(?<!layer )(?<!head )(?<!column )(?<!token )(?<!position )"
+        rf"(?<!document )(?P<count>1 )(?P<of>of [\d,]+ )?"
+        rf"(?P<adjective>[a-z-]*[a-z](?<!of)(?<!to) )?{NOUN}\b(?: {VERB}\b)?"
+    )
+    numbered = rf"\b(?<!of ){NOUN} (?P<number>\d+)(?:(?=[:;]| in\b)| {VERB}\b)"
+    return re.compile(counted), re.compile(numbered, re.IGNORECASE)
+
+
+def agree(text: str) -> str:
+    """Write nouns and verbs in the singular after a count of 1, or before a single number.
+
+    >>> agree("1 distinct vectors are shared; layers 2 differ, 1 of 3 pairs reach it")
+    '1 distinct vector is shared; layer 2 differs, 1 of 3 pairs reaches it'
+    >>> agree("row 1 pairs differ, 11 pairs differ, pairs 1 to 2 differ")
+    'row 1 pairs differ, 11 pairs differ, pairs 1 to 2 differ'
+    """
+
+    def in_singular(found: re.Match[str]) -> str:
+        verb = found["verb"]
+        noun = found["noun"] if found["of"] else singular_noun(found["noun"])
+        end = f" {VERBS.get(verb, verb + 's')}" if verb else ""
+        return f"{found['count']}{found['of'] or ''}{found['adjective'] or ''}{noun}{end}"
+
+    def of_number(found: re.Match[str]) -> str:
+        verb = found["verb"]
+        end = f" {VERBS.get(verb, verb + 's')}" if verb else ""
+        return f"{singular_noun(found['noun'])} {found['number']}{end}"
+
+    if not MAYBE_ONE.search(text):
+        return text
+    counted, numbered = patterns_of_number()
+    return numbered.sub(of_number, counted.sub(in_singular, text))
 
 
 def agreeing(count: int, singular: str, plural: str) -> str:
