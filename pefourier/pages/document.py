@@ -40,76 +40,34 @@ from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import paragraph, parts_of_words, printable, visible
 
 NUMBER = re.compile(r"[-−]?\d+(\.\d+)?(e[+-]?\d+)?")
-FACTS = ("formula", "unit", "range", "good", "source")  # of a term, besides its meaning
-SEVERITIES = ("error", "warning")  # first words of remarks
 
 
-Part = Fields  # of a page: its kind and what the template shows of it
+# A part of a page is a paragraph, a table (rows, the header first), or one of these by its keys:
+# label and text; command; picture and caption; listed; summary with the parts inside or the terms.
+Part = str | Sequence[Strings] | Fields
 Section = tuple[str, Sequence[Part]]  # heading and content
-
-
-def sentence_of(label: str, text: str, severity: str = "") -> Part:
-    """Make a paragraph with a bold label; `severity` colours it."""
-    return {"kind": "sentence", "label": label, "text": text, "severity": severity}
-
-
-def table(rows: Sequence[Sequence[Any]], caption: str = "") -> Part:
-    """Make a table that scrolls if it is wide; the first row and column are headers."""
-    cells = [[str(cell).strip() for cell in row] for row in rows]
-    return {"kind": "table", "rows": cells, "caption": caption}
-
-
-def remark(text: str) -> Part:
-    """Make a paragraph; the severity of a finding is coloured."""
-    severity, _, message = text.partition(":")
-    if severity in SEVERITIES:
-        return sentence_of(severity, f":{message}", severity)
-    return {"kind": "text", "text": text}
-
-
-def parts_of(*words: Callable[[], str]) -> list[Part]:
-    """Return the words of an answer and its tables as parts of a page."""
-    return [remark(p) if isinstance(p, str) else table(p) for p in parts_of_words(*words)]
 
 
 def figure(draw: Callable[..., Any], answers: Any, caption: str) -> Part:
     """Draw answers as a figure with a caption."""
-    picture = b64encode(render("svg", draw, answers, USUAL)).decode()
-    return {"kind": "figure", "picture": picture, "caption": caption}
-
-
-def details(summary: str, parts: Iterable[Part]) -> list[Part]:
-    """Make a folded part for long content; none without content."""
-    shown = list(parts)
-    return [{"kind": "details", "summary": summary, "parts": shown}] if shown else []
-
-
-def command(line: str) -> Part:
-    """Show a command line that reproduces numbers."""
-    return {"kind": "command", "line": line}
+    return {"picture": b64encode(render("svg", draw, answers, USUAL)).decode(), "caption": caption}
 
 
 @cache  # the registry does not change while the program runs
-def terms_by_name() -> Mapping[str, list[Term]]:
-    """Group terms by spelling."""
-    terms: dict[str, list[Term]] = {}
-    for term in read_terms():
-        for name in term.names:
-            terms.setdefault(spelling(name), []).append(term)
-    return terms
+def terms_by_name() -> Mapping[tuple[str, str], Term]:
+    """Return terms by group and spelling."""
+    terms = reversed(read_terms())  # the first of two names is kept
+    return {(term.group, spelling(name)): term for term in terms for name in term.names}
 
 
-def explanations(names: Iterable[str], groups: Strings) -> list[Part]:
+def explanations(names: Iterable[str], groups: Strings) -> Part:
     """Explain names of rows, columns, verdicts and findings, by the first group that has them."""
-    entries = []
+    known, listed = terms_by_name(), []
     for name in dict.fromkeys(map(str.strip, names)):
-        found = terms_by_name().get(spelling(name), [])
-        listed = [term for group in (*groups, "words") for term in found if term.group == group]
-        if listed:
-            facts = [(fact, getattr(listed[0], fact)) for fact in FACTS]
-            line = "; ".join(f"{fact}: {text}" for fact, text in facts if text)
-            entries.append((name, [line for line in (listed[0].meaning, line) if line]))
-    return details("Glossary", [{"kind": "glossary", "entries": entries}] if entries else [])
+        keys = ((group, spelling(name)) for group in (*groups, "words"))
+        if key := next((key for key in keys if key in known), None):
+            listed.append((name, known[key]))
+    return {"summary": "Glossary", "terms": listed}
 
 
 def document(title: str, lead: str, sections: Sequence[Section]) -> str:
@@ -196,7 +154,7 @@ def line_of(question: str, specs: Iterable[str], options: Values) -> Part:
             words += [f"--{name}", size_of(value) if isinstance(value, tuple) else str(value)]
     if question in HEADINGS:
         words.append("--full")
-    return command(command_line(*words))
+    return {"command": command_line(*words)}
 
 
 def encodings_document(
@@ -205,7 +163,7 @@ def encodings_document(
     """Make the page about encodings, with the conclusions first, and errors of other SPECs."""
     names = list(dict.fromkeys(study.encoding.label for study in studies))
     listed = ", ".join(names) if len(names) <= 4 else f"{len(names)} encodings"
-    refused = [sentence_of(f"{r.spec}: no answer.", f" {r.error}") for r in refusals]
+    refused = [{"label": f"{r.spec}: no answer.", "text": r.error} for r in refusals]
     line = line_of("report", [study.encoding.spec for study in studies], options)
     sections = [
         ("At a glance", [glance(studies), *refused]),
@@ -224,7 +182,7 @@ def glance(studies: Sequence[Study]) -> Part:
         verdicts = [conclude(a.result)[0] if a else "–" for a in answers]
         size = f"{len(study.encoding)} × {study.encoding.dim}"
         rows.append([study.encoding.label, size, *verdicts])
-    return table(rows)
+    return rows
 
 
 def question_section(question: str, studies: Sequence[Study], options: Values) -> Section:
@@ -235,26 +193,25 @@ def question_section(question: str, studies: Sequence[Study], options: Values) -
     kind = type(answers[0].result)
     conclusions = [conclude(a.result) for a in answers]
     sentences = [
-        sentence_of(f"{a.encoding.label}: {verdict}.", f" {meaning} {action}")
+        {"label": f"{a.encoding.label}: {verdict}.", "text": f"{meaning} {action}"}
         for a, (verdict, meaning, action, *_) in zip(answers, conclusions, strict=True)
     ]
-    parts = parts_of(partial(text_of, answers))
-    tables = [part for part in parts if part["kind"] == "table"]
-    remarks = [part for part in parts if part not in tables]
+    parts = parts_of_words(partial(text_of, answers))
+    tables = [part for part in parts if not isinstance(part, str)]
     names = [verdict.lower() for verdict, *_ in conclusions]
-    names += [cell for t in tables for cell in [*t["rows"][0], *(row[0] for row in t["rows"])]]
+    names += [cell for rows in tables for cell in [*rows[0], *(row[0] for row in rows)]]
     names += [f.code for a in answers for f in getattr(a.result, "findings", ())]
     groups = (kind.command, "findings", "verdicts", "every answer", "check-faithful")
     line = line_of(question, [a.encoding.spec for a in answers], options)
-    numbers = details("Numbers and the command for them", [*tables, line])
     pictures = [
         figure(
             kind.draw, part, f"{', '.join(a.encoding.label for a in part)}: {CAPTIONS[question]}"
         )
         for part in ([[a] for a in answers] if question == "usage" else [answers])
     ]
-    words = explanations(names, groups)
-    return (HEADINGS[question], [*sentences, *remarks, *pictures, *numbers, *words])
+    shown = [*sentences, *(part for part in parts if isinstance(part, str)), *pictures]
+    numbers = {"summary": "Numbers and the command for them", "inside": [*tables, line]}
+    return (HEADINGS[question], [*shown, numbers, explanations(names, groups)])
 
 
 def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:

@@ -14,14 +14,10 @@ from pefourier.errors import PefourierError, command_line, shown
 from pefourier.pages.document import (
     Part,
     Section,
-    command,
-    details,
     document,
     explanations,
     figure,
     page_written,
-    parts_of,
-    table,
 )
 from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
@@ -31,7 +27,7 @@ from pefourier.train.statistics import Summary, common_runs, rows_by, summarize_
 from pefourier.train.store import Store, option_of, read_configuration
 from pefourier.types import Texts, Values, frozen
 from pefourier.writing.page import Page
-from pefourier.writing.text import printable
+from pefourier.writing.text import parts_of_words, printable
 
 FIRST = ("comparison", "curves", "confusion")  # pictures
 COSTS = (
@@ -82,23 +78,23 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     """Make the page about a folder."""
     summary = folder.summary
     answer, words = summary_page(summary), partial(all_words, summary)
-    numbers = parts_of(words)
-    names = [cell for part in numbers if part["kind"] == "table" for cell in part["rows"][0]]
+    numbers = parts_of_words(words)
+    names = [cell for part in numbers if not isinstance(part, str) for cell in part[0]]
     traces = read_traces(Path(folder.path), summary.runs)
     pictures = training_figures.pictures(summary, traces)
     drawn = {name: figure(*picture) for name, picture in pictures.items()}
     first = [drawn.pop(name) for name in FIRST if name in drawn]
     sections: list[Section] = [
-        ("Which encoding", parts_of(answer.conclusion)),
+        ("Which encoding", parts_of_words(answer.conclusion)),
         ("How sure", how_sure(summary)),
-        ("What it costs", [table(costs(summary)), {"kind": "text", "text": COSTS}]),
+        ("What it costs", [costs(summary), COSTS]),
         ("Pictures", first),
         (
             "Numbers",
             [
-                *details("All scores and differences", numbers),
-                *details("More pictures", drawn.values()),
-                *explanations(names, ("train",)),
+                {"summary": "All scores and differences", "inside": numbers},
+                {"summary": "More pictures", "inside": [*drawn.values()]},
+                explanations(names, ("train",)),
             ],
         ),
         ("How these numbers were made", settings_part(folder)),
@@ -113,7 +109,7 @@ def how_sure(summary: Summary) -> list[Part]:
     """Sentence on each encoding against its reference, with its interval."""
     records = summary_page(summary).records()
     items = [(record["spec"], record["meaning"]) for record in records if record["meaning"]]
-    return [{"kind": "list", "entries": items}]
+    return [{"listed": items}]
 
 
 def costs(summary: Summary) -> list[Texts]:
@@ -132,9 +128,9 @@ def settings_part(folder: TrainFolder) -> list[Part]:
     """Commands, settings and versions of a folder."""
     trained = [("program", "version"), *folder.config.get("versions", {}).items()]
     return [
-        command(training_command(folder.config, folder.path)),
-        command(command_line("pefourier", "report", folder.path)),
-        *details("Versions", [table(trained, "Versions used in training")]),
+        {"command": training_command(folder.config, folder.path)},
+        {"command": command_line("pefourier", "report", folder.path)},
+        {"summary": "Versions used in training", "inside": [trained]},
     ]
 
 
