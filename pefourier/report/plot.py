@@ -54,7 +54,6 @@ MOST_PIXELS = 2e8  # of a PNG
 MANY = 7  # distinguishable curves on common axes
 LETTER = 0.075  # inches per character
 LOWEST = 2.6  # inches: smallest height of a row of panels
-NARROW = 4.5  # inches: width of a narrow figure
 SHORTEST = 8  # characters of a line
 SLACK = 0.95  # largest length of a label relative to its axis
 DENSE = 1000  # points of a curve above which single oscillations are not visible

@@ -101,7 +101,7 @@ def short_text_of(answers: Answers) -> str:
     return "\n".join(parts) + more + "".join(findings_text(a, leading(a.result)) for a in answers)
 
 
-def tables_of(answers: Answers, short: Values | None = None) -> Iterator[Table]:
+def tables_of(answers: Answers, short: Values | None = None) -> Iterator[TextTable]:
     """Yield the tables of answers, or those of `short`."""
     if not short:
         yield from tables_of_rows(answers)
@@ -114,7 +114,7 @@ def tables_of(answers: Answers, short: Values | None = None) -> Iterator[Table]:
 
 
 @frozen
-class Table:
+class TextTable:
     """Rows of cells, the header first."""
 
     rows: Sequence[Strings]
@@ -122,7 +122,7 @@ class Table:
     is_alone: bool  # of the only encoding, which the conclusion names
 
 
-def fitting_text(table: Table, room: int) -> tuple[str, int]:
+def fitting_text(table: TextTable, room: int) -> tuple[str, int]:
     """Return as much of a table as fits in some lines, without a second part; and its rows."""
     text = table_text(table)
     while "\n\n" in text and not table.has_encodings:
@@ -135,13 +135,13 @@ def fitting_text(table: Table, room: int) -> tuple[str, int]:
     return "", 0
 
 
-def table_text(table: Table) -> str:
+def table_text(table: TextTable) -> str:
     """Align a table; outside documents, without the label that the conclusion names."""
     named, rows = table.is_alone and not is_for_document(), table.rows
     return aligned(rows[named:] if table.has_encodings else [row[named:] for row in rows])
 
 
-def tables_of_rows(answers: Answers, chosen: Iterable[str] = ()) -> Iterator[Table]:
+def tables_of_rows(answers: Answers, chosen: Iterable[str] = ()) -> Iterator[TextTable]:
     """Yield tables of rows that some answer has, with a column per encoding, a few side by side.
 
     `chosen` has the labels of rows, by default all.
@@ -157,7 +157,7 @@ def tables_of_rows(answers: Answers, chosen: Iterable[str] = ()) -> Iterator[Tab
         columns = slice(start, start + across)
         head = ["", *(a.encoding.label for a in answers[columns])]
         body = ([name, *map(number, values[columns])] for name, values in rows)
-        yield Table([head, *body], has_encodings=True, is_alone=len(answers) == 1)
+        yield TextTable([head, *body], has_encodings=True, is_alone=len(answers) == 1)
 
 
 def with_all_names(answer: Answer) -> Answer:
@@ -177,7 +177,7 @@ def value_at(value: Any, path: str) -> Any:
 
 def listed_tables(
     answers: Answers, chosen: Mapping[str, Iterable[str]] | None = None
-) -> Iterator[Table]:
+) -> Iterator[TextTable]:
     """Yield tables of fields with several dataclasses, joined over encodings with equal columns.
 
     Empty columns are left out. `chosen` has other columns by field: labels alone, or with fields.
@@ -195,7 +195,7 @@ def listed_tables(
         filled = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"–"}]
         if len(rows) > 1:
             table = list(map(list, zip(*filled, strict=True)))
-            yield Table(table, has_encodings=False, is_alone=len(answers) == 1)
+            yield TextTable(table, has_encodings=False, is_alone=len(answers) == 1)
 
 
 def findings_text(answer: Answer, stated: Sequence[Finding] = ()) -> str:
