@@ -46,7 +46,6 @@ encode m --out m/model.safetensors
 encode n/config.json --out m/model.safetensors
 encode m/config.json#text --out n/model.safetensors
 encode sinusoidal --times column.csv --out column.csv
-encode sphere2vec --places t.csv --out t.csv
 encode laplacian --edges t.csv --out t.csv
 encode m/config.json#text --golden m/config.json
 resize t.npy --from 4x4 --to 6x6 --out t.npy

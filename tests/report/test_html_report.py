@@ -160,7 +160,6 @@ def test_options_are_part_of_the_commands(page):
 @pytest.mark.parametrize(
     ("spec", "answered"),
     [
-        ("space2vec", {"check-faithful", "relations"}),
         ("mtan", {"check-faithful", "relations", "spectrum"}),
         ("laplacian", {"check-faithful", "relations", "spectrum"}),
         ("fire:threshold=5", {"check-faithful"}),
