@@ -16,6 +16,7 @@ import numpy as np
 
 from pefourier.encodings.attention_decay import LEVELS, reading_cosine
 from pefourier.encodings.encoding import axis_letters, unit_of_waves, without_prefix
+from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.grids import size_of
 from pefourier.errors import PefourierError, shorten
 from pefourier.geometry.torus import multiplicity
@@ -75,6 +76,7 @@ def chart(
 
 
 MOST_ROWS = 400  # in a picture
+UNITS = {"time": "unit of the times", "place": "km; on a plane, unit of x and y"}  # of lags
 
 
 def heat(axes: Axes, values: Array, label: str, *, place: str = "right", **style: Any) -> None:
@@ -156,8 +158,22 @@ def faithful(answers: Answers, look: Look) -> Figure:
     """Draw singular values (for rank and conditioning), and inner products by lag."""
     figure, ((values_axes, kernel_axes),) = make_panels(look, 3.0, columns=2)
     draw_singular_values(values_axes, answers)
-    draw_kernels(kernel_axes, answers)
+    domain = answers[0].encoding.domain
+    if isinstance(domain, PlaceDomain):
+        draw_map(kernel_axes, answers[0], domain)
+    else:
+        draw_kernels(kernel_axes, answers)
     return figure
+
+
+def draw_map(axes: Axes, a: Answer, domain: PlaceDomain) -> None:
+    """Draw places in colours of the distance of their vectors to the first of the closest pair."""
+    pair, table = list(a.result.closest_pair or [0]), a.encoding.table()
+    x, y = domain.at.T
+    image = axes.scatter(x, y, c=np.linalg.norm(table - table[pair[0]], axis=1), s=9)
+    axes.plot(x[pair], y[pair], "r+", markersize=12)
+    axes.set(xlabel="longitude, or x", ylabel="latitude, or y", title="+ closest pair")
+    axes.figure.colorbar(image, ax=axes, label=f"distance to vector {pair[0]}")
 
 
 def draw_singular_values(axes: Axes, answers: Answers) -> None:
@@ -187,12 +203,6 @@ def relations(answers: Answers, look: Look) -> Figure:
     return figure
 
 
-def unit_of_axis(answers: Answers) -> str:
-    """Name the unit of lags and wavelengths of all answers, such as "position"."""
-    kinds = dict.fromkeys(a.encoding.domain.kind == "time" for a in answers)
-    return " or ".join("unit of time" if of_times else "position" for of_times in kinds)
-
-
 def draw_kernels(axes: Axes, answers: Answers) -> None:
     """Draw inner products by lag (on grids, along each axis); many lags on a logarithmic axis."""
     steps = [1.0]
@@ -207,7 +217,8 @@ def draw_kernels(axes: Axes, answers: Answers) -> None:
         axes.set_xscale("symlog", linthresh=min(steps))
         name = "shaded: least to largest nearby"
         axes.plot([], [], label=name, color="0.75", linestyle="-", linewidth=6)
-    axes.set(xlabel=f"lag ({unit_of_axis(answers)}s)", ylabel="kernel (1 at lag 0)")
+    units = dict.fromkeys(UNITS.get(a.encoding.domain.kind, "positions") for a in answers)
+    axes.set(xlabel=f"lag ({' or '.join(units)})", ylabel="kernel (1 at lag 0)")
 
 
 GREY = "0.6"
@@ -382,6 +393,7 @@ def draw_layers(axes: Axes, result: Any, rotation: Any, layers: Sequence[Any]) -
     axes.set_title(", ".join(filter(None, names)), pad=ABOVE)
 
 
+UNIT = "position, or unit of times"
 LITTLE = 0.0005  # negligible share of the energy
 SPARSE = 0.5  # share of lattice points with energy below which they are drawn as lines
 
@@ -407,7 +419,7 @@ def spectrum_chart(answers: Answers, axis: str = "auto") -> str:
             density = a.result.measure.by_decade if decades else a.result
             curves.append((a.encoding.label, *curve_of(a, density)))
     of = "per factor ten of frequency (log)" if decades else "at each lattice frequency"
-    title = f"share of energy {of}, ω in radians per {unit_of_axis(answers)}"
+    title = f"share of energy {of}, ω in radians per {UNIT}"
     parts += [chart(title, curves, logarithmic=decades)] if curves else []
     return "".join(f"{part}\n" for part in parts)
 
@@ -428,7 +440,7 @@ def spectrum(answers: Answers, look: Look, axis: str = "auto") -> Figure:
         return spectrum_on_grids(answers, look)
     figure, (axes,) = make_panels(look, 3.4)
     (draw_decades if decades else draw_densities)(axes, answers)
-    axes.set(xlabel=f"angular frequency ω (radians per {unit_of_axis(answers)})", ylim=(0, None))
+    axes.set(xlabel=f"angular frequency ω (radians per {UNIT})", ylim=(0, None))
     return figure
 
 
@@ -460,7 +472,7 @@ def draw_decades(axes: Axes, answers: Answers) -> None:
     axes.set(xscale="log", ylabel=share)
     axes.set_xlim(axes.get_xlim())
     above = axes.twiny()
-    above.set(xscale="log", xlabel=f"wavelength ({unit_of_axis(answers)}s)")
+    above.set(xscale="log", xlabel=f"wavelength ({UNIT})")
     above.set_xlim(*(2 * np.pi / omega for omega in axes.get_xlim()))
 
 

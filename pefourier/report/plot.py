@@ -57,6 +57,7 @@ LOWEST = 2.6  # inches: smallest height of a row of panels
 SHORTEST = 8  # characters of a line
 SLACK = 0.95  # largest length of a label relative to its axis
 DENSE = 1000  # points of a curve above which single oscillations are not visible
+EQUAL_TO = " (equal to "
 EQUAL = 0.3  # pixels between equal curves
 LEAST_POINTS = 3  # of a curve; shorter ones are marks
 THICKER = 2.4  # points that the first of equal curves is wider, for each of the others
@@ -160,10 +161,10 @@ def show_equal_curves(figure: Figure) -> None:
             first = next((first for first in firsts if is_equal_curve(first, line)), None)
             if first is None:
                 firsts.append(line)
-            elif first.get_label() != line.get_label():
+            elif first.get_label() != line.get_label() and EQUAL_TO not in str(line.get_label()):
                 first.set_linewidth(first.get_linewidth() + THICKER)
                 first.set_alpha(PALE)
-                line.set_label(f"{line.get_label()} (equal to {str(first.get_label()).strip()})")
+                line.set_label(f"{line.get_label()}{EQUAL_TO}{str(first.get_label()).strip()})")
 
 
 def is_equal_curve(first: Any, second: Any) -> bool:

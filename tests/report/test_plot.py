@@ -52,27 +52,19 @@ def test_curves_are_the_numbers_of_the_answers(pair):
 
 
 def test_equal_curves_are_visible_and_named_in_the_legend():
-    answers = [answer_of(spectrum_of(load(spec, 80, 32))) for spec in ("rope", "sinusoidal", "dft")]
-    figure = plot.draw_styled(spectrum, answers, plot.USUAL)
-    first, second, third, *_ = figure.axes[0].lines
-    assert first.get_linewidth() > 2 * second.get_linewidth()
-    assert first.get_alpha() < 1
-    assert second.get_label() == "sinusoidal (equal to rope)"
-    assert third.get_label().startswith("dft (")
-    assert third.get_linewidth() == second.get_linewidth()
+    def draw(answers, look):
+        figure, (axes,) = plot.make_panels(look, 3.0)
+        for name, values in answers.items():
+            axes.plot(values, label=name)
+        return figure
 
-
-@pytest.mark.parametrize(
-    ("times", "unit"),
-    [([None], "position"), ([(0, 1, 5.5)], "unit of time"), ([None, (0, 1, 5.5)], " or ")],
-)
-def test_an_axis_has_the_unit_that_holds(times, unit):
-    encodings = [
-        load("sinusoidal", d=8) if t is None else load("mtan-fixed", d=8, times=t) for t in times
-    ]
-    axes, *_ = spectrum([answer_of(spectrum_of(e)) for e in encodings], plot.USUAL, axis="log").axes
-    assert unit in axes.get_xlabel()
-    assert ("position" in axes.get_xlabel()) == (None in times)
+    line = np.sin(np.arange(20))
+    named = {"a": line, "b": line + 1e-5, "c": -line, "d": line[:9], "e (equal to a)": line}
+    axes, *_ = plot.draw_styled(draw, named, plot.USUAL).axes
+    labels = [curve.get_label() for curve in axes.lines]
+    assert labels == ["a", "b (equal to a)", "c", "d", "e (equal to a)"]
+    first, second, *others = (curve.get_linewidth() for curve in axes.lines)
+    assert (first > 2 * second, {second, *others}) == (True, {second})
 
 
 def test_a_figure_is_drawn_once_and_without_formulas(monkeypatch):
