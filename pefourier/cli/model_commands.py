@@ -36,12 +36,12 @@ from pefourier.cli.options import (
     point,
     print_and_exit,
     print_result,
-    register,
     sides,
     spare_threads,
     spec_names,
 )
 from pefourier.cli.process import percentages, say
+from pefourier.cli.registry import register
 from pefourier.errors import PefourierError, shown
 from pefourier.types import Fields, Ints
 from pefourier.writing.text import number

@@ -13,8 +13,9 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, shorten
 from pefourier.report import render
 from pefourier.types import Array, Fields, Floats, frozen_by_name
+from pefourier.writing.escapes import in_html
 from pefourier.writing.page import plain
-from pefourier.writing.text import Verdict, in_html, printable
+from pefourier.writing.text import Verdict, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

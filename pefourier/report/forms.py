@@ -9,18 +9,17 @@ from pathlib import Path
 
 from pefourier.types import Fields, Strings, frozen
 from pefourier.version import __version__
-from pefourier.writing.files import split_spec
-from pefourier.writing.page import SCHEMA, Page, plain
-from pefourier.writing.text import (
+from pefourier.writing.escapes import (
     in_csv,
     in_latex,
     in_markdown,
     in_workflow_command,
     in_workflow_property,
     markdown_table,
-    parts_of_words,
-    printable,
 )
+from pefourier.writing.files import split_spec
+from pefourier.writing.page import SCHEMA, Page, plain
+from pefourier.writing.text import parts_of_words, printable
 
 SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 MOST_SIZES = 3  # rows of a table that only has sizes, with its header

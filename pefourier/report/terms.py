@@ -253,6 +253,6 @@ def overview(terms: Sequence[Term], *, is_all: bool) -> str:
             first, more = f"{first.rstrip(',').rpartition(',')[0]}, …", []
         lines += [first, *more]
     if not is_all:
-        more = "'pefourier explain TERM' explains a term, 'pefourier explain all' lists all."
-        lines.append(paragraph(more, "  ").rstrip())
+        hint = "'pefourier explain TERM' explains a term, 'pefourier explain all' lists all."
+        lines.append(paragraph(hint, "  ").rstrip())
     return "\n".join(lines) + "\n"

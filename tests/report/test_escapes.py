@@ -11,16 +11,16 @@ import pytest
 from stored import safetensors
 
 from pefourier.cli.options import OutputOptions
-from pefourier.writing.page import Page
-from pefourier.writing.text import (
+from pefourier.writing.escapes import (
     in_csv,
     in_html,
     in_latex,
     in_markdown,
     in_workflow_command,
     in_workflow_property,
-    printable,
 )
+from pefourier.writing.page import Page
+from pefourier.writing.text import printable
 
 ESCAPES = {
     "text": printable,
