@@ -93,7 +93,8 @@ def find_records(name: str) -> list[Fields]:
     if not matches:
         if plain not in EVERYDAY and (target := name_behind(name)) != name:
             return find_records(target)
-        word = re.compile(rf"\b({EVERYDAY.get(plain) or re.escape(plain)})", re.IGNORECASE)
+        forms = EVERYDAY.get(plain) or "|".join(map(re.escape, (plain, plain.removesuffix("s"))))
+        word = re.compile(rf"\b({forms})\b", re.IGNORECASE)
         matches = [record for record in records if len(plain) > 1 and word.search(words_of(record))]
     if not matches:
         conventions = (c["convention"] for r in records for c in r.get("conventions", ()))
