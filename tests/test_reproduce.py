@@ -17,7 +17,7 @@ from pefourier.reproduce import (
 from pefourier.train.run import write_summary
 from pefourier.train.statistics import summarize_runs
 from pefourier.train.store import Store
-from pefourier.writing.text import in_markdown
+from pefourier.writing.escapes import in_markdown
 
 pytestmark = pytest.mark.usefixtures("sketched")
 

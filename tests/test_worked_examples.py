@@ -17,7 +17,8 @@ PAGE = (ROOT / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
 EXAMPLE = re.compile(r"^\*\*(An? [\w ]+)\*\* \((\w+) files?\)(.*?)(?=^\*\*A|\Z)", re.S | re.M)
 BLOCK = re.compile(r"`([\w/.]+)`:\n\n```(\w+)\n(.*?)```\n", re.S)
 EXAMPLES = {name: (count, BLOCK.findall(text)) for name, count, text in EXAMPLE.findall(PAGE)}
-FORMS = ("text", "json", "csv", "github", "sarif", "lint", "md", "latex")
+FORMS = {"text": "", "json": "--json", "csv": "--csv"}
+FORMS |= {name: f"--format {name}" for name in ("github", "sarif", "lint", "md", "latex")}
 
 
 def copy_with(folder, examples):
@@ -114,7 +115,7 @@ def test_an_encoding_obeys_the_laws(required):
 
 
 def test_a_question_is_answered_in_every_form(required):
-    requested = [f"size dft rope --d 8 --format {form}" for form in FORMS]
+    requested = [f"size dft rope --d 8 {options}" for options in FORMS.values()]
     answers = dict(zip(FORMS, answers_of(required, *requested), strict=True))
     assert {(status, err) for status, _, err in answers.values()} == {(0, "")}
     for form in ("text", "md", "github"):

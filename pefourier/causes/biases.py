@@ -491,8 +491,10 @@ class Slopes(Named):
     @property
     def words(self) -> str:
         """The rule of the slopes."""
-        other = f" instead of {self.instead_of}" if self.instead_of else ""
-        return f"slopes {self.rule}{other}"
+        if not self.instead_of:
+            return f"slopes {self.rule}"
+        those = "those " if self.instead_of.startswith("of ") else ""
+        return f"slopes {self.rule} instead of {those}{self.instead_of}"
 
     @classmethod
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[Slopes]:

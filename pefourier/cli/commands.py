@@ -23,10 +23,10 @@ from pefourier.cli.options import (
     format_name,
     group,
     print_result,
-    register,
     spare_threads,
 )
 from pefourier.cli.process import percentages
+from pefourier.cli.registry import register
 from pefourier.errors import PefourierError
 from pefourier.writing.text import printable
 

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from pefourier.cli.options import COMMANDS, add_command
 from pefourier.cli.process import (
     LISTENER,
     give_up_stdout,
@@ -19,6 +18,7 @@ from pefourier.cli.process import (
     report_interrupt,
     say,
 )
+from pefourier.cli.registry import COMMANDS, add_command
 from pefourier.errors import PefourierError, command_line, naming_options, nearest, shorten, shown
 from pefourier.types import Strings
 from pefourier.version import __version__

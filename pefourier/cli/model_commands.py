@@ -33,16 +33,15 @@ from pefourier.cli.options import (
     format_name,
     group,
     layer_range,
-    options_of,
     point,
     print_and_exit,
     print_result,
-    register,
     sides,
     spare_threads,
     spec_names,
 )
 from pefourier.cli.process import percentages, say
+from pefourier.cli.registry import register
 from pefourier.errors import PefourierError, shown
 from pefourier.types import Fields, Ints
 from pefourier.writing.text import number
@@ -590,7 +589,7 @@ def list_encodings(
     output.print(catalogue_page(names or ()))
 
 
-@register("explain", ignore_unknown_options=True)  # options are terms, too
+@register("explain")
 def explain(
     *,
     context: typer.Context,
@@ -598,14 +597,14 @@ def explain(
     term: Annotated[
         list[str] | None,
         Argument(),
-        "A field, verdict, finding, option, parameter, encoding or command.",
+        "A word of an answer, verdict, finding, encoding, parameter or command.",
     ] = None,
     schema: Annotated[bool, "Print the JSON Schema of all answers that --json writes."] = False,
 ) -> None:
     """Explain a term.
 
     Shows its meaning, formula, unit, range, good values and source. Without TERM: lists some terms
-    to begin with, and all terms.
+    of each kind; all: lists all.
 
     \b
     Example:
@@ -620,20 +619,11 @@ def explain(
 
 
 def command_terms(program: Any) -> list["Term"]:
-    """Return a term for each command and each option; options with equal help are merged."""
+    """Return a term for each command."""
     from pefourier.report.terms import Term
 
     terms = []
     for name, command in program.commands.items():
         summary, _, text = command.help.partition("\n")
-        good = text.partition("Example:")[2].strip()
-        terms.append(Term(name, "commands", summary, good=good))
-    users: dict[tuple[str, ...], list[str]] = {}
-    for command_name, option in options_of(program):
-        names = sorted(option.opts, key=lambda name: not name.startswith("--"))
-        choices = ", ".join(getattr(option.type, "choices", ()))
-        users.setdefault((option.help or "", choices, *names), []).append(command_name)
-    for (meaning, choices, name, *also), commands in users.items():
-        text = f"{meaning} Option of {', '.join(commands)}."
-        terms.append(Term(name, "options", text, range=choices, also=also))
+        terms.append(Term(name, "commands", summary, good=text.partition("Example:")[2].strip()))
     return terms

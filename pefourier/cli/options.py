@@ -3,48 +3,32 @@
 The fields of a group become options of each command that uses it, under its heading: see
 `flatten`. Groups are dataclasses without comparison and not frozen, because creating those
 would take a millisecond at each start.
-
-Ask a question about each SPEC, print the answers, and set the exit status.
-
-Registry of commands: a function becomes a command of the program when it is requested.
-
-Each parameter is an option or an argument. Its annotation has the type, settings for typer and the
-help (a text in `Annotated`, or the `help` of typer's `Option`). A parameter whose type is a
-dataclass is replaced by the fields of the dataclass.
 """
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, is_dataclass, replace
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from textwrap import fill
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
     TypeVar,
-    cast,
     dataclass_transform,
-    get_args,
-    get_origin,
 )
 
 import typer
 from typer import Argument, Option
-from typer.core import TyperCommand
 
 from pefourier.cli.process import (
     coloured,
     note,
-    refuse_overwriting,
     say,
     takes_colours,
 )
@@ -238,18 +222,19 @@ class OutputOptions:
     as_json: Annotated[bool, Option("--json"), "Answer in JSON."] = False
     as_csv: Annotated[bool, Option("--csv"), "Answer in CSV."] = False
     form: Annotated[
-        Literal["text", "json", "csv", "github", "sarif", "lint", "md", "latex"] | None,
+        Literal["github", "sarif", "lint", "md", "latex"] | None,
         Option("--format"),
         "Output format: github and sarif report findings to GitHub Actions and code scanning, "
-        "lint prints one line per error or warning, md and latex are for documents.",
+        "lint prints one line per error or warning, md is for documents, latex writes one table.",
     ] = None
 
     def __post_init__(self) -> None:
         """Raise before any computation if two forms are requested."""
-        forms = list(filter(None, ("json" * self.as_json, "csv" * self.as_csv, self.form)))
+        chosen = {"json": self.as_json, "csv": self.as_csv, self.form: self.form is not None}
+        forms = [name for name, is_chosen in chosen.items() if name and is_chosen]
         if len(forms) > 1:
             raise PefourierError(f"forms {' and '.join(forms)} exclude each other; pass one")
-        self.name = [*forms, "text"][0]  # a key of `forms.FORMS`, or text
+        self.name = forms[0] if forms else "text"  # a key of `forms.FORMS`, or text
 
     def print(self, page: Page) -> None:
         """Print a page in its form; on a terminal, curves precede the numbers."""
@@ -261,7 +246,8 @@ class OutputOptions:
         colour = takes_colours(sys.stdout)
         body = page.words if self.full or page.short is None else page.short
         conclusion, words = map(printable_lines, (page.conclusion(), body()))
-        conclusion += "\n" * bool(conclusion)  # an empty line
+        if conclusion:
+            conclusion += "\n"  # an empty line
         has_blocks = "utf" in (sys.stdout.encoding or "").lower()
         chart = page.chart() if has_blocks and sys.stdout.isatty() else ""
         say((coloured(conclusion) if colour else conclusion) + chart + words)
@@ -536,115 +522,3 @@ def spare_threads(specs: Strings = ()) -> None:
     declared = {record["encoding"] for record in records if record["measure"] == "declared"}
     if all(spec.partition(":")[0] in declared for spec in specs):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-
-HEADINGS = ("Encodings", "Answers", "Figures")  # in help, after the command's own options
-CHOICES: Fields = {"subsequent_indent": "  ", "break_on_hyphens": False}  # in lines of help
-KEYWORD = inspect.Parameter.KEYWORD_ONLY
-Function = TypeVar("Function", bound=Callable[..., None])
-OptionsOf = Callable[[], Mapping[str, Any]]
-COMMANDS: dict[str, tuple[Callable[..., None], Mapping[str, OptionsOf], Fields]] = {}
-
-
-def register(
-    name: str, *, options_of: Mapping[str, OptionsOf] | None = None, **context_settings: Any
-) -> Callable[[Function], Function]:
-    """Register a command; `options_of` maps a parameter to a function of its options."""
-
-    def keep(function: Function) -> Function:
-        COMMANDS[name] = function, options_of or {}, context_settings
-        return function
-
-    return keep
-
-
-def add_command(program: typer.Typer, name: str) -> None:
-    """Add a command to the program, which takes as long as many answers do."""
-    function, kinds_of, context_settings = COMMANDS[name]
-
-    def command(**values: Any) -> None:
-        try:
-            if values.get("paths"):
-                if not values["specs"]:
-                    raise PefourierError("--paths needs paths of files and folders; got none")
-                values["specs"] = list(map(as_path, values["specs"]))
-            refuse_overwriting(values)
-            call(function, values)
-        except PefourierError as error:
-            if values.get("form") in ANNOTATIONS:
-                annotate_refusals(name, values, error)
-            raise
-
-    command.__doc__ = function.__doc__
-    vars(command)["__signature__"] = inspect.Signature(list(flatten(function, kinds_of)))
-    program.command(name, cls=CommandInGroups, context_settings=context_settings)(command)
-
-
-@cache
-def parameters_of(part: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters of a function, or the fields of a dataclass."""
-    return list(inspect.signature(part, eval_str=True).parameters.values())
-
-
-def call(part: Callable[..., Any], values: Values) -> Any:
-    """Call a function with the values of its options; a dataclass is made of its fields."""
-    return part(
-        **{
-            p.name: call(cast("type", p.annotation), values)
-            if is_dataclass(p.annotation)
-            else values[p.name]
-            for p in parameters_of(part)
-        }
-    )
-
-
-def flatten(
-    part: Callable[..., Any],
-    kinds_of: Mapping[str, OptionsOf],
-    kinds: Values | None = None,
-) -> Iterator[inspect.Parameter]:
-    """Yield the options of a function; those of a dataclass are its fields, under its heading.
-
-    `kinds_of` has a function for a parameter whose fields have other types, by name.
-    """
-    for p in parameters_of(part):
-        if is_dataclass(p.annotation):
-            yield from flatten(cast("type", p.annotation), {}, kinds_of.get(p.name, dict)())
-        else:
-            kind = (kinds or {}).get(p.name, p.annotation)
-            option = typer_option(p.name, kind, getattr(part, "heading", None))
-            yield p.replace(kind=KEYWORD, annotation=option)
-
-
-def typer_option(name: str, kind: Any, heading: str | None = None) -> Any:
-    """Convert a type for typer, with its text as help; flags have no negative form."""
-    if get_origin(kind) is not Annotated:
-        return kind
-    plain, *notes = get_args(kind)
-    flags = [f"--{name.replace('_', '-')}"] if plain is bool else []
-    option = copy(next((n for n in notes if not isinstance(n, str)), typer.Option(*flags)))
-    option.help = next((n for n in notes if isinstance(n, str)), option.help)
-    option.rich_help_panel = option.rich_help_panel or heading
-    return Annotated[plain, option]
-
-
-class CommandInGroups(TyperCommand):
-    """A command whose help lists its own options first, then shared options under headings."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write a section for each group of options."""
-        groups: dict[str, list[Any]] = {"Arguments": [], "Options": []}
-        for p in self.get_params(ctx):
-            heading = getattr(p, "rich_help_panel", None) or f"{p.param_type_name}s".capitalize()
-            if record := p.get_help_record(ctx):
-                folded = fill(record[0].replace("|", "| "), formatter.width - 2, **CHOICES)
-                groups.setdefault(heading, []).append((folded.replace("| ", "|"), record[1]))
-        for name in sorted(filter(groups.get, groups), key=HEADINGS.count):
-            with formatter.section(name):
-                formatter.write_dl(groups[name])
-
-
-def options_of(program: Any) -> list[tuple[str, Any]]:
-    """Yield options with their command, beginning with options of the program."""
-    parts = {"pefourier": program, **program.commands}.items()
-    return [(name, p) for name, part in parts for p in part.params if hasattr(p, "is_flag")]

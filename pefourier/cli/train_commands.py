@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, get_origin, get_type_hints
 import typer
 from typer import Argument, Option
 
-from pefourier.cli.options import OutputOptions, register, spec_names
+from pefourier.cli.options import OutputOptions, spec_names
 from pefourier.cli.process import note
+from pefourier.cli.registry import register
 from pefourier.train import options as settings
 from pefourier.train.options import Options
 from pefourier.types import Fields

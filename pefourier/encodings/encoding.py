@@ -62,7 +62,7 @@ from pefourier.types import (
     frozen_arrays,
 )
 from pefourier.writing.files import read_section
-from pefourier.writing.text import number, printable
+from pefourier.writing.text import agree, number, printable
 
 EVEN = 1e-3  # largest deviation of evenly spaced times, in steps
 LARGEST_BASIS = 8192  # points of an irregular domain: the basis then takes 512 MiB
@@ -859,7 +859,7 @@ def finding(code: str, variant: str = "", /, **values: Any) -> Finding:
     row = read_section(FINDINGS, code)
     severity = next(level for level in SEVERITIES if variant in row.get(level, ()))
     text = row[severity][variant] if variant else row[severity]
-    return Finding(code, severity, (row.get("opening", "") + text).format(**values))
+    return Finding(code, severity, agree((row.get("opening", "") + text).format(**values)))
 
 
 Layout = Literal["interleaved", "halves"]

@@ -1,6 +1,6 @@
 """HTML pages: one file per page, without scripts and without requests to other servers.
 
-All content passes through `element`, which escapes everything except `Markup`: names of files,
+document.html shows the parts of a page, and jinja2 escapes all of their texts: names of files,
 arrays and encodings can only be text. Figures are embedded as matplotlib SVG images, which cannot
 affect the page; its style adapts their colours to dark mode.
 
@@ -11,12 +11,13 @@ command that reproduces them and a glossary are folded.
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from string import Template
 from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.grids import size_of
@@ -36,148 +37,52 @@ from pefourier.types import Fields, Strings, Values, frozen
 from pefourier.version import __version__
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import Page, fields_of, flattened
-from pefourier.writing.text import in_html, paragraph, parts_of_words, printable
+from pefourier.writing.text import paragraph, parts_of_words, printable, visible
 
-TEMPLATE = Path(__file__).with_suffix(".html")
 NUMBER = re.compile(r"[-−]?\d+(\.\d+)?(e[+-]?\d+)?")
-FACTS = ("formula", "unit", "range", "good", "source")  # of a term, besides its meaning
-SEVERITIES = ("error", "warning")  # first words of remarks
 
 
-class Markup(str):
-    """HTML text with special characters that are not escaped."""
-
-    __slots__ = ()
-
-
-def element(name: str, *inside: Any, **attributes: Any) -> Markup:
-    """Make an element; content and attributes are escaped unless they are `Markup`.
-
-    A final underscore in an attribute's name is removed, others become hyphens.
-
-    >>> element("p", "a < b", element("b", "c"), class_="x")
-    '<p class="x">a &lt; b<b>c</b></p>'
-    """
-    pairs = {k.rstrip("_").replace("_", "-"): v for k, v in attributes.items() if v is not None}
-    text = "".join(f' {key}="{in_html(str(value))}"' for key, value in pairs.items())
-    return Markup(f"<{name}{text}>{''.join(map(markup, flat(inside)))}</{name}>")
+# A part of a page is a paragraph, a table (rows, the header first), or one of these by its keys:
+# label and text; command; picture and caption; listed; summary with the parts inside or the terms.
+Part = str | Sequence[Strings] | Fields
+Section = tuple[str, Sequence[Part]]  # heading and content
 
 
-def markup(value: Any) -> str:
-    r"""Return a value as HTML text.
-
-    >>> markup("<a\n>")
-    '&lt;a\\n&gt;'
-    """
-    return value if isinstance(value, Markup) else in_html(str(value))
-
-
-def flat(items: Iterable[Any]) -> Iterator[Any]:
-    """Yield the items of nested lists, without None and empty strings."""
-    for item in items:
-        if isinstance(item, str | int | float):
-            if item != "":
-                yield item
-        elif item is not None:
-            yield from flat(item)
-
-
-def sentence_of(label: str, text: str) -> Markup:
-    """Make a paragraph with a bold label."""
-    return element("p", element("strong", label), f" {text}")
-
-
-def remark(text: str) -> Markup:
-    """Make a paragraph; the severity of a finding is coloured."""
-    severity, _, message = text.partition(":")
-    if severity not in SEVERITIES:
-        return element("p", text)
-    return element("p", element("strong", severity), f":{message}", class_=severity)
-
-
-def table(rows: Sequence[Sequence[Any]], caption: str = "") -> Markup:
-    """Make a table that scrolls if it is wide; the first row and column are headers.
-
-    Numbers are right-aligned.
-    """
-    head, *body = ([str(cell).strip() for cell in row] for row in rows)
-    lines = [
-        element(
-            "tr",
-            element("th", first, scope="row"),
-            (element("td", x, class_="number" if NUMBER.fullmatch(x) else None) for x in cells),
-        )
-        for first, *cells in body
-    ]
-    inside = [
-        element("caption", caption) if caption else None,
-        element("thead", element("tr", (element("th", cell, scope="col") for cell in head))),
-        element("tbody", lines),
-    ]
-    return element("div", element("table", inside), class_="scroll", tabindex="0")
-
-
-def markup_of_words(words: Callable[[], str]) -> list[Markup]:
-    """Return the words of an answer and its tables as elements."""
-    return [remark(p) if isinstance(p, str) else table(p) for p in parts_of_words(words)]
-
-
-def figure(draw: Callable[..., Any], answers: Any, caption: str) -> Markup:
+def figure(draw: Callable[..., Any], answers: Any, caption: str) -> Part:
     """Draw answers as a figure with a caption."""
-    picture = b64encode(render("svg", draw, answers, USUAL)).decode()
-    picture = Markup(f'<img src="data:image/svg+xml;base64,{picture}" alt="{in_html(caption)}">')
-    return element("figure", picture, element("figcaption", caption))
-
-
-def details(summary: str, *inside: Any) -> Markup | None:
-    """Make a folded element for long content; None without content."""
-    shown = list(flat(inside))
-    return element("details", element("summary", summary), shown) if shown else None
-
-
-def command(line: str) -> Markup:
-    """Show a command line that reproduces numbers."""
-    return element("pre", element("code", line))
+    return {"picture": b64encode(render("svg", draw, answers, USUAL)).decode(), "caption": caption}
 
 
 @cache  # the registry does not change while the program runs
-def terms_by_name() -> Mapping[str, list[Term]]:
-    """Group terms by spelling."""
-    terms: dict[str, list[Term]] = {}
-    for term in read_terms():
-        for name in term.names:
-            terms.setdefault(spelling(name), []).append(term)
-    return terms
+def terms_by_name() -> Mapping[tuple[str, str], Term]:
+    """Return terms by group and spelling."""
+    terms = reversed(read_terms())  # the first of two names is kept
+    return {(term.group, spelling(name)): term for term in terms for name in term.names}
 
 
-def explanations(names: Iterable[str], groups: Strings) -> Markup | None:
+def explanations(names: Iterable[str], groups: Strings) -> Part:
     """Explain names of rows, columns, verdicts and findings, by the first group that has them."""
-    listed = []
+    known, listed = terms_by_name(), []
     for name in dict.fromkeys(map(str.strip, names)):
-        terms = terms_by_name().get(spelling(name), [])
-        terms = [term for group in (*groups, "words") for term in terms if term.group == group]
-        for term in terms[:1]:
-            facts = [f"{fact}: {getattr(term, fact)}" for fact in FACTS if getattr(term, fact)]
-            lines = filter(None, (term.meaning, "; ".join(facts)))
-            listed += [element("dt", name), *(element("dd", line) for line in lines)]
-    return details("Glossary", element("dl", listed) if listed else None)
+        keys = ((group, spelling(name)) for group in (*groups, "words"))
+        if key := next((key for key in keys if key in known), None):
+            listed.append((name, known[key]))
+    return {"summary": "Glossary", "terms": listed}
 
 
-Section = tuple[str, Sequence[Any]]  # heading and content
-
-
-def document(title: str, lead: Any, sections: Sequence[Section]) -> str:
+def document(title: str, lead: str, sections: Sequence[Section]) -> str:
     """Make the complete page; equal sections give equal text."""
-    filled = [section for section in sections if any(section[1])]
-    numbered = [(f"part-{i}", *section) for i, section in enumerate(filled, 1)]
-    links = [element("li", element("a", name, href=f"#{anchor}")) for anchor, name, _ in numbered]
-    parts = [
-        element("section", element("h2", name, id=anchor), inside)
-        for anchor, name, inside in numbered
-    ]
-    slots = {"title": markup(title), "lead": markup(lead or ""), "version": __version__}
-    slots |= {"links": "".join(links), "main": "\n".join(parts)}
-    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(slots)
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    environment.tests["number"] = NUMBER.fullmatch
+    filled = [section for section in sections if section[1]]
+    template = environment.get_template("document.html")
+    return template.render(title=title, lead=lead, sections=filled, version=__version__) + "\n"
 
 
 SMOOTHING = ("lattice", "sigma")
@@ -238,7 +143,7 @@ def study_of(enc: Encoding, options: Values, progress: Callable[[str], Progress]
     return Study(enc, {question: Answer(enc, result) for question, result in results.items()})
 
 
-def line_of(question: str, specs: Iterable[str], options: Values) -> Markup:
+def line_of(question: str, specs: Iterable[str], options: Values) -> Part:
     """Show the command line of a section."""
     takes = OPTIONS.get(question, options)
     others = () if question in SMOOTHED else SMOOTHING
@@ -246,7 +151,9 @@ def line_of(question: str, specs: Iterable[str], options: Values) -> Markup:
     for name, value in options.items():
         if value is not None and name in takes and name not in others:
             words += [f"--{name}", size_of(value) if isinstance(value, tuple) else str(value)]
-    return command(command_line(*words, *["--full"] * (question in HEADINGS)))
+    if question in HEADINGS:
+        words.append("--full")
+    return {"command": command_line(*words)}
 
 
 def encodings_document(
@@ -255,7 +162,7 @@ def encodings_document(
     """Make the page about encodings, with the conclusions first, and errors of other SPECs."""
     names = list(dict.fromkeys(study.encoding.label for study in studies))
     listed = ", ".join(names) if len(names) <= 4 else f"{len(names)} encodings"
-    refused = [sentence_of(f"{refusal.spec}: no answer.", refusal.error) for refusal in refusals]
+    refused = [{"label": f"{r.spec}: no answer.", "text": r.error} for r in refusals]
     line = line_of("report", [study.encoding.spec for study in studies], options)
     sections = [
         ("At a glance", [glance(studies), *refused]),
@@ -265,7 +172,7 @@ def encodings_document(
     return document(title or f"Positional encodings: {listed}", "", sections)
 
 
-def glance(studies: Sequence[Study]) -> Markup:
+def glance(studies: Sequence[Study]) -> Part:
     """Table of verdicts, with a row for each encoding."""
     questions = [question for question in HEADINGS if question not in OPTIONS]
     rows = [["encoding", "vectors", *questions]]
@@ -274,7 +181,7 @@ def glance(studies: Sequence[Study]) -> Markup:
         verdicts = [conclude(a.result)[0] if a else "–" for a in answers]
         size = f"{len(study.encoding)} × {study.encoding.dim}"
         rows.append([study.encoding.label, size, *verdicts])
-    return table(rows)
+    return rows
 
 
 def question_section(question: str, studies: Sequence[Study], options: Values) -> Section:
@@ -285,26 +192,25 @@ def question_section(question: str, studies: Sequence[Study], options: Values) -
     kind = type(answers[0].result)
     conclusions = [conclude(a.result) for a in answers]
     sentences = [
-        sentence_of(f"{a.encoding.label}: {verdict}.", f"{meaning} {action}")
+        {"label": f"{a.encoding.label}: {verdict}.", "text": f"{meaning} {action}"}
         for a, (verdict, meaning, action, *_) in zip(answers, conclusions, strict=True)
     ]
     parts = parts_of_words(partial(text_of, answers))
-    remarks = [remark(part) for part in parts if isinstance(part, str)]
     tables = [part for part in parts if not isinstance(part, str)]
     names = [verdict.lower() for verdict, *_ in conclusions]
     names += [cell for rows in tables for cell in [*rows[0], *(row[0] for row in rows)]]
     names += [f.code for a in answers for f in getattr(a.result, "findings", ())]
     groups = (kind.command, "findings", "verdicts", "every answer", "check-faithful")
     line = line_of(question, [a.encoding.spec for a in answers], options)
-    numbers = details("Numbers and the command for them", map(table, tables), line)
     pictures = [
         figure(
             kind.draw, part, f"{', '.join(a.encoding.label for a in part)}: {CAPTIONS[question]}"
         )
         for part in ([[a] for a in answers] if question == "usage" else [answers])
     ]
-    words = explanations(names, groups)
-    return (HEADINGS[question], [*sentences, *remarks, *pictures, numbers, words])
+    shown = [*sentences, *(part for part in parts if isinstance(part, str)), *pictures]
+    numbers = {"summary": "Numbers and the command for them", "inside": [*tables, line]}
+    return (HEADINGS[question], [*shown, numbers, explanations(names, groups)])
 
 
 def report_page(outcomes: Sequence[Study | Refusal], out: str) -> Page:

@@ -12,17 +12,12 @@ import numpy as np
 
 from pefourier.errors import PefourierError, command_line, shown
 from pefourier.pages.document import (
-    Markup,
+    Part,
     Section,
-    command,
-    details,
     document,
-    element,
     explanations,
     figure,
-    markup_of_words,
     page_written,
-    table,
 )
 from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
@@ -83,21 +78,22 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     """Make the page about a folder."""
     summary = folder.summary
     answer, words = summary_page(summary), partial(all_words, summary)
-    names = [cell for p in parts_of_words(words) if not isinstance(p, str) for cell in p[0]]
+    numbers = parts_of_words(words)
+    names = [cell for part in numbers if not isinstance(part, str) for cell in part[0]]
     traces = read_traces(Path(folder.path), summary.runs)
     pictures = training_figures.pictures(summary, traces)
     drawn = {name: figure(*picture) for name, picture in pictures.items()}
     first = [drawn.pop(name) for name in FIRST if name in drawn]
     sections: list[Section] = [
-        ("Which encoding", markup_of_words(answer.conclusion)),
+        ("Which encoding", parts_of_words(answer.conclusion)),
         ("How sure", how_sure(summary)),
-        ("What it costs", [table(costs(summary)), element("p", COSTS)]),
+        ("What it costs", [costs(summary), COSTS]),
         ("Pictures", first),
         (
             "Numbers",
             [
-                details("All scores and differences", *markup_of_words(words)),
-                details("More pictures", *drawn.values()),
+                {"summary": "All scores and differences", "inside": numbers},
+                {"summary": "More pictures", "inside": [*drawn.values()]},
                 explanations(names, ("train",)),
             ],
         ),
@@ -106,17 +102,14 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     datasets = ", ".join(printable(dataset.dataset) for dataset in summary.datasets)
     title = title or f"Which encoding classifies better: {datasets}"
     lead = f"The paper's classifier: {len(summary.runs)} runs, in the folder {folder.path}."
-    return document(title, element("p", lead), sections)
+    return document(title, lead, sections)
 
 
-def how_sure(summary: Summary) -> list[Markup | None]:
+def how_sure(summary: Summary) -> list[Part]:
     """Sentence on each encoding against its reference, with its interval."""
-    sentences = [
-        element("li", element("strong", f"{record['spec']}: "), f"{record['meaning']}")
-        for record in summary_page(summary).records()
-        if record["meaning"]
-    ]
-    return [element("ul", sentences)]
+    records = summary_page(summary).records()
+    items = [(record["spec"], record["meaning"]) for record in records if record["meaning"]]
+    return [{"listed": items}]
 
 
 def costs(summary: Summary) -> list[Texts]:
@@ -131,13 +124,13 @@ def costs(summary: Summary) -> list[Texts]:
     return rows
 
 
-def settings_part(folder: TrainFolder) -> list[Markup | None]:
+def settings_part(folder: TrainFolder) -> list[Part]:
     """Commands, settings and versions of a folder."""
     trained = [("program", "version"), *folder.config.get("versions", {}).items()]
     return [
-        command(training_command(folder.config, folder.path)),
-        command(command_line("pefourier", "report", folder.path)),
-        details("Versions", table(trained, "Versions used in training")),
+        {"command": training_command(folder.config, folder.path)},
+        {"command": command_line("pefourier", "report", folder.path)},
+        {"summary": "Versions used in training", "inside": [trained]},
     ]
 
 

@@ -35,7 +35,7 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.loader import Source, load
 from pefourier.questions.result import Result
 from pefourier.types import Counts, Fields, Values, frozen
-from pefourier.writing.text import Verdict, join, number
+from pefourier.writing.text import Verdict, agreeing, join, number
 
 if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
     from pefourier.geometry import Progress
@@ -168,7 +168,8 @@ class Faithfulness(Result):
         """How many dimensions the vectors span, fewer than there are rows."""
         if self.rank < self.dimension:
             return f"the vectors span only {self.rank} of {self.dimension} dimensions"
-        return f"{self.dimension} dimensions are fewer than {self.length:,} {self.points}"
+        few = agreeing(self.dimension, "dimension is", "dimensions are")
+        return f"{self.dimension} {few} fewer than {self.length:,} {self.points}"
 
     @property
     def period(self) -> int | None:

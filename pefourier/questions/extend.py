@@ -241,14 +241,14 @@ class Extensions(Result):
     figure = "extension"
     verdicts = {
         "scaling needed": Verdict(
-            "Without scaling, going from {r.trained} to {r.length:,} positions takes "
+            "Without scaling, going from {r.trained:,} to {r.length:,} positions takes "
             "{r.unchanged.unseen} of {r.pairs} rotary pairs to angles never seen in training.",
             "With {r.chosen.setting}{r.vendor:?, as in the model cards of {r.vendor},} none do, "
             "and the cosine to the model's rotation {r.chosen_falls}. "
             "Evaluate the model to see how well it works.",
         ),
         "further scaling needed": Verdict(
-            "With the model's {r.present_setting}, going from {r.trained} to {r.length:,} "
+            "With the model's {r.present_setting}, going from {r.trained:,} to {r.length:,} "
             "positions takes {r.unchanged.unseen} of {r.pairs} rotary pairs to angles never seen "
             "in training.",
             "With {r.chosen.setting}{r.vendor:?, as in the model cards of {r.vendor},} none do, "
@@ -256,12 +256,12 @@ class Extensions(Result):
             "Evaluate the model to see how well it works.",
         ),
         "no scaling suffices": Verdict(
-            "Unchanged, going from {r.trained} to {r.length:,} positions takes "
+            "Unchanged, going from {r.trained:,} to {r.length:,} positions takes "
             "{r.unchanged.unseen} of {r.pairs} rotary pairs to angles never seen in training. Of "
             "the scalings tried, {r.chosen.setting} takes the fewest: {r.chosen.unseen}.",
         ),
         "no scaling needed": Verdict(
-            "Unchanged, going from {r.trained} to {r.length:,} positions keeps every rotary pair "
+            "Unchanged, going from {r.trained:,} to {r.length:,} positions keeps every rotary pair "
             "within the angles seen in training.",
             "Evaluate the model at that length.",
         ),

@@ -68,8 +68,8 @@ class Relations(Result):
             "{r.toeplitz_residual:2}; 0 would mean the lag alone).",
         ),
         "depends on lag alone": Verdict(
-            "Inner products (for xPos, those of queries and keys) depend only on the lag between "
-            "positions.",
+            "Inner products{r.encodings[0].inverse_keys:? of queries and keys} depend only on the "
+            "lag between positions.",
         ),
         "one direction": Verdict(
             "The encoding is causal: keys after the query have no vector, so directions cannot be "

@@ -13,8 +13,9 @@ from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, shorten
 from pefourier.report import render
 from pefourier.types import Array, Fields, Floats, frozen_by_name
+from pefourier.writing.escapes import in_html
 from pefourier.writing.page import plain
-from pefourier.writing.text import Verdict, in_html, printable
+from pefourier.writing.text import Verdict, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,7 +89,8 @@ class Result:
         >>> pefourier.check("dft", length=4, d=4)  # doctest: +ELLIPSIS
         <LineFaithfulness of dft: ISOMETRIC. All 4 positions have distinct vectors, and ... noise.>
         """
-        of = " and ".join(shorten(printable(enc.label), SENTENCE // 2) for enc in self.encodings)
+        labels = [printable(enc.label) or "table" for enc in self.encodings]
+        of = " and ".join(shorten(label, SENTENCE // 2) for label in labels)
         sentence = ". ".join(self.conclusion.split(". ")[:2]).removesuffix(".") + "."
         return f"<{type(self).__name__} of {of}: {shorten(sentence, SENTENCE)}>"
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from pefourier.errors import PefourierError, shown
 from pefourier.questions.check_faithful import LADDER, rung_of
+from pefourier.report.catalogue import read_catalogue
 from pefourier.report.render import Answer, Refusal, record_of
 from pefourier.types import Values
 from pefourier.writing.files import missing, os_errors, split_spec, status_of
@@ -121,6 +122,11 @@ def place_of(spec: str) -> str:
     return f"{folder}#{part}" if part else folder
 
 
+def is_name(place: str) -> bool:
+    """Whether a place is that of a named encoding, not of a file."""
+    return place.partition(":")[0] in {record["encoding"] for record in read_catalogue()}
+
+
 def judge(
     stored: Mapping[str, Values], per_spec: Sequence[Answer | Refusal]
 ) -> tuple[list[Reason], list[Reason]]:
@@ -133,6 +139,8 @@ def judge(
     """
     answers = [entry for entry in per_spec if isinstance(entry, Answer)]
     places = [place_of(answer.encoding.spec) for answer in answers]
+    if len(stored) == len(per_spec) == 1 and not any(map(is_name, [*stored, *places])):
+        places = [*stored]  # a renamed file
     if not {*places} & {*stored}:
         known, specs = (first_few([*map(shown, names)]) or "nothing" for names in (stored, places))
         raise PefourierError(

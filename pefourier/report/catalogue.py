@@ -6,9 +6,10 @@ catalogue.json stores `encodings.loader.records()`, which needs numpy and all bu
 """
 
 import json
+import re
 from collections.abc import Sequence
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -34,6 +35,18 @@ USED_BY = {  # some model types of transformers whose configs use an encoding
     "swin": "swin",
     "swin2": "swinv2",
 }
+EVERYDAY = {  # words that people type, and words of the catalogue
+    **dict.fromkeys(
+        "image images vision vit patch patches 2d 2-d picture video".split(), "grid|axes"
+    ),
+    **dict.fromkeys("sincos2d sincos-2d 2d-sincos sin-cos2d mae".split(), "grid|axes"),
+    **dict.fromkeys("series timeseries time-series timestamps date sensor".split(), "time"),
+    **dict.fromkeys("language llm llms text gpt chat".split(), "queries and keys"),
+    **dict.fromkeys("sincos sin-cos sine cosine".split(), "sines and cosines"),
+    **dict.fromkeys("relative distance".split(), "lag"),
+    **dict.fromkeys("trained trainable".split(), "learned"),
+}
+MOST_IN_FULL = 2  # encodings of a name that `list` describes one by one
 SIZES = ("length", "d")  # parameters that every encoding has
 UNTRAINED = " Its table has initial values, before training."
 
@@ -46,40 +59,53 @@ def read_catalogue() -> list[Fields]:
 
 def catalogue_page(names: Strings = ()) -> Page:
     """Build the answer of `pefourier list`: all encodings in brief, or some in full."""
-    records = [record for name in names for record in find_records(name)] or read_catalogue()
+    found = [find_records(name) for name in names]
+    records = [*chain(*found)] or read_catalogue()
+    is_full = 0 < max(map(len, found), default=0) <= MOST_IN_FULL
     count = (
         f"{len(records)} encodings have a name; type NAME or NAME:key=value,… as a SPEC. "
         "'pefourier list NAME' explains the parameters of an encoding."
     )
     return Page(
         "list",
-        words=lambda: "\n".join(map(description, records)) if names else aligned(rows(records)),
+        words=lambda: "\n".join(map(description, records)) if is_full else aligned(rows(records)),
         records=lambda: map(with_conclusion, records),
         rows=partial(rows, records),
-        conclusion=str if names else partial(paragraph, count),
+        conclusion=str if is_full else partial(paragraph, count),
     )
 
 
 def find_records(name: str) -> list[Fields]:
-    """Find the record of an encoding, or the records with a convention of this name.
+    """Find the record of an encoding, or the records with a convention or a word.
 
     >>> [(record["encoding"], len(record["conventions"])) for record in find_records("dinov3")]
     [('axial-rope', 1)]
+    >>> [record["encoding"] for record in find_records("T5")]
+    ['t5']
     """
-    records = read_catalogue()
-    matches = [record for record in records if record["encoding"] == name] or [
+    records, plain = read_catalogue(), name.lower()
+    matches = [record for record in records if record["encoding"] == plain] or [
         record | {"conventions": [convention]}
         for record in records
         for convention in record.get("conventions", ())
-        if convention["convention"] == name
+        if convention["convention"] == plain
     ]
     if not matches:
-        if (target := name_behind(name)) != name:
+        if plain not in EVERYDAY and (target := name_behind(name)) != name:
             return find_records(target)
+        forms = EVERYDAY.get(plain) or "|".join(map(re.escape, (plain, plain.removesuffix("s"))))
+        word = re.compile(rf"\b({forms})\b", re.IGNORECASE)
+        matches = [record for record in records if len(plain) > 1 and word.search(words_of(record))]
+    if not matches:
         conventions = (c["convention"] for r in records for c in r.get("conventions", ()))
         names = {*conventions, *(record["encoding"] for record in records)}
         raise unknown("encoding", name, names, "'pefourier list' shows all.")
     return matches
+
+
+def words_of(record: Values) -> str:
+    """Return the words by which an encoding is found."""
+    return " ".join([*(record[key] for key in ("meaning", "family", "domain")), *users_of(record)])
 
 
 def name_behind(synonym: str) -> str:
@@ -97,7 +123,9 @@ def name_behind(synonym: str) -> str:
 def with_conclusion(record: Fields) -> Fields:
     """Add the conclusion to a record, after the fields of every answer."""
     first = {key: record[key] for key in ("encoding", "spec", "params")}
-    conclusion = record["meaning"] + UNTRAINED * record["untrained"]
+    conclusion = record["meaning"]
+    if record["untrained"]:
+        conclusion += UNTRAINED
     return first | {"conclusion": conclusion} | record | {"used_by": [*users_of(record)]}
 
 

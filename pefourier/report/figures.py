@@ -2,8 +2,6 @@
 
 Spectra and reconstructed positions are Figures 1 and 2 of the paper, and have charts for a
 terminal.
-
-Curves in a terminal: a line of blocks for each curve.
 """
 
 from __future__ import annotations
@@ -23,56 +21,13 @@ from pefourier.ids.spans import EXPECTED
 from pefourier.report import plot
 from pefourier.report.plot import Look, brief, caption, entry, literal, make_panels
 from pefourier.report.render import Answer, Answers, any_grid
+from pefourier.report.terminal import chart
 from pefourier.types import Array, Fields, Floats, Ints, Values
 from pefourier.writing.text import percent, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-from shutil import get_terminal_size
-from textwrap import wrap
-
-BLOCKS = " ▁▂▃▄▅▆▇█"
-USUAL = 100  # characters per line if the output is not a terminal
-
-
-def chart(
-    title: str, curves: Sequence[tuple[str, Array, Array]], *, logarithmic: bool = False
-) -> str:
-    """Draw a line of blocks for each curve (label, x, y), as wide as the terminal.
-
-    All lines share both axes. A block has the largest y at its x; between values, y is
-    interpolated, and below 1% it is blank. With `logarithmic` the horizontal axis is log x.
-
-    >>> x = np.arange(9.0)
-    >>> first, line, *_ = chart("y over x", [("up", x, x)]).splitlines()
-    >>> first, line[-9:]
-    ('y over x; █ is 8', '█████████')
-    """
-    columns = get_terminal_size((USUAL, 24)).columns
-    names = [shorten(printable(label), columns // 3) for label, *_ in curves]
-    margin = max(map(len, names)) + 2
-    drawn = []
-    for _, x, y in curves:
-        known = np.isfinite(y) & ((x > 0) | (not logarithmic))
-        drawn.append((np.log10(x[known]) if logarithmic else x[known], y[known]))
-    every_x, every_y = map(np.concatenate, zip(*drawn, strict=True))
-    low, high = every_y.min(initial=0.0), every_y.max(initial=0.0)
-    if low == high:
-        return f"{title}: nothing to draw\n"
-    grid = np.linspace(every_x.min(), every_x.max(), max(columns - margin, 8))
-    lines = wrap(f"{title}; █ is {high:.3g}", columns)
-    for name, (x, y) in zip(names, drawn, strict=True):
-        line = np.interp(grid, x, y, low, low) if len(x) else np.full(len(grid), low)
-        nearest = np.rint(np.interp(x, grid, np.arange(len(grid)))).astype(int)
-        np.maximum.at(line, nearest, y)
-        levels = np.ceil(8 * (line - low) / (high - low) - 0.08).astype(int)
-        lines.append(f"{name:<{margin}}{''.join(BLOCKS[k] for k in levels)}".rstrip())
-    first, last = (f"{10.0**end if logarithmic else end:.3g}" for end in grid[[0, -1]])
-    return "\n".join([*lines, f"{'':{margin}}{first}{last:>{len(grid) - len(first)}}", ""])
-
 
 MOST_ROWS = 400  # in a picture
 UNITS = {"time": "unit of the times"}  # of lags
@@ -169,7 +124,8 @@ def draw_singular_values(axes: Axes, answers: Answers) -> None:
     for a in answers:
         sigma = decompose(without_prefix(a.encoding)).sigma
         index = np.unique(np.linspace(0, len(sigma) - 1, MOST_POINTS).astype(int))
-        index = index[: len(index) * bool(sigma[0] > 0)]  # none if all vectors are zero
+        if sigma[0] == 0:  # all vectors are zero
+            index = index[:0]
         ratios = np.maximum(sigma[index] / sigma[0], np.finfo(float).tiny)
         axes.plot(index + 1, ratios, label=entry(axes, a.encoding))
         if len(index):

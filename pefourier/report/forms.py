@@ -9,20 +9,20 @@ from pathlib import Path
 
 from pefourier.types import Fields, Strings, frozen
 from pefourier.version import __version__
-from pefourier.writing.files import split_spec
-from pefourier.writing.page import SCHEMA, Page, plain
-from pefourier.writing.text import (
+from pefourier.writing.escapes import (
     in_csv,
     in_latex,
     in_markdown,
     in_workflow_command,
     in_workflow_property,
     markdown_table,
-    parts_of_words,
-    printable,
 )
+from pefourier.writing.files import split_spec
+from pefourier.writing.page import SCHEMA, Page, plain
+from pefourier.writing.text import parts_of_words, printable
 
 SARIF = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+MOST_SIZES = 3  # rows of a table that only has sizes, with its header
 
 
 def as_json(page: Page) -> str:
@@ -71,11 +71,16 @@ def markdown_of(page: Page) -> str:
 
 
 def as_latex(page: Page) -> str:
-    """Return the tables for a paper, with booktabs; conclusions and findings are comments."""
-    return "".join(
-        f"% {printable(p)}\n" if isinstance(p, str) else f"{latex_table(p)}\n\n"
-        for p in parts_of_words(page.conclusion, page.words)
-    )
+    """Return one table for a paper, with booktabs; conclusions and findings are comments.
+
+    It is the first that has more rows than sizes, such as positions and dimensions.
+    """
+    parts = parts_of_words(page.conclusion, page.words)
+    lines = [f"% {printable(part)}" for part in parts if isinstance(part, str)]
+    tables = [part for part in parts if not isinstance(part, str)]
+    if tables:
+        lines.append(latex_table(next((t for t in tables if len(t) > MOST_SIZES), tables[0])))
+    return "\n".join(lines) + "\n"
 
 
 def latex_table(rows: Sequence[Strings]) -> str:
@@ -90,14 +95,16 @@ def latex_table(rows: Sequence[Strings]) -> str:
     \bottomrule
     \end{tabular}
     """
-    head, *body = (
-        " & ".join(r"\quad " * cell.startswith(" ") + in_latex(cell.strip()) for cell in row)
-        + r" \\"
-        for row in rows
-    )
+    head, *body = (" & ".join(map(latex_cell, row)) + r" \\" for row in rows)
     lines = [rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}", r"\toprule", head, r"\midrule"]
     lines += body
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+
+def latex_cell(cell: str) -> str:
+    """Return a cell of a LaTeX table; a row inside a group is indented."""
+    text = in_latex(cell.strip())
+    return rf"\quad {text}" if cell.startswith(" ") else text
 
 
 @frozen

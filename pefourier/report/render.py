@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pefourier.encodings.encoding import Encoding, Finding, by_axis, by_name
 from pefourier.encodings.grids import size_of
 from pefourier.types import Fields, Strings, Texts, Values, frozen
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
+    agreeing,
     aligned,
     capital,
     fill,
@@ -26,9 +27,6 @@ from pefourier.writing.text import (
     number,
     paragraph,
 )
-
-if TYPE_CHECKING:
-    pass
 
 LEADING = ("error", "warning")  # severities of findings in a conclusion, worst first
 MOST_LEADING = 2
@@ -103,7 +101,7 @@ def short_text_of(answers: Answers) -> str:
     return "\n".join(parts) + more + "".join(findings_text(a, leading(a.result)) for a in answers)
 
 
-def tables_of(answers: Answers, short: Values | None = None) -> Iterator[Table]:
+def tables_of(answers: Answers, short: Values | None = None) -> Iterator[TextTable]:
     """Yield the tables of answers, or those of `short`."""
     if not short:
         yield from tables_of_rows(answers)
@@ -116,7 +114,7 @@ def tables_of(answers: Answers, short: Values | None = None) -> Iterator[Table]:
 
 
 @frozen
-class Table:
+class TextTable:
     """Rows of cells, the header first."""
 
     rows: Sequence[Strings]
@@ -124,7 +122,7 @@ class Table:
     is_alone: bool  # of the only encoding, which the conclusion names
 
 
-def fitting_text(table: Table, room: int) -> tuple[str, int]:
+def fitting_text(table: TextTable, room: int) -> tuple[str, int]:
     """Return as much of a table as fits in some lines, without a second part; and its rows."""
     text = table_text(table)
     while "\n\n" in text and not table.has_encodings:
@@ -137,13 +135,13 @@ def fitting_text(table: Table, room: int) -> tuple[str, int]:
     return "", 0
 
 
-def table_text(table: Table) -> str:
+def table_text(table: TextTable) -> str:
     """Align a table; outside documents, without the label that the conclusion names."""
     named, rows = table.is_alone and not is_for_document(), table.rows
     return aligned(rows[named:] if table.has_encodings else [row[named:] for row in rows])
 
 
-def tables_of_rows(answers: Answers, chosen: Iterable[str] = ()) -> Iterator[Table]:
+def tables_of_rows(answers: Answers, chosen: Iterable[str] = ()) -> Iterator[TextTable]:
     """Yield tables of rows that some answer has, with a column per encoding, a few side by side.
 
     `chosen` has the labels of rows, by default all.
@@ -154,11 +152,12 @@ def tables_of_rows(answers: Answers, chosen: Iterable[str] = ()) -> Iterator[Tab
         for name in labels
     ]
     rows = [(name, values) for name, values in rows if any(v not in (None, "") for v in values)]
-    for start in range(0, len(answers) if rows else 0, COLUMNS_ACROSS):
-        columns = slice(start, start + COLUMNS_ACROSS)
+    across = len(answers) if is_for_document() else COLUMNS_ACROSS
+    for start in range(0, len(answers) if rows else 0, across):
+        columns = slice(start, start + across)
         head = ["", *(a.encoding.label for a in answers[columns])]
         body = ([name, *map(number, values[columns])] for name, values in rows)
-        yield Table([head, *body], has_encodings=True, is_alone=len(answers) == 1)
+        yield TextTable([head, *body], has_encodings=True, is_alone=len(answers) == 1)
 
 
 def with_all_names(answer: Answer) -> Answer:
@@ -178,7 +177,7 @@ def value_at(value: Any, path: str) -> Any:
 
 def listed_tables(
     answers: Answers, chosen: Mapping[str, Iterable[str]] | None = None
-) -> Iterator[Table]:
+) -> Iterator[TextTable]:
     """Yield tables of fields with several dataclasses, joined over encodings with equal columns.
 
     Empty columns are left out. `chosen` has other columns by field: labels alone, or with fields.
@@ -196,7 +195,7 @@ def listed_tables(
         filled = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"–"}]
         if len(rows) > 1:
             table = list(map(list, zip(*filled, strict=True)))
-            yield Table(table, has_encodings=False, is_alone=len(answers) == 1)
+            yield TextTable(table, has_encodings=False, is_alone=len(answers) == 1)
 
 
 def findings_text(answer: Answer, stated: Sequence[Finding] = ()) -> str:
@@ -208,7 +207,8 @@ def findings_text(answer: Answer, stated: Sequence[Finding] = ()) -> str:
     lines = [f"{f.severity}: {label}: {f.message} [{f.code}]" for f in findings if f not in stated]
     codes = dict.fromkeys(f"[{f.code}]" for f in stated)
     if codes:
-        lines.insert(0, f"{stated[0].severity}: {label}: as stated above {' '.join(codes)}")
+        above = agreeing(len(codes), "the finding above is", "the findings above are")
+        lines.insert(0, f"{stated[0].severity}: {label}: {above} {' '.join(codes)}")
     return "".join("\n" + paragraph(line, "  ") for line in lines)
 
 

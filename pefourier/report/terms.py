@@ -1,16 +1,16 @@
 """Registry of terms for `pefourier explain`, read without numpy.
 
-terms.toml has the fields of JSON with the names of rows and columns in text, verdicts and technical
-terms. Findings are in encodings/findings.toml, encodings and their parameters in the catalogue, and
-verdicts in the types of results, which are imported only for words that no other term has. A test
-checks that every finding, encoding and option has a term.
+terms.toml has the words of answers, such as the names of rows and columns, and concepts of the
+field. Findings are in encodings/findings.toml, mistakes in causes/mistakes.toml, encodings and
+their parameters in the catalogue, and verdicts in the types of results, which are imported only for
+words that no other term has. A test checks that every word of an answer has a term.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from itertools import chain, groupby
+from itertools import chain
 from pathlib import Path
 
 from pefourier.errors import PefourierError, unknown
@@ -23,6 +23,7 @@ from pefourier.writing.text import Verdict, capital, paragraph
 REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
+MISTAKES = Path(__file__).parents[1] / "causes/mistakes.toml"
 SEVERITIES = ("error", "warning", "note")  # of the messages of a finding
 SLOT = r"\{(?:[^{}]|\{[^{}]*\})*\}"  # of a message
 
@@ -39,7 +40,7 @@ class Term:
     range: str = ""
     good: str = ""  # good values, and what to do about other values
     source: str = ""
-    also: Strings = ()  # other spellings: names of rows and columns in text
+    also: Strings = ()  # other spellings
 
     @property
     def names(self) -> Texts:
@@ -54,12 +55,16 @@ def read_terms() -> list[Term]:
 
 
 def terms_of_files() -> list[Term]:
-    """Read the registry, findings, parameters, encodings and conventions."""
+    """Read the registry, findings, mistakes, parameters, encodings and conventions."""
     findings = {code: facts_of_finding({**row}) for code, row in read_toml(FINDINGS).items()}
     terms = [
         term_of(group, name, entry)
         for group, table in {**read_toml(REGISTRY), "findings": findings}.items()
         for name, entry in table.items()
+    ]
+    terms += [
+        Term(code, "mistakes", f"Likely mistake in compare: one side has {row['message']}.")
+        for code, row in read_toml(MISTAKES).items()
     ]
     records = read_catalogue()
     return [*terms, *parameter_terms(records), *encoding_terms(records)]
@@ -93,7 +98,7 @@ def verdict_terms(spellings: set[str]) -> Iterable[Term]:
             if spelling(verdict.title or code) not in spellings:
                 meaning = f"Verdict of {command}. {without_slots(verdict.meaning).rstrip('.')}."
                 good = "" if "{" in verdict.action else verdict.action
-                also = [code] * bool(verdict.title)
+                also = [code] if verdict.title else []
                 yield Term(verdict.name(code), "conclusions", meaning, good=good, also=also)
 
 
@@ -160,13 +165,24 @@ def spelling(word: str) -> str:
     return " ".join(re.sub(r" \(.*\)$|[_-]", " ", word.lower()).split()).rstrip(",.;:?")
 
 
+def singular(word: str) -> str:
+    """Return a word without the ending of a plural, normalized.
+
+    >>> singular("Singular values"), singular("frequencies"), singular("biases") == singular("bias")
+    ('singular value', 'frequency', True)
+    """
+    stem = re.sub("(?<=[sx])es$", "", re.sub("ies$", "y", spelling(word)))
+    return re.sub("(?<=[^s])s$", "", stem)
+
+
 def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
-    """Find terms by name: spelled exactly, similarly, or beginning with the word."""
-    short = spelling(word)
+    """Find terms by name: spelled exactly, similarly, in the plural, or with the word in it."""
+    short, one = spelling(word), singular(word)
     rules = (
         lambda name: name == word,
         lambda name: spelling(name) == short,
-        lambda name: spelling(name).startswith((f"{short},", f"{short}s")),
+        lambda name: singular(name) == one,
+        lambda name: f" {short} " in f" {spelling(name).replace(',', ' ')} ",
     )
     for rule in rules:
         if matches := [term for term in terms if any(map(rule, term.names))]:
@@ -178,14 +194,19 @@ def find_terms(word: str, terms: Sequence[Term]) -> list[Term]:
 
 
 def explain_page(words: Strings, command_terms: Sequence[Term] = ()) -> Page:
-    """Build the answer of `pefourier explain`: the named terms, by default all."""
-    is_all = list(words) in ([], ["all"])
-    terms = [*read_terms(), *command_terms] if is_all else terms_of_words(words, command_terms)
+    """Build the answer of `pefourier explain`: the named terms, by default some of each group."""
+    is_all = list(words) == ["all"]
+    is_overview = is_all or not words
+    terms = [*read_terms(), *command_terms] if is_overview else terms_of_words(words, command_terms)
+
+    def text() -> str:
+        if is_overview:
+            return overview(terms, is_all=is_all)
+        return "\n".join(explanation(term, words) for term in terms)
+
     return Page(
         "explain",
-        words=lambda: (
-            overview(terms) if is_all else "\n".join(explanation(t, words) for t in terms)
-        ),
+        words=text,
         records=lambda: [fields_of(t) | {"conclusion": f"{t.term}: {t.meaning}"} for t in terms],
         rows=lambda: flattened(fields_of(t) | {"also": "; ".join(t.also)} for t in terms),
     )
@@ -211,15 +232,27 @@ def explanation(term: Term, words: Strings = ()) -> str:
     head = next((name for name in term.names if spelling(name) in typed), term.term)
     facts = {name: getattr(term, name) for name in ("formula", "unit", "range", "good", "source")}
     facts["also"] = ", ".join(name.strip() for name in term.names if name != head)
-    lines = [paragraph(f"{head} ({term.group}): {term.meaning}", "  ")]
-    lines += [paragraph(f"  {name:<8} {fact}", " " * 11) for name, fact in facts.items() if fact]
-    return "".join(lines)
+    text = paragraph(f"{head} ({term.group}): {term.meaning}", "  ")
+    for name, fact in facts.items():
+        first, *pasted = fact.split("\n")
+        if fact:
+            text += paragraph(f"  {name:<8} {first}", " " * 11)
+        text += "".join(f"    {line}\n" for line in pasted)
+    return text
 
 
-def overview(terms: Sequence[Term]) -> str:
-    """List the names of all terms by group."""
-    parts = []
-    for group, members in groupby(terms, key=lambda term: term.group):
-        names = dict.fromkeys(term.term for term in members)
-        parts.append(paragraph(f"{group}: {', '.join(names)}", "  "))
-    return "\n".join(parts)
+def overview(terms: Sequence[Term], *, is_all: bool) -> str:
+    """List the names of terms by group: all, or those that fit in a line."""
+    groups: dict[str, dict[str, None]] = {}
+    for term in terms:
+        groups.setdefault(term.group, {})[term.term] = None
+    lines = []
+    for group, names in groups.items():
+        first, *more = paragraph(f"{group}: {', '.join(names)}", "  ").splitlines()
+        if more and not is_all:
+            first, more = f"{first.rstrip(',').rpartition(',')[0]}, …", []
+        lines += [first, *more]
+    if not is_all:
+        hint = "'pefourier explain TERM' explains a term, 'pefourier explain all' lists all."
+        lines.append(paragraph(hint, "  ").rstrip())
+    return "\n".join(lines) + "\n"

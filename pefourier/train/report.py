@@ -37,14 +37,13 @@ from pefourier.train.statistics import (
 )
 from pefourier.train.store import MEASURES
 from pefourier.types import Fields, Values
+from pefourier.writing.escapes import in_markdown, markdown_table
 from pefourier.writing.page import Page, Reason, flattened
 from pefourier.writing.text import (
     aligned,
     fill,
     first_few,
-    in_markdown,
     join,
-    markdown_table,
     number,
     paragraph,
     printable,

@@ -8,6 +8,7 @@ narrow terminal it cuts words, while this module continues in a second table.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
+from functools import cache
 from itertools import groupby, zip_longest
 from math import floor, isfinite, log10
 from shutil import get_terminal_size
@@ -19,17 +20,6 @@ from pefourier.errors import PefourierError, shown
 from pefourier.types import Counts, Ints, Strings
 
 RUNNER = re.compile(r"(?<!\S)::|##(?=\[)")  # may be read as a command by workflow runners
-MARKUP = re.compile(  # of Markdown; not a_b, an interval [0.1, 0.2] or 1 < 2
-    r"[\\`*|~$]|(?<![^\W_])_|_(?![^\W_])|\[(?![-+−.\d])|\](?=[(\[:])|<(?=[a-zA-Z/!?])"
-    r"|&(?=#?\w+;)|:(?=//)|(?<=www)\."
-)
-BLOCK = re.compile(r"(?=[#=>]|[-+](?:[\s+-]|$))|\d+(?=[.)](?:\s|$))")  # at the start of a line
-FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")  # computed by spreadsheets
-HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
-TEX = {char: f"\\{char}" for char in "&%$#_{}"}
-TEX_NAMES = r"""\textbackslash{} \textasciitilde{} \textasciicircum{} \textless{} \textgreater{}
-\textbar{} -- $\geq$ $\pi$ $\times$ \ldots{} $\omega$ $\rho$ $\sigma$ $-$ $^2$"""
-TEX |= zip("\\~^<>|–≥π×…ωρσ−²", TEX_NAMES.split(), strict=True)
 
 
 def visible(text: str) -> str:
@@ -59,72 +49,16 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def in_workflow_command(text: str) -> str:
-    r"""Escape a text as the message of a workflow command of GitHub Actions.
-
-    >>> in_workflow_command("50 %\n")
-    '50 %25%0A'
-    """
-    return "".join(f"%{ord(c):02X}" if c in "%\r\n" else visible(c) for c in text)
-
-
-def in_workflow_property(text: str) -> str:
-    """Escape a text as the value of a property of a workflow command.
-
-    >>> in_workflow_property("py:a,b")
-    'py%3Aa%2Cb'
-    """
-    return in_workflow_command(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def in_markdown(text: str) -> str:
-    r"""Escape a text for Markdown: no emphasis, link, element, formula, list or cell.
-
-    >>> print(in_markdown("# a|b <i> _c_ rope_scaling"))
-    \# a\|b \<i> \_c\_ rope_scaling
-    """
-    escaped = MARKUP.sub(r"\\\g<0>", printable(text).strip())
-    block = BLOCK.match(escaped)
-    return f"{block[0]}\\{escaped[block.end() :]}" if block else escaped
-
-
-def in_latex(text: str) -> str:
-    r"""Escape a text for LaTeX; "[" or "*" after a row would begin an option.
-
-    >>> print(in_latex("5 % of rank_tolerance"))
-    5 \% of rank\_tolerance
-    """
-    escaped = "".join(TEX.get(c, c) for c in printable(text))
-    return f"{{}}{escaped}" if escaped.lstrip().startswith(("[", "*")) else escaped
-
-
-def in_csv(text: str) -> str:
-    r"""Escape a text for a cell of CSV, against formulas of spreadsheets; numbers are unchanged.
-
-    >>> print(in_csv("=1+1"), in_csv("-0.5"), in_csv("-"))
-    '=1+1 -0.5 -
-    """
-    escaped = printable(text)
-    return f"'{escaped}" if FORMULA.match(text) and not is_plain(escaped.strip()) else escaped
-
-
-def is_plain(text: str) -> bool:
-    """Whether a text is a single sign, a number, or a displacement such as -1×-2."""
-    try:
-        return len(text) == 1 or len([*map(float, text.split("×"))]) > 0
-    except ValueError:
-        return False
-
-
-def in_html(text: str) -> str:
-    r"""Escape a text for HTML, also inside the quotes of an attribute.
-
-    >>> print(in_html("<a\n>"))
-    &lt;a\n&gt;
-    """
-    return visible(text).translate(HTML)
-
-
+NOUNS = (
+    "positions dimensions pairs runs rows columns vectors channels classes recordings frequencies "
+    "layers heads documents tokens windows points lags groups folds seeds keys wavelengths values "
+    "encodings tables files bases claims nodes distances numbers members queries rotations models "
+    "displacements arrays configs radians"
+).split()
+NOUN = f"(?P<noun>{'|'.join(NOUNS)})"
+VERBS = {"are": "is", "have": "has", "were": "was", "do": "does", "reach": "reaches"}
+VERB = f"(?P<verb>{'|'.join(VERBS)}|differ|share|agree|hold|repeat)"
+MAYBE_ONE = re.compile(r"\b1 [a-z]|s \d")  # of what `agree` may change
 WIDEST = 96  # characters of an easily readable line
 EXACT = 1e-12  # rounding of a share
 PLAIN = 1e5  # smaller numbers are written without a power of ten
@@ -201,18 +135,6 @@ def parts_of_words(*texts: Callable[[], str]) -> list[str | Sequence[Strings]]:
         SET_ASIDE.reset(before)
     parts = iter(tables)
     return [next(parts) if line == TABLE else line for line in lines if line]
-
-
-def markdown_table(rows: Sequence[Strings]) -> str:
-    r"""Return a Markdown table; the first row is the header.
-
-    >>> print(markdown_table([["p", "|p|"], ["a", "1"]]))
-    | p | \|p\| |
-    |---|---|
-    | a | 1 |
-    """
-    head, *body = (f"| {' | '.join(map(in_markdown, row))} |" for row in rows)
-    return "\n".join([head, "|" + "---|" * len(rows[0]), *body])
 
 
 def paragraph(text: str, indent: str = "", goes_on: str = "") -> str:
@@ -334,8 +256,57 @@ class Template(Formatter):
 
 
 def fill(text: str, **slots: Any) -> str:
-    """Fill the slots of a text; see `Template`."""
-    return Template().format(text, **slots)
+    """Fill the slots of a text; see `Template`. Nouns agree with a count of 1: see `agree`."""
+    return agree(Template().format(text, **slots))
+
+
+def singular_noun(noun: str) -> str:
+    """Return the singular of a noun of `NOUNS`.
+
+    >>> [singular_noun(noun) for noun in ("frequencies", "classes", "bases", "rows")]
+    ['frequency', 'class', 'base', 'row']
+    """
+    if noun.endswith("ies"):
+        return noun.removesuffix("ies") + "y"
+    return noun.removesuffix("es") if noun.endswith("sses") else noun.removesuffix("s")
+
+
+@cache  # compiled for the first message
+def patterns_of_number() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return patterns of a count of 1 with its noun, and of a single number after a plural."""
+    counted = (  # not "row 1 pairs", where 1 is no count
+        rf"(?<![\w.,×^/–=-])(?<!row )(?<!layer )(?<!head )(?<!column )(?<!token )(?<!position )"
+        rf"(?<!document )(?P<count>1 )(?P<of>of [\d,]+ )?"
+        rf"(?P<adjective>[a-z-]*[a-z](?<!of)(?<!to) )?{NOUN}\b(?: {VERB}\b)?"
+    )
+    numbered = rf"\b(?<!of ){NOUN} (?P<number>\d+)(?:(?=[:;]| in\b)| {VERB}\b)"
+    return re.compile(counted), re.compile(numbered, re.IGNORECASE)
+
+
+def agree(text: str) -> str:
+    """Write nouns and verbs in the singular after a count of 1, or before a single number.
+
+    >>> agree("1 distinct vectors are shared; layers 2 differ, 1 of 3 pairs reach it")
+    '1 distinct vector is shared; layer 2 differs, 1 of 3 pairs reaches it'
+    >>> agree("row 1 pairs differ, 11 pairs differ, pairs 1 to 2 differ")
+    'row 1 pairs differ, 11 pairs differ, pairs 1 to 2 differ'
+    """
+
+    def in_singular(found: re.Match[str]) -> str:
+        verb = found["verb"]
+        noun = found["noun"] if found["of"] else singular_noun(found["noun"])
+        end = f" {VERBS.get(verb, verb + 's')}" if verb else ""
+        return f"{found['count']}{found['of'] or ''}{found['adjective'] or ''}{noun}{end}"
+
+    def of_number(found: re.Match[str]) -> str:
+        verb = found["verb"]
+        end = f" {VERBS.get(verb, verb + 's')}" if verb else ""
+        return f"{singular_noun(found['noun'])} {found['number']}{end}"
+
+    if not MAYBE_ONE.search(text):
+        return text
+    counted, numbered = patterns_of_number()
+    return numbered.sub(of_number, counted.sub(in_singular, text))
 
 
 def agreeing(count: int, singular: str, plural: str) -> str:

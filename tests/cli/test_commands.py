@@ -126,9 +126,9 @@ def test_numbers_of_any_size_are_answered_without_a_warning(command, table, run,
 
 
 def test_train_answers_in_words_and_in_json(run):
-    words = ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1"]
+    words = ["train", "--dataset", "order:count=40,length=4", "--steps", "1", "--seeds", "1"]
     words += ["-e", "none", "-e", "dft", "--quiet"]
     done = run(*words)
     assert (done.status, done.err) == (0, "")
-    assert done.out.startswith("CUT SHORT. ")  # after one epoch
+    assert done.out.startswith("CUT SHORT. ")  # after one step
     assert [r["spec"] for r in run(*words, "--json").results] == ["none", "dft"]

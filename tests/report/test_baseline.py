@@ -75,6 +75,18 @@ def test_vectors_that_fewer_formats_report_apart_and_a_severer_finding_got_worse
     assert [text.partition(":")[0] for text in worse] == ["has a new error"]
 
 
+def test_a_renamed_file_is_compared_with_the_only_one_of_the_baseline(run):
+    np.save("old.npy", sines(scale=2.0))
+    Path("base.json").write_text(run("check-faithful", "old.npy", "--json").out)
+    np.save("new.npy", sines())
+    Path("old.npy").unlink()
+    compared = run("check-faithful", "new.npy", "--baseline", "base.json", "--json")
+    reasons = json.loads(compared.out)["reasons"]
+    assert (compared.status, {one["spec"] for one in reasons}) == (1, {"new.npy"})
+    for specs in (["new.npy", "dft"], ["dft"]):  # not one file on each side
+        assert run("check-faithful", *specs, "--baseline", "base.json").status == 2
+
+
 ROPE = {"command": "check-faithful", "schema": SCHEMA, "results": []}
 FILES = ["", "[]", "[" * 100_000, "b\x00", json.dumps(ROPE | {"command": "spectrum"})]
 FILES += [json.dumps(ROPE | {"schema": 1}), json.dumps(ROPE | {"results": [{"spec": "dft"}]})]

@@ -43,6 +43,24 @@ def test_models_use_what_is_stated_of_them(tmp_path, kind):
     assert any(kind in USED_BY[name].split() for name in names)
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["images"], {"axial", "axial-rope", "mixed-rope"}),
+        (["ViT"], {"axial", "axial-rope"}),
+        (["sincos2d"], {"axial"}),
+        (["time", "series"], {"mtan", "time2vec", "tape"}),
+        (["graph"], {"laplacian"}),
+        (["T5", "Llama"], {"t5", "rope"}),
+        (["relative"], {"t5", "alibi", "shaw"}),
+    ],
+)
+def test_encodings_are_found_by_everyday_words(words, found, run):
+    listed = {record["encoding"] for record in run("list", *words, "--json").results}
+    assert found <= listed
+    assert len(listed) < 20
+
+
 @pytest.mark.parametrize("name", [*SYNONYMS, "NoPE", "YaRN"])
 def test_the_synonyms_of_specs_are_known_to_list_and_explain(name, run):
     (record,) = run("list", name, "--json").results

@@ -11,16 +11,16 @@ import pytest
 from stored import safetensors
 
 from pefourier.cli.options import OutputOptions
-from pefourier.writing.page import Page
-from pefourier.writing.text import (
+from pefourier.writing.escapes import (
     in_csv,
     in_html,
     in_latex,
     in_markdown,
     in_workflow_command,
     in_workflow_property,
-    printable,
 )
+from pefourier.writing.page import Page
+from pefourier.writing.text import printable
 
 ESCAPES = {
     "text": printable,
@@ -44,7 +44,8 @@ NAMES += ["\\input{x} $a$ #1 50% ^ ~ {", "+1+1", "-1+1", "@SUM(1)", " =1", "\t=1
 NAMES += ["＝1", "'=1"]
 FILES = [f"{name.replace('/', '-')}.npy" for name in NAMES]
 COMMANDS = ("check-faithful", "spectrum", "relations", "compare")
-FORMS = ("text", "csv", "github", "lint", "md", "latex", "sarif", "json")
+FORMS = {"text": [], "csv": ["--csv"], "json": ["--json"]}
+FORMS |= {name: ["--format", name] for name in ("github", "lint", "md", "latex", "sarif")}
 
 
 def plain_lines(text):
@@ -130,11 +131,12 @@ def test_names_of_files_are_text_in_each_form_of_a_command(run, folder, monkeypa
     monkeypatch.chdir(folder)
     for name in FILES:
         more = ["dft"] if command == "compare" else []
-        done = run(command, "--format", form, "--quiet", *more, "--paths", "--", name)
+        options = [*FORMS[form], "--quiet", *more, "--paths", "--"]
+        done = run(command, *options, name)
         assert done.status in (0, 1, 2), name
         if form not in ("json", "sarif"):
             assert reported_in(form, done.out) == [], name
-        refused = run(command, "--format", form, "--quiet", *more, "--paths", "--", f"no {name}")
+        refused = run(command, *options, f"no {name}")
         for text in (done.out, done.err, refused.out, refused.err):
             assert plain_lines(text), (name, text)
 

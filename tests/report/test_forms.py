@@ -28,13 +28,11 @@ def test_documents_have_the_numbers_of_the_text(command, run):
         for word in re.findall(r"\d\.\d+(?:e-?\d+)?", line):
             assert word in text, (line, word)
     latex = run(*requested, "--format", "latex").out
-    assert latex.count(r"\begin{tabular}") == markdown.count("|\n|---") > 0
-    body = [line for line in latex.splitlines() if line.endswith(r" \\")]
-    cells = [
-        (line.count(" & "), row.strip("|").count(" | "))
-        for line, row in zip(body, table, strict=True)
-    ]
-    assert [one for one in cells if one[0] != one[1]] == []
+    assert latex.count(r"\begin{tabular}") == 1
+    body = [line.count(" & ") for line in latex.splitlines() if line.endswith(r" \\")]
+    rows = [row.strip("|").count(" | ") for row in table]
+    assert len(body) > 3
+    assert any(rows[i : i + len(body)] == body for i in range(len(rows)))  # one table of these
     for record in run(*requested, "--json").results:
         reported = record["conclusion"]  # for design it follows the advice, with verdict and size
         assert (reported.partition(" and d 8 ")[2] if command == "design" else reported) in markdown

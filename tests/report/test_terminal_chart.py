@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pefourier.report.figures import chart
+from pefourier.report.terminal import chart
 
 
 @pytest.mark.parametrize("columns", [40, 61, 200])

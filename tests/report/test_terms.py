@@ -1,6 +1,7 @@
 """The registry of terms has every word of an answer, and `explain` prints it."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -9,19 +10,23 @@ import typer
 import pefourier
 from pefourier.cli.main import program
 from pefourier.cli.model_commands import command_terms
-from pefourier.cli.options import options_of
+from pefourier.errors import PefourierError
+from pefourier.geometry import interpolation
+from pefourier.questions import spectral_density
 from pefourier.questions.result import Result
 from pefourier.report.catalogue import read_catalogue
 from pefourier.report.terms import (
+    MISTAKES,
     explanation,
     find_terms,
     overview,
     read_terms,
-    spelling,
     verdicts_by_command,
 )
+from pefourier.train.report import CAPTIONS, DIFFERENCES, NAMED
 
 PACKAGE = Path(pefourier.__file__).parent
+HOOKS = PACKAGE.parent / ".pre-commit-hooks.yaml"
 TERMS = read_terms()
 PROGRAM = typer.main.get_command(program())
 EVERY = [*TERMS, *command_terms(PROGRAM)]
@@ -40,15 +45,13 @@ def test_every_finding_has_a_term_and_every_term_a_finding():
     assert re.findall(r'\bFinding\(\s*"', sources) == []  # the registry has all messages
 
 
-def test_every_encoding_parameter_and_option_has_a_term():
+def test_every_encoding_and_parameter_has_a_term():
     records = read_catalogue()
     assert {r["encoding"] for r in records} == names_of("encodings")
     conventions = {one["convention"] for r in records for one in r.get("conventions", ())}
     assert conventions == names_of("conventions")
     parameters = {key for r in records for key in r["meanings"]}
     assert parameters == names_of("parameters")
-    options = {name for _, option in options_of(PROGRAM) for name in option.opts}
-    assert options == names_of("options")
     assert all(t.meaning.strip() for t in EVERY)
 
 
@@ -57,15 +60,19 @@ def test_every_encoding_parameter_and_option_has_a_term():
     [
         ("GAP", [("gap", "check-faithful")]),
         ("gap,", [("gap", "check-faithful")]),
-        ("toeplitz-residual", [("toeplitz_residual", "check-faithful")]),
-        ("smallest distance", [("min_distance", "check-faithful")]),
+        ("Gaps", [("gaps", "words")]),
+        ("toeplitz-residual", [("Toeplitz residual", "check-faithful")]),
+        ("Smallest distances", [("smallest distance", "check-faithful")]),
         ("gap (relative to RMS norm)", [("gap", "check-faithful")]),
-        ("safe_phase", [("safe_cast", "check-faithful")]),
-        ("A4 (1 = aligned with two axes)", [("isotropy", "spectrum")]),
+        ("A4 (1 = aligned with two axes)", [("A2", "spectrum")]),
         ("NOT SHOWN", [("NO DIFFERENCE", "conclusions")]),
-        ("precision", [("precision", "check-faithful"), ("precision", "train")]),
-        ("-S", [("--length", "options")] * 5),
-        ("m-rope", [("axes", "context")]),
+        ("precision", [("format", "check-faithful"), ("precision", "train")]),
+        ("m-rope", [("image axis of pairs", "context")]),
+        ("RANKS", [("rank", "check-faithful"), ("rank", "train")]),
+        ("inverse error", [("linear inverse error", "reconstruct")]),
+        ("2-D sin-cos", [("2d", "words")]),
+        ("vit", [("2d", "words")]),
+        ("citation", [("cite", "words")]),
     ],
 )
 def test_a_term_is_found_as_people_spell_it(wanted, found):
@@ -77,7 +84,7 @@ OF_ENGINES = {  # a term, and its spelling by engineers of language models
     "quantise": ["quantise", "quantize", "quantization", "quantisation"],
     "inv_freq": ["inv_freq", "inv freq", "inverse frequencies"],
     "rotate_half": ["rotate_half", "rotate half", "rotate_every_two"],
-    "attention_factor": ["attention_factor", "attention factor", "attention_scaling"],
+    "attention factor": ["Attention_factor", "attention factor", "attention_scaling"],
     "position ids": ["position ids", "position_ids", "position id", "input_pos"],
     "base": ["rope_theta", "rope-theta", "theta"],
     "mrope_section": ["mrope_section", "mrope sections"],
@@ -103,22 +110,50 @@ def kinds_of(kind):
     return [kind, *(k for part in kind.__subclasses__() for k in kinds_of(part))]
 
 
-def test_every_header_of_every_table_is_explained_under_its_own_command():
-    """Or under the command with the same field, or by a term of every answer."""
-    terms = [({*map(spelling, t.names)}, t) for t in TERMS]
-    tables = [(k.command, k.listed.values()) for k in kinds_of(Result)[1:]]
-    columns = {(name, *c) for name, of in tables for table in of for c in table.items()}
-    assert len(columns) > 100
-    lost = [
-        (command, header)
-        for command, header, path in columns
-        if not any(
-            t.group in (command, "every answer", "words") or path.rpartition(".")[2] in t.names
-            for names, t in terms
-            if spelling(header) in names
-        )
-    ]
-    assert lost == []
+def printed_words():
+    """Yield words of answers: heads of tables, verdicts, methods, encodings, permutations."""
+    for _, verdicts in verdicts_by_command():  # imports all questions
+        yield from (v.name(code) for code, v in verdicts.items())
+    for kind in kinds_of(Result)[1:]:
+        tables = (kind.shown, *kind.listed.values(), *kind.short.values())
+        yield from (label for table in tables for label in table)
+    yield from (*DIFFERENCES, *CAPTIONS.values(), *NAMED)
+    yield from (*interpolation.METHODS, *spectral_density.METHODS[1:])
+    yield from (code for code in tomllib.loads(MISTAKES.read_text()))
+    yield from "halves-to-neighbours neighbours-to-halves reversed axes-exchanged partial".split()
+    yield from "columns signs layout scale offset order part axes outputs rows".split()
+    yield from "turns bound rank kept blended stretched same rotary learned alibi t5 none".split()
+    yield from ("one-step map", "cite", "safe", "pre-commit", "warning", "full rotation", "logit")
+
+
+GONE = {
+    "triangle",
+    "crop",
+    "error of scores, keys in",
+    "rounded before rotation",
+    "rounded after rotation",
+}
+
+
+def test_every_word_of_an_answer_is_explained_in_any_case_and_number():
+    words = {*printed_words()} - GONE
+    assert len(words) > 250
+    assert [word for word in words if not explained(word)] == []
+    assert [word for word in words if not explained(word.upper())] == []
+    plain = [word for word in words if word.isalpha() and not word.lower().endswith("s")]
+    assert [word for word in plain if not explained(f"{word}s")] == []
+
+
+def explained(word):
+    try:
+        return find_terms(word, EVERY)
+    except PefourierError:
+        return []
+
+
+@pytest.mark.parametrize("word", ["min_distance", "--require", "lowest_bin_share"])
+def test_options_and_fields_are_no_terms(word):
+    assert explained(word) == []
 
 
 def test_every_title_of_a_verdict_is_found_without_slots():
@@ -132,7 +167,8 @@ def test_every_title_of_a_verdict_is_found_without_slots():
 @pytest.mark.parametrize("columns", [80, 50])
 def test_explanations_fit_the_terminal(monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
-    texts = [explanation(t) for t in EVERY if t.group != "findings"] + [overview(EVERY)]
+    texts = [explanation(t) for t in EVERY if t.group != "findings" and "\n" not in t.good]
+    texts += [overview(EVERY, is_all=is_all) for is_all in (False, True)]
     lines = [line for text in texts for line in text.splitlines() if " " in line.strip()]
     assert max(map(len, lines)) <= columns  # a single name can be longer
 
@@ -141,12 +177,24 @@ def test_explain_answers_in_every_form(run):
     assert [
         word for word in ("p-RoPE", "nope", "gguf", "LOST") if not find_terms(word, EVERY)
     ] == []
+    assert run("explain").out.count("\n") <= 40
+    assert len(run("explain", "all").out) > 5000
     (record,) = run("explain", "gap", "--json").results
     header, row = run("explain", "gap", "--csv").out.splitlines()
     assert header == "term,group,meaning,formula,unit,range,good,source,also"
     assert row.startswith(f"gap,check-faithful,{record['meaning'].split(',')[0]}")
     both = run("explain", "rank, isometric", "--json").results
-    assert [t["term"] for t in both] == ["rank", "--rank", "isometric"]
-    assert run("explain", "--lattice").out.startswith("--lattice (options): ")
-    assert run("explain", "safe_phase").out.startswith("safe_phase (check-faithful): ")
+    assert [t["term"] for t in both] == ["rank", "rank", "isometric"]
+    assert run("explain", "Safe").out.startswith("safe (check-faithful): ")
     assert len(run("explain", "--json").results) == len(EVERY)
+
+
+def test_the_yaml_of_the_hooks_is_that_of_the_package(run):
+    yaml = pytest.importorskip("yaml")
+    lines = run("explain", "pre-commit").out.splitlines()
+    pasted = "\n".join(line for line in lines if line.startswith("    "))
+    ((repository,), hooks) = yaml.safe_load(pasted), yaml.safe_load(HOOKS.read_text())
+    assert (repository["repo"], len(repository["hooks"])) == ("local", len(hooks))
+    for pasted, hook in zip(repository["hooks"], hooks, strict=True):
+        assert pasted["language"] == "system"
+        assert {**hook, **pasted} == {**hook, "language": "system"}

@@ -155,11 +155,22 @@ def object_of(properties, required=None):
 
 @cache  # the registry does not change while the program runs
 def meanings():
-    """Return the meanings of terms by group and name, including other spellings."""
-    by_field = {}
+    """Return the meanings of fields by group and name: of terms, or of labels in the text."""
+    by_name = {}
     for term in terms.read_terms():
         for name in (term.term, *term.also):
-            by_field.setdefault((term.group, name), term.meaning)
+            by_name.setdefault((term.group, terms.spelling(name)), term.meaning)
+    by_field = {(group, name.replace(" ", "_")): text for (group, name), text in by_name.items()}
+    for kind in (kind for kinds in KINDS.values() for kind in kinds if hasattr(kind, "shown")):
+        for label, path in (
+            (x, y) for t in (kind.shown, *kind.listed.values()) for x, y in t.items()
+        ):
+            field, meaning = (
+                path.rpartition(".")[2],
+                by_name.get((kind.command, terms.spelling(label))),
+            )
+            if meaning:
+                by_field.setdefault((kind.command, field), meaning)
     return by_field
 
 

@@ -1,0 +1,127 @@
+"""Registry of commands: a function becomes a command of the program when it is requested.
+
+Each parameter is an option or an argument. Its annotation has the type, settings for typer and the
+help (a text in `Annotated`, or the `help` of typer's `Option`). A parameter whose type is a
+dataclass is replaced by the fields of the dataclass.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import is_dataclass
+from functools import cache
+from textwrap import fill
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand
+
+from pefourier.cli.options import ANNOTATIONS, annotate_refusals, as_path
+from pefourier.cli.process import refuse_overwriting
+from pefourier.errors import PefourierError
+from pefourier.types import Fields, Values
+
+HEADINGS = ("Encodings", "Answers", "Figures")  # in help, after the command's own options
+CHOICES: Fields = {"subsequent_indent": "  ", "break_on_hyphens": False}  # in lines of help
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
+Function = TypeVar("Function", bound=Callable[..., None])
+OptionsOf = Callable[[], Mapping[str, Any]]
+COMMANDS: dict[str, tuple[Callable[..., None], Mapping[str, OptionsOf]]] = {}
+
+
+def register(
+    name: str, *, options_of: Mapping[str, OptionsOf] | None = None
+) -> Callable[[Function], Function]:
+    """Register a command; `options_of` maps a parameter to a function of its options."""
+
+    def keep(function: Function) -> Function:
+        COMMANDS[name] = function, options_of or {}
+        return function
+
+    return keep
+
+
+def add_command(program: typer.Typer, name: str) -> None:
+    """Add a command to the program, which takes as long as many answers do."""
+    function, kinds_of = COMMANDS[name]
+
+    def command(**values: Any) -> None:
+        try:
+            if values.get("paths"):
+                if not values["specs"]:
+                    raise PefourierError("--paths needs paths of files and folders; got none")
+                values["specs"] = list(map(as_path, values["specs"]))
+            refuse_overwriting(values)
+            call(function, values)
+        except PefourierError as error:
+            if values.get("form") in ANNOTATIONS:
+                annotate_refusals(name, values, error)
+            raise
+
+    command.__doc__ = function.__doc__
+    vars(command)["__signature__"] = inspect.Signature(list(flatten(function, kinds_of)))
+    program.command(name, cls=CommandInGroups)(command)
+
+
+@cache
+def parameters_of(part: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a function, or the fields of a dataclass."""
+    return list(inspect.signature(part, eval_str=True).parameters.values())
+
+
+def call(part: Callable[..., Any], values: Values) -> Any:
+    """Call a function with the values of its options; a dataclass is made of its fields."""
+    return part(
+        **{
+            p.name: call(cast("type", p.annotation), values)
+            if is_dataclass(p.annotation)
+            else values[p.name]
+            for p in parameters_of(part)
+        }
+    )
+
+
+def flatten(
+    part: Callable[..., Any],
+    kinds_of: Mapping[str, OptionsOf],
+    kinds: Values | None = None,
+) -> Iterator[inspect.Parameter]:
+    """Yield the options of a function; those of a dataclass are its fields, under its heading.
+
+    `kinds_of` has a function for a parameter whose fields have other types, by name.
+    """
+    for p in parameters_of(part):
+        if is_dataclass(p.annotation):
+            yield from flatten(cast("type", p.annotation), {}, kinds_of.get(p.name, dict)())
+        else:
+            kind = (kinds or {}).get(p.name, p.annotation)
+            option = typer_option(p.name, kind, getattr(part, "heading", None))
+            yield p.replace(kind=KEYWORD, annotation=option)
+
+
+def typer_option(name: str, kind: Any, heading: str | None = None) -> Any:
+    """Convert a type for typer, with its text as help; flags have no negative form."""
+    if get_origin(kind) is not Annotated:
+        return kind
+    plain, *notes = get_args(kind)
+    flags = [f"--{name.replace('_', '-')}"] if plain is bool else []
+    option = copy(next((n for n in notes if not isinstance(n, str)), typer.Option(*flags)))
+    option.help = next((n for n in notes if isinstance(n, str)), option.help)
+    option.rich_help_panel = option.rich_help_panel or heading
+    return Annotated[plain, option]
+
+
+class CommandInGroups(TyperCommand):
+    """A command whose help lists its own options first, then shared options under headings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each group of options."""
+        groups: dict[str, list[Any]] = {"Arguments": [], "Options": []}
+        for p in self.get_params(ctx):
+            heading = getattr(p, "rich_help_panel", None) or f"{p.param_type_name}s".capitalize()
+            if record := p.get_help_record(ctx):
+                folded = fill(record[0].replace("|", "| "), formatter.width - 2, **CHOICES)
+                groups.setdefault(heading, []).append((folded.replace("| ", "|"), record[1]))
+        for name in sorted(filter(groups.get, groups), key=HEADINGS.count):
+            with formatter.section(name):
+                formatter.write_dl(groups[name])
