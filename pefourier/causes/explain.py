@@ -5,18 +5,28 @@ fields, and its words. Its class method `propose` reads parameters from few numb
 returns what would be observed if that had been done to the expected numbers; it gets the numbers
 for which the cause was proposed. A proposal may be wrong: `explain` applies it and compares every
 number.
+
+A fault may be confined to a part of the data: rows a to b, an axis, some heads. `Within` applies a
+cause to such a part alone. `explain` finds it for any data if it gets a function `parts`, which
+says where the numbers that differ are. A part is a frozen dataclass of few lines (`Part`):
+
+* of a table (n, d): `Rows(first, last)` selects `table[first : last + 1]`, and `Columns` likewise;
+* of ids (axes, n): `rows.Piece` selects tokens, an axis, or both;
+* of biases (heads, queries, keys): heads or queries; `of` returns biases with these alone;
+* of the points of a grid: the numbers of one axis, a block of the columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.types import Bools, Counts, frozen, frozen_arrays
+from pefourier.types import Bools, Counts, Fields, frozen, frozen_arrays
+from pefourier.writing.page import fields_of
 
 Data = TypeVar("Data")
 
@@ -61,6 +71,57 @@ class Named:
         return self.says.format(c=self)
 
 
+class Part(Protocol[Data]):
+    """A part of data to which a cause may be confined."""
+
+    @property
+    def within(self) -> Fields:
+        """Indices of the part for JSON: {"rows": (3, 9)} (first and last), {"axis": 1}."""
+
+    @property
+    def words(self) -> str:
+        """Where the part is, as the beginning of a sentence: "on axis 1"."""
+
+    def of(self, data: Data, /) -> Data:
+        """Select the part."""
+
+    def put(self, data: Data, part: Data, /) -> Data:
+        """Return the data with another part in place of its own."""
+
+
+@frozen
+class Within(Generic[Data]):
+    """A cause that acts on a part alone; its indices count from the beginning of the part."""
+
+    part: Part[Data]
+    cause: Cause[Data]
+
+    @property
+    def code(self) -> str:
+        """Name of the kind of cause."""
+        return self.cause.code
+
+    @property
+    def words(self) -> str:
+        """Where, and what was done."""
+        return f"{self.part.words}, {self.cause.words}"
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a property of the cause."""
+        return getattr(self.cause, name)
+
+    def apply(self, expected: Data) -> Data:
+        """Apply the cause to the part."""
+        return self.part.put(expected, self.cause.apply(self.part.of(expected)))
+
+
+def record(cause: Any) -> Fields:
+    """Return the code of a cause and what is needed to apply it, for JSON."""
+    if isinstance(cause, Within):
+        return {**record(cause.cause), "within": cause.part.within}
+    return fields_of(cause)
+
+
 @frozen
 class Difference:
     """The first number that is not as expected."""
@@ -93,6 +154,9 @@ class Explanation(Generic[Data]):
 
 Agree = Callable[[Data, Data], NDArray[np.bool_]]  # which observed numbers equal expected ones
 Near = Callable[[Data, Data], bool]  # whether one cause could explain what remains
+# parts that do not overlap and hold all numbers that differ, each with the kinds tried there
+Cover = Sequence[tuple[Part[Data], Sequence[Kind[Data]]]]
+Parts = Callable[[Data, Data, Bools], Iterable[Cover[Data]]]  # of a mask of what differs
 
 
 def explain(
@@ -101,13 +165,15 @@ def explain(
     kinds: Sequence[Kind[Data]],
     agree: Agree[Data],
     near: Near[Data] = lambda *_: True,
+    parts: Parts[Data] = lambda *_: (),
 ) -> Explanation[Data]:
-    """Return the first cause, else the first ordered pair of causes, that reproduces all numbers.
+    """Return the simplest causes that reproduce all numbers.
 
-    Kinds are tried in their order, cheapest first. `agree` returns a mask with the shape of the
-    observed data, all False where the shapes differ. Each number has its own tolerance there.
-    Both causes of a pair are proposed on what remains: the second on the result of the first, if
-    it is `near` the observed data.
+    These are one cause, one within a part, an ordered pair, or two causes in two parts; the first
+    that is found is returned. Kinds are tried in their order, cheapest first. `agree` returns a
+    mask with the shape of the observed data, all False where the shapes differ. Each number has its
+    own tolerance there. Both causes of a pair are proposed on what remains: the second on the
+    result of the first, if it is `near` the observed data. `parts` yields covers.
 
     >>> @frozen
     ... class Scaled(Named):
@@ -133,6 +199,10 @@ def explain(
         if (reproduced := agree(applied, observed)).all():
             return Explanation((cause,), reproduced)
         tried.append(cause)
+    covers = list(parts(expected, observed, ~plain))
+    found = first_cover(expected, observed, [c for c in covers if len(c) == 1], agree)
+    if found:
+        return found
     for first in tried:
         remaining = first.apply(expected)
         if not near(remaining, observed):
@@ -140,7 +210,30 @@ def explain(
         for second, applied in proposals(remaining, observed, kinds):
             if (reproduced := agree(applied, observed)).all():
                 return Explanation((first, second), reproduced)
-    return Explanation((), plain)
+    found = first_cover(expected, observed, [c for c in covers if len(c) > 1], agree)
+    return found or Explanation((), plain)
+
+
+def first_cover(
+    expected: Data, observed: Data, covers: Iterable[Cover[Data]], agree: Agree[Data]
+) -> Explanation[Data] | None:
+    """Return one cause for each part of the first cover in which all parts have a cause."""
+    for cover in covers:
+        remaining, causes = expected, []
+        for part, kinds in cover:
+            own = part.of(observed)
+            most = agree(part.put(remaining, own), observed).sum()
+            for cause, piece in proposals(part.of(remaining), own, kinds):
+                applied = part.put(remaining, piece)
+                if agree(applied, observed).sum() == most:
+                    remaining = applied
+                    causes.append(Within(part, cause))
+                    break
+            else:
+                break
+        if (reproduced := agree(remaining, observed)).all():
+            return Explanation(tuple(causes), reproduced)
+    return None
 
 
 def proposals(

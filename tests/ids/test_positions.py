@@ -9,7 +9,7 @@ from planted_rows import APPLIED, drawn
 
 import pefourier
 from pefourier.errors import PefourierError
-from pefourier.ids.batch import describe_mask
+from pefourier.ids.masks import describe_mask
 
 LONE, OVER = "ids-lone-documents", "ids-offset ids-beyond"
 BOTH = f"ids-undecided {LONE}"
