@@ -66,10 +66,10 @@ def explain_rows(
 
 @frozen
 class Piece:
-    """Some tokens of numbers (n,) or (axes, n), or some on one axis."""
+    """Some tokens of numbers (n,) or (axes, n), or some on one axis, or on neighbouring ones."""
 
     tokens: Counts | None = None  # first and last
-    axis: int | None = None
+    axis: int | Counts | None = None  # one axis, or the first and last
 
     @property
     def within(self) -> Fields:
@@ -79,17 +79,21 @@ class Piece:
 
     @property
     def words(self) -> str:
-        """The tokens and the axis."""
+        """The axis and the tokens."""
         axis = "" if self.axis is None else f"on axis {self.axis}"
-        rows = "in tokens {} to {}".format(*self.tokens) if self.tokens else ""
-        return " ".join(filter(None, (axis, rows)))
+        if isinstance(self.axis, tuple):
+            axis = "on axes {} to {}".format(*self.axis)
+        tokens = "in tokens {} to {}".format(*self.tokens) if self.tokens else ""
+        return " ".join(filter(None, (axis, tokens)))
 
     @property
     def index(self) -> Any:
         """Index of the part in an array."""
-        first, last = self.tokens or (0, None)
-        rows = slice(first, None if last is None else last + 1)
-        return (... if self.axis is None else self.axis, rows)
+        first, last = self.tokens or (0, -1)
+        axis: Any = ... if self.axis is None else self.axis
+        if isinstance(axis, tuple):
+            axis = slice(axis[0], axis[1] + 1)
+        return axis, slice(first, last + 1 or None)
 
     def of(self, numbers: Numbers) -> Numbers:
         """Select the part."""
@@ -113,8 +117,10 @@ def parts_of(expected: Numbers, observed: Numbers, differs: Bools) -> Iterator[C
     if axes != [None] and len(axes) < 3:
         yield [(Piece(axis=axis), KINDS) for axis in axes]
     if len(axes) == 2:
-        spans = (np.flatnonzero(line)[[0, -1]].tolist() for line in lines)
-        yield [(Piece((a, b), axis), KINDS) for (a, b), axis in zip(spans, axes, strict=True)]
+        ends = [tuple(np.flatnonzero(line)[[0, -1]].tolist()) for line in lines]
+        if ends[0] == ends[1] and axes[1] == axes[0] + 1:
+            yield [(Piece(ends[0], tuple(axes)), (Shifted,))]
+        yield [(Piece(end, axis), KINDS) for end, axis in zip(ends, axes, strict=True)]
     kinds: Sequence[Any] = KINDS if len(axes) == 1 else (Shifted, AxesExchanged)
     for runs in stretches(flat.any(axis=0), changes(shift)):
         yield [(Piece(run, axes[0] if len(axes) == 1 else None), kinds) for run in runs]

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.causes import explain as causes_of
-from pefourier.causes.explain import Cover, Difference, Explanation, explain
+from pefourier.causes.explain import Cover, Difference, Explanation, Within, explain
 from pefourier.causes.rows import (
     CORNERS,
     HIDDEN,
@@ -192,8 +192,8 @@ def describe(
     code, words = "ids-unexplained", "no cause that was tried gives these ids"
     if not causes and not found.reproduced.all():
         cover = next(iter(parts_of(expected, ids, ~found.reproduced)), ())
-        places = " and ".join(part.words for part, _ in cover)
-        words += f", which differ {places} alone" if places else ""
+        if len({part.axis for part, _ in cover}) == len(cover) > 0:
+            words += f", which differ {' and '.join(part.words for part, _ in cover)} alone"
     if causes:
         undo = "" if len(causes) > 1 else f"; {causes[0].undo}"
         code, words = causes[0].finding, ", then ".join(cause.words for cause in causes) + undo
@@ -277,7 +277,9 @@ def record(cause: Any) -> Fields:
     """Return the code of a cause and what is needed to apply it, with its step and its axis."""
     fields = causes_of.record(cause)
     axis = (fields.get("within") or {}).get("axis")
-    found = {"code": fields.pop("code"), "step": "rows", **fields, "axis": axis}
+    found = {"code": fields.pop("code"), "step": "rows", **fields}
+    if isinstance(axis, int):
+        found["axis"] = axis
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -631,7 +633,7 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str
     axes = document.ids
     if layout is None and (axes == axes[0]).all():
         return judge_flat(document), set()
-    parts = read_layout(axes) if layout is None else layout
+    parts = layout or layout_in(axes)
     images = images_of(parts)
     due = {rule: ids_of(parts, rule) for rule in (AUTHORS, LIBRARY)}
 
@@ -651,10 +653,22 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str
             lambda due, seen: corners(shift_of(due, seen)) <= CORNERS,
             covers,
         )
+        alone = np.flatnonzero((ids != axes).any(axis=1)).tolist()
+        if not found.causes and len(alone) == 1:  # two causes on one axis
+            line = explain_rows(ids[alone[0]], axes[alone[0]])
+            several = tuple(Within(Piece(axis=alone[0]), cause) for cause in line.causes)
+            found = Explanation(several, ids == ids) if several else found
         tries.append((found, ids))
     found, expected = min(tries, key=rank_of)
     followed = {rule for rule, ids in due.items() if (ids == axes).all()}
     return describe(document, expected, found), followed if len(followed) == 1 else set()
+
+
+def layout_in(axes: Numbers) -> Layout:
+    """Read the layout of ids, or of ids with rows and columns exchanged if these are regular."""
+    own, exchanged = read_layout(axes), axes[[0, 2, 1]]
+    other = own if np.array_equal(ids_of(own, AUTHORS), axes) else read_layout(exchanged)
+    return other if np.array_equal(ids_of(other, AUTHORS), exchanged) else own
 
 
 def read_layout(axes: Numbers) -> Layout:
