@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from pefourier.types import Bools, Counts, Fields, frozen, frozen_arrays
 Numbers = NDArray[np.int64]
 HIDDEN = {"told": False}
 PLACES = 4  # changes from either end at which causes are proposed
-LEAST = 4  # numbers in each of two parts; fewer are explained too easily
+LEAST = 3  # length of each of two parts; fewer are explained too easily
 CORNERS = 8  # changes of the step that one cause makes, at most
 
 
@@ -133,15 +134,15 @@ def stretches(differs: Bools, cuts: Sequence[int]) -> Iterator[list[tuple[int, i
     [[(2, 8)], [(1, 8)]]
     """
     at = np.flatnonzero(differs)
-    first, last = int(at[0]), int(at[-1])
-    if 0 < first or last < len(differs) - 1:
-        yield [(first, last)]
-    if first:  # some causes keep the first number of a part
-        yield [(first - 1, last)]
-    for cut in cuts:
-        count = int((at < cut).sum())
-        if LEAST <= count <= len(at) - LEAST:
-            yield [(first, int(at[count - 1])), (int(at[count]), last)]
+    widest = at[1:][np.diff(at).argmax()] if len(at) > 1 else 0  # behind most that agree
+    halves = [(at[at < cut], at[at >= cut]) for cut in (widest, *cuts)]
+    for parts in ((at,), *(pair for pair in halves if min(map(len, pair)) > 1)):
+        # some causes keep the first number of a part
+        for kept in product((0, 1), repeat=len(parts)):
+            runs = [(int(x[0]) - k, int(x[-1])) for x, k in zip(parts, kept, strict=True)]
+            is_apart = runs[0][0] >= 0 and (len(runs) == 1 or runs[1][0] > runs[0][1])
+            if is_apart and (len(runs) == 1 or min(b - a for a, b in runs) > LEAST):
+                yield runs
 
 
 def corners(numbers: Numbers) -> int:

@@ -162,6 +162,6 @@ def as_visible(mask: Array, shape: Counts | None = None) -> Array:
         raise PefourierError(f"a mask {mask.shape} does not fit position ids of shape {shape}")
     if mask.dtype.kind == "f" and np.isnan(mask).any():
         raise PefourierError("a mask must not hold NaN")
-    is_additive = mask.dtype.kind == "f" and mask.min() < 0
+    is_additive = mask.dtype.kind == "f" and (mask.min() < 0 or not mask.any())
     visible = mask > HIDDEN if is_additive else mask != 0
     return visible.reshape(-1, *mask.shape[-2:])
