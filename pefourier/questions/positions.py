@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,6 @@ from pefourier.types import (
     Array,
     Counts,
     Fields,
-    Texts,
     Values,
     frozen,
     frozen_arrays,
@@ -219,7 +217,6 @@ def changed_lags(ids: Array, due: Array) -> tuple[Array, Array]:
 SHOWN = 15  # rows and findings about single tokens that text lists
 WORDS = read_toml(Path(__file__).with_suffix(".toml"))  # of the answer
 WRONG_MASK = "wrong mask"
-BY_TOKEN = TOKENWISE | {"attention_mask", "input_ids"}
 MASK_FAULTS = {"transposed": "transposed", "inverted": "inverted", "diagonal": "diagonal hidden"}
 
 
@@ -554,9 +551,7 @@ def judge_input(
     waves = [roles.pop(role) for role in parts]
     stated = recovered = None
     if waves:
-        subject = (
-            f"{' and '.join(parts)} of {label}" if name in content or len(content) > 1 else label
-        )
+        subject = f"{' and '.join(parts)} of {label}" if len(content) > 1 else label
         is_table = len(content) == len(waves) and name != "ids"
         recovered = recover(waves, model, name, subject, is_table=is_table)
         stated = roles.pop("position_ids", None)
@@ -566,51 +561,38 @@ def judge_input(
             roles |= read_role(path, role, roles["position_ids"].shape)
         elif value is not None:
             roles[role] = numbers(value)
-    judge = partial(judge_roles, label, model, rules, name, params, recovered, stated, ignored)
-    ids, tokens = roles["position_ids"], roles.get("input_ids")
-    n, width = ids.shape[-1], tokens.shape[-1] if tokens is not None else 0
-    mask = roles.get("attention_mask", tokens)
-    is_open = past is None and "cache_position" not in roles and width != ids.size
-    if not width or width == n or n == 1 or not is_open or mask.shape[-1] != width:
+
+    def judge(roles: Roles, past: int | None, words: str = "") -> Positions:
+        batch = batch_of(roles, label, rules, past, stated, ignored)
+        return judge_positions(batch, model, rules, name, params, recovered, words)
+
+    ids, tokens = roles["position_ids"], roles.get("input_ids", np.zeros(0))
+    n, width, mask = ids.shape[-1], tokens.shape[-1], roles.get("attention_mask", tokens)
+    is_open = past is None and "cache_position" not in roles and mask.shape[-1] == width
+    if n == 1 or width in (0, n, ids.size) or not is_open:
         return judge(roles, past)
     others = " and ".join(role for role in ("input_ids", "attention_mask") if role in roles)
-    words = f"position_ids have {n} tokens, {others} {width}"
+    words = f"position_ids have {n} tokens, {others} {width}: {width - n} ids are missing"
     if width < n:
-        return judge(roles, past, f"{words}: {n - width} ids have no token", is_aligned=False)
-    cached = judge(roles, width - n)  # all tokens, beside the ids of the last ones
-    if cached.verdict == EXPECTED:
-        return cached
-    cut = {
-        role: array[..., :n] if role in BY_TOKEN and array.shape[-1] == width else array
+        words = f"position_ids have {n} tokens, {others} {width}: {n - width} ids have no token"
+    elif (found := judge(cut_to(slice(-n, None), roles, width), width - n)).verdict == EXPECTED:
+        return found  # all tokens, beside the ids of the last ones
+    elif not (found := judge(cut_to(slice(n), roles, width), None, f"{words} at the end")).bad:
+        return found
+    batch = Batch(ids_by_axis(ids, "position_ids"), ignored=ignored)
+    facts = (rules, name, params, recovered, words)
+    return judge_positions(batch, model, *facts, is_aligned=False)
+
+
+def cut_to(part: slice, roles: Roles, width: int) -> dict[str, Array]:
+    """Cut arrays of `width` tokens; the mask of a cache keeps its width."""
+    names = TOKENWISE | {"input_ids"}
+    if part.start is None:
+        names |= {"attention_mask"}
+    return {
+        role: array[..., part] if role in names and array.shape[-1] == width else array
         for role, array in roles.items()
     }
-    words += f": {width - n} ids are missing"
-    ended = judge(cut, None, f"{words} at the end")
-    return ended if not ended.bad else judge(roles, None, words, is_aligned=False)
-
-
-def judge_roles(
-    label: str,
-    model: Model | None,
-    rules: Rules,
-    name: str,
-    params: Values,
-    recovered: Recovered | None,
-    stated: Array | None,
-    ignored: Texts,
-    roles: Roles,
-    past: int | None,
-    words: str = "",
-    *,
-    is_aligned: bool = True,
-) -> Positions:
-    """Check arrays by role; `words` say how their lengths differ, so that none may be aligned."""
-    if is_aligned:
-        batch = batch_of(roles, label, rules, past, stated, ignored)
-    else:
-        batch = Batch(ids_by_axis(roles["position_ids"], "position_ids"), ignored=ignored)
-    facts = (rules, name, params, recovered, words)
-    return judge_positions(batch, model, *facts, is_aligned=is_aligned)
 
 
 def arrays_of(source: Any) -> dict[str, Array]:
