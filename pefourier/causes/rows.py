@@ -98,7 +98,7 @@ class Piece:
 
     def of(self, numbers: Numbers) -> Numbers:
         """Select the part."""
-        return numbers[self.index]
+        return np.asarray(numbers[self.index])
 
     def put(self, numbers: Numbers, part: Numbers) -> Numbers:
         """Replace the part."""
@@ -123,7 +123,7 @@ def parts_of(expected: Numbers, observed: Numbers, differs: Bools) -> Iterator[C
             yield [(Piece(ends[0], tuple(axes)), (Shifted,))]
         yield [(Piece(end, axis), KINDS) for end, axis in zip(ends, axes, strict=True)]
     kinds: Sequence[Any] = KINDS if len(axes) == 1 else (Shifted, AxesExchanged)
-    for runs in stretches(flat.any(axis=0), changes(shift)):
+    for runs in stretches(np.asarray(flat.any(axis=0)), changes(shift)):
         yield [(Piece(run, axes[0] if len(axes) == 1 else None), kinds) for run in runs]
 
 

@@ -192,8 +192,9 @@ def describe(
     code, words = "ids-unexplained", "no cause that was tried gives these ids"
     if not causes and not found.reproduced.all():
         cover = next(iter(parts_of(expected, ids, ~found.reproduced)), ())
-        if len({part.axis for part, _ in cover}) == len(cover) > 0:
-            words += f", which differ {' and '.join(part.words for part, _ in cover)} alone"
+        places = [part.words for part, _ in cover]
+        if len(cover) == 1 or " ".join(places).count("axis") == 2:  # else two stretches of tokens
+            words += f", which differ {' and '.join(places)} alone"
     if causes:
         undo = "" if len(causes) > 1 else f"; {causes[0].undo}"
         code, words = causes[0].finding, ", then ".join(cause.words for cause in causes) + undo
@@ -530,17 +531,20 @@ def images_of(layout: Layout) -> list[Image]:
 def other_layouts(layout: Layout, rule: str, axes: Numbers) -> Iterator[Recounted]:
     """Yield what the ids are if all blocks, or one of several, are read in another way."""
     places = [i for i, part in enumerate(layout) if isinstance(part, Block)]
-    readings = [(*facts, change) for *facts, change in READINGS]
+    readings = list(READINGS)
     for interval in intervals(layout, axes):
         words = f"frames of a video {interval:.3g} apart, so that some share a time"
-        facts = ["times-shared", "ids-times-shared", words, CHECK_TIMES]
-        readings.append((*facts, partial(timed, interval=interval)))
+        change = partial(timed, interval=interval)
+        readings.append(("times-shared", "ids-times-shared", words, CHECK_TIMES, change))
     chosen: list[tuple[Image | None, list[int]]] = [(None, places)] if places else []
     if len(places) > 1:
         chosen += zip(images_of(layout)[:MOST_BLOCKS], ([place] for place in places), strict=False)
     for image, several in chosen:
-        for code, found, words, undo, change in readings:
-            parts = [change(part) if i in several else part for i, part in enumerate(layout)]
+        for code, found, words, undo, read in readings:
+            parts = [
+                read(part) if i in several and isinstance(part, Block) else part
+                for i, part in enumerate(layout)
+            ]
             where, within = (f"{image.words}, ", image.within) if image else ("", None)
             yield Recounted(code, found, where + words, undo, ids_of(parts, rule), within)
 
@@ -552,7 +556,8 @@ def timed(block: Block, interval: float) -> Block:
 
 MOST_BLOCKS = 16  # blocks that are read in another way one by one
 CHECK_TIMES = "check second_per_grid_ts, tokens_per_second, and the rounding of their product"
-READINGS: tuple[tuple[str, str, str, str, Callable[[Block], int | Block]], ...] = (
+Changed = tuple[str, str, str, str, Callable[[Block], int | Block]]
+READINGS: tuple[Changed, ...] = (
     (
         "text-only",
         "ids-text-only",
@@ -614,7 +619,7 @@ def judge_flat(document: Document, *, is_text: bool = False) -> Span:
     The cache may hold images in any case; then ids are smaller than its number of tokens.
     """
     batch, axes = document.batch, document.ids
-    wrong = Explanation((), np.zeros(axes.shape, dtype=bool))
+    wrong: Explanation[Numbers] = Explanation((), np.zeros(axes.shape, dtype=bool))
     is_cached = batch.past is not None and bool(batch.past.any())
     is_known = is_text or is_cached
     if not is_known and (batch.images is not None or batch.videos is not None):
@@ -638,8 +643,9 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str
     due = {rule: ids_of(parts, rule) for rule in (AUTHORS, LIBRARY)}
 
     def covers(expected: Numbers, observed: Numbers, differs: Bools) -> Iterator[Cover[Numbers]]:
-        held = [image for image in images if image.of(differs).any()]
-        if 0 < len(held) < 3 and sum(image.of(differs).sum() for image in held) == differs.sum():
+        counts = [int(differs[image.index].sum()) for image in images]
+        held = [image for image, count in zip(images, counts, strict=True) if count]
+        if 0 < len(held) < 3 and sum(counts) == differs.sum():
             yield [(image, (Shifted, AxesExchanged)) for image in held]
         yield from parts_of(expected, observed, differs)
 
