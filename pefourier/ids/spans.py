@@ -192,9 +192,9 @@ def describe(
     code, words = "ids-unexplained", "no cause that was tried gives these ids"
     if not causes and not found.reproduced.all():
         cover = next(iter(parts_of(expected, ids, ~found.reproduced)), ())
-        places = [part.words for part, _ in cover]
-        if len(cover) == 1 or " ".join(places).count("axis") == 2:  # else two stretches of tokens
-            words += f", which differ {' and '.join(places)} alone"
+        parts = [part.words for part, _ in cover]
+        if len(parts) == 1 or " ".join(parts).count("axis") == 2:  # else two stretches of tokens
+            words += f", which differ {' and '.join(parts)} alone"
     if causes:
         undo = "" if len(causes) > 1 else f"; {causes[0].undo}"
         code, words = causes[0].finding, ", then ".join(cause.words for cause in causes) + undo
@@ -290,6 +290,7 @@ class SecondDocument(Restarted):
 
     start: int
     name = "second-document"
+    finding = "ids-backwards"
     says = "a second document from token {c.at} on, which begins at {c.start}"
     undo = "begin each document at the same id, and pass --segments"
 

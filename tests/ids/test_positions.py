@@ -46,6 +46,7 @@ CASES = [  # ids, other arrays, verdict, codes of causes, codes of findings, whe
     (np.arange(66) + 2, {"config": "roberta"}, "beyond", "beyond", "ids-beyond", False),
     (range(64), {"config": "opt"}, "as expected", "", "", True),
     (range(65), {"config": "gpt2"}, "beyond", "beyond", "ids-beyond", False),
+    (np.r_[:5, 1:8], {}, "backwards", "second-document", "ids-backwards", False),
     ([5, 9, 2, 7], {"rank": "1/4"}, "unexplained", "", "ids-unexplained", False),
 ]
 
