@@ -30,7 +30,6 @@ from pefourier.encodings.encoding import (
     row_blocks,
     unit_of,
 )
-from pefourier.encodings.families.location import LAGS, PlaceDomain
 from pefourier.geometry.precision import NUMBERS_AT_ONCE
 from pefourier.types import Counts, Floats, Indices, Ints, Table, frozen
 
@@ -49,31 +48,13 @@ def toeplitz_residual(enc: Encoding) -> float | None:
     :math:`\lVert G - \mathrm{Toep}(G)\rVert_F / \lVert G\rVert_F` with :math:`G = E E^T` and Toep
     the mean along diagonals (Wang et al., 2021). The residual is 0 if the encoding declares
     shift-invariant inner products. On a grid, the lag is the displacement. The residual is None
-    for nodes of a tree, which have no lags, and for uneven times, where a lag rarely recurs. For
-    places, see `products_by_distance`: the lag is the distance, and on a plane the displacement.
+    for nodes of a tree, which have no lags, and for uneven times, where a lag rarely recurs.
     """
     if enc.measure.squared_length:
         return 0.0
-    if isinstance(enc.domain, PlaceDomain):
-        products = products_by_distance(enc, enc.domain)
-        means = products.mean(axis=(1, 2) if enc.domain.unit else 2, keepdims=True)
-        return float(np.linalg.norm(products - means) / (np.linalg.norm(products) or 1.0))
     if not enc.domain.has_lags:
         return None
     return toeplitz_residual_of_rows(enc.table(), enc.domain.sides)
-
-
-def products_by_distance(enc: Encoding, domain: PlaceDomain) -> Floats:
-    """Inner products (`LAGS` + 1, directions, places) of places and places at each distance.
-
-    Distances are 0, 1, … `LAGS` times `domain.spacing`, in eight directions from up to 64 places.
-    The unit of vectors is `unit_of` those of the places.
-    """
-    starts, angles = domain.at[:: -(-len(domain) // 64)], np.arange(8) * np.pi / 4
-    table, lags = enc.vectors(starts), domain.spacing * np.arange(LAGS + 1)
-    ends = [np.concatenate([domain.beyond(r, angle, starts) for angle in angles]) for r in lags]
-    rows, unit = (enc.vectors(at).reshape(8, *table.shape) for at in ends), unit_of(table)
-    return np.array([(vectors * unit * (table * unit)).sum(axis=-1) for vectors in rows])
 
 
 def toeplitz_residual_of_rows(table: Table, sides: Counts, placed: Indices | None = None) -> float:

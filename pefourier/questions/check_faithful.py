@@ -32,10 +32,9 @@ from pefourier.encodings.encoding import (
     points_in_words,
     without_prefix,
 )
-from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.loader import Source, load
 from pefourier.questions.result import Result
-from pefourier.types import Counts, Fields, Values, frozen, frozen_by_name
+from pefourier.types import Counts, Fields, Values, frozen
 from pefourier.writing.text import Verdict, join, number
 
 if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
@@ -236,23 +235,6 @@ class LineFaithfulness(Faithfulness):
         return f"Use at most {count} positions: {points} have distinct vectors."
 
 
-@frozen_by_name
-class PlaceFaithfulness(LineFaithfulness):
-    """Faithfulness of an encoding of places; `closest_pair` holds their rows in the file."""
-
-    closest_places: list[list[float]]  # their coordinates
-    distance: float | None  # between the two
-    unit: str  # of the distance: km on the globe
-
-    @property
-    def closest_ends(self) -> str | None:
-        """The two places with the closest vectors, and their distance."""
-        ends = zip(self.closest_pair or (), self.closest_places, strict=True)
-        names = [f"{row} at ({x:.6g}, {y:.6g})" for row, (x, y) in ends]
-        distance = f"{number(self.distance, 5)} {self.unit}".rstrip()
-        return f", {distance} from ".join(names) or None
-
-
 @frozen
 class GridFaithfulness(Faithfulness):
     """Faithfulness of an encoding of a grid; `length` counts points, pairs hold row numbers."""
@@ -315,8 +297,6 @@ def check_faithful(
     if not with_prefix.by_lag:
         with_prefix, query = with_prefix.hardest_query()
     enc = without_prefix(with_prefix)
-    if isinstance(enc.domain, PlaceDomain):
-        enc.domain.check_distinct()
     inner = by_inner_products(enc)
     check_products(inner)
     check_formats(inner)
@@ -366,12 +346,7 @@ def check_faithful(
 
 
 def of_line_or_grid(enc: Encoding, closest: ClosestPair) -> tuple[Any, Fields]:
-    """Return the type of the result, and the fields specific to one axis, places or a grid."""
-    if isinstance(enc.domain, PlaceDomain):
-        pair = list(closest.pair or ())
-        distance = enc.domain.distances(*enc.domain.x[pair]).item() if pair else None
-        here = {"closest_places": enc.domain.at[pair].tolist(), "unit": enc.domain.unit}
-        return PlaceFaithfulness, {"distinct_up_to": None, "distance": distance, **here}
+    """Return the type of the result, and the fields specific to one axis or a grid."""
     if not enc.domain.grid:
         return LineFaithfulness, {"distinct_up_to": distinct_up_to(enc, closest)}
     from pefourier.encodings.encoding import is_separable

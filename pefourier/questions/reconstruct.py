@@ -495,7 +495,7 @@ def where_to_rebuild(
     enc: Encoding, lattice: int | None, points: Sequence[Counts]
 ) -> tuple[Counts, Sequence[Counts]]:
     """Sides of the lattice, and the points at which deltas are placed."""
-    if enc.domain.irregular or enc.domain.kind in ("place", "graph"):
+    if enc.domain.irregular or enc.domain.kind == "graph":
         raise PefourierError(
             f"reconstruction needs points at even steps, unlike the {points_in_words(enc)} of "
             f"{enc.name}; use 'pefourier check-faithful' for the linear inverse"

@@ -32,13 +32,12 @@ from pefourier.encodings.encoding import (
     unit_of,
     without_prefix,
 )
-from pefourier.encodings.families.location import PlaceDomain
 from pefourier.geometry import keep_last
-from pefourier.geometry.products import mean_products, products_by_distance, toeplitz_residual
+from pefourier.geometry.products import mean_products, toeplitz_residual
 from pefourier.geometry.waves import numbers_look_random
 from pefourier.questions.result import Result
 from pefourier.types import Counts, Floats, Table, frozen
-from pefourier.writing.text import Verdict, number
+from pefourier.writing.text import Verdict
 
 EXACT = 1e-6  # largest residual that counts as rounding
 MOST_LAGS = 2**16  # most lags of times at uneven steps
@@ -70,7 +69,7 @@ class Relations(Result):
         ),
         "depends on lag alone": Verdict(
             "Inner products (for xPos, those of queries and keys) depend only on the lag between "
-            "positions (for places, on their distance or displacement).",
+            "positions.",
         ),
         "one direction": Verdict(
             "The encoding is causal: keys after the query have no vector, so directions cannot be "
@@ -100,7 +99,7 @@ class Relations(Result):
         "positions": "length",
         "dimensions": "dimension",
         "Toeplitz residual (0 = lag alone)": "toeplitz_residual",
-        "inner products first rise at lag": "rise_with_unit",
+        "inner products first rise at lag": "first_rise",
         "residual of one-step map T(1)": "shift_residual",
         "asymmetry (lag vs. opposite)": "asymmetry",
         "distance correlation": "distance_preservation",
@@ -129,12 +128,6 @@ class Relations(Result):
         if self.kernel is None:
             return "zero codes"
         return "depends on lag alone" if self.by_lag else "depends on position"
-
-    @property
-    def rise_with_unit(self) -> Any:
-        """The first rise; between places on the globe, with its unit."""
-        unit, rise = getattr(self.encodings[0].domain, "unit", ""), self.first_rise
-        return f"{number(rise, 4)} {unit}" if unit and isinstance(rise, float) else rise
 
     @property
     def by_lag(self) -> bool:
@@ -213,7 +206,8 @@ def relate(encoding: Encoding | ArrayLike) -> Relations:
     source = as_encoding(encoding)
     enc = without_prefix(source)
     k = kernel(enc)
-    sequence, has_unit = (enc.domain.kind in (kind, "time") for kind in ("position", "place"))
+    has_unit = enc.domain.kind == "time"
+    sequence = has_unit or enc.domain.kind == "position"
     kind: partial[Relations] | partial[GridRelations] = partial(Relations)
     if len(enc.domain.sides) > 1:
         kind = partial(GridRelations, grid=enc.domain.sides, prefix=enc.domain.prefix)
@@ -226,7 +220,7 @@ def relate(encoding: Encoding | ArrayLike) -> Relations:
         lags=in_units(enc, np.arange(len(k))) if has_unit and k is not None else None,
         first_rise=rising_lags(enc, k),
         asymmetry=asymmetry(enc),
-        distance_preservation=distance_preservation(enc) if sequence or has_unit else None,
+        distance_preservation=distance_preservation(enc) if sequence else None,
         encodings=(source,),
     )
 
@@ -280,9 +274,6 @@ def kernel(enc: Encoding) -> Floats | None:
     :math:`k(r)/k(0)` with :math:`k(r) = \frac{1}{n - r}\sum_t \mathrm{PE}(t)\cdot
     \mathrm{PE}(t + r)`, or :math:`\sum_j w_j \cos\omega_j r` as declared.
     """
-    if isinstance(enc.domain, PlaceDomain):
-        means = products_by_distance(enc, enc.domain).mean(axis=(1, 2))
-        return means / means[0] if means[0] else None
     if enc.injection in ("key", "key-query") or not (
         enc.domain.has_lags or enc.measure.squared_length
     ):
@@ -330,8 +321,8 @@ def lag_axis(enc: Encoding) -> tuple[int, int]:
 
 
 def in_units(enc: Encoding, lag: Any) -> Any:
-    """Convert lag numbers to lags, for times and places in their unit."""
-    if lag is None or enc.domain.kind not in ("time", "place"):
+    """Convert lag numbers to lags, for times in their unit."""
+    if lag is None or enc.domain.kind != "time":
         return lag
     return lag * enc.domain.spacing / lag_axis(enc)[1]
 
@@ -416,8 +407,6 @@ def distance_preservation(enc: Encoding) -> float | None:
     places = enc.domain.places(x).reshape(len(x), -1).astype(float)
     # a common offset would drown the differences
     distances, between = map(distances_of_pairs, (table - table.mean(axis=0), places))
-    if isinstance(enc.domain, PlaceDomain):
-        between = enc.domain.along_surface(between)
     if len(distances) < 2 or np.ptp(distances) <= 1e-7 * distances.max():
         return None
     return float(np.corrcoef(distances, between)[0, 1])

@@ -170,8 +170,6 @@ def weighted_frequencies(enc: Encoding, method: Method = "auto") -> WeightedFreq
         raise PefourierError(
             f"{enc.name}{less} declares no spectral measure; use --method periodogram or auto"
         )
-    elif enc.domain.kind == "place":
-        raise PefourierError(f"{enc.name}: places have no even steps, so use 'pefourier relations'")
     else:
         used = "periodogram"
         frequencies, energy = periodogram(enc.domain, enc.table())

@@ -16,7 +16,6 @@ import numpy as np
 
 from pefourier.encodings.attention_decay import LEVELS, reading_cosine
 from pefourier.encodings.encoding import axis_letters, unit_of_waves, without_prefix
-from pefourier.encodings.families.location import PlaceDomain
 from pefourier.encodings.grids import size_of
 from pefourier.errors import PefourierError, shorten
 from pefourier.geometry.torus import multiplicity
@@ -76,7 +75,7 @@ def chart(
 
 
 MOST_ROWS = 400  # in a picture
-UNITS = {"time": "unit of the times", "place": "km; on a plane, unit of x and y"}  # of lags
+UNITS = {"time": "unit of the times"}  # of lags
 
 
 def heat(axes: Axes, values: Array, label: str, *, place: str = "right", **style: Any) -> None:
@@ -158,22 +157,8 @@ def faithful(answers: Answers, look: Look) -> Figure:
     """Draw singular values (for rank and conditioning), and inner products by lag."""
     figure, ((values_axes, kernel_axes),) = make_panels(look, 3.0, columns=2)
     draw_singular_values(values_axes, answers)
-    domain = answers[0].encoding.domain
-    if isinstance(domain, PlaceDomain):
-        draw_map(kernel_axes, answers[0], domain)
-    else:
-        draw_kernels(kernel_axes, answers)
+    draw_kernels(kernel_axes, answers)
     return figure
-
-
-def draw_map(axes: Axes, a: Answer, domain: PlaceDomain) -> None:
-    """Draw places in colours of the distance of their vectors to the first of the closest pair."""
-    pair, table = list(a.result.closest_pair or [0]), a.encoding.table()
-    x, y = domain.at.T
-    image = axes.scatter(x, y, c=np.linalg.norm(table - table[pair[0]], axis=1), s=9)
-    axes.plot(x[pair], y[pair], "r+", markersize=12)
-    axes.set(xlabel="longitude, or x", ylabel="latitude, or y", title="+ closest pair")
-    axes.figure.colorbar(image, ax=axes, label=f"distance to vector {pair[0]}")
 
 
 def draw_singular_values(axes: Axes, answers: Answers) -> None:

@@ -25,7 +25,6 @@ RESULTS = {
     "reconstruct on a grid": lambda: pefourier.reconstruct("axial:grid=3x4", [(1, 2)], d=16),
     "check of a grid": lambda: pefourier.check("axial:grid=3x4", d=16),
     "compare": lambda: pefourier.compare("sinusoidal", "sinusoidal:layout=halves", length=9, d=8),
-    "check of places": lambda: pefourier.check("sphere2vec", length=12, d=6),
     "relations": lambda: pefourier.relations("rope", length=12, d=16),
     "relations of a window": lambda: pefourier.relations("swin:grid=3x4", d=4),
     "context": lambda: pefourier.context(

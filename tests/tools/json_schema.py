@@ -18,7 +18,6 @@ from pefourier.geometry.precision import FormatLoss
 from pefourier.questions.check_faithful import (
     GridFaithfulness,
     LineFaithfulness,
-    PlaceFaithfulness,
 )
 from pefourier.questions.compare import Comparison
 from pefourier.questions.context import Context
@@ -71,7 +70,7 @@ LAYERS = {"layers": {"type": "array", "items": OBJECT}}
 KINDS = {  # types of results, by command
     "spectrum": (LineSpectrum, GridSpectrum),
     "reconstruct": (LineReconstructions, GridReconstructions),
-    "check-faithful": (LineFaithfulness, GridFaithfulness, PlaceFaithfulness),
+    "check-faithful": (LineFaithfulness, GridFaithfulness),
     "relations": (Relations, GridRelations),
     "compare": (Comparison,),
 }
@@ -80,8 +79,7 @@ KINDS |= {"positions": (Positions,)}
 KINDS |= {"resize": (Resizing,), "encode": (Written,), "explain": (terms.Term,)}
 KINDS |= {"plan": (DatasetPlan,), "reproduce": (Claim,)}
 BESIDE = {  # fields of a record that its dataclass lacks
-    kind: {**LAYERS, "softmax_factor": NUMBER}
-    for kind in (LineFaithfulness, GridFaithfulness, PlaceFaithfulness)
+    kind: {**LAYERS, "softmax_factor": NUMBER} for kind in (LineFaithfulness, GridFaithfulness)
 } | {
     Comparison: {"other": OBJECT},
 }

@@ -9,8 +9,7 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.questions.relations import relate
 
 CAUSAL = ["alibi", "kerple", "t5", "shaw", "erpe"]
-OF_PLACES = {name for name, builder in BUILDERS.items() if builder.domain == "place"}
-LINES = sorted({*BUILDERS} - {"swin", "swin2", "beit"} - OF_PLACES)
+LINES = sorted({*BUILDERS} - {"swin", "swin2", "beit"})
 
 
 def formula(rng):
