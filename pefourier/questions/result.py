@@ -5,22 +5,25 @@ Results hold numbers and arrays; `report.render` makes text and records from any
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pefourier.encodings.encoding import Encoding
-from pefourier.errors import PefourierError, shorten
+from pefourier.errors import PefourierError, command_line, shorten
 from pefourier.report import render
 from pefourier.types import Array, Fields, Floats, frozen_by_name
 from pefourier.writing.page import plain
-from pefourier.writing.text import Verdict, in_html, printable
+from pefourier.writing.text import Verdict, in_html, number, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 SENTENCE = 180  # characters of a conclusion in one line
+USUAL_BASE = 1e4
+OWN_BASE = re.compile(r"[:,](rho|base|theta)=")
 HIDDEN = {"told": False}  # metadata of fields that no output shows
 
 
@@ -54,6 +57,32 @@ class Result:
         from pefourier.report import figures
 
         return str(getattr(figures, cls.curves)(answers, **options)) if cls.curves else ""
+
+    def command_on(self, command: str) -> str:
+        """Return a command that asks another question about the same encoding.
+
+        >>> import pefourier
+        >>> pefourier.check("rope", length=9, d=4, rho=5.0).command_on("spectrum")
+        'pefourier spectrum rope --length 9 --d 4 --rho 5'
+        """
+        enc = self.encodings[0]
+        if enc.origin == "code" and not enc.spec.startswith("py:"):
+            return f"pefourier {command}"  # an array or a function in memory has no SPEC
+        words, params = [enc.spec], {}
+        if enc.origin in ("formula", "code"):
+            params = enc.params
+        grid = "x".join(map(str, params.get("grid") or ()))
+        known = {"grid": grid} if grid else {"length": params.get("length")}
+        known |= {"d": params.get("d"), "prefix": params.get("prefix") or None}
+        if params.get("rho") != USUAL_BASE and not OWN_BASE.search(enc.spec):
+            known["rho"] = params.get("rho")
+        for name, value in known.items():
+            is_typed = re.search(rf"[:,]{name}=", enc.spec)
+            if value is not None and not is_typed:
+                words += [f"--{name}", number(value, 17)]
+        if enc.params.get("demean"):
+            words.append("--demean")
+        return command_line("pefourier", command, *words)
 
     def extra_fields(self) -> Fields:
         """Return additional fields of JSON."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.encodings.attention_decay import LEVELS, reading_cosine
-from pefourier.encodings.encoding import axis_letters, unit_of_waves, without_prefix
+from pefourier.encodings.encoding import Encoding, axis_letters, unit_of_waves, without_prefix
 from pefourier.encodings.grids import size_of
 from pefourier.errors import PefourierError, shorten
 from pefourier.geometry.torus import multiplicity
@@ -181,20 +181,29 @@ def draw_singular_values(axes: Axes, answers: Answers) -> None:
 
 
 def relations(answers: Answers, look: Look) -> Figure:
-    """Draw inner products by lag, or note that there are none."""
-    figure, (axes,) = make_panels(look, 3.4)
-    draw_kernels(axes, answers)
+    """Draw inner products by lag, and biases by lag in a panel of their own."""
+    biases = [a for a in answers if hasattr(a.result, "by_lag")]
+    vectors = [a for a in answers if a not in biases]
+    drawn = [part for part in (vectors, biases) if part]
+    figure, panels = make_panels(look, 3.4 * len(drawn), len(drawn))
+    for axes, part in zip(panels, drawn, strict=True):
+        draw_kernels(axes, part)
+        if part is biases:
+            axes.set(xlabel="lag (positions before the query)", ylabel="bias (mean over heads)")
     return figure
 
 
 def draw_kernels(axes: Axes, answers: Answers) -> None:
     """Draw inner products by lag (on grids, along each axis); many lags on a logarithmic axis."""
     steps = [1.0]
+    drawn: list[tuple[Encoding, Array, Array]] = []
     for i, a in enumerate(answers):
         curves = a.result.kernel_lines or {"": ([], [])}  # lags and inner products, by axis
         for (name, (lags, line)), dashes in zip(curves.items(), plot.LINES, strict=False):
-            style = {"color": f"C{i}", "linestyle": dashes} if name else {}
-            label = entry(axes, a.encoding, f" along {name}" if name else "")
+            twin, style = twin_of(drawn, a.encoding, np.asarray(lags), np.asarray(line)), EQUAL
+            if not twin:
+                style = {"color": f"C{i}", "linestyle": dashes} if name else {}
+            label = entry(axes, a.encoding, name + twin)
             plot.draw_dense(axes, lags, line, label=label, **style)
             steps += [lags[1]] if len(line) > plot.DENSE else []
     if len(steps) > 1:
@@ -377,8 +386,8 @@ def draw_layers(axes: Axes, result: Any, rotation: Any, layers: Sequence[Any]) -
     axes.set_title(", ".join(filter(None, names)), pad=ABOVE)
 
 
-UNIT = "position, or unit of times"
 LITTLE = 0.0005  # negligible share of the energy
+EQUAL: Fields = {"linestyle": ":", "linewidth": 3.0}  # of a curve over an equal one
 SPARSE = 0.5  # share of lattice points with energy below which they are drawn as lines
 
 
@@ -388,6 +397,26 @@ def by_decade(answers: Answers, axis: str) -> bool:
         raise PefourierError("--axis log draws frequencies of one axis, not of grids; leave it out")
     is_slow = not any_grid(answers) and bool(answers[0].result.measure.is_slow)
     return axis == "log" or (axis == "auto" and is_slow)  # of the first: others can be added
+
+
+def unit_of_axis(answers: Answers) -> str:
+    """Return the unit of the points of all answers, in words."""
+    kinds = (a.encoding.domain.kind == "time" for a in answers)
+    return " or ".join(dict.fromkeys("unit of times" if kind else "position" for kind in kinds))
+
+
+def twin_of(drawn: list[tuple[Encoding, Array, Array]], enc: Encoding, x: Array, y: Array) -> str:
+    """Return the ending of a label that names an equal curve drawn before; add the curve to these.
+
+    >>> drawn, line = [], np.arange(3.0)
+    >>> from pefourier.encodings import load
+    >>> [twin_of(drawn, load(name, 9, 4), line, line) for name in ("rope", "sinusoidal")]
+    ['', ' (equal to rope)']
+    """
+    equal = (other for other, *curve in drawn if np.array_equal(curve, (x, y)))
+    twin = next(equal, None)
+    drawn.append((enc, x, y))
+    return "" if twin is None else f" (equal to {caption(twin, 1.5)})"
 
 
 def spectrum_chart(answers: Answers, axis: str = "auto") -> str:
@@ -403,7 +432,7 @@ def spectrum_chart(answers: Answers, axis: str = "auto") -> str:
             density = a.result.measure.by_decade if decades else a.result
             curves.append((a.encoding.label, *curve_of(a, density)))
     of = "per factor ten of frequency (log)" if decades else "at each lattice frequency"
-    title = f"share of energy {of}, ω in radians per {UNIT}"
+    title = f"share of energy {of}, ω in radians per {unit_of_axis(answers)}"
     parts += [chart(title, curves, logarithmic=decades)] if curves else []
     return "".join(f"{part}\n" for part in parts)
 
@@ -424,17 +453,21 @@ def spectrum(answers: Answers, look: Look, axis: str = "auto") -> Figure:
         return spectrum_on_grids(answers, look)
     figure, (axes,) = make_panels(look, 3.4)
     (draw_decades if decades else draw_densities)(axes, answers)
-    axes.set(xlabel=f"angular frequency ω (radians per {UNIT})", ylim=(0, None))
+    axes.set(xlabel=f"angular frequency ω (radians per {unit_of_axis(answers)})", ylim=(0, None))
     return figure
 
 
 def draw_densities(axes: Axes, answers: Answers) -> None:
     """Draw densities over the frequencies of the lattice."""
+    drawn: list[tuple[Encoding, Array, Array]] = []
     for a in answers:
         x, y = curve_of(a, a.result)
-        is_sparse = a.result.sigma == 0 and (y > 0).mean() < SPARSE  # single frequencies
-        style: Fields = {"marker": "o", "linestyle": "", "markevery": y > 0} if is_sparse else {}
-        axes.plot(x, y, label=entry(axes, a.encoding), **style)
+        twin, style = twin_of(drawn, a.encoding, x, y), dict[str, Any]()
+        if a.result.sigma == 0 and (y > 0).mean() < SPARSE:  # single frequencies
+            style = {"marker": "x" if twin else "o", "linestyle": "", "markevery": y > 0}
+        elif twin:
+            style = EQUAL
+        axes.plot(x, y, label=entry(axes, a.encoding, twin), **style)
     axes.set(ylabel="share of energy $g_k$", xlim=(0, None))
     if not any(a.encoding.domain.irregular for a in answers):
         axes.set_xlim(0, np.pi)
@@ -444,11 +477,17 @@ def draw_densities(axes: Axes, answers: Answers) -> None:
 def draw_decades(axes: Axes, answers: Answers) -> None:
     """Draw densities over the logarithm of frequency, with wavelengths above."""
     separate = all((a.result.sigma, a.result.method) == (0, "declared") for a in answers)
+    drawn: list[tuple[Encoding, Array, Array]] = []
     for a in answers:
         density = a.result.measure.waves if separate else a.result.measure.by_decade
         zero = f" ({percent(density.at_zero)} at 0)" if density.at_zero >= LITTLE else ""
         x, y = curve_of(a, density)
-        axes.plot(x, y, "o" if separate else "-", label=entry(axes, a.encoding, zero))
+        twin, style = twin_of(drawn, a.encoding, x, y), dict[str, Any]()
+        if separate:
+            style = {"marker": "x" if twin else "o", "linestyle": ""}
+        elif twin:
+            style = EQUAL
+        axes.plot(x, y, label=entry(axes, a.encoding, zero + twin), **style)
     length = len(answers[0].encoding) * unit_of_waves(answers[0].encoding)[0]
     label = f"1 rotation in {length:.6g}"
     axes.axvline(2 * np.pi / length, color=GREY, linestyle=":", label=label)
@@ -456,7 +495,7 @@ def draw_decades(axes: Axes, answers: Answers) -> None:
     axes.set(xscale="log", ylabel=share)
     axes.set_xlim(axes.get_xlim())
     above = axes.twiny()
-    above.set(xscale="log", xlabel=f"wavelength ({UNIT})")
+    above.set(xscale="log", xlabel=f"wavelength ({unit_of_axis(answers)})")
     above.set_xlim(*(2 * np.pi / omega for omega in axes.get_xlim()))
 
 
@@ -524,12 +563,18 @@ def reconstruct(answers: Answers, look: Look) -> Figure:
     for axes, a in zip(panels, answers, strict=True):
         for r in a.result.reconstructions:
             axes.plot(r.values, label=f"s = {r.position}")
-        tops = np.array([top for peaks in a.result.repeats for top, _ in peaks], dtype=int)
-        for r in a.result.reconstructions if len(tops) else ():
-            places = np.append(r.position + tops, r.position - tops) % a.result.lattice
-            axes.plot(places, r.values[places], "v", color="0.3", label="repeated position")
+        names = ("repeated position", "repeated position, hidden by smoothing")
+        for name, marker, peaks in zip(names, "vx", a.result.repeats, strict=True):
+            tops = np.array([top for top, _ in peaks], dtype=int)
+            for r in a.result.reconstructions if len(tops) else ():
+                places = np.append(r.position + tops, r.position - tops) % a.result.lattice
+                axes.plot(places, r.values[places], marker, color="0.3", label=name)
+            if not a.result.is_hidden:
+                break
         label = f"position (a circle: {a.result.lattice} is 0 again)"
-        axes.set(title=entry(axes, a.encoding), xlabel=label, ylabel="reconstructed value")
+        smoothing = f", smoothed (sigma {a.result.sigma:g})" if a.result.sigma else ""
+        title = entry(axes, a.encoding, smoothing)
+        axes.set(title=title, xlabel=label, ylabel="reconstructed value")
     return figure
 
 
