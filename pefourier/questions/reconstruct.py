@@ -47,6 +47,7 @@ EXACT = 1e-6  # l2 distance to a delta that counts as rounding
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
 HALF = 0.5 - 1e-12  # of a peak, minus rounding: a cosine of 60° counts as half
 VALUES, BESIDES = 2**26, 5  # numbers of position functions, and additional arrays: 512 MiB
+NEXT_STEP = "Run `{r.check_command}` to see whether a linear layer tells them apart."
 Distances = list[tuple[int, int]]  # to the top of a peak, and to its last point
 
 
@@ -138,7 +139,7 @@ class Reconstructions(Result):
         "lost": Verdict(
             "Reconstructed from the frequencies alone, the position disappears: all {r.points} "
             "points reach half of the peak ({r.first.peak:2}), so none can be told apart.",
-            "{r.next_step}",
+            NEXT_STEP,
         ),
         "repeated": Verdict(
             "Reconstructed from the frequencies alone, a position appears in several places and "
@@ -161,28 +162,28 @@ class Reconstructions(Result):
             "Reconstructed from the frequencies alone, a position is a single sample "
             "{r.first.peak:3} high (exact would be 1), told apart from all others{r.echo:?; "
             "lattice points farther away than any position also reach half of it}.",
-            "{r.next_step}",
+            NEXT_STEP,
         ),
         "blurred": Verdict(
             "Reconstructed from the frequencies alone, a position spreads into a peak "
             "{r.first.width:2} positions wide and {r.first.peak:3} high (exact would be 1), "
             "{r.confusion}.",
-            "{r.next_step}",
+            NEXT_STEP,
         ),
         "exact": Verdict(
             "Reconstructed from the frequencies alone, a point comes back exactly.",
-            "{r.next_step}",
+            NEXT_STEP,
         ),
         "sharp point": Verdict(
             "Reconstructed from the frequencies alone, a point is a peak {r.first.peak:3} high "
             "(exact would be 1), and no other point reaches half of it.",
-            "{r.next_step}",
+            NEXT_STEP,
         ),
         "blurred point": Verdict(
             "Reconstructed from the frequencies alone, a point is a peak {r.first.peak:3} high "
             "(exact would be 1), and {r.first.half_max_area} of {r.points} points reach half of "
             "it, {r.confusion}.",
-            "{r.next_step}",
+            NEXT_STEP,
         ),
     }
     shown: ClassVar[dict[str, str]] = {}
@@ -271,12 +272,6 @@ class Reconstructions(Result):
         if not reach:
             return "and no other position reaches half of it"
         return f"so it cannot be told apart from positions up to {reach} away"
-
-    @property
-    def next_step(self) -> str:
-        """The question whether the vectors, which hold more than frequencies, are told apart."""
-        command = self.command_on("check-faithful")
-        return f"Run `{command}` to see whether a linear layer on the vectors tells them apart."
 
     @property
     def shape(self) -> str:

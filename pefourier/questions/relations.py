@@ -65,7 +65,7 @@ ASYMMETRIC = {  # verdicts on lags and their opposites
     "one direction": Verdict(
         "The encoding is causal: keys after the query have no vector, so directions cannot be "
         "compared.{r.fall}",
-        "Run `{r.faithful_command}` to see which lags can be told apart.",
+        "Run `{r.check_command}` to see which lags can be told apart.",
     ),
     "distance only": Verdict(
         "A lag and its opposite have the same vector, so without a causal mask attention "
@@ -75,7 +75,7 @@ ASYMMETRIC = {  # verdicts on lags and their opposites
     "direction told": Verdict(
         "A lag and its opposite have different vectors (asymmetry {r.asymmetry:2}), so "
         "attention can tell before from after.{r.fall}",
-        "Run `{r.faithful_command}` to see which lags can be told apart.",
+        "Run `{r.check_command}` to see which lags can be told apart.",
         title="asymmetric in the lag",
     ),
 }
@@ -90,7 +90,7 @@ class Relations(Result):
     verdicts = {
         "no lags": Verdict(
             "No lag occurs often enough between these points to compare their vectors.",
-            "Run `{r.faithful_command}` to see which vectors are closest.",
+            "Run `{r.check_command}` to see which vectors are closest.",
         ),
         "zero codes": Verdict(
             "All vectors are zero and carry no information about position.",
@@ -173,11 +173,6 @@ class Relations(Result):
         return f" {subject} {fall_in_words('fall', lags) or 'stay above half of lag 0'}."
 
     @property
-    def faithful_command(self) -> str:
-        """The command that shows which points can be told apart."""
-        return self.command_on("check-faithful")
-
-    @property
     def next_step(self) -> str:
         """A base whose inner products stay positive, or the question about reading positions."""
         enc = self.encodings[0]
@@ -193,8 +188,7 @@ class Relations(Result):
                 f"all {n} positions."
             )
         return (
-            f"Run `{self.faithful_command}` to see whether a linear layer can read {self.points} "
-            "back."
+            f"Run `{self.check_command}` to see whether a linear layer can read {self.points} back."
         )
 
     @property
@@ -266,7 +260,7 @@ class BiasRelations(Result):
         ),
         "biases": Verdict(
             "Biases of displacements, added to attention logits.{r.fall}",
-            "Run `{r.faithful_command}` to see which displacements can be told apart.",
+            "Run `{r.check_command}` to see which displacements can be told apart.",
         ),
     }
     shown = {
@@ -332,11 +326,6 @@ class BiasRelations(Result):
         if self.constant_from is not None:
             end += f", and is constant from lag {self.constant_from}"
         return f"{words} {end}."
-
-    @property
-    def faithful_command(self) -> str:
-        """The command that shows which lags can be told apart."""
-        return self.command_on("check-faithful")
 
     @property
     def kernel_lines(self) -> dict[str, tuple[Floats, Floats]]:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 SENTENCE = 180  # characters of a conclusion in one line
-USUAL_BASE = 1e4
-OWN_BASE = re.compile(r"[:,](rho|base|theta)=")
+USUAL = {"length": 80, "d": 256, "rho": 1e4}  # defaults of most encodings
+OTHER_NAMES = {"rho": "rho|base|theta"}
 HIDDEN = {"told": False}  # metadata of fields that no output shows
 
 
@@ -62,27 +62,29 @@ class Result:
         """Return a command that asks another question about the same encoding.
 
         >>> import pefourier
-        >>> pefourier.check("rope", length=9, d=4, rho=5.0).command_on("spectrum")
-        'pefourier spectrum rope --length 9 --d 4 --rho 5'
+        >>> pefourier.check("rope", length=9, d=256, rho=5.0).command_on("spectrum")
+        'pefourier spectrum rope --length 9 --rho 5'
         """
         enc = self.encodings[0]
         if enc.origin == "code" and not enc.spec.startswith("py:"):
             return f"pefourier {command}"  # an array or a function in memory has no SPEC
-        words, params = [enc.spec], {}
-        if enc.origin in ("formula", "code"):
-            params = enc.params
+        words, params = [enc.spec], enc.params if enc.origin in ("formula", "code") else {}
         grid = "x".join(map(str, params.get("grid") or ()))
-        known = {"grid": grid} if grid else {"length": params.get("length")}
-        known |= {"d": params.get("d"), "prefix": params.get("prefix") or None}
-        if params.get("rho") != USUAL_BASE and not OWN_BASE.search(enc.spec):
-            known["rho"] = params.get("rho")
-        for name, value in known.items():
-            is_typed = re.search(rf"[:,]{name}=", enc.spec)
-            if value is not None and not is_typed:
+        sizes = {"grid": grid} if grid else {"length": params.get("length")}
+        for name in ("d", "prefix", "rho"):
+            sizes[name] = params.get(name)
+        for name, value in sizes.items():
+            is_typed = re.search(rf"[:,]({OTHER_NAMES.get(name, name)})=", enc.spec)
+            if value and value != USUAL.get(name) and not is_typed:
                 words += [f"--{name}", number(value, 17)]
         if enc.params.get("demean"):
             words.append("--demean")
         return command_line("pefourier", command, *words)
+
+    @property
+    def check_command(self) -> str:
+        """The command that shows which points can be told apart."""
+        return self.command_on("check-faithful")
 
     def extra_fields(self) -> Fields:
         """Return additional fields of JSON."""

@@ -202,11 +202,10 @@ class Spectrum(Result):
     @property
     def next_step(self) -> str:
         """The question that shows what the spectrum means for positions."""
-        if self.encodings[0].domain.irregular or self.encodings[0].domain.kind in UNEVEN:
-            command = self.command_on("check-faithful")
-            return f"Run `{command}` to see whether the vectors tell points apart."
-        command = self.command_on("reconstruct")
-        return f"Run `{command}` to see how far apart points must be to be told apart."
+        domain = self.encodings[0].domain
+        uneven = domain.irregular or domain.kind in UNEVEN
+        command = self.check_command if uneven else self.command_on("reconstruct")
+        return f"Run `{command}` to see which points cannot be told apart."
 
     @property
     def place_of_energy(self) -> str:

@@ -184,27 +184,28 @@ def relations(answers: Answers, look: Look) -> Figure:
     """Draw inner products by lag, and biases by lag in a panel of their own."""
     biases = [a for a in answers if hasattr(a.result, "by_lag")]
     vectors = [a for a in answers if a not in biases]
-    drawn = [part for part in (vectors, biases) if part]
-    figure, panels = make_panels(look, 3.4 * len(drawn), len(drawn))
-    for axes, part in zip(panels, drawn, strict=True):
-        draw_kernels(axes, part)
-        if part is biases:
-            axes.set(xlabel="lag (positions before the query)", ylabel="bias (mean over heads)")
+    count = bool(vectors) + bool(biases)
+    figure, panels = make_panels(look, 3.4 * count, count)
+    if vectors:
+        draw_kernels(panels[0], vectors)
+    if biases:
+        draw_kernels(panels[-1], biases, len(vectors))
+        panels[-1].set(xlabel="lag (positions before the query)", ylabel="bias (mean over heads)")
     return figure
 
 
-def draw_kernels(axes: Axes, answers: Answers) -> None:
-    """Draw inner products by lag (on grids, along each axis); many lags on a logarithmic axis."""
-    steps = [1.0]
-    drawn: list[tuple[Encoding, Array, Array]] = []
-    for i, a in enumerate(answers):
-        curves = a.result.kernel_lines or {"": ([], [])}  # lags and inner products, by axis
-        for (name, (lags, line)), dashes in zip(curves.items(), plot.LINES, strict=False):
-            twin, style = twin_of(drawn, a.encoding, np.asarray(lags), np.asarray(line)), EQUAL
-            if not twin:
-                style = {"color": f"C{i}", "linestyle": dashes} if name else {}
-            label = entry(axes, a.encoding, name + twin)
-            plot.draw_dense(axes, lags, line, label=label, **style)
+def draw_kernels(axes: Axes, answers: Answers, first: int = 0) -> None:
+    """Draw inner products by lag (on grids, along each axis); many lags on a logarithmic axis.
+
+    The first curve has the colour `first` of the cycle.
+    """
+    steps, drawn = [1.0], list[tuple[Encoding, Array, Array]]()
+    for i, a in enumerate(answers, first):
+        curves = a.result.kernel_lines or {"": (np.zeros(0), np.zeros(0))}  # by axis, in words
+        for k, (name, (lags, line)) in enumerate(curves.items()):
+            twin, style = style_of(drawn, a.encoding, lags, line)
+            own = {"color": f"C{i}", "linestyle": plot.LINES[(i + k) % len(plot.LINES)], **style}
+            plot.draw_dense(axes, lags, line, label=entry(axes, a.encoding, name + twin), **own)
             steps += [lags[1]] if len(line) > plot.DENSE else []
     if len(steps) > 1:
         axes.set_xscale("symlog", linthresh=min(steps))
@@ -387,7 +388,6 @@ def draw_layers(axes: Axes, result: Any, rotation: Any, layers: Sequence[Any]) -
 
 
 LITTLE = 0.0005  # negligible share of the energy
-EQUAL: Fields = {"linestyle": ":", "linewidth": 3.0}  # of a curve over an equal one
 SPARSE = 0.5  # share of lattice points with energy below which they are drawn as lines
 
 
@@ -405,18 +405,25 @@ def unit_of_axis(answers: Answers) -> str:
     return " or ".join(dict.fromkeys("unit of times" if kind else "position" for kind in kinds))
 
 
-def twin_of(drawn: list[tuple[Encoding, Array, Array]], enc: Encoding, x: Array, y: Array) -> str:
-    """Return the ending of a label that names an equal curve drawn before; add the curve to these.
+Drawn = list[tuple[Encoding, Array, Array]]  # curves of encodings
 
-    >>> drawn, line = [], np.arange(3.0)
+
+def style_of(drawn: Drawn, enc: Encoding, x: Array, y: Array) -> tuple[str, Fields]:
+    """Return the ending of a label and the style of a curve, and add the curve to those drawn.
+
+    A curve that equals one before names it, and its dashes lie between those of other equal curves.
+
     >>> from pefourier.encodings import load
-    >>> [twin_of(drawn, load(name, 9, 4), line, line) for name in ("rope", "sinusoidal")]
+    >>> drawn, line = [], np.arange(3.0)
+    >>> [style_of(drawn, load(name, 9, 4), line, line)[0] for name in ("rope", "sinusoidal")]
     ['', ' (equal to rope)']
     """
-    equal = (other for other, *curve in drawn if np.array_equal(curve, (x, y)))
-    twin = next(equal, None)
+    equal = [other for other, *curve in drawn if np.array_equal(curve, (x, y))]
     drawn.append((enc, x, y))
-    return "" if twin is None else f" (equal to {caption(twin, 1.5)})"
+    if not equal:
+        return "", {}
+    dashes = (len(equal) - 1) * 1.5, (1.5, 4.5)
+    return f" (equal to {caption(equal[0], 1.5)})", {"linestyle": dashes, "linewidth": 3.0}
 
 
 def spectrum_chart(answers: Answers, axis: str = "auto") -> str:
@@ -459,14 +466,12 @@ def spectrum(answers: Answers, look: Look, axis: str = "auto") -> Figure:
 
 def draw_densities(axes: Axes, answers: Answers) -> None:
     """Draw densities over the frequencies of the lattice."""
-    drawn: list[tuple[Encoding, Array, Array]] = []
+    drawn: Drawn = []
     for a in answers:
         x, y = curve_of(a, a.result)
-        twin, style = twin_of(drawn, a.encoding, x, y), dict[str, Any]()
+        twin, style = style_of(drawn, a.encoding, x, y)
         if a.result.sigma == 0 and (y > 0).mean() < SPARSE:  # single frequencies
             style = {"marker": "x" if twin else "o", "linestyle": "", "markevery": y > 0}
-        elif twin:
-            style = EQUAL
         axes.plot(x, y, label=entry(axes, a.encoding, twin), **style)
     axes.set(ylabel="share of energy $g_k$", xlim=(0, None))
     if not any(a.encoding.domain.irregular for a in answers):
@@ -477,16 +482,14 @@ def draw_densities(axes: Axes, answers: Answers) -> None:
 def draw_decades(axes: Axes, answers: Answers) -> None:
     """Draw densities over the logarithm of frequency, with wavelengths above."""
     separate = all((a.result.sigma, a.result.method) == (0, "declared") for a in answers)
-    drawn: list[tuple[Encoding, Array, Array]] = []
+    drawn: Drawn = []
     for a in answers:
         density = a.result.measure.waves if separate else a.result.measure.by_decade
         zero = f" ({percent(density.at_zero)} at 0)" if density.at_zero >= LITTLE else ""
         x, y = curve_of(a, density)
-        twin, style = twin_of(drawn, a.encoding, x, y), dict[str, Any]()
+        twin, style = style_of(drawn, a.encoding, x, y)
         if separate:
             style = {"marker": "x" if twin else "o", "linestyle": ""}
-        elif twin:
-            style = EQUAL
         axes.plot(x, y, label=entry(axes, a.encoding, zero + twin), **style)
     length = len(answers[0].encoding) * unit_of_waves(answers[0].encoding)[0]
     label = f"1 rotation in {length:.6g}"
