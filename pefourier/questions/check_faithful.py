@@ -161,6 +161,11 @@ class Faithfulness(Result):
     findings: list[Finding]
 
     @property
+    def advice(self) -> str:
+        """Advice on the number of points; empty if there is none."""
+        return ""
+
+    @property
     def points(self) -> str:
         """What the rows represent: positions, lags, times or nodes."""
         return points_in_words(self.encodings[0])
@@ -267,7 +272,6 @@ class GridFaithfulness(Faithfulness):
     """Faithfulness of an encoding of a grid; `length` counts points, pairs hold row numbers."""
 
     on_grid = True
-    advice = ""
 
     grid: Counts  # points along each axis, in row-major order
     prefix: int  # rows before the grid that have no place

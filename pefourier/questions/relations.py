@@ -448,7 +448,9 @@ def relate_biases(source: Encoding, enc: Encoding) -> BiasRelations:
         before = biases_back(enc)
         sides, points = (len(before),), [len(before)]
     means = before.mean(axis=1).reshape(sides)
-    middle = np.ravel_multi_index([n // 2 for n in sides], sides) if len(sides) > 1 else 0
+    middle = 0
+    if len(sides) > 1:
+        middle = int(np.ravel_multi_index([n // 2 for n in sides], sides))
     weights = kernel_of_biases(np.vstack([before[[middle]], before]))[1:].reshape(sides)
     equal = np.flatnonzero((before != before[-1:]).any(axis=1))
     constant = int(equal[-1]) + 1 if len(equal) else 0

@@ -70,7 +70,7 @@ class Result:
             return f"pefourier {command}"  # an array or a function in memory has no SPEC
         words, params = [enc.spec], enc.params if enc.origin in ("formula", "code") else {}
         grid = "x".join(map(str, params.get("grid") or ()))
-        sizes = {"grid": grid} if grid else {"length": params.get("length")}
+        sizes: Fields = {"grid": grid} if grid else {"length": params.get("length")}
         for name in ("d", "prefix", "rho"):
             sizes[name] = params.get(name)
         for name, value in sizes.items():

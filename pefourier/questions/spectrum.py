@@ -207,6 +207,11 @@ class Spectrum(Result):
         command = self.check_command if uneven else self.command_on("reconstruct")
         return f"Run `{command}` to see which points cannot be told apart."
 
+    @cached_property
+    def few(self) -> Floats:
+        """The few frequencies of all energy; none on a grid."""
+        return np.zeros(0)
+
     @property
     def place_of_energy(self) -> str:
         """Verdict: energy at few frequencies, spread evenly, or at low or high frequencies."""
@@ -270,7 +275,7 @@ class LineSpectrum(Spectrum):
             return np.zeros(0)
         lines = np.sort(pairs.frequency)
         lines = lines[np.append(True, np.diff(lines) > SAME * lines[1:])]
-        return lines if len(lines) <= FEW and lines[0] > 0 else lines[:0]
+        return np.asarray(lines if len(lines) <= FEW and lines[0] > 0 else lines[:0])
 
     @property
     def single_wave(self) -> float:
