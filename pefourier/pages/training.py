@@ -27,9 +27,9 @@ from pefourier.pages.document import (
 from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
 from pefourier.train.report import all_words, summary_page
-from pefourier.train.run_artifacts import read_traces
+from pefourier.train.run_artifacts import read_curves
 from pefourier.train.statistics import Summary, common_runs, rows_by, summarize_runs
-from pefourier.train.store import Store, option_of, read_configuration
+from pefourier.train.store import RULES, Store, earlier_options, option_of, read_configuration
 from pefourier.types import Texts, Values, frozen
 from pefourier.writing.page import Page
 from pefourier.writing.text import parts_of_words, printable
@@ -72,10 +72,8 @@ def read_train_folder(path: str) -> TrainFolder:
                 f"{shown(path)}: the confusion matrix of a run of {shown(row['dataset'])} does not "
                 f"have the {classes} classes of config.json; delete the line to train it again"
             )
-    names = *(option.name for option in fields(Options)), "choice", "size"
-    training = {
-        name: config[name] for name in names if name in config.keys() - {"dataset", "encoding"}
-    }
+    names = {option.name for option in fields(Options)} | RULES.keys() - {"dataset", "encoding"}
+    training = {name: value for name, value in config.items() if name in names}
     return TrainFolder(path, config, summarize_runs(rows, training=training))
 
 
@@ -84,8 +82,8 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     summary = folder.summary
     answer, words = summary_page(summary), partial(all_words, summary)
     names = [cell for p in parts_of_words(words) if not isinstance(p, str) for cell in p[0]]
-    traces = read_traces(Path(folder.path), summary.runs)
-    pictures = training_figures.pictures(summary, traces)
+    curves = read_curves(Path(folder.path), summary.runs)
+    pictures = training_figures.pictures(summary, curves)
     drawn = {name: figure(*picture) for name, picture in pictures.items()}
     first = [drawn.pop(name) for name in FIRST if name in drawn]
     sections: list[Section] = [
@@ -134,8 +132,11 @@ def costs(summary: Summary) -> list[Texts]:
 def settings_part(folder: TrainFolder) -> list[Markup | None]:
     """Commands, settings and versions of a folder."""
     trained = [("program", "version"), *folder.config.get("versions", {}).items()]
+    gone = [f"{name} {value}" for name, value in earlier_options(folder.config).items()]
+    earlier = f"Trained with options of an earlier version: {', '.join(gone)}." if gone else ""
     return [
         command(training_command(folder.config, folder.path)),
+        element("p", printable(earlier)) if earlier else None,
         command(command_line("pefourier", "report", folder.path)),
         details("Versions", table(trained, "Versions used in training")),
     ]

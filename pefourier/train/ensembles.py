@@ -71,6 +71,7 @@ from pefourier.train.program import (
     batch_and_steps,
     device_memory,
     fit,
+    pays_to_compile,
     seconds_of_step,
     threshold_of,
     trace_of,
@@ -98,6 +99,7 @@ from pefourier.train.store import (
     FOLDER,
     KEY,
     NOT_NUMBERS,
+    RULES,
     Checkpoint,
     Group,
     Key,
@@ -123,14 +125,9 @@ SPREAD = 0.06  # deviation of a difference in F1 between folds: median of ten da
 FACTS = ("split", "leaky", "length", "positive")  # of a task, in lines of results
 RIGHT = 0.85  # share of windows of each class that a planned classifier gets right
 GRID = [i / 100 for i in range(1, 101)]  # differences in F1
-RULES = {  # that the numbers depend on and that differed in an earlier version
-    "choice": "highest score on validation (average precision; of more than two classes macro F1), "
-    "then least loss",
-    "size": "@rms: of codes less their mean over positions",
-}
 # the subject of a comparison, and options that do not change its numbers
 APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
-APART |= {"device", "compile", "columns", "channels", "labels", "channels_first", "missing"}
+APART |= {"device", "columns", "channels", "labels", "channels_first", "missing"}
 APART |= {*NOT_NUMBERS}
 
 
@@ -199,13 +196,13 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
 
             check_method(arm.spec, task)
         elif arm.spec != ORDER_FREE and arm.spec not in injections:
-            injections[arm.spec] = load_for(model, arm.spec, 0, task, learn=options.learn)
+            injections[arm.spec] = load_for(model, arm.spec, 0, task)
         if arm.rms is not None:
             injection = injections[arm.spec]
-            if injection.act != "add" or injection.shifts or not varies(injection):
+            if injection.act != "add" or not varies(injection):
                 raise PefourierError(
                     f"{shown(arm.name)}: @rms cannot scale {arm.spec}: it is not added to the "
-                    f"input (act {injection.act!r}), is constant over positions, or shifts them"
+                    f"input (act {injection.act!r}), or is constant over positions"
                 )
         arms.append(arm)
     runs = plan_runs(task, arms, options.seeds)
@@ -231,12 +228,12 @@ def sizes_of_tokens(length: int, options: Options) -> tuple[int, int | None]:
     )
 
 
-def load_for(model: Transformer, spec: str, seed: int, task: Task, *, learn: bool) -> Injection:
+def load_for(model: Transformer, spec: str, seed: int, task: Task) -> Injection:
     """Load the injection of a SPEC for a task, at its times if it has any."""
     sizes, times = (model.tokens, model.d, model.heads, seed), None
     if task.times is not None:
         times = task.times_of_tokens(model.step, model.tokens) * token_rate(model, task)
-    return load_injection(spec, *sizes, learn=learn, grid=model.grid, times=times)
+    return load_injection(spec, *sizes, grid=model.grid, times=times)
 
 
 def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
@@ -601,11 +598,11 @@ class Work:
         self.options, self.store = self.experiment.options, self.experiment.store
         self.rows: Rows = []
         self.resident = lru_cache(maxsize=1)(Resident)
-        self.compiler = Compiler(self.options.compile, self.note)
+        self.compiler = Compiler(self.note)
         self.after_look: Callable[[], object] = lambda: None
         self.finished = self.steps = 0  # finished stacks, and the step limit of the current stack
         self.began = self.shown = time.perf_counter()
-        self.load = cache(partial(load_for, learn=self.options.learn))
+        self.load = cache(load_for)
         lengths = parse_lengths(self.options.test_length)
         positions = self.options.positions
         self.longer = {n: draw_longer(n, lengths, positions) for n in self.options.dataset}
@@ -697,7 +694,7 @@ class Work:
         runs = sum(len(one.runs) for one in equal)
         seconds = seconds_of_step(stack.model, batch, runs // len(equal)) * len(equal)
         seconds *= stack.resolved.schedule.steps / self.experiment.ranks
-        return self.compiler.pays(self.experiment.device, seconds)
+        return pays_to_compile(self.experiment.device, seconds)
 
     def injection_of(self, resolved: ResolvedTask, run: Run) -> Injection:
         """Return the injection of a run; the order-free baseline and other methods have none."""
@@ -914,8 +911,8 @@ def fit_into_minutes(experiment: Experiment, began: float, note: Note) -> Experi
 
 def with_budget(experiment: Experiment, seeds: int, steps: int) -> Experiment:
     """Change the runs and steps of an experiment; runs have no patience."""
-    given = replace(experiment.options, minutes=None, seeds=seeds, steps=steps)
-    options = replace(given, patience=None, patience_steps=0)
+    given: Fields = {"minutes": None, "seeds": seeds, "steps": steps, "patience_steps": 0}
+    options = replace(experiment.options, **given)
     resolved = [
         replace(
             entry,

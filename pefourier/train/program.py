@@ -66,10 +66,9 @@ from pefourier.train.model import (
     draw_parameters,
     stack_vectors,
 )
-from pefourier.train.options import Compile
 from pefourier.train.request import FASTER, Schedule
 from pefourier.train.run_artifacts import (
-    MOST_MISTAKES,
+    ORDER_OF_ROWS,
     best_threshold,
     class_probabilities,
     cross_entropy,
@@ -183,6 +182,11 @@ def seconds_of_step(model: Classifier, batch: int, members: int) -> float:
     return STARTING + members * model.bytes_between_layers(batch) / RATE
 
 
+def pays_to_compile(device: torch.device, seconds: float) -> bool:
+    """Whether to compile the step of stacks that train for this many seconds together."""
+    return device.type == "cuda" and seconds >= TIMES * COMPILING
+
+
 @cache
 def compile_function(function: Callable[..., T]) -> Callable[..., T]:
     """Compile a function for each set of shapes that it receives."""
@@ -196,15 +200,8 @@ def compile_function(function: Callable[..., T]) -> Callable[..., T]:
 class Compiler:
     """Compiler of training steps; after one failure, stacks train without compilation."""
 
-    choice: Compile
     say: Callable[[str], object]
     works: bool = field(init=False, default=True)
-
-    def pays(self, device: torch.device, seconds: float) -> bool:
-        """Whether to compile work that takes this many seconds."""
-        if self.choice == "auto":
-            return device.type == "cuda" and seconds >= TIMES * COMPILING
-        return self.choice == "on"
 
     def run(self, work: Callable[[Callable[..., T]], Any], function: Callable[..., T]) -> Any:
         """Run work with a compiled function, or with the original if torch cannot compile it."""
@@ -217,8 +214,6 @@ class Compiler:
                 return work(compile_function(function))
         except TorchDynamoException as error:
             cause = " ".join(str(error).split())[:200]
-        if self.choice == "on":
-            raise PefourierError(f"--compile on: torch cannot compile here: {cause}; leave it out")
         self.works = False
         self.say(f"training continues without compilation: {cause}")
         return work(function)
@@ -270,10 +265,6 @@ def trace_of(task: Task, outcome: Outcome) -> bytes:
     fold = task.folds[outcome.member.fold]
     threshold, labels = threshold_of(task, outcome), task.labels[fold.test]
     probabilities = class_probabilities(outcome.test, threshold)
-    predicted, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
-    wrong = np.flatnonzero(predicted != labels)
-    worst = wrong[np.argsort(-confidence[wrong], kind="stable")][:MOST_MISTAKES]
-    facts = task.starts[fold.test], labels, predicted, confidence
     arrays: Fields = {
         "valid": outcome.valid.astype(np.float32),
         "valid_labels": task.labels[fold.valid],
@@ -281,10 +272,9 @@ def trace_of(task: Task, outcome: Outcome) -> bytes:
         "test_labels": labels,
         "valid_rows": task.starts[fold.valid],
         "test_rows": task.starts[fold.test],
+        "rows": np.array(ORDER_OF_ROWS),
         "threshold": np.array(np.nan if threshold is None else threshold),
         "test_probabilities": probabilities.astype(np.float32),
-        "mistakes": np.column_stack([fact[worst] for fact in facts]),
-        "mistaken": task.windows_at(fold.test[worst]),
         "classes": np.array(task.classes, dtype=str),
         "curve": np.asarray(outcome.curve, np.float32),
         **{name: np.array(value) for name, value in zip(KEY, outcome.key_in(task), strict=True)},
@@ -398,8 +388,7 @@ class Program:
         }
         self.count = torch.zeros((), dtype=torch.int32, device=device)
         share, rate = self.schedule.dropout, self.schedule.rate
-        draws = share or any(injection.shifts for injection in injections)
-        self.drop = Dropout(share, [m.key for m in self.members], device) if draws else None
+        self.drop = Dropout(share, [m.key for m in self.members], device) if share else None
         self.optimizer = Adam(
             (group, FASTER * rate if vectors else rate)
             for vectors in (False, True)
@@ -452,9 +441,7 @@ class Program:
             loss = self.differentiate(Program.loss)
         else:
             loss = self.compiler.run(self.differentiate, Program.loss)
-        before = [p.detach().clone() for p in self.parameters.values() if self.schedule.warmup]
         self.optimizer.step()
-        self.shorten_step(before)
         self.count += 1
         self.total += loss
 
@@ -484,14 +471,6 @@ class Program:
         """Remove the gradients of parameters and their copies."""
         for p in (*self.parameters.values(), *self.rounded.values()):
             p.grad = None
-
-    @torch.no_grad()
-    def shorten_step(self, before: Sequence[Tensor]) -> None:
-        """Scale the last step while the rate rises; `before` are the parameters before it."""
-        if before:
-            share = ((self.count + 1) / self.schedule.warmup).clamp(max=1.0)
-            for start, p in zip(before, self.parameters.values(), strict=True):
-                p.copy_(torch.lerp(start, p, share.to(p.dtype)))
 
     def train(self, steps: int) -> Tensor:
         """Train for some steps; return the mean training loss of each member."""

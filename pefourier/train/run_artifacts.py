@@ -1,14 +1,13 @@
-"""Artifacts of each run: logits and probabilities of windows, mistakes, and learning curves.
+"""Artifacts of each run: logits and probabilities of windows, and learning curves.
 
 DIR/scores has an .npz per run, written before its line of results.jsonl: `valid` and `test`, logits
 (n, K) of float32; `valid_labels` and `test_labels` (n,), classes from 0; `valid_rows` and
-`test_rows` (n,), the first row of each window in the data; `threshold`, the smallest difference of
-two logits that predicts the second class, nan if the largest logit decides; `classes`, their names;
-`test_probabilities` (n, K), the softmax of logits, in which that threshold has the probability 0.5;
-`mistakes` (m, 4), the most confident ones by first row, class, predicted class and probability, and
-their windows `mistaken` (m, length, channels), nan in padding; `curve` (looks, 3), mean training
-loss, score and loss on validation; and `dataset`, `encoding`, `seed`, `fold`. Other programs can
-compute further metrics from these files.
+`test_rows` (n,), the first row of each window; `rows`, the order in which rows are counted;
+`threshold`, the smallest difference of two logits that predicts the second class, nan if the
+largest logit decides; `classes`, their names; `test_probabilities` (n, K), the softmax of logits,
+in which that threshold has the probability 0.5; `curve` (looks, 3), mean training loss, score and
+loss on validation; and `dataset`, `encoding`, `seed`, `fold`. Other programs can compute further
+metrics from these files.
 
 Scores
 ------
@@ -19,9 +18,8 @@ four scores are means over classes."""
 
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -150,10 +148,8 @@ def average_precision(score: Array, true: Array) -> float:
 
 
 FOLDER = "scores"
+ORDER_OF_ROWS = "from 0 through all series, one after another as they were read, each in time order"
 LONGEST_PART = 60  # characters of a name
-DRAWN = {"curve": 2, "mistakes": 2, "mistaken": 3, "classes": 1}  # arrays and their dimensions
-MOST_MISTAKES = 3  # of a run, with their windows
-Trace = tuple[Mapping[str, Any], dict[str, np.ndarray]]  # a row of results, and its arrays
 
 
 def name_of_run(key: Key) -> str:
@@ -196,14 +192,14 @@ def write_trace(folder: Path, key: Key, trace: bytes) -> None:
     write_whole(str(path), lambda out: out.write(trace))
 
 
-def read_traces(folder: Path, rows: Sequence[Values]) -> list[Trace]:
-    """Read the learning curves and mistakes of runs; files of earlier versions may lack them."""
-    traces = []
+def read_curves(folder: Path, rows: Sequence[Values]) -> list[tuple[Values, Array]]:
+    """Read the learning curves of runs; files of earlier versions may lack them."""
+    curves = []
     for row in rows:
         path = file_of_run(folder, key_of(row))
         if path.is_file():
             with open_arrays(str(path), ".npz", advice="delete it") as file:
-                names = [name for name in DRAWN if name in file.arrays]
-                arrays = {name: file.load(name, text=name == "classes") for name in names}
-            traces.append((row, {k: v for k, v in arrays.items() if v.ndim == DRAWN[k] and v.size}))
-    return traces
+                curve = file.load("curve") if "curve" in file.arrays else np.zeros(0)
+            if curve.ndim == 2 and curve.size:
+                curves.append((row, curve))
+    return curves

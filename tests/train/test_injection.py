@@ -63,7 +63,6 @@ def test_what_varies_of_matched_vectors_has_the_root_mean_square_requested(name,
         ("t5:causal=true", {}, "causal=true"),
         *((name, {}, "rotates both equally") for name in OTHERWISE),
         ("rope:d=32", {}, "32 dimensions for 8 points"),
-        ("sphere2vec", {}, "encodes places"),
         ("alibi:d=3", {}, "needs 2 dimensions for 8 tokens"),
         ("axial", {"grid": GRID, "length": 6}, "--patch and --tokens"),
         ("axial-rope:layout=axis-halves", {"grid": GRID, "length": 12}, "layout=halves"),
@@ -109,7 +108,8 @@ def test_biases_of_pairs_are_injected_pair_by_pair(tmp_path):
     np.save(tmp_path / "b.npy", enc.bias)
     stored = injection(str(tmp_path / "b.npy"))
     np.testing.assert_array_equal(stored.table(), one.table())
-    for spec, named in (("fire:threshold=3,causal=true", "causal=true|masks"), ("fox", "later")):
+    masked = ("fire:threshold=3,causal=true", "causal=true|masks"), ("alibi:causal=true", "later")
+    for spec, named in masked:
         with pytest.raises(PefourierError, match=named):
             injection(spec)
 

@@ -42,7 +42,7 @@ def test_what_is_planned_is_what_is_trained(tmp_path, rng, monkeypatch):
 
 
 def test_refusals_are_those_of_training(trained):
-    resumed = {"out": str(trained), "resume": True, "epochs": 1}
+    resumed = {"out": str(trained), "resume": True, "steps": 4}
     for change in ({"encoding": ("nothing",)}, {"heads": 3}, resumed):
         messages = set()
         for ask in (plan_training, run_comparison):
@@ -65,7 +65,7 @@ def test_what_is_dropped_is_planned_and_noted(tmp_path):
 def test_minutes_choose_runs_and_steps_as_the_plan_says(tmp_path, monkeypatch):
     """A step of one seed takes a tenth of a second: 6 minutes are 3240 steps."""
     monkeypatch.setattr(ensembles, "seconds_of_steps", lambda of, *_: 0.1 * len(of.runs) / 2)
-    given = {**SMALL, "epochs": None, "seeds": 8, "encoding": ("none", "dft")}
+    given = {**SMALL, "steps": None, "seeds": 8, "encoding": ("none", "dft")}
     experiment = resolve(Options(**given))  # a single fold
     for minutes, expected in ((6, (4, 810)), (60, (32, 1012)), (1e4, (64, 4000)), (0.1, (4, 13))):
         assert ensembles.divide_time(60 * minutes, 0.1, experiment) == expected
@@ -79,9 +79,9 @@ def test_minutes_choose_runs_and_steps_as_the_plan_says(tmp_path, monkeypatch):
     assert (config["seeds"], config["minutes"], config["patience_steps"]) == (4, None, 0)
     rows = lines(out)
     assert {row["budget"]["steps"] for row in rows} == {config["steps"]}
-    again = Options(**{**given, "seeds": 4}, steps=config["steps"], patience_steps=0)
+    again = Options(**{**given, "seeds": 4, "steps": config["steps"]}, patience_steps=0)
     assert numbers(run_comparison(again).runs) == numbers(rows)
-    for own in ({"seeds": 4}, {"steps": 9}, {"epochs": 9}, {"minutes": 0}):
+    for own in ({"seeds": 4}, {"steps": 9}, {"minutes": 0}):
         with pytest.raises(PefourierError, match="--minutes"):
             run_comparison(replace(requested, **own))
 

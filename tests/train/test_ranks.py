@@ -85,16 +85,16 @@ def test_a_rank_that_was_requested_otherwise_or_meets_nobody_says_so(tmp_path, p
     lone = started(tmp_path, 1, port, timeout=2).finished(2).splitlines()[-1]  # after torch's
     assert lone.startswith(f"rank 1 of 2 has not reached the others at 127.0.0.1:{port} within 2 s")
     first = started(tmp_path / "0", 0, port, timeout=3)
-    second = started(tmp_path / "1", 1, port, timeout=3, epochs=3)
-    assert "rank 1 has epochs 2, now it is 3" in second.finished(2)
+    second = started(tmp_path / "1", 1, port, timeout=3, steps=9)
+    assert "rank 1 has steps 8, now it is 9" in second.finished(2)
     first.process.join(120)
-    assert "epochs" in first.stated or first.process.exitcode == 0  # it may have finished alone
+    assert "steps" in first.stated or first.process.exitcode == 0  # it may have finished alone
 
 
 @pytest.mark.long
 def test_torchrun_answers_once(tmp_path):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    task = ["--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "2", "-e", "dft"]
+    task = ["--dataset", "order:count=40,length=4", "--steps", "2", "--seeds", "2", "-e", "dft"]
     command = [*launcher, "-m", "pefourier", "train", *task, "-e", "none", "--out", tmp_path]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
