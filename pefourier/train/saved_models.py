@@ -253,8 +253,11 @@ def score_lengths(
             times = None if task.times is None else task.times[at]
             classifier = classifier_of(own, outcome, longer, injection)
             logits = classifier.logits(task.rows[at], times=times)
-            predicted = decide(logits, classifier.threshold)
-            scores = score(predicted, logits, task.labels, macro=own.positive is None)
+            if np.isfinite(logits).all():
+                predicted = decide(logits, classifier.threshold)
+                scores = score(predicted, logits, task.labels, macro=own.positive is None)
+            else:
+                reason = "its logits are not finite"
         rows.append({"length": task.length, **scores, "reason": reason})
     return rows
 
