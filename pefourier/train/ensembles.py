@@ -90,10 +90,14 @@ from pefourier.train.run_artifacts import count_confusions, decide, score
 from pefourier.train.statistics import (
     LEAST_UNITS,
     REMARKS,
+    SPREAD,
+    Chance,
     Summary,
     chance_of,
+    least_difference,
     summarize_runs,
     units_needed,
+    windows_needed,
 )
 from pefourier.train.store import (
     FOLDER,
@@ -121,10 +125,10 @@ COSTS = {"bias": "biases", "key": "keys", "key-query": "queries"}
 MOST_NAMED = 12  # channels or arrays
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
-SPREAD = 0.06  # deviation of a difference in F1 between folds: median of ten datasets of figures/
 FACTS = ("split", "leaky", "length", "positive")  # of a task, in lines of results
 RIGHT = 0.85  # share of windows of each class that a planned classifier gets right
-GRID = [i / 100 for i in range(1, 101)]  # differences in F1
+PLANNED = ("planned", "planned")  # two encodings before training
+UNITS = {"folds": ("fold", "folds"), "runs": ("run", "runs")}
 # the subject of a comparison, and options that do not change its numbers
 APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
 APART |= {"device", "columns", "channels", "labels", "channels_first", "missing"}
@@ -318,8 +322,8 @@ def plan_ensembles(resolved: ResolvedTask, size: int) -> list[Ensemble]:
     return ensembles
 
 
-def find_difference(task: Task, seeds: int) -> tuple[float | None, str]:
-    """Find the smallest detectable difference in F1, and name its units: folds, or runs of one."""
+def planned_units(task: Task, seeds: int) -> tuple[int, float, Chance]:
+    """Units of a comparison, folds or runs of one, their expected deviation, and their chance."""
     numbers = range(len(task.folds))
     facts = [facts_of_fold(task, number) | {"fold": number} for number in numbers]
     several = len(facts) > 1
@@ -329,21 +333,37 @@ def find_difference(task: Task, seeds: int) -> tuple[float | None, str]:
     mistakes = (1 - RIGHT) * counts / max(len(counts) - 1, 1)  # spread over the other classes
     table = np.diag(RIGHT * counts - mistakes) + mistakes[:, None]
     chance = chance_of(facts, {"planned": table}, np.arange(units) * several)
-    pair = ("planned", "planned")
-    found = (f for f in GRID if (units_needed(SPREAD, f, chance, pair) or np.inf) <= units)
-    one, more = ("fold", "folds") if several else ("run", "runs")
-    return next(found, None), f"{units} {agreeing(units, one, more)}"
+    deviation = SPREAD
+    if several and not chance.are_redrawn:  # folds differ at least by the draw of their windows
+        deviation = max(SPREAD, float(np.sqrt(units * chance.drawn(PLANNED))))
+    return units, deviation, chance
 
 
-def shortage(task: Task, options: Options) -> str:
-    """Sentence if a difference of --find may not be detected, before anything is trained."""
-    found, units = find_difference(task, options.seeds)
-    find = options.find or FIND
+def find_difference(task: Task, seeds: int) -> float | None:
+    """Find the smallest difference in F1 that is detected if deviations are as expected."""
+    units, deviation, chance = planned_units(task, seeds)
+    return least_difference(deviation, units, chance, PLANNED)
+
+
+def describe_detection(task: Task, options: Options) -> str:
+    """What the planned runs can detect, and what would detect the difference of --find."""
+    units, deviation, chance = planned_units(task, options.seeds)
+    found, find = find_difference(task, options.seeds), options.find or FIND
+    named = f"{units} {agreeing(units, *UNITS[chance.over])}"
+    least = "no difference" if found is None else f"differences of {found} or more"
     if found is not None and found <= find:
-        return ""
-    least = "no difference" if found is None else f"differences of {found} or more, not of {find:g}"
-    more = "--resamples or more series" if len(task.folds) > 1 or not task.own_names else "--seeds"
-    return f"The answer can be TOO FEW: {units} detect {least}; use {more}, or --find"
+        return f"{named} detect {least} in F1 with 80% power"
+    ways = []
+    if chance.draws_decide:
+        number = windows_needed(find, deviation, chance, PLANNED)
+        ways += [] if number is None else [f"about {number} examples in place of {chance.number:g}"]
+    elif chance.over == "runs":
+        number = units_needed(deviation, find, chance, PLANNED)
+        ways += [] if number is None else [f"--seeds {number}"]
+    ways = ways or ["more data"]
+    if found is not None:
+        ways.append(f"--find {found}")
+    return f"{named} detect {least} in F1, not of {find:g}; use {' or '.join(ways)}"
 
 
 def parameters(resolved: ResolvedTask) -> dict[str, Fields]:
@@ -415,8 +435,6 @@ class Experiment:
                     slots = {"count": len(injection.vectors), "tokens": tokens}
                     text = fill(REMARKS["few codes"], encoding=arm.name, **slots)
                     lines.append(f"{task.name}: {text}")
-            if few := shortage(task, self.options):
-                lines.append(f"{task.name}: {few}")
         return list(dict.fromkeys(lines))
 
     @property
@@ -784,6 +802,12 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
     experiment = resolve(options)
     if options.minutes is not None:
         experiment = fit_into_minutes(experiment, began, note)
+    for entry in experiment.resolved:
+        found = find_difference(entry.task, experiment.options.seeds)
+        if options.find is not None and (found is None or found > options.find):
+            raise PefourierError(
+                f"--plan: {entry.task.name}: {describe_detection(entry.task, experiment.options)}"
+            )
     finished = {key_of(row) for row in experiment.store.rows()}
     for line in experiment.remarks:
         note(line)
@@ -796,25 +820,20 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
     counts = partial(np.bincount, minlength=len(task.classes))
     keys = {run.key for run in resolved.runs}
     unfinished, steps = len(keys - finished), resolved.schedule.steps
-    dropped = "".join(f" {fill(REMARKS[d.reason], count=d.count)}." for d in task.dropped)
     of_step = seconds_of_steps(resolved, experiment)
     seconds = of_step * steps * unfinished / len(keys)
-    found, units = find_difference(task, options.seeds)
     runs = f"{unfinished} {agreeing(unfinished, 'run', 'runs')}"
-    least = "no difference" if found is None else f"differences of {found} or more"
     conclusion = (
         f"{task.name}: {runs} of at most {steps} steps, at most about "
-        f"{max(1, round(seconds / 60))} min. With {units}, {least} in F1 would be detected with "
-        f"80% power if the standard deviation of a difference is {SPREAD}.{dropped}"
+        f"{max(1, round(seconds / 60))} min. {describe_detection(task, options)}, if a difference "
+        f"has the standard deviation {planned_units(task, options.seeds)[1]:.2g}."
     )
-    if few := shortage(task, options):
-        conclusion += f" {few}."
     choices = [
         {"minutes": minutes, "seeds": seeds, "steps": number, "detectable": detected}
         for minutes in TIMES
         for seeds, number in [divide_time(60 * minutes, of_step / options.seeds, experiment)]
         if number >= LOOK
-        for detected, _ in [find_difference(task, seeds)]
+        for detected in [find_difference(task, seeds)]
     ]
     return DatasetPlan(
         dataset=task.name,
@@ -832,7 +851,7 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
         finished=len(keys & finished),
         budget=resolved.schedule.budget,
         seconds=round(seconds, 1),
-        detectable=found,
+        detectable=find_difference(task, options.seeds),
         minutes=tuple(choices),
         conclusion=conclusion,
     )

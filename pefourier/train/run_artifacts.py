@@ -77,8 +77,8 @@ def count_confusions(predicted: Array, labels: Array, classes: int) -> Array:
 def validation_score(logits: Array, labels: Array, *, macro: bool) -> float:
     """Score that selects weights: average precision of two classes, macro F1 of more.
 
-    It equals that of `score`, and takes a fiftieth of its time: training needs it at each look. With
-    more classes, the largest logit decides, and average precision by class may be 1 although that
+    It equals that of `score` in a fiftieth of the time, for it is computed at each look. With more
+    classes, the largest logit decides, and average precision by class may be 1 although that
     decision is wrong:
 
     >>> labels, logits = np.arange(3), np.eye(3) + [2.0, 0.0, 0.0]
