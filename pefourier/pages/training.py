@@ -34,7 +34,6 @@ from pefourier.types import Texts, Values, frozen
 from pefourier.writing.page import Page
 from pefourier.writing.text import parts_of_words, printable
 
-FIRST = ("comparison", "curves", "confusion")  # pictures
 COSTS = (
     "Seconds are training time divided by the runs that were trained together, so they compare "
     "encodings of one kind on one device."
@@ -84,18 +83,15 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     names = [cell for p in parts_of_words(words) if not isinstance(p, str) for cell in p[0]]
     curves = read_curves(Path(folder.path), summary.runs)
     pictures = training_figures.pictures(summary, curves)
-    drawn = {name: figure(*picture) for name, picture in pictures.items()}
-    first = [drawn.pop(name) for name in FIRST if name in drawn]
     sections: list[Section] = [
         ("Which encoding", markup_of_words(answer.conclusion)),
         ("How sure", how_sure(summary)),
         ("What it costs", [table(costs(summary)), element("p", COSTS)]),
-        ("Pictures", first),
+        ("Pictures", [figure(*picture) for picture in pictures.values()]),
         (
             "Numbers",
             [
                 details("All scores and differences", *markup_of_words(words)),
-                details("More pictures", *drawn.values()),
                 explanations(names, ("train",)),
             ],
         ),

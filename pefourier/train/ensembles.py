@@ -21,6 +21,7 @@ import os
 import platform
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -64,10 +65,10 @@ from pefourier.train.options import (
 from pefourier.train.program import (
     AT_ONCE,
     Compiler,
-    Outcome,
     Program,
     Replica,
     Resident,
+    TrainedRun,
     batch_and_steps,
     device_memory,
     fit,
@@ -398,7 +399,7 @@ def remarks_on_task(task: Task) -> list[str]:
     for label, count in zip(task.classes, counts, strict=True):
         if count < FEW:
             lines.append(fill(REMARKS["few examples"], label=label, count=count))
-    return [f"{task.name}: {line}" for line in lines]
+    return lines
 
 
 def collides(injection: Injection, tokens: int) -> bool:
@@ -424,18 +425,22 @@ class Experiment:
 
     @property
     def remarks(self) -> list[str]:
-        """All remarks before training, on data and on encodings that give tokens one vector."""
-        lines = []
+        """Remarks before training, on data and on encodings that give tokens one vector.
+
+        A line for each of two datasets, or one for all.
+        """
+        all_lines = []
         for entry in self.resolved:
             task, tokens = entry.task, entry.model.tokens
-            lines += remarks_on_task(task)
+            lines = remarks_on_task(task)
             for arm in entry.arms:
                 injection = entry.injections.get(arm.spec)
                 if injection is not None and collides(injection, tokens):
                     slots = {"count": len(injection.vectors), "tokens": tokens}
-                    text = fill(REMARKS["few codes"], encoding=arm.name, **slots)
-                    lines.append(f"{task.name}: {text}")
-        return list(dict.fromkeys(lines))
+                    lines.append(fill(REMARKS["few codes"], encoding=arm.name, **slots))
+            if lines:
+                all_lines.append(f"{task.name}: {'; '.join(lines)}")
+        return all_lines if len(all_lines) < 3 else [". ".join(all_lines)]
 
     @property
     def description(self) -> Fields:
@@ -618,7 +623,8 @@ class Work:
         self.resident = lru_cache(maxsize=1)(Resident)
         self.compiler = Compiler(self.note)
         self.after_look: Callable[[], object] = lambda: None
-        self.finished = self.steps = 0  # finished stacks, and the step limit of the current stack
+        self.finished = self.steps = 0  # trained stacks, and the step limit of the current stack
+        self.took: dict[str, list[float]] = {method: [] for method in BESIDE}  # seconds of each fit
         self.began = self.shown = time.perf_counter()
         self.load = cache(load_for)
         lengths = parse_lengths(self.options.test_length)
@@ -631,16 +637,25 @@ class Work:
         moment = time.perf_counter()
         if moment - self.shown >= LINE_EVERY:
             share = min(1.0, (self.finished + steps / self.steps) / max(self.count, 1))
-            minutes, seconds = divmod(round((moment - self.began) * (1 / share - 1)), 60)
+            spent = moment - self.began - sum(map(sum, self.took.values()))
+            left, unknown = spent * (1 / share - 1), []
+            for method, fits in self.fits.items():
+                took = self.took[method]
+                left += (fits - len(took)) * float(np.mean(took or 0.0))
+                unknown += [] if took else [method]
+            minutes, seconds = divmod(round(left), 60)
             self.shown = moment
             self.note(
                 f"{100 * share:.0f}% · {members} members · step {steps}/{self.steps} · loss "
                 f"{loss:.3f} · {minutes}:{seconds:02d} left"
+                + (f", then {join(unknown)}" if unknown else "")
             )
 
     def train_share(self, share: Sequence[int]) -> None:
         """Train this rank's stacks in sequence, and collect those of other ranks on rank 0."""
-        group, self.count = self.group, len(share)
+        stacks = [self.ensembles[number] for number in share]
+        self.fits = Counter(stack.kind for stack in stacks if stack.model is None)
+        group, self.count = self.group, len(share) - self.fits.total()
         if group is not None:
             at_work = partial(group.store.add, "looks", 1)  # seen by rank 0
             self.after_look = at_work if group.rank else self.take_over
@@ -675,7 +690,7 @@ class Work:
         outcomes = self.fit_runs(stack, checkpoint)
         rows, traces = self.keep(stack, [outcome for outcome in outcomes if outcome.finite])
         checkpoint.drop()
-        self.finished += 1
+        self.finished += stack.model is not None
         lost = [outcome.member for outcome in outcomes if not outcome.finite]
         if lost:  # other runs of the stack are stored already
             raise PefourierError(
@@ -684,7 +699,7 @@ class Work:
             )
         return rows, traces
 
-    def fit_runs(self, stack: Ensemble, checkpoint: Checkpoint) -> list[Outcome]:
+    def fit_runs(self, stack: Ensemble, checkpoint: Checkpoint) -> list[TrainedRun]:
         """Train the runs of a stack."""
         members = [
             Replica(run.arm.name, self.injection_of(stack.resolved, run), run.seed, run.fold)
@@ -693,8 +708,13 @@ class Work:
         if stack.model is None:
             from pefourier.train import baselines
 
-            method = stack.runs[0].arm.spec
-            return [Outcome(m, *baselines.fit_method(method, stack.task, m.fold)) for m in members]
+            began = time.perf_counter()
+            outcomes = [
+                TrainedRun(m, *baselines.fit_method(stack.kind, stack.task, m.fold))
+                for m in members
+            ]
+            self.took[stack.kind].append(time.perf_counter() - began)
+            return outcomes
         schedule, resident = (
             stack.resolved.schedule,
             self.resident(stack.task, self.experiment.device),
@@ -721,7 +741,7 @@ class Work:
             injection = self.load(resolved.model, run.arm.spec, run.seed, resolved.task)
         return injection if run.arm.rms is None else scale_to_rms(injection, run.arm.rms)
 
-    def keep(self, stack: Ensemble, outcomes: Sequence[Outcome]) -> tuple[Rows, list[bytes]]:
+    def keep(self, stack: Ensemble, outcomes: Sequence[TrainedRun]) -> tuple[Rows, list[bytes]]:
         """Score and store the results of a stack, and save requested models."""
         task, folder, traces = stack.task, self.options.save_models, list[bytes]()
         rows = [row_of(stack, outcome, self.experiment) for outcome in outcomes]
@@ -739,7 +759,7 @@ class Work:
         return rows, traces
 
 
-def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> Fields:
+def row_of(stack: Ensemble, outcome: TrainedRun, experiment: Experiment) -> Fields:
     """Return a line of results.jsonl."""
     member, task = outcome.member, stack.task
     labels = task.labels[task.folds[member.fold].test]
@@ -921,8 +941,8 @@ def fit_into_minutes(experiment: Experiment, began: float, note: Note) -> Experi
         experiment = with_budget(experiment, seeds, steps)
         each = of_steps(experiment) / seeds
     note(
-        f"{seeds} runs of each fold and encoding, {steps} steps each, about "
-        f"{each * seeds * steps / 60:.1f} min; --seeds {seeds} --steps {steps} "
+        f"{seeds} {agreeing(seeds, 'run', 'runs')} of each fold and encoding, {steps} steps each, "
+        f"about {each * seeds * steps / 60:.1f} min; --seeds {seeds} --steps {steps} "
         "--patience-steps 0 repeats them"
     )
     return experiment

@@ -238,7 +238,7 @@ class Replica:
 
 
 @frozen_arrays
-class Outcome:
+class TrainedRun:
     """Result of one member: logits of validation and test windows with the kept weights."""
 
     member: Replica
@@ -260,7 +260,7 @@ class Outcome:
         return bool(np.isfinite(self.valid).all() and np.isfinite(self.test).all())
 
 
-def trace_of(task: Task, outcome: Outcome) -> bytes:
+def trace_of(task: Task, outcome: TrainedRun) -> bytes:
     """Return the trace of a run as the bytes of a file."""
     fold = task.folds[outcome.member.fold]
     threshold, labels = threshold_of(task, outcome), task.labels[fold.test]
@@ -284,7 +284,7 @@ def trace_of(task: Task, outcome: Outcome) -> bytes:
     return stream.getvalue()
 
 
-def threshold_of(task: Task, outcome: Outcome) -> float | None:
+def threshold_of(task: Task, outcome: TrainedRun) -> float | None:
     """Return the least difference of two logits that predicts the positive class, if any."""
     if task.positive is None:
         return None
@@ -603,7 +603,7 @@ def fit(
     progress: Progress = lambda *_: None,
     checkpoint: Checkpoint | None = None,
     compiler: Compiler | None = None,
-) -> list[Outcome]:
+) -> list[TrainedRun]:
     """Train members together."""
     file = checkpoint or Checkpoint(None)
     try:
@@ -618,7 +618,7 @@ def fit(
 
 
 @frozen_arrays
-class Look:
+class ValidationLook:
     """Results of a program at a validation look, readable once `wait` returns."""
 
     program: Program
@@ -655,10 +655,10 @@ class Training:
         """Return a program of some of the members in their initial state."""
         return Program(self.data, self.model, members, self.schedule, self.compiler, eager)
 
-    def run(self, progress: Progress) -> list[Outcome]:
+    def run(self, progress: Progress) -> list[TrainedRun]:
         """Train to the end, from a checkpoint if one exists."""
         self.restore()
-        looks = deque[Look]()
+        looks = deque[ValidationLook]()
         ahead = AHEAD[self.data.device.type]
         while len(self.active) and (looks or self.running.done < self.schedule.steps):
             began = time.perf_counter()
@@ -675,7 +675,7 @@ class Training:
                 self.checkpoint.save(self.state())
         return self.collect_outcomes()
 
-    def begin_look(self) -> Look:
+    def begin_look(self) -> ValidationLook:
         """Start training to the next look, without waiting for its results."""
         program, begun = self.running, self.running.done
         steps = min(self.schedule.every, self.schedule.steps - begun)
@@ -683,9 +683,9 @@ class Training:
         parameters = program.parameters
         if AHEAD[self.data.device.type]:  # training changes them meanwhile
             parameters = {name: p.detach().clone() for name, p in parameters.items()}
-        return Look(program, self.active, begun, program.done, results, wait, parameters)
+        return ValidationLook(program, self.active, begun, program.done, results, wait, parameters)
 
-    def judge(self, look: Look) -> float:
+    def judge(self, look: ValidationLook) -> float:
         """Keep better weights of a look; return the mean training loss."""
         look.wait()
         patient = self.is_patient(look.active, look.begun)
@@ -763,7 +763,7 @@ class Training:
         if members:
             self.running.set_state(tensors, int(done))
 
-    def collect_outcomes(self) -> list[Outcome]:
+    def collect_outcomes(self) -> list[TrainedRun]:
         """Return the outcome of each member with its best weights."""
         program = self.running
         if len(program.members) < len(self.members):
@@ -779,7 +779,7 @@ class Training:
         }
         valid, test = program.evaluate("valid"), program.evaluate("test")
         return [
-            Outcome(
+            TrainedRun(
                 member=member,
                 valid=valid[i],
                 test=test[i],

@@ -18,6 +18,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data.tables import number_in, read_columns
 from pefourier.train.options import seeds_of
@@ -27,8 +29,8 @@ from pefourier.train.statistics import (
     SENTENCES,
     DatasetSummary,
     Decision,
-    Difference,
     Mean,
+    PairedDifference,
     Summary,
     common_runs,
     paired_run,
@@ -39,6 +41,7 @@ from pefourier.train.store import MEASURES
 from pefourier.types import Fields, Values
 from pefourier.writing.page import Page, Reason, flattened
 from pefourier.writing.text import (
+    agreeing,
     aligned,
     fill,
     first_few,
@@ -69,7 +72,7 @@ def score_cell(mean: Mean) -> str:
     return f"{mean.mean:.3f}" + ends * (mean.low < mean.high)
 
 
-def difference_cell(d: Difference | None) -> str:
+def difference_cell(d: PairedDifference | None) -> str:
     """Format a difference with its interval, if it has one."""
     if d is None:
         return "–"
@@ -116,15 +119,54 @@ def scores_title(data: DatasetSummary) -> str:
 
 
 def fill_verdict(
-    verdict: Iterable[str], summary: Summary, data: DatasetSummary, d: Difference | None, **own: Any
+    verdict: Iterable[str],
+    summary: Summary,
+    data: DatasetSummary,
+    d: PairedDifference | None,
+    **own: Any,
 ) -> dict[str, str]:
     """Meaning and action of a verdict on a difference or a dataset."""
-    slots = own | {"d": d, "find": summary.find, "longer": data.longer, "more": ""}
+    slots = {"d": d, "find": summary.find, "longer": data.longer, "more": "", **own}
     if d is not None:
-        way = d.over if d.needed is not None else "data"
+        way = d.over if d.needed is not None else "windows" if d.windows is not None else "data"
         slots["more"] = fill(SENTENCES["MORE_DATA"][way], d=d, needed=d.needed)
+        slots["units"] = f"{d.units} {d.over if d.units > 1 else d.over.removesuffix('s')}"
+        slots["reference"] = named(d.reference)
+        slots["least"] = ""
+        if d.detectable is not None and d.detectable > summary.find:
+            slots["least"] = f", only of {d.detectable} or more"
     filled = [fill(text, **slots) for text in verdict]
     return dict(zip(("meaning", "action"), filled, strict=True))
+
+
+def named(encoding: str) -> str:
+    """Name of an encoding in a sentence; that of `none` is quoted.
+
+    >>> named("rope"), named("none")
+    ('rope', "'none'")
+    """
+    return f"'{encoding}'" if encoding == "none" else encoding
+
+
+def count_right(data: DatasetSummary, pair: Sequence[str], d: PairedDifference) -> str:
+    """Sentence on the test windows that one of a pair classified correctly more than the other.
+
+    `d` is a difference of the pair that few windows do not show.
+    """
+    if d.windows is None:
+        return ""
+    tables = [(e, np.array(data.confusion[e]), seeds_of(e, data.seeds)) for e in pair]
+    right = {e: round(float(np.trace(table)) / seeds) for e, table, seeds in tables}
+    tested = round(tables[0][1].sum() / tables[0][2])
+    fewer, more = sorted(right, key=right.__getitem__)
+    if right[fewer] == right[more] or d.windows <= tested:
+        return ""
+    seeds = f"{data.seeds} {agreeing(data.seeds, 'seed', 'seeds')}"
+    return (
+        f" {named(more)} classified {right[more]} of {tested} test windows correctly, "
+        f"{named(fewer)} {right[fewer]}; {d.units} folds of {seeds} cannot show that this "
+        f"repeats: about {d.windows} windows would."
+    )
 
 
 def conclude_all(summary: Summary) -> str:
@@ -148,7 +190,9 @@ def conclude_all(summary: Summary) -> str:
     parts.append(left_out_sentence(left_out, {}))
     cut = [data for data in summary.datasets if data.cut_short]
     if cut and (len(summary.datasets) > 1 or summary.verdict != "cut short"):
-        where = "; ".join(f"{data.dataset}: {', '.join(data.cut_short)}" for data in cut)
+        where = "; ".join(
+            f"{data.dataset}: {', '.join(map(named, data.cut_short))}" for data in cut
+        )
         parts.append(
             f"More than a fifth of the runs on {where} ended at the step limit without converging. "
             f"Train longer with {cut[-1].longer}."
@@ -161,9 +205,15 @@ def conclude_dataset(summary: Summary, data: DatasetSummary) -> str:
     f1 = {e: f" {scores['f1'].mean:.3f}" for e, scores in data.scores.items()}
     over = next((d.over for d in data.differences.values()), "folds")
     tested = f"these test windows of {data.dataset}" if over == "runs" else data.dataset
-    slots = {"dataset": tested, "pair": data.pair, **leaders(data, "{} {:+.3f}")}
-    first = slots["best"] or max(data.scores, key=lambda e: data.scores[e]["f1"].mean)
-    slots |= {"first": first, "f1": f1[first]}
+    slots = {"dataset": tested, "pair": " and ".join(map(named, data.pair))}
+    slots |= leaders(data, "{} {:+.3f}")
+    first = max(data.scores, key=lambda e: data.scores[e]["f1"].mean)
+    if data.best and data.verdict != "cut short":
+        first = data.best[0]
+    is_cut = first in data.cut_short
+    slots |= {"first": named(first), "f1": f1[first]}
+    slots["unfinished"] = ", although its training was cut short" if is_cut else ""
+    slots["counted"] = count_right(data, data.pair, data.shortage) if data.shortage else ""
     slots["lead"] = fill(SENTENCES["NOTES"]["lead"], **slots)
     verdict = {**SENTENCES["VERDICTS"], **SENTENCES["CONCLUSIONS"]}[data.verdict]
     filled = fill_verdict(verdict, summary, data, data.shortage, **slots)
@@ -175,14 +225,14 @@ def conclude_dataset(summary: Summary, data: DatasetSummary) -> str:
 
 def leaders(decision: Decision, form: str) -> Fields:
     """Texts for the best encoding of a decision, its ties, and worse encodings with numbers."""
-    ties, worse = decision.best[1:], decision.worse.items()
-    slots = {"best": "".join(decision.best[:1]), "ties": join(ties) if ties else ""}
-    return slots | {"worse": ", ".join(form.format(*one) for one in worse)}
+    best, worse = list(map(named, decision.best)), decision.worse.items()
+    slots = {"best": best[0] if best else "", "ties": join(best[1:]) if best[1:] else ""}
+    return slots | {"worse": ", ".join(form.format(named(e), less) for e, less in worse)}
 
 
 def left_out_sentence(left_out: Mapping[str, str], f1: Mapping[str, str]) -> str:
     """Sentence on encodings that are not compared, with their scores and the reason."""
-    names = ", ".join(f"{e}{f1.get(e, '')} ({why})" for e, why in left_out.items())
+    names = ", ".join(f"{named(e)}{f1.get(e, '')} ({why})" for e, why in left_out.items())
     return f"Not compared: {names}." if names else ""
 
 
@@ -225,7 +275,7 @@ def tables(summary: Summary) -> list[Table]:
 def tables_of(data: DatasetSummary) -> list[Table]:
     """Tables of a dataset: scores, differences, scores at other lengths."""
     name, longer = title(data), [row.length for row in next(iter(data.lengths.values()), ())]
-    over = next((f"{d.units} {d.over}" for d in data.differences.values()), "")
+    over = next((f"{d.over} ({d.units})" for d in data.differences.values()), "")
     by_length = f"{name}, trained on {data.length} rows: F1 / accuracy by length"
     scored = [[e, *map(score_cell, scores.values())] for e, scores in data.scores.items()]
     differing = [
@@ -345,7 +395,8 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> Fields:
     """Record of an encoding on a dataset."""
     d, auprc = data.differences.get(name), data.auprc_differences.get(name)
     code = data.verdicts.get(name) or ("reference" if data.differences else "alone")
-    verdict = fill_verdict(SENTENCES["VERDICTS"][code], summary, data, d)
+    counted = count_right(data, (name, d.reference), d) if d is not None else ""
+    verdict = fill_verdict(SENTENCES["VERDICTS"][code], summary, data, d, counted=counted)
     score = f"F1 {data.scores[name]['f1'].mean:.3f}."
     conclusion = [f"{code.upper()}.", verdict["meaning"], score, verdict["action"]]
     return {

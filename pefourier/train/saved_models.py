@@ -57,7 +57,7 @@ from pefourier.train.model import (
     token_rate,
 )
 from pefourier.train.options import USUAL, Options
-from pefourier.train.program import Outcome, threshold_of
+from pefourier.train.program import TrainedRun, threshold_of
 from pefourier.train.report import answer_page
 from pefourier.train.request import parse_arm
 from pefourier.train.run_artifacts import (
@@ -149,7 +149,7 @@ def inject_at(
 
 
 def classifier_of(
-    task: Task, outcome: Outcome, model: Classifier, injection: Injection
+    task: Task, outcome: TrainedRun, model: Classifier, injection: Injection
 ) -> TrainedClassifier:
     """Return the classifier of a run on a task, with an injection for the model's length."""
     m, fold, rate = outcome.member, task.folds[outcome.member.fold], None
@@ -163,7 +163,7 @@ def classifier_of(
     )
 
 
-def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> None:
+def save_model(folder: str, task: Task, outcome: TrainedRun, model: Classifier) -> None:
     """Write the trained classifier of a run into a folder, complete or not at all."""
     m, injection = outcome.member, outcome.injection
     if isinstance(model, Transformer) and task.times is not None:
@@ -230,7 +230,7 @@ def from_arrays(arrays: Mapping[str, Array]) -> TrainedClassifier:
 def score_lengths(
     own: Task,
     model: Classifier | None,
-    outcome: Outcome,
+    outcome: TrainedRun,
     tasks: Sequence[Task],
     load: Callable[..., Injection],
 ) -> list[Fields]:
@@ -263,7 +263,11 @@ def score_lengths(
 
 
 def injection_at(
-    trained: Task, outcome: Outcome, model: Classifier, task: Task, load: Callable[..., Injection]
+    trained: Task,
+    outcome: TrainedRun,
+    model: Classifier,
+    task: Task,
+    load: Callable[..., Injection],
 ) -> Injection:
     """Return the injection of a run for a task of another length; reject a run that has none."""
     if isinstance(model, OrderFree) or task.times is not None:  # found when times are known
@@ -276,7 +280,7 @@ def injection_at(
     return lengthen(outcome, longer, model.tokens)
 
 
-def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
+def lengthen(outcome: TrainedRun, longer: Injection, tokens: int) -> Injection:
     """Return the injection of a longer window, with trained vectors as trained."""
     injection, after = outcome.member.injection, outcome.injection.vectors
     if longer.act == "add" and 1 < len(longer.vectors) < tokens:

@@ -8,8 +8,8 @@ of its runs. With a single fold, units are its runs, and conclusions apply to th
 only. There is one test per question: Student's t of the mean of n paired differences over its
 standard error, with n - 1 degrees of freedom or more; the interval uses the same t. Fewer units
 than `LEAST_UNITS` give no verdict: with two or three units of scores near 1, the error rate of the
-test is 6 to 38% instead of 5% (simulated). Holm's p adjusts for all differences of a dataset. No seed,
-fold or encoding is selected by its score.
+test is 6 to 38% instead of 5% (simulated). Holm's p adjusts for all differences of a dataset. No
+seed, fold or encoding is selected by its score.
 
 Standard errors
 ---------------
@@ -30,7 +30,7 @@ of those windows, and J values estimate it badly. The variance is then v/N + τ�
 of all windows, from the confusion matrices, and the variance τ² that training adds, which is
 S² - J v/N but at least that of this project's results, `SPREAD`². By Satterthwaite, t has
 (J - 1) (1 + v/N / (τ² (1/J + r)))² degrees of freedom. A test of paired windows alone (McNemar's,
-or a sign test over series) would miss τ²: in the simulation, up to 80% of its reports are false.
+or a sign test over series) would miss τ²: of noise, it reports up to 23% in the simulation.
 
 A mean difference :math:`\delta` over M windows of equally large classes has a variance of at least
 :math:`|\delta| (1 - |\delta|) / M`, because a share :math:`|\delta|` of the windows is classified
@@ -207,7 +207,7 @@ class Mean:
 
 
 @frozen
-class Difference:
+class PairedDifference:
     """Paired difference of an encoding from its reference."""
 
     reference: str
@@ -370,7 +370,7 @@ def compare_pairs(
     pairs: Iterable[tuple[str, str]],
     chance: Chance,
     find: float = 0.1,
-) -> list[Difference]:
+) -> list[PairedDifference]:
     """Difference of the first encoding of each pair from the second, adjusted for all pairs.
 
     `runs` gives the scores, from 0 to 1, of the same runs (n,) for all encodings, or one per fold.
@@ -402,7 +402,7 @@ def compare_pairs(
         if count > 1:
             least = least_difference(deviation, count, chance, pair)
         found = pair[1], mean, low, high, p, p, better, chance.over, count
-        differences.append(Difference(*found, needed, least, windows))
+        differences.append(PairedDifference(*found, needed, least, windows))
     adjusted = holm([d.p for d in differences]).tolist()
     return [replace(d, p_holm=p) for d, p in zip(differences, adjusted, strict=True)]
 
@@ -484,7 +484,7 @@ class Decision:
     worse: dict[str, float] = field(default_factory=dict)  # encoding: mean F1 minus the highest
     left_out: dict[str, str] = field(default_factory=dict)  # encoding: why it is not compared
     pair: Texts = ()  # the pair that needs most units, if there are too few
-    shortage: Difference | None = None  # of that pair
+    shortage: PairedDifference | None = None  # of that pair
     no_gain: bool = False  # by 95% intervals, no encoding exceeds `none` by the difference to find
 
 
@@ -503,7 +503,7 @@ def compared(names: Iterable[str], excluded: Mapping[str, str]) -> tuple[list[st
 
 def decide(
     runs: Mapping[str, Array],
-    differences: Mapping[str, Difference],
+    differences: Mapping[str, PairedDifference],
     chance: Chance,
     find: float,
     excluded: Mapping[str, str],
@@ -540,13 +540,13 @@ def decide(
 
 def find_worse(
     runs: Mapping[str, Array],
-    found: Mapping[tuple[str, str], Difference],
-    table: Mapping[frozenset[str], Difference],
+    found: Mapping[tuple[str, str], PairedDifference],
+    table: Mapping[frozenset[str], PairedDifference],
     chance: Chance,
 ) -> set[str]:
     """Return the encodings that are worse than another, from all pairs and those of the table.
 
-    >>> d = Difference("b", 0.1, 0.0, 0.2, 0.04, 0.04, 1.0, "runs", 5, 4, 0.1, None)
+    >>> d = PairedDifference("b", 0.1, 0.0, 0.2, 0.04, 0.04, 1.0, "runs", 5, 4, 0.1, None)
     >>> find_worse({}, {("a", "b"): d}, {}, Chance(np.zeros(5)))
     {'b'}
     """
@@ -586,12 +586,14 @@ def p_of_worse(name: str, names: Iterable[str], runs: Mapping[str, Array], chanc
     return p / 2 if mean.mean() < 0 else 1 - p / 2
 
 
-def finds(d: Difference) -> bool:
+def finds(d: PairedDifference) -> bool:
     """Whether there are enough units to detect the difference of --find."""
     return d.needed is not None and d.units >= max(d.needed, LEAST_UNITS)
 
 
-def verdict_on(encoding: str, d: Difference, *, leaky: bool, cut_short: Container[str]) -> str:
+def verdict_on(
+    encoding: str, d: PairedDifference, *, leaky: bool, cut_short: Container[str]
+) -> str:
     """Return the verdict on a difference from a reference."""
     if leaky:
         return "leaky"
@@ -650,8 +652,8 @@ class DatasetSummary(Decision):
     seeds: int
     folds: int
     scores: dict[str, dict[str, Mean]]  # encoding → measure → mean
-    differences: dict[str, Difference]  # in F1, from the reference of the same size
-    auprc_differences: dict[str, Difference]
+    differences: dict[str, PairedDifference]  # in F1, from the reference of the same size
+    auprc_differences: dict[str, PairedDifference]
     verdicts: dict[str, str]  # of each difference
     diverged: dict[str, int]  # runs that keep their initial weights
     last_kept: dict[str, int]  # runs that keep the weights of the last step

@@ -1,6 +1,7 @@
 """A plan equals the training that follows, and refuses with the same errors."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -59,7 +60,8 @@ def test_what_is_dropped_is_planned_and_noted(tmp_path):
     path.write_text("\n".join([*text, "99,0,0,1"]))
     (planned,) = plan_training(Options(dataset=(str(path),), window=4), notes.append)
     assert {drop.reason: drop.count for drop in planned.dropped} == {"short": 1, "end": 36}
-    assert sum("are dropped" in line or "and dropped" in line for line in notes) == 2
+    assert len(notes) == 2  # of --minutes, and one line for a dataset
+    assert notes[-1].count("are dropped") == 2
 
 
 def test_minutes_choose_runs_and_steps_as_the_plan_says(tmp_path, monkeypatch):
@@ -92,7 +94,18 @@ def test_what_may_be_too_few_is_stated_before_training(tmp_path, rng):
     options = Options(**{**SMALL, "dataset": (path,), "encoding": ("none", "dft")})
     (planned,) = plan_training(options, notes.append)
     assert planned.detectable > 0.1
-    assert sum("can be TOO FEW" in line for line in [planned.conclusion, *notes]) == 2
-    notes.clear()
-    plan_training(replace(options, find=planned.detectable), notes.append)
-    assert not any("TOO FEW" in line for line in notes)
+    assert not any("detect" in line for line in notes)  # stated once, in the answer
+    for find in (0.02, planned.detectable - 0.01):
+        with pytest.raises(
+            PefourierError, match=rf"not of {find:g}; .*--find {planned.detectable}$"
+        ):
+            plan_training(replace(options, find=find))
+    assert plan_training(replace(options, find=planned.detectable))
+    one_fold = Options(**{**SMALL, "dataset": ("order:count=2000,length=4",), "seeds": 4})
+    with pytest.raises(
+        PefourierError, match=r"4 runs detect .* not of 0.1; .*--seeds \d+ or"
+    ) as why:
+        plan_training(replace(one_fold, find=0.1))
+    seeds = int(re.findall(r"--seeds (\d+)", str(why.value))[0])
+    (planned,) = plan_training(replace(one_fold, find=0.1, seeds=seeds))
+    assert planned.detectable == 0.1
