@@ -350,21 +350,21 @@ def describe_detection(task: Task, options: Options) -> str:
     """What the planned runs can detect, and what would detect the difference of --find."""
     units, deviation, chance = planned_units(task, options.seeds)
     found, find = find_difference(task, options.seeds), options.find or FIND
-    named = f"{units} {agreeing(units, *UNITS[chance.over])}"
     least = "no difference" if found is None else f"differences of {found} or more"
+    named = (
+        f"{units} {agreeing(units, *UNITS[chance.over])} with a standard deviation of "
+        f"{deviation:.2g} {agreeing(units, 'detects', 'detect')} {least} in F1 with 80% power"
+    )
     if found is not None and found <= find:
-        return f"{named} detect {least} in F1 with 80% power"
-    ways = []
+        return named
+    ways = [] if found is None else [f"--find {found}"]
     if chance.draws_decide:
         number = windows_needed(find, deviation, chance, PLANNED)
-        ways += [] if number is None else [f"about {number} examples in place of {chance.number:g}"]
+        ways += [] if number is None else [f"about {number} examples"]
     elif chance.over == "runs":
         number = units_needed(deviation, find, chance, PLANNED)
         ways += [] if number is None else [f"--seeds {number}"]
-    ways = ways or ["more data"]
-    if found is not None:
-        ways.append(f"--find {found}")
-    return f"{named} detect {least} in F1, not of {find:g}; use {' or '.join(ways)}"
+    return f"{named}, not of {find:g}; use {' or '.join(ways or ['more data'])}"
 
 
 def parameters(resolved: ResolvedTask) -> dict[str, Fields]:
@@ -594,7 +594,7 @@ def agree_on_work(
             lacking |= {
                 k for k in stack.keys if not run_artifacts.file_of_model(folder, k).is_file()
             }
-        missing += [number] * bool(lacking)
+        missing += [number] if lacking else []
     if group is not None:
         settled = {"config": config, "done": done, "missing": missing}
         group.store.set("plan", json.dumps(settled))
@@ -845,8 +845,7 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
     runs = f"{unfinished} {agreeing(unfinished, 'run', 'runs')}"
     conclusion = (
         f"{task.name}: {runs} of at most {steps} steps, at most about "
-        f"{max(1, round(seconds / 60))} min. {describe_detection(task, options)}, if a difference "
-        f"has the standard deviation {planned_units(task, options.seeds)[1]:.2g}."
+        f"{max(1, round(seconds / 60))} min. {describe_detection(task, options)}."
     )
     choices = [
         {"minutes": minutes, "seeds": seeds, "steps": number, "detectable": detected}
@@ -984,8 +983,9 @@ def windows_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
         [f"{fold['fold']}", *(f"{sum(fold[p])} ({' / '.join(map(str, fold[p]))})" for p in PARTS)]
         for fold in plan.folds
     ]
-    split = f"{plan.split}{', leaky' * plan.leaky}"
-    sizes = f"windows of {plan.length} rows and {plan.channels} channels"
+    split = f"{plan.split}, leaky" if plan.leaky else plan.split
+    channels = f"{plan.channels} {agreeing(plan.channels, 'channel', 'channels')}"
+    sizes = f"windows of {plan.length} rows and {channels}"
     title = f"{plan.dataset}: {sizes}, split {split}, of classes {' / '.join(plan.classes)}"
     return title, [["fold", *PARTS], *body]
 

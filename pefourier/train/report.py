@@ -69,14 +69,15 @@ def score_cell(mean: Mean) -> str:
     '0.500 [0.400, 0.600]'
     """
     ends = f" [{mean.low:.3f}, {mean.high:.3f}]"
-    return f"{mean.mean:.3f}" + ends * (mean.low < mean.high)
+    return f"{mean.mean:.3f}{ends if mean.low < mean.high else ''}"
 
 
 def difference_cell(d: PairedDifference | None) -> str:
     """Format a difference with its interval, if it has one."""
     if d is None:
         return "–"
-    return f"{d.mean:+.3f}" + f" [{d.low:+.3f}, {d.high:+.3f}]" * (d.low == d.low)
+    ends = f" [{d.low:+.3f}, {d.high:+.3f}]" if d.low == d.low else ""  # not nan
+    return f"{d.mean:+.3f}{ends}"
 
 
 def triple_cell(data: DatasetSummary, encoding: str) -> str:
@@ -110,7 +111,7 @@ def scores_title(data: DatasetSummary) -> str:
     """Title of a table of scores."""
     positive = f"; positive: {data.positive}" if data.positive is not None else ""
     chance = f"; one class always: F1 {data.chance['f1']:.3f}" if data.chance else ""
-    inputs = f", {data.inputs}" * (data.length > 0)  # unknown of scores from elsewhere
+    inputs = f", {data.inputs}" if data.length else ""  # unknown of scores from elsewhere
     runs = f"seeds {data.seeds} × folds {data.folds}"
     return f"{title(data)}{inputs}: mean [95% interval], {runs}{positive}{chance}"
 
@@ -180,7 +181,7 @@ def conclude_all(summary: Summary) -> str:
     else:
         groups: dict[str, list[str]] = {}
         for d in summary.datasets:
-            name = d.dataset + f" ({', '.join(d.best)})" * bool(d.worse)
+            name = f"{d.dataset} ({', '.join(d.best)})" if d.worse else d.dataset
             groups.setdefault(d.verdict, []).append(name)
             left_out |= d.left_out
         for code, names in groups.items():
@@ -256,7 +257,9 @@ def answer_table(summary: Summary) -> Table:
         d, row = data.differences.get(e), [e, score_cell(scores["f1"])]
         if "auprc" in scores:
             row, named = [e, triple_cell(data, e), f"{scores['auprc'].mean:.3f}"], [*NAMED]
-        row += [d.reference if d else "–"] * several + [difference_cell(d)]
+        if several:
+            row.append(d.reference if d else "–")
+        row.append(difference_cell(d))
         body.append([*row, number(d.p_holm, 2) if d else "–", data.verdicts.get(e, "–")])
     return scores_title(data), [["encoding", *named, *less, "Holm p", "verdict"], *body]
 
@@ -269,7 +272,9 @@ def tables(summary: Summary) -> list[Table]:
     entries += [entry for data in summary.datasets for entry in tables_of(data)]
     ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
     body = [["encoding", "rank"], *([e, f"{rank:.2f}"] for e, rank in ordered)]
-    return entries + [(f"average ranks by F1 {summary.over}", body)] * summary.ranked
+    if summary.ranked:
+        entries.append((f"average ranks by F1 {summary.over}", body))
+    return entries
 
 
 def tables_of(data: DatasetSummary) -> list[Table]:
