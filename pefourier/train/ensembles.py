@@ -479,7 +479,7 @@ def choose_device(device: str) -> torch.device:
         device = f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % max(1, count)}"
     if device not in ("cpu", "cpu:0", *(f"cuda:{i}" for i in range(count))):
         raise PefourierError(
-            f"--device must be auto, cpu, cuda or cuda:0, below {count} CUDA devices of this "
+            f"--device must be auto, cpu, or cuda or cuda:N of the CUDA devices ({count}) of this "
             f"machine, got {shown(device)}"
         )
     if device.startswith("cuda"):

@@ -396,11 +396,11 @@ def predict_classes(options: Options, note: Callable[[str], object] | None = Non
             "label": c,
             "windows": counts[c],
             "out": out,
-            "conclusion": f"{counts[c]} windows",
+            "conclusion": f"windows: {counts[c]}",
         }
         for c in models[0].classes
     ]
     runs = f"{len(models)} {agreeing(len(models), 'model', 'models')} of {models[0].encoding}"
     shares = ", ".join(f"{record['label']} {record['windows']}" for record in found)
-    text = f"PREDICTED. {len(labels)} windows by {runs}: {shares}. Written to {out}."
+    text = f"PREDICTED. Windows: {len(labels)}, by {runs}: {shares}. Written to {out}."
     return answer_page("predict", lambda: text, lambda: found)

@@ -447,7 +447,7 @@ class Group:
                 since, looks = time.monotonic(), now
             if time.monotonic() - since > TIMEOUT:
                 raise PefourierError(
-                    f"{len(missing)} stacks are unfinished, and no rank was at work for "
+                    f"unfinished stacks: {len(missing)}; no rank was at work for "
                     f"{TIMEOUT:g} s; finished runs are kept, continue with --resume"
                 )
             time.sleep(CHECK)

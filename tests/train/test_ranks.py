@@ -74,7 +74,7 @@ def test_what_a_killed_rank_had_taken_is_missed_and_trained_on_resume(tmp_path, 
     second = started(tmp_path / "1", 1, port, timeout=3, stop=True)
     second.wait_for("begun")  # or the first process was faster with all of it
     second.kill()
-    assert "stacks are unfinished" in first.finished(2)
+    assert "unfinished stacks: " in first.finished(2)
     assert 0 < len(lines(tmp_path / "0")) < 8
     found = run_comparison(Options(**SMALL, out=str(tmp_path / "0"), resume=True))
     assert len(found.runs) == 8
@@ -120,7 +120,7 @@ def test_stacks_are_handed_over_once_and_none_is_waited_for_for_ever(monkeypatch
     first.wait_for(missing, take_over)
     assert seen == [(0, ([{"seed": 3}], [b"\x00trace"])), (2, ([], []))]
     assert first.receive(0) is None
-    with pytest.raises(PefourierError, match="1 stacks are unfinished"):
+    with pytest.raises(PefourierError, match="unfinished stacks: 1"):
         first.wait_for({1}, lambda: None)
     shared.set("failed", "no memory")
     with pytest.raises(PefourierError, match=r"^no memory$"):
