@@ -97,7 +97,7 @@ def test_what_may_be_too_few_is_stated_before_training(tmp_path, rng):
     assert not any("detect" in line for line in notes)  # stated once, in the answer
     for find in (0.02, planned.detectable - 0.01):
         with pytest.raises(
-            PefourierError, match=rf"not of {find:g}; use --find {planned.detectable}$"
+            PefourierError, match=rf"not of {find:g}; use --find {planned.detectable}"
         ):
             plan_training(replace(options, find=find))
     assert plan_training(replace(options, find=planned.detectable))
