@@ -22,14 +22,13 @@ from pefourier.pages.document import (
 from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
 from pefourier.train.report import all_words, summary_page
-from pefourier.train.run_artifacts import read_traces
+from pefourier.train.run_artifacts import read_curves
 from pefourier.train.statistics import Summary, common_runs, rows_by, summarize_runs
-from pefourier.train.store import Store, option_of, read_configuration
+from pefourier.train.store import RULES, Store, earlier_options, option_of, read_configuration
 from pefourier.types import Texts, Values, frozen
 from pefourier.writing.page import Page
 from pefourier.writing.text import parts_of_words, printable
 
-FIRST = ("comparison", "curves", "confusion")  # pictures
 COSTS = (
     "Seconds are training time divided by the runs that were trained together, so they compare "
     "encodings of one kind on one device."
@@ -67,10 +66,8 @@ def read_train_folder(path: str) -> TrainFolder:
                 f"{shown(path)}: the confusion matrix of a run of {shown(row['dataset'])} does not "
                 f"have the {classes} classes of config.json; delete the line to train it again"
             )
-    names = *(option.name for option in fields(Options)), "choice", "size"
-    training = {
-        name: config[name] for name in names if name in config.keys() - {"dataset", "encoding"}
-    }
+    names = {option.name for option in fields(Options)} | RULES.keys() - {"dataset", "encoding"}
+    training = {name: value for name, value in config.items() if name in names}
     return TrainFolder(path, config, summarize_runs(rows, training=training))
 
 
@@ -80,20 +77,17 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     answer, words = summary_page(summary), partial(all_words, summary)
     numbers = parts_of_words(words)
     names = [cell for part in numbers if not isinstance(part, str) for cell in part[0]]
-    traces = read_traces(Path(folder.path), summary.runs)
-    pictures = training_figures.pictures(summary, traces)
-    drawn = {name: figure(*picture) for name, picture in pictures.items()}
-    first = [drawn.pop(name) for name in FIRST if name in drawn]
+    curves = read_curves(Path(folder.path), summary.runs)
+    pictures = training_figures.pictures(summary, curves)
     sections: list[Section] = [
         ("Which encoding", parts_of_words(answer.conclusion)),
         ("How sure", how_sure(summary)),
         ("What it costs", [costs(summary), COSTS]),
-        ("Pictures", first),
+        ("Pictures", [figure(*picture) for picture in pictures.values()]),
         (
             "Numbers",
             [
                 {"summary": "All scores and differences", "inside": numbers},
-                {"summary": "More pictures", "inside": [*drawn.values()]},
                 explanations(names, ("train",)),
             ],
         ),
@@ -127,8 +121,11 @@ def costs(summary: Summary) -> list[Texts]:
 def settings_part(folder: TrainFolder) -> list[Part]:
     """Commands, settings and versions of a folder."""
     trained = [("program", "version"), *folder.config.get("versions", {}).items()]
+    gone = [f"{name} {value}" for name, value in earlier_options(folder.config).items()]
+    earlier = f"Trained with options of an earlier version: {', '.join(gone)}." if gone else ""
     return [
         {"command": training_command(folder.config, folder.path)},
+        *([printable(earlier)] if earlier else []),
         {"command": command_line("pefourier", "report", folder.path)},
         {"summary": "Versions used in training", "inside": [trained]},
     ]

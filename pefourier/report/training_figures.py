@@ -1,8 +1,8 @@
-"""Figures of training: scores, ranks, longer windows, learning curves and mistakes."""
+"""Figures of training: scores, ranks, longer windows, learning curves and confusions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,25 +19,22 @@ CAPTIONS = {  # by the name of the file
     "critical-difference": "Average ranks; bars join those without a significant difference.",
     "lengths": "Accuracy on test windows of other lengths, with 95% intervals over runs.",
     "curves": "Mean loss and score at each validation check of the runs.",
-    "mistakes": "Misclassified test windows with the highest probability of the predicted class.",
     "confusion": "Test windows of each class (rows) by the predicted class (columns), over all "
     "runs; shade: share of the row.",
 }
 ACROSS = 5  # matrices in a row
-ACROSS_WINDOWS = 3
 FEWEST_BARE = 5  # number of classes from which cells have no numbers
 
 
-def pictures(summary: Any, traces: Sequence[Any]) -> dict[str, tuple[Any, Any, str]]:
+def pictures(
+    summary: Any, curves: Sequence[tuple[Values, Array]]
+) -> dict[str, tuple[Any, Any, str]]:
     """Return the available figures by file name: function, data and caption."""
-    curves = [(row, arrays["curve"]) for row, arrays in traces if "curve" in arrays]
-    mistaken = most_confident(summary, traces)
     kinds = {
         "comparison": (comparison, summary, True),
         "critical-difference": (critical_difference, summary, summary.shows_ranks),
         "lengths": (score_by_length, summary, any(data.lengths for data in summary.datasets)),
         "curves": (learning_curves, curves, curves),
-        "mistakes": (mistakes, mistaken, mistaken),
         "confusion": (confusions, summary, True),
     }
     return {name: (draw, of, CAPTIONS[name]) for name, (draw, of, holds) in kinds.items() if holds}
@@ -83,48 +80,6 @@ def learning_curves(runs: Sequence[tuple[Values, Array]], look: Look) -> Figure:
         for panel, caption in zip(panels, CURVES, strict=True):
             panel.set(xlabel="validation check", ylabel=caption)
         panels[0].set_title(brief(dataset, 40))
-    return figure
-
-
-def most_confident(summary: Any, traces: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return the most confident mistakes of encodings, or of the best encoding of each dataset.
-
-    A mistake is a window, its class, the predicted class and the probability.
-    """
-    one, found = len(summary.datasets) == 1, dict[tuple[str, str], dict[int, Any]]()
-    for row, arrays in traces:
-        if arrays.keys() >= {"mistakes", "mistaken", "classes"}:
-            of_run = found.setdefault((row["dataset"], row["encoding"]), {})
-            for window, (start, *classes, p) in zip(
-                arrays["mistaken"], arrays["mistakes"], strict=True
-            ):
-                if p > of_run.get(start, (0.0,))[0]:  # the same window may be in several runs
-                    of_run[start] = p, window, *(arrays["classes"][int(c)] for c in classes)
-    shown = [(d, e) for d in summary.datasets for e in (d.scores if one else d.best[:1])]
-    return {
-        e if one else f"{d.dataset}: {e}": sorted(of.values(), key=lambda m: -m[0])[:ACROSS_WINDOWS]
-        for d, e in shown
-        if (of := found.get((d.dataset, e)))
-    }
-
-
-def mistakes(entries: Mapping[str, Sequence[Any]], look: Look) -> Figure:
-    """Draw misclassified windows, a row per encoding; many channels are an image."""
-    height = 0.4 + 1.2 * len(entries)
-    figure, axes = make_panels(look, height, len(entries), ACROSS_WINDOWS)
-    for panels, (name, windows) in zip(axes, entries.items(), strict=True):
-        panels[0].set_ylabel(brief(name, 24), fontsize=8)
-        for panel in panels[len(windows) :]:
-            panel.set_axis_off()
-        for panel, (p, window, true, predicted) in zip(panels, windows, strict=False):
-            if window.shape[1] > MANY:
-                panel.imshow(window.T, aspect="auto")
-            else:
-                panel.plot(window)
-            panel.tick_params(labelsize=6)
-            classes = f"{brief(str(true), 14)} as {brief(str(predicted), 14)}"
-            panel.set_title(f"{classes}, p = {p:.2f}", fontsize=7)
-    figure.supxlabel("row of the window")
     return figure
 
 

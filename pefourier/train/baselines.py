@@ -22,7 +22,6 @@ from pefourier.train.data.split import Task
 from pefourier.train.options import BESIDE
 from pefourier.types import Array, Texts
 
-PACKAGES = {"trees": ("sklearn", "digits"), "minirocket": ("aeon", "data")}  # and pip's extra
 LEAST_ROWS = 9  # width of MiniRocket's kernels
 LEAVES = 10  # per tree that each class has room for
 
@@ -32,10 +31,9 @@ def check_methods(names: Texts) -> None:
     for name in names:
         if name not in BESIDE:
             raise unknown("method of --beside", name, BESIDE)
-        package, extra = PACKAGES[name]
-        if find_spec(package) is None:
+        if name == "minirocket" and find_spec("aeon") is None:
             raise PefourierError(
-                f"--beside {name} needs {package}; install it with pip install 'pefourier[{extra}]'"
+                "--beside minirocket needs aeon; install it with pip install 'pefourier[data]'"
             )
 
 

@@ -21,6 +21,7 @@ import os
 import platform
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -64,13 +65,14 @@ from pefourier.train.options import (
 from pefourier.train.program import (
     AT_ONCE,
     Compiler,
-    Outcome,
     Program,
     Replica,
     Resident,
+    TrainedRun,
     batch_and_steps,
     device_memory,
     fit,
+    pays_to_compile,
     seconds_of_step,
     threshold_of,
     trace_of,
@@ -89,15 +91,20 @@ from pefourier.train.run_artifacts import count_confusions, decide, score
 from pefourier.train.statistics import (
     LEAST_UNITS,
     REMARKS,
+    SPREAD,
+    Chance,
     Summary,
     chance_of,
+    least_difference,
     summarize_runs,
     units_needed,
+    windows_needed,
 )
 from pefourier.train.store import (
     FOLDER,
     KEY,
     NOT_NUMBERS,
+    RULES,
     Checkpoint,
     Group,
     Key,
@@ -119,18 +126,13 @@ COSTS = {"bias": "biases", "key": "keys", "key-query": "queries"}
 MOST_NAMED = 12  # channels or arrays
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
-SPREAD = 0.06  # deviation of a difference in F1 between folds: median of ten datasets of figures/
 FACTS = ("split", "leaky", "length", "positive")  # of a task, in lines of results
 RIGHT = 0.85  # share of windows of each class that a planned classifier gets right
-GRID = [i / 100 for i in range(1, 101)]  # differences in F1
-RULES = {  # that the numbers depend on and that differed in an earlier version
-    "choice": "highest score on validation (average precision; of more than two classes macro F1), "
-    "then least loss",
-    "size": "@rms: of codes less their mean over positions",
-}
+PLANNED = ("planned", "planned")  # two encodings before training
+UNITS = {"folds": ("fold", "folds"), "runs": ("run", "runs")}
 # the subject of a comparison, and options that do not change its numbers
 APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
-APART |= {"device", "compile", "columns", "channels", "labels", "channels_first", "missing"}
+APART |= {"device", "columns", "channels", "labels", "channels_first", "missing"}
 APART |= {*NOT_NUMBERS}
 
 
@@ -199,13 +201,13 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
 
             check_method(arm.spec, task)
         elif arm.spec != ORDER_FREE and arm.spec not in injections:
-            injections[arm.spec] = load_for(model, arm.spec, 0, task, learn=options.learn)
+            injections[arm.spec] = load_for(model, arm.spec, 0, task)
         if arm.rms is not None:
             injection = injections[arm.spec]
-            if injection.act != "add" or injection.shifts or not varies(injection):
+            if injection.act != "add" or not varies(injection):
                 raise PefourierError(
                     f"{shown(arm.name)}: @rms cannot scale {arm.spec}: it is not added to the "
-                    f"input (act {injection.act!r}), is constant over positions, or shifts them"
+                    f"input (act {injection.act!r}), or is constant over positions"
                 )
         arms.append(arm)
     runs = plan_runs(task, arms, options.seeds)
@@ -231,12 +233,12 @@ def sizes_of_tokens(length: int, options: Options) -> tuple[int, int | None]:
     )
 
 
-def load_for(model: Transformer, spec: str, seed: int, task: Task, *, learn: bool) -> Injection:
+def load_for(model: Transformer, spec: str, seed: int, task: Task) -> Injection:
     """Load the injection of a SPEC for a task, at its times if it has any."""
     sizes, times = (model.tokens, model.d, model.heads, seed), None
     if task.times is not None:
         times = task.times_of_tokens(model.step, model.tokens) * token_rate(model, task)
-    return load_injection(spec, *sizes, learn=learn, grid=model.grid, times=times)
+    return load_injection(spec, *sizes, grid=model.grid, times=times)
 
 
 def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
@@ -321,8 +323,8 @@ def plan_ensembles(resolved: ResolvedTask, size: int) -> list[Ensemble]:
     return ensembles
 
 
-def find_difference(task: Task, seeds: int) -> tuple[float | None, str]:
-    """Find the smallest detectable difference in F1, and name its units: folds, or runs of one."""
+def planned_units(task: Task, seeds: int) -> tuple[int, float, Chance]:
+    """Units of a comparison, folds or runs of one, their expected deviation, and their chance."""
     numbers = range(len(task.folds))
     facts = [facts_of_fold(task, number) | {"fold": number} for number in numbers]
     several = len(facts) > 1
@@ -332,21 +334,37 @@ def find_difference(task: Task, seeds: int) -> tuple[float | None, str]:
     mistakes = (1 - RIGHT) * counts / max(len(counts) - 1, 1)  # spread over the other classes
     table = np.diag(RIGHT * counts - mistakes) + mistakes[:, None]
     chance = chance_of(facts, {"planned": table}, np.arange(units) * several)
-    pair = ("planned", "planned")
-    found = (f for f in GRID if (units_needed(SPREAD, f, chance, pair) or np.inf) <= units)
-    one, more = ("fold", "folds") if several else ("run", "runs")
-    return next(found, None), f"{units} {agreeing(units, one, more)}"
+    deviation = SPREAD
+    if several and not chance.are_redrawn:  # folds differ at least by the draw of their windows
+        deviation = max(SPREAD, float(np.sqrt(units * chance.drawn(PLANNED))))
+    return units, deviation, chance
 
 
-def shortage(task: Task, options: Options) -> str:
-    """Sentence if a difference of --find may not be detected, before anything is trained."""
-    found, units = find_difference(task, options.seeds)
-    find = options.find or FIND
+def find_difference(task: Task, seeds: int) -> float | None:
+    """Find the smallest difference in F1 that is detected if deviations are as expected."""
+    units, deviation, chance = planned_units(task, seeds)
+    return least_difference(deviation, units, chance, PLANNED)
+
+
+def describe_detection(task: Task, options: Options) -> str:
+    """What the planned runs can detect, and what would detect the difference of --find."""
+    units, deviation, chance = planned_units(task, options.seeds)
+    found, find = find_difference(task, options.seeds), options.find or FIND
+    least = "no difference" if found is None else f"differences of {found} or more"
+    named = (
+        f"{units} {agreeing(units, *UNITS[chance.over])} with a standard deviation of "
+        f"{deviation:.2g} {agreeing(units, 'detects', 'detect')} {least} in F1 with 80% power"
+    )
     if found is not None and found <= find:
-        return ""
-    least = "no difference" if found is None else f"differences of {found} or more, not of {find:g}"
-    more = "--resamples or more series" if len(task.folds) > 1 or not task.own_names else "--seeds"
-    return f"The answer can be TOO FEW: {units} detect {least}; use {more}, or --find"
+        return named
+    ways = [] if found is None else [f"--find {found}"]
+    if chance.draws_decide:
+        number = windows_needed(find, deviation, chance, PLANNED)
+        ways += [] if number is None else [f"about {number} examples"]
+    elif chance.over == "runs":
+        number = units_needed(deviation, find, chance, PLANNED)
+        ways += [] if number is None else [f"--seeds {number}"]
+    return f"{named}, not of {find:g}; use {' or '.join(ways or ['more data'])}"
 
 
 def parameters(resolved: ResolvedTask) -> dict[str, Fields]:
@@ -381,7 +399,7 @@ def remarks_on_task(task: Task) -> list[str]:
     for label, count in zip(task.classes, counts, strict=True):
         if count < FEW:
             lines.append(fill(REMARKS["few examples"], label=label, count=count))
-    return [f"{task.name}: {line}" for line in lines]
+    return lines
 
 
 def collides(injection: Injection, tokens: int) -> bool:
@@ -407,20 +425,22 @@ class Experiment:
 
     @property
     def remarks(self) -> list[str]:
-        """All remarks before training, on data and on encodings that give tokens one vector."""
-        lines = []
+        """Remarks before training, on data and on encodings that give tokens one vector.
+
+        A line for each of two datasets, or one for all.
+        """
+        all_lines = []
         for entry in self.resolved:
             task, tokens = entry.task, entry.model.tokens
-            lines += remarks_on_task(task)
+            lines = remarks_on_task(task)
             for arm in entry.arms:
                 injection = entry.injections.get(arm.spec)
                 if injection is not None and collides(injection, tokens):
                     slots = {"count": len(injection.vectors), "tokens": tokens}
-                    text = fill(REMARKS["few codes"], encoding=arm.name, **slots)
-                    lines.append(f"{task.name}: {text}")
-            if few := shortage(task, self.options):
-                lines.append(f"{task.name}: {few}")
-        return list(dict.fromkeys(lines))
+                    lines.append(fill(REMARKS["few codes"], encoding=arm.name, **slots))
+            if lines:
+                all_lines.append(f"{task.name}: {'; '.join(lines)}")
+        return all_lines if len(all_lines) < 3 else [". ".join(all_lines)]
 
     @property
     def description(self) -> Fields:
@@ -459,7 +479,7 @@ def choose_device(device: str) -> torch.device:
         device = f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % max(1, count)}"
     if device not in ("cpu", "cpu:0", *(f"cuda:{i}" for i in range(count))):
         raise PefourierError(
-            f"--device must be auto, cpu, cuda or cuda:0, below {count} CUDA devices of this "
+            f"--device must be auto, cpu, or cuda or cuda:N of the CUDA devices ({count}) of this "
             f"machine, got {shown(device)}"
         )
     if device.startswith("cuda"):
@@ -574,7 +594,7 @@ def agree_on_work(
             lacking |= {
                 k for k in stack.keys if not run_artifacts.file_of_model(folder, k).is_file()
             }
-        missing += [number] * bool(lacking)
+        missing += [number] if lacking else []
     if group is not None:
         settled = {"config": config, "done": done, "missing": missing}
         group.store.set("plan", json.dumps(settled))
@@ -601,11 +621,12 @@ class Work:
         self.options, self.store = self.experiment.options, self.experiment.store
         self.rows: Rows = []
         self.resident = lru_cache(maxsize=1)(Resident)
-        self.compiler = Compiler(self.options.compile, self.note)
+        self.compiler = Compiler(self.note)
         self.after_look: Callable[[], object] = lambda: None
-        self.finished = self.steps = 0  # finished stacks, and the step limit of the current stack
+        self.finished = self.steps = 0  # trained stacks, and the step limit of the current stack
+        self.took: dict[str, list[float]] = {method: [] for method in BESIDE}  # seconds of each fit
         self.began = self.shown = time.perf_counter()
-        self.load = cache(partial(load_for, learn=self.options.learn))
+        self.load = cache(load_for)
         lengths = parse_lengths(self.options.test_length)
         positions = self.options.positions
         self.longer = {n: draw_longer(n, lengths, positions) for n in self.options.dataset}
@@ -616,16 +637,25 @@ class Work:
         moment = time.perf_counter()
         if moment - self.shown >= LINE_EVERY:
             share = min(1.0, (self.finished + steps / self.steps) / max(self.count, 1))
-            minutes, seconds = divmod(round((moment - self.began) * (1 / share - 1)), 60)
+            spent = moment - self.began - sum(map(sum, self.took.values()))
+            left, unknown = spent * (1 / share - 1), []
+            for method, fits in self.fits.items():
+                took = self.took[method]
+                left += (fits - len(took)) * float(np.mean(took or 0.0))
+                unknown += [] if took else [method]
+            minutes, seconds = divmod(round(left), 60)
             self.shown = moment
             self.note(
                 f"{100 * share:.0f}% · {members} members · step {steps}/{self.steps} · loss "
                 f"{loss:.3f} · {minutes}:{seconds:02d} left"
+                + (f", then {join(unknown)}" if unknown else "")
             )
 
     def train_share(self, share: Sequence[int]) -> None:
         """Train this rank's stacks in sequence, and collect those of other ranks on rank 0."""
-        group, self.count = self.group, len(share)
+        stacks = [self.ensembles[number] for number in share]
+        self.fits = Counter(stack.kind for stack in stacks if stack.model is None)
+        group, self.count = self.group, len(share) - self.fits.total()
         if group is not None:
             at_work = partial(group.store.add, "looks", 1)  # seen by rank 0
             self.after_look = at_work if group.rank else self.take_over
@@ -660,7 +690,7 @@ class Work:
         outcomes = self.fit_runs(stack, checkpoint)
         rows, traces = self.keep(stack, [outcome for outcome in outcomes if outcome.finite])
         checkpoint.drop()
-        self.finished += 1
+        self.finished += stack.model is not None
         lost = [outcome.member for outcome in outcomes if not outcome.finite]
         if lost:  # other runs of the stack are stored already
             raise PefourierError(
@@ -669,7 +699,7 @@ class Work:
             )
         return rows, traces
 
-    def fit_runs(self, stack: Ensemble, checkpoint: Checkpoint) -> list[Outcome]:
+    def fit_runs(self, stack: Ensemble, checkpoint: Checkpoint) -> list[TrainedRun]:
         """Train the runs of a stack."""
         members = [
             Replica(run.arm.name, self.injection_of(stack.resolved, run), run.seed, run.fold)
@@ -678,8 +708,13 @@ class Work:
         if stack.model is None:
             from pefourier.train import baselines
 
-            method = stack.runs[0].arm.spec
-            return [Outcome(m, *baselines.fit_method(method, stack.task, m.fold)) for m in members]
+            began = time.perf_counter()
+            outcomes = [
+                TrainedRun(m, *baselines.fit_method(stack.kind, stack.task, m.fold))
+                for m in members
+            ]
+            self.took[stack.kind].append(time.perf_counter() - began)
+            return outcomes
         schedule, resident = (
             stack.resolved.schedule,
             self.resident(stack.task, self.experiment.device),
@@ -697,7 +732,7 @@ class Work:
         runs = sum(len(one.runs) for one in equal)
         seconds = seconds_of_step(stack.model, batch, runs // len(equal)) * len(equal)
         seconds *= stack.resolved.schedule.steps / self.experiment.ranks
-        return self.compiler.pays(self.experiment.device, seconds)
+        return pays_to_compile(self.experiment.device, seconds)
 
     def injection_of(self, resolved: ResolvedTask, run: Run) -> Injection:
         """Return the injection of a run; the order-free baseline and other methods have none."""
@@ -706,7 +741,7 @@ class Work:
             injection = self.load(resolved.model, run.arm.spec, run.seed, resolved.task)
         return injection if run.arm.rms is None else scale_to_rms(injection, run.arm.rms)
 
-    def keep(self, stack: Ensemble, outcomes: Sequence[Outcome]) -> tuple[Rows, list[bytes]]:
+    def keep(self, stack: Ensemble, outcomes: Sequence[TrainedRun]) -> tuple[Rows, list[bytes]]:
         """Score and store the results of a stack, and save requested models."""
         task, folder, traces = stack.task, self.options.save_models, list[bytes]()
         rows = [row_of(stack, outcome, self.experiment) for outcome in outcomes]
@@ -724,7 +759,7 @@ class Work:
         return rows, traces
 
 
-def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> Fields:
+def row_of(stack: Ensemble, outcome: TrainedRun, experiment: Experiment) -> Fields:
     """Return a line of results.jsonl."""
     member, task = outcome.member, stack.task
     labels = task.labels[task.folds[member.fold].test]
@@ -748,7 +783,7 @@ def row_of(stack: Ensemble, outcome: Outcome, experiment: Experiment) -> Fields:
 
 PARTS = ("train", "valid", "test")
 TIMES = (2, 5, 10, 20, 40, 80)  # minutes
-TIMED = 10  # steps
+TIMED = 5  # steps
 SAFE = 0.9  # share of --minutes for training; the rest is for loading and the answer
 MOST_RUNS, LONGER = 64, 4  # largest number of runs per fold, and multiple of the usual steps
 
@@ -787,6 +822,12 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
     experiment = resolve(options)
     if options.minutes is not None:
         experiment = fit_into_minutes(experiment, began, note)
+    for entry in experiment.resolved:
+        found = find_difference(entry.task, experiment.options.seeds)
+        if options.find is not None and (found is None or found > options.find):
+            raise PefourierError(
+                f"--plan: {entry.task.name}: {describe_detection(entry.task, experiment.options)}"
+            )
     finished = {key_of(row) for row in experiment.store.rows()}
     for line in experiment.remarks:
         note(line)
@@ -799,25 +840,19 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
     counts = partial(np.bincount, minlength=len(task.classes))
     keys = {run.key for run in resolved.runs}
     unfinished, steps = len(keys - finished), resolved.schedule.steps
-    dropped = "".join(f" {fill(REMARKS[d.reason], count=d.count)}." for d in task.dropped)
     of_step = seconds_of_steps(resolved, experiment)
     seconds = of_step * steps * unfinished / len(keys)
-    found, units = find_difference(task, options.seeds)
     runs = f"{unfinished} {agreeing(unfinished, 'run', 'runs')}"
-    least = "no difference" if found is None else f"differences of {found} or more"
     conclusion = (
         f"{task.name}: {runs} of at most {steps} steps, at most about "
-        f"{max(1, round(seconds / 60))} min. With {units}, {least} in F1 would be detected with "
-        f"80% power if the standard deviation of a difference is {SPREAD}.{dropped}"
+        f"{max(1, round(seconds / 60))} min. {describe_detection(task, options)}."
     )
-    if few := shortage(task, options):
-        conclusion += f" {few}."
     choices = [
         {"minutes": minutes, "seeds": seeds, "steps": number, "detectable": detected}
         for minutes in TIMES
         for seeds, number in [divide_time(60 * minutes, of_step / options.seeds, experiment)]
         if number >= LOOK
-        for detected, _ in [find_difference(task, seeds)]
+        for detected in [find_difference(task, seeds)]
     ]
     return DatasetPlan(
         dataset=task.name,
@@ -835,7 +870,7 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
         finished=len(keys & finished),
         budget=resolved.schedule.budget,
         seconds=round(seconds, 1),
-        detectable=found,
+        detectable=find_difference(task, options.seeds),
         minutes=tuple(choices),
         conclusion=conclusion,
     )
@@ -861,8 +896,10 @@ def seconds_of_steps(resolved: ResolvedTask, experiment: Experiment) -> float:
             began = time.perf_counter()
             program.train(TIMED).cpu()
             then = time.perf_counter()
-            program.logits_of("valid").cpu()
-            look = (time.perf_counter() - then) / resolved.schedule.every
+            parts = torch.split(program.parts["valid"], AT_ONCE, dim=1)
+            with torch.no_grad():
+                program.evaluated(parts[0]).cpu()
+            look = (time.perf_counter() - then) * len(parts) / resolved.schedule.every
             timed[stack.kind] = ((then - began) / TIMED + look) / len(members)
         seconds += timed[stack.kind] * len(stack.runs)
     return seconds / experiment.ranks
@@ -905,8 +942,8 @@ def fit_into_minutes(experiment: Experiment, began: float, note: Note) -> Experi
         experiment = with_budget(experiment, seeds, steps)
         each = of_steps(experiment) / seeds
     note(
-        f"{seeds} runs of each fold and encoding, {steps} steps each, about "
-        f"{each * seeds * steps / 60:.1f} min; --seeds {seeds} --steps {steps} "
+        f"{seeds} {agreeing(seeds, 'run', 'runs')} of each fold and encoding, {steps} steps each, "
+        f"about {each * seeds * steps / 60:.1f} min; --seeds {seeds} --steps {steps} "
         "--patience-steps 0 repeats them"
     )
     return experiment
@@ -914,8 +951,8 @@ def fit_into_minutes(experiment: Experiment, began: float, note: Note) -> Experi
 
 def with_budget(experiment: Experiment, seeds: int, steps: int) -> Experiment:
     """Change the runs and steps of an experiment; runs have no patience."""
-    given = replace(experiment.options, minutes=None, seeds=seeds, steps=steps)
-    options = replace(given, patience=None, patience_steps=0)
+    given: Fields = {"minutes": None, "seeds": seeds, "steps": steps, "patience_steps": 0}
+    options = replace(experiment.options, **given)
     resolved = [
         replace(
             entry,
@@ -948,8 +985,9 @@ def windows_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
         [f"{fold['fold']}", *(f"{sum(fold[p])} ({' / '.join(map(str, fold[p]))})" for p in PARTS)]
         for fold in plan.folds
     ]
-    split = f"{plan.split}{', leaky' * plan.leaky}"
-    sizes = f"windows of {plan.length} rows and {plan.channels} channels"
+    split = f"{plan.split}, leaky" if plan.leaky else plan.split
+    channels = f"{plan.channels} {agreeing(plan.channels, 'channel', 'channels')}"
+    sizes = f"windows of {plan.length} rows and {channels}"
     title = f"{plan.dataset}: {sizes}, split {split}, of classes {' / '.join(plan.classes)}"
     return title, [["fold", *PARTS], *body]
 

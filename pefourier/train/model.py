@@ -31,7 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from math import prod
-from typing import NamedTuple, get_args
+from typing import get_args
 
 import numpy as np
 import torch
@@ -63,14 +63,6 @@ OTHERWISE = {  # rotations that treat queries and keys differently
 }
 
 
-class Shifts(NamedTuple):
-    """Changes of the positions of sinusoids, drawn for each window of a training step."""
-
-    positions: Array  # (T,) in evaluation
-    frequencies: Array  # (k / 2,) radians per position
-    ranges: Array  # (5,) least shift, range, range for a position, ln stretch, if whole steps
-
-
 def no_waves() -> Array:
     """Places or frequencies of injections that have none."""
     return np.zeros((0, 0))
@@ -89,7 +81,6 @@ class Injection:
     # time2vec at measured times: times and ones (U, 2), and slopes and shifts (2, k)
     places: Array = field(default_factory=no_waves)
     frequencies: Array = field(default_factory=no_waves)
-    shifts: Shifts | None = None  # of CAPE and SHAPE
 
     @property
     def has_vectors(self) -> bool:
@@ -122,7 +113,6 @@ def load_injection(
     heads: int,
     seed: int,
     *,
-    learn: bool = False,
     grid: Counts = (),
     times: Array | None = None,
 ) -> Injection:
@@ -133,9 +123,8 @@ def load_injection(
     With `times` (W, tokens), in steps, vectors belong to each window's times, and only mtan and
     time2vec are trained.
 
-    Vectors, or the frequencies of rotations, are trained with `learn`, and always if they are only
-    initial values; a rotation from a file or user code without frequencies keeps its angles, and
-    sinusoids with random shifts keep their frequencies.
+    Vectors, or the frequencies of rotations, are trained if they are only initial values; a
+    rotation from a file or user code without frequencies keeps its angles.
     """
     is_built, name = source_of(spec) in ("name", "code"), spec.partition(":")[0]
     options: Fields = {"seed": seed}
@@ -171,18 +160,12 @@ def load_injection(
             f"{enc.injection!r} with d={d} and {heads} heads needs {k} dimensions for {length} "
             "tokens"
         )
-    shifts = None
-    if enc.measure and "training_shifts" in enc.params:
-        ranges = np.array(enc.params["training_shifts"])
-        shifts = Shifts(enc.domain.x + enc.measure.offset, enc.measure.frequencies, ranges)
-    trained = (learn or enc.untrained) and enc.name != "none" and shifts is None
     if enc.injection == "rotate":
         known = waves_of_rotation(enc, table)
-        indices = np.arange(length)
-        trained = trained and bool(known)
-        return Injection("rotate", table, indices, trained, params=enc.params, **known)
+        trained = enc.untrained and bool(known)
+        return Injection("rotate", table, np.arange(length), trained, params=enc.params, **known)
     vectors, index = np.unique(table, axis=0, return_inverse=True)
-    return Injection(enc.injection, vectors, index.reshape(-1), trained, enc.params, shifts=shifts)
+    return Injection(enc.injection, vectors, index.reshape(-1), enc.untrained, enc.params)
 
 
 def inject_times(enc: Encoding, times: Array, k: int) -> Injection:
@@ -292,7 +275,6 @@ def mean_and_variation(injection: Injection) -> tuple[Array, float]:
 
 
 FEW_TOKENS = {"cpu": 64, "cuda": 32}  # up to this count, attention is computed explicitly
-STILL = Shifts(np.zeros(0), np.zeros(0), np.zeros(5))
 Drop = Callable[[Tensor], Tensor]
 Parameters = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]  # without the member axis
@@ -309,7 +291,6 @@ class StackVectors:
     # of training: vectors, frequencies (M, axes, k / 2), or slopes and shifts (M, 2, k)
     start: Tensor
     places: Tensor | None = None  # (M, U, axes), or (M, U, 2) of times and ones
-    shifts: Sequence[Tensor] = ()  # (M, T), (M, k / 2) and (M, 5) of `Shifts`
 
     def table(self, trained: Tensor | None, windows: Tensor | None = None) -> Tensor:
         """Return the vectors of all places, with trained numbers from `trained`.
@@ -337,20 +318,6 @@ class StackVectors:
         rows = index.flatten(1)[:, :, None].expand(-1, -1, vectors.shape[2])
         return vectors.gather(1, rows).view(*index.shape, -1)
 
-    def shifted(self, table: Tensor, batch: int, drop: "Dropout") -> Tensor:
-        """Return vectors (M, B, T, k) of positions that are changed at random in each window."""
-        from pefourier.nn import rotate_pairs
-
-        p, omega, ranges = self.shifts
-        least, span, near, log_stretch, whole = ranges.T[:, :, None, None]
-        sizes = [(len(p), batch, n) for n in (1, p.shape[1], 1)]
-        shift, nudge, stretch = (drop.uniform(s, p.device, -i) for i, s in enumerate(sizes))
-        shift = torch.where(whole > 0, (span * shift).floor(), span * shift) + least
-        moved = p[:, None] + shift + near * (nudge - 0.5)
-        moved = moved * (log_stretch * (2 * stretch - 1)).exp()
-        angle = (p[:, None] - moved)[..., None] * omega[:, None, None]
-        return rotate_pairs(table[:, None], angle.cos(), angle.sin(), "interleaved")
-
 
 def of_windows(table: Tensor) -> Tensor:
     """Vectors (M, B, places, k) of windows, (M, 1, places, k) if all windows share them."""
@@ -374,7 +341,6 @@ def stack_vectors(
             learn = [m.learn & (m.frequencies != 0) for m in members]
             start = as_numbers([m.frequencies for m in members])
             places = as_numbers([m.places for m in members])
-        shifts = [m.shifts or STILL for m in members] if any(m.shifts for m in members) else []
         stacks[first.act] = StackVectors(
             vectors=vectors,
             index=as_tensor([m.index for m in members], device, torch.long),
@@ -382,7 +348,6 @@ def stack_vectors(
             learn=as_tensor(learn, device, torch.bool),
             start=start,
             places=places,
-            shifts=[as_numbers(arrays) for arrays in zip(*shifts, strict=True)],
         )
     return stacks
 
@@ -574,8 +539,6 @@ class Transformer:
         """
         drop = drop or keep_all
         tables = {a: vectors.table(p.get(f"codes.{a}"), windows) for a, vectors in injected.items()}
-        if isinstance(drop, Dropout) and "add" in injected and injected["add"].shifts:
-            tables["add"] = injected["add"].shifted(tables["add"], x.shape[1], drop)
         h = drop(self.tokens_with_vectors(p, tables.get("add"), x))
         padding = hidden = None
         if lengths is not None:  # after the tokens that cover these rows
@@ -693,18 +656,11 @@ class Dropout:
         self.site += 1
         if x.device.type != "cpu":
             return torch.native_dropout(x, self.share, train=True)[0]  # one kernel
-        uniform = self.uniform(x.shape, x.device, self.site)
-        return x * ((uniform >= self.scale) / (1 - self.scale)).to(x.dtype)
-
-    def uniform(self, shape: Ints, device: torch.device, site: int) -> Tensor:
-        """Draw numbers of a shape (M, …) on [0, 1) for a place of the model."""
-        if device.type != "cpu":
-            return torch.rand(shape, device=device)
-        uniform = torch.empty(shape)
+        uniform = torch.empty(x.shape)
         for member, key in zip(uniform, self.keys, strict=True):
-            seed = (key * 1_000_003 + self.step) * 64 + site
+            seed = (key * 1_000_003 + self.step) * 64 + self.site
             member.uniform_(generator=self.generator.manual_seed(seed % 2**63))
-        return uniform
+        return x * ((uniform >= self.scale) / (1 - self.scale)).to(x.dtype)
 
 
 @frozen

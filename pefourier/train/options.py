@@ -30,7 +30,6 @@ Split = Literal["blocks", "chronological", "random"]
 Missing = Literal["previous", "mean", "drop"]
 Inject = Literal["add", "concat"]
 Positions = Literal["index", "time"]
-Compile = Literal["auto", "on", "off"]
 
 
 def seeds_of(encoding: str, seeds: int) -> int:
@@ -72,16 +71,12 @@ class Options:
     seeds: int = 8
     folds: int | None = None
     resamples: int | None = None
-    learn: bool = False
     find: float | None = None
     minutes: float | None = None
     steps: int | None = None
-    epochs: int | None = None
     patience_steps: int | None = None
-    patience: int | None = None
     batch_size: int = 32
     rate: float = 3e-3
-    warmup: int = 0
     dropout: float = 0.0
     d: int | None = None
     heads: int = 4
@@ -92,7 +87,6 @@ class Options:
     inject: Inject = "add"
     positions: Positions = "index"
     device: str = "auto"
-    compile: Compile = "auto"
     out: str | None = None
     resume: bool = False
     save_models: str | None = None

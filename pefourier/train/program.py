@@ -66,10 +66,9 @@ from pefourier.train.model import (
     draw_parameters,
     stack_vectors,
 )
-from pefourier.train.options import Compile
 from pefourier.train.request import FASTER, Schedule
 from pefourier.train.run_artifacts import (
-    MOST_MISTAKES,
+    ORDER_OF_ROWS,
     best_threshold,
     class_probabilities,
     cross_entropy,
@@ -183,6 +182,11 @@ def seconds_of_step(model: Classifier, batch: int, members: int) -> float:
     return STARTING + members * model.bytes_between_layers(batch) / RATE
 
 
+def pays_to_compile(device: torch.device, seconds: float) -> bool:
+    """Whether to compile the step of stacks that train for this many seconds together."""
+    return device.type == "cuda" and seconds >= TIMES * COMPILING
+
+
 @cache
 def compile_function(function: Callable[..., T]) -> Callable[..., T]:
     """Compile a function for each set of shapes that it receives."""
@@ -196,15 +200,8 @@ def compile_function(function: Callable[..., T]) -> Callable[..., T]:
 class Compiler:
     """Compiler of training steps; after one failure, stacks train without compilation."""
 
-    choice: Compile
     say: Callable[[str], object]
     works: bool = field(init=False, default=True)
-
-    def pays(self, device: torch.device, seconds: float) -> bool:
-        """Whether to compile work that takes this many seconds."""
-        if self.choice == "auto":
-            return device.type == "cuda" and seconds >= TIMES * COMPILING
-        return self.choice == "on"
 
     def run(self, work: Callable[[Callable[..., T]], Any], function: Callable[..., T]) -> Any:
         """Run work with a compiled function, or with the original if torch cannot compile it."""
@@ -217,8 +214,6 @@ class Compiler:
                 return work(compile_function(function))
         except TorchDynamoException as error:
             cause = " ".join(str(error).split())[:200]
-        if self.choice == "on":
-            raise PefourierError(f"--compile on: torch cannot compile here: {cause}; leave it out")
         self.works = False
         self.say(f"training continues without compilation: {cause}")
         return work(function)
@@ -243,7 +238,7 @@ class Replica:
 
 
 @frozen_arrays
-class Outcome:
+class TrainedRun:
     """Result of one member: logits of validation and test windows with the kept weights."""
 
     member: Replica
@@ -265,15 +260,11 @@ class Outcome:
         return bool(np.isfinite(self.valid).all() and np.isfinite(self.test).all())
 
 
-def trace_of(task: Task, outcome: Outcome) -> bytes:
+def trace_of(task: Task, outcome: TrainedRun) -> bytes:
     """Return the trace of a run as the bytes of a file."""
     fold = task.folds[outcome.member.fold]
     threshold, labels = threshold_of(task, outcome), task.labels[fold.test]
     probabilities = class_probabilities(outcome.test, threshold)
-    predicted, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
-    wrong = np.flatnonzero(predicted != labels)
-    worst = wrong[np.argsort(-confidence[wrong], kind="stable")][:MOST_MISTAKES]
-    facts = task.starts[fold.test], labels, predicted, confidence
     arrays: Fields = {
         "valid": outcome.valid.astype(np.float32),
         "valid_labels": task.labels[fold.valid],
@@ -281,10 +272,9 @@ def trace_of(task: Task, outcome: Outcome) -> bytes:
         "test_labels": labels,
         "valid_rows": task.starts[fold.valid],
         "test_rows": task.starts[fold.test],
+        "rows": np.array(ORDER_OF_ROWS),
         "threshold": np.array(np.nan if threshold is None else threshold),
         "test_probabilities": probabilities.astype(np.float32),
-        "mistakes": np.column_stack([fact[worst] for fact in facts]),
-        "mistaken": task.windows_at(fold.test[worst]),
         "classes": np.array(task.classes, dtype=str),
         "curve": np.asarray(outcome.curve, np.float32),
         **{name: np.array(value) for name, value in zip(KEY, outcome.key_in(task), strict=True)},
@@ -294,7 +284,7 @@ def trace_of(task: Task, outcome: Outcome) -> bytes:
     return stream.getvalue()
 
 
-def threshold_of(task: Task, outcome: Outcome) -> float | None:
+def threshold_of(task: Task, outcome: TrainedRun) -> float | None:
     """Return the least difference of two logits that predicts the positive class, if any."""
     if task.positive is None:
         return None
@@ -398,8 +388,7 @@ class Program:
         }
         self.count = torch.zeros((), dtype=torch.int32, device=device)
         share, rate = self.schedule.dropout, self.schedule.rate
-        draws = share or any(injection.shifts for injection in injections)
-        self.drop = Dropout(share, [m.key for m in self.members], device) if draws else None
+        self.drop = Dropout(share, [m.key for m in self.members], device) if share else None
         self.optimizer = Adam(
             (group, FASTER * rate if vectors else rate)
             for vectors in (False, True)
@@ -452,9 +441,7 @@ class Program:
             loss = self.differentiate(Program.loss)
         else:
             loss = self.compiler.run(self.differentiate, Program.loss)
-        before = [p.detach().clone() for p in self.parameters.values() if self.schedule.warmup]
         self.optimizer.step()
-        self.shorten_step(before)
         self.count += 1
         self.total += loss
 
@@ -484,14 +471,6 @@ class Program:
         """Remove the gradients of parameters and their copies."""
         for p in (*self.parameters.values(), *self.rounded.values()):
             p.grad = None
-
-    @torch.no_grad()
-    def shorten_step(self, before: Sequence[Tensor]) -> None:
-        """Scale the last step while the rate rises; `before` are the parameters before it."""
-        if before:
-            share = ((self.count + 1) / self.schedule.warmup).clamp(max=1.0)
-            for start, p in zip(before, self.parameters.values(), strict=True):
-                p.copy_(torch.lerp(start, p, share.to(p.dtype)))
 
     def train(self, steps: int) -> Tensor:
         """Train for some steps; return the mean training loss of each member."""
@@ -624,7 +603,7 @@ def fit(
     progress: Progress = lambda *_: None,
     checkpoint: Checkpoint | None = None,
     compiler: Compiler | None = None,
-) -> list[Outcome]:
+) -> list[TrainedRun]:
     """Train members together."""
     file = checkpoint or Checkpoint(None)
     try:
@@ -639,7 +618,7 @@ def fit(
 
 
 @frozen_arrays
-class Look:
+class ValidationLook:
     """Results of a program at a validation look, readable once `wait` returns."""
 
     program: Program
@@ -676,10 +655,10 @@ class Training:
         """Return a program of some of the members in their initial state."""
         return Program(self.data, self.model, members, self.schedule, self.compiler, eager)
 
-    def run(self, progress: Progress) -> list[Outcome]:
+    def run(self, progress: Progress) -> list[TrainedRun]:
         """Train to the end, from a checkpoint if one exists."""
         self.restore()
-        looks = deque[Look]()
+        looks = deque[ValidationLook]()
         ahead = AHEAD[self.data.device.type]
         while len(self.active) and (looks or self.running.done < self.schedule.steps):
             began = time.perf_counter()
@@ -696,7 +675,7 @@ class Training:
                 self.checkpoint.save(self.state())
         return self.collect_outcomes()
 
-    def begin_look(self) -> Look:
+    def begin_look(self) -> ValidationLook:
         """Start training to the next look, without waiting for its results."""
         program, begun = self.running, self.running.done
         steps = min(self.schedule.every, self.schedule.steps - begun)
@@ -704,9 +683,9 @@ class Training:
         parameters = program.parameters
         if AHEAD[self.data.device.type]:  # training changes them meanwhile
             parameters = {name: p.detach().clone() for name, p in parameters.items()}
-        return Look(program, self.active, begun, program.done, results, wait, parameters)
+        return ValidationLook(program, self.active, begun, program.done, results, wait, parameters)
 
-    def judge(self, look: Look) -> float:
+    def judge(self, look: ValidationLook) -> float:
         """Keep better weights of a look; return the mean training loss."""
         look.wait()
         patient = self.is_patient(look.active, look.begun)
@@ -784,7 +763,7 @@ class Training:
         if members:
             self.running.set_state(tensors, int(done))
 
-    def collect_outcomes(self) -> list[Outcome]:
+    def collect_outcomes(self) -> list[TrainedRun]:
         """Return the outcome of each member with its best weights."""
         program = self.running
         if len(program.members) < len(self.members):
@@ -800,7 +779,7 @@ class Training:
         }
         valid, test = program.evaluate("valid"), program.evaluate("test")
         return [
-            Outcome(
+            TrainedRun(
                 member=member,
                 valid=valid[i],
                 test=test[i],

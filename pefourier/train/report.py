@@ -18,6 +18,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pefourier.errors import PefourierError, shown
 from pefourier.train.data.tables import number_in, read_columns
 from pefourier.train.options import seeds_of
@@ -27,8 +29,8 @@ from pefourier.train.statistics import (
     SENTENCES,
     DatasetSummary,
     Decision,
-    Difference,
     Mean,
+    PairedDifference,
     Summary,
     common_runs,
     paired_run,
@@ -40,6 +42,7 @@ from pefourier.types import Fields, Values
 from pefourier.writing.escapes import in_markdown, markdown_table
 from pefourier.writing.page import Page, Reason, flattened
 from pefourier.writing.text import (
+    agreeing,
     aligned,
     fill,
     first_few,
@@ -65,14 +68,15 @@ def score_cell(mean: Mean) -> str:
     '0.500 [0.400, 0.600]'
     """
     ends = f" [{mean.low:.3f}, {mean.high:.3f}]"
-    return f"{mean.mean:.3f}" + ends * (mean.low < mean.high)
+    return f"{mean.mean:.3f}{ends if mean.low < mean.high else ''}"
 
 
-def difference_cell(d: Difference | None) -> str:
+def difference_cell(d: PairedDifference | None) -> str:
     """Format a difference with its interval, if it has one."""
     if d is None:
         return "–"
-    return f"{d.mean:+.3f}" + f" [{d.low:+.3f}, {d.high:+.3f}]" * (d.low == d.low)
+    ends = f" [{d.low:+.3f}, {d.high:+.3f}]" if d.low == d.low else ""  # not nan
+    return f"{d.mean:+.3f}{ends}"
 
 
 def triple_cell(data: DatasetSummary, encoding: str) -> str:
@@ -106,7 +110,7 @@ def scores_title(data: DatasetSummary) -> str:
     """Title of a table of scores."""
     positive = f"; positive: {data.positive}" if data.positive is not None else ""
     chance = f"; one class always: F1 {data.chance['f1']:.3f}" if data.chance else ""
-    inputs = f", {data.inputs}" * (data.length > 0)  # unknown of scores from elsewhere
+    inputs = f", {data.inputs}" if data.length else ""  # unknown of scores from elsewhere
     runs = f"seeds {data.seeds} × folds {data.folds}"
     return f"{title(data)}{inputs}: mean [95% interval], {runs}{positive}{chance}"
 
@@ -115,15 +119,54 @@ def scores_title(data: DatasetSummary) -> str:
 
 
 def fill_verdict(
-    verdict: Iterable[str], summary: Summary, data: DatasetSummary, d: Difference | None, **own: Any
+    verdict: Iterable[str],
+    summary: Summary,
+    data: DatasetSummary,
+    d: PairedDifference | None,
+    **own: Any,
 ) -> dict[str, str]:
     """Meaning and action of a verdict on a difference or a dataset."""
-    slots = own | {"d": d, "find": summary.find, "longer": data.longer, "more": ""}
+    slots = {"d": d, "find": summary.find, "longer": data.longer, "more": "", **own}
     if d is not None:
-        way = d.over if d.needed is not None else "data"
+        way = d.over if d.needed is not None else "windows" if d.windows is not None else "data"
         slots["more"] = fill(SENTENCES["MORE_DATA"][way], d=d, needed=d.needed)
+        slots["units"] = f"{d.units} {d.over if d.units > 1 else d.over.removesuffix('s')}"
+        slots["reference"] = named(d.reference)
+        slots["least"] = ""
+        if d.detectable is not None and d.detectable > summary.find:
+            slots["least"] = f", only of {d.detectable} or more"
     filled = [fill(text, **slots) for text in verdict]
     return dict(zip(("meaning", "action"), filled, strict=True))
+
+
+def named(encoding: str) -> str:
+    """Name of an encoding in a sentence; that of `none` is quoted.
+
+    >>> named("rope"), named("none")
+    ('rope', "'none'")
+    """
+    return f"'{encoding}'" if encoding == "none" else encoding
+
+
+def count_right(data: DatasetSummary, pair: Sequence[str], d: PairedDifference) -> str:
+    """Sentence on the test windows that one of a pair classified correctly more than the other.
+
+    `d` is a difference of the pair that few windows do not show.
+    """
+    if d.windows is None:
+        return ""
+    tables = [(e, np.array(data.confusion[e]), seeds_of(e, data.seeds)) for e in pair]
+    right = {e: round(float(np.trace(table)) / seeds) for e, table, seeds in tables}
+    tested = round(tables[0][1].sum() / tables[0][2])
+    fewer, more = sorted(right, key=right.__getitem__)
+    if right[fewer] == right[more] or d.windows <= tested:
+        return ""
+    seeds = f"{data.seeds} {agreeing(data.seeds, 'seed', 'seeds')}"
+    return (
+        f" {named(more)} classified {right[more]} of {tested} test windows correctly, "
+        f"{named(fewer)} {right[fewer]}; {d.units} folds of {seeds} cannot show that this "
+        f"repeats: about {d.windows} windows would."
+    )
 
 
 def conclude_all(summary: Summary) -> str:
@@ -137,7 +180,7 @@ def conclude_all(summary: Summary) -> str:
     else:
         groups: dict[str, list[str]] = {}
         for d in summary.datasets:
-            name = d.dataset + f" ({', '.join(d.best)})" * bool(d.worse)
+            name = f"{d.dataset} ({', '.join(d.best)})" if d.worse else d.dataset
             groups.setdefault(d.verdict, []).append(name)
             left_out |= d.left_out
         for code, names in groups.items():
@@ -147,7 +190,9 @@ def conclude_all(summary: Summary) -> str:
     parts.append(left_out_sentence(left_out, {}))
     cut = [data for data in summary.datasets if data.cut_short]
     if cut and (len(summary.datasets) > 1 or summary.verdict != "cut short"):
-        where = "; ".join(f"{data.dataset}: {', '.join(data.cut_short)}" for data in cut)
+        where = "; ".join(
+            f"{data.dataset}: {', '.join(map(named, data.cut_short))}" for data in cut
+        )
         parts.append(
             f"More than a fifth of the runs on {where} ended at the step limit without converging. "
             f"Train longer with {cut[-1].longer}."
@@ -160,9 +205,15 @@ def conclude_dataset(summary: Summary, data: DatasetSummary) -> str:
     f1 = {e: f" {scores['f1'].mean:.3f}" for e, scores in data.scores.items()}
     over = next((d.over for d in data.differences.values()), "folds")
     tested = f"these test windows of {data.dataset}" if over == "runs" else data.dataset
-    slots = {"dataset": tested, "pair": data.pair, **leaders(data, "{} {:+.3f}")}
-    first = slots["best"] or max(data.scores, key=lambda e: data.scores[e]["f1"].mean)
-    slots |= {"first": first, "f1": f1[first]}
+    slots = {"dataset": tested, "pair": " and ".join(map(named, data.pair))}
+    slots |= leaders(data, "{} {:+.3f}")
+    first = max(data.scores, key=lambda e: data.scores[e]["f1"].mean)
+    if data.best and data.verdict != "cut short":
+        first = data.best[0]
+    is_cut = first in data.cut_short
+    slots |= {"first": named(first), "f1": f1[first]}
+    slots["unfinished"] = ", although its training was cut short" if is_cut else ""
+    slots["counted"] = count_right(data, data.pair, data.shortage) if data.shortage else ""
     slots["lead"] = fill(SENTENCES["NOTES"]["lead"], **slots)
     verdict = {**SENTENCES["VERDICTS"], **SENTENCES["CONCLUSIONS"]}[data.verdict]
     filled = fill_verdict(verdict, summary, data, data.shortage, **slots)
@@ -174,14 +225,14 @@ def conclude_dataset(summary: Summary, data: DatasetSummary) -> str:
 
 def leaders(decision: Decision, form: str) -> Fields:
     """Texts for the best encoding of a decision, its ties, and worse encodings with numbers."""
-    ties, worse = decision.best[1:], decision.worse.items()
-    slots = {"best": "".join(decision.best[:1]), "ties": join(ties) if ties else ""}
-    return slots | {"worse": ", ".join(form.format(*one) for one in worse)}
+    best, worse = list(map(named, decision.best)), decision.worse.items()
+    slots = {"best": best[0] if best else "", "ties": join(best[1:]) if best[1:] else ""}
+    return slots | {"worse": ", ".join(form.format(named(e), less) for e, less in worse)}
 
 
 def left_out_sentence(left_out: Mapping[str, str], f1: Mapping[str, str]) -> str:
     """Sentence on encodings that are not compared, with their scores and the reason."""
-    names = ", ".join(f"{e}{f1.get(e, '')} ({why})" for e, why in left_out.items())
+    names = ", ".join(f"{named(e)}{f1.get(e, '')} ({why})" for e, why in left_out.items())
     return f"Not compared: {names}." if names else ""
 
 
@@ -205,7 +256,9 @@ def answer_table(summary: Summary) -> Table:
         d, row = data.differences.get(e), [e, score_cell(scores["f1"])]
         if "auprc" in scores:
             row, named = [e, triple_cell(data, e), f"{scores['auprc'].mean:.3f}"], [*NAMED]
-        row += [d.reference if d else "–"] * several + [difference_cell(d)]
+        if several:
+            row.append(d.reference if d else "–")
+        row.append(difference_cell(d))
         body.append([*row, number(d.p_holm, 2) if d else "–", data.verdicts.get(e, "–")])
     return scores_title(data), [["encoding", *named, *less, "Holm p", "verdict"], *body]
 
@@ -218,13 +271,15 @@ def tables(summary: Summary) -> list[Table]:
     entries += [entry for data in summary.datasets for entry in tables_of(data)]
     ordered = sorted(summary.ranks.items(), key=lambda item: item[1])
     body = [["encoding", "rank"], *([e, f"{rank:.2f}"] for e, rank in ordered)]
-    return entries + [(f"average ranks by F1 {summary.over}", body)] * summary.ranked
+    if summary.ranked:
+        entries.append((f"average ranks by F1 {summary.over}", body))
+    return entries
 
 
 def tables_of(data: DatasetSummary) -> list[Table]:
     """Tables of a dataset: scores, differences, scores at other lengths."""
     name, longer = title(data), [row.length for row in next(iter(data.lengths.values()), ())]
-    over = next((f"{d.units} {d.over}" for d in data.differences.values()), "")
+    over = next((f"{d.over} ({d.units})" for d in data.differences.values()), "")
     by_length = f"{name}, trained on {data.length} rows: F1 / accuracy by length"
     scored = [[e, *map(score_cell, scores.values())] for e, scores in data.scores.items()]
     differing = [
@@ -344,7 +399,8 @@ def record_of(summary: Summary, data: DatasetSummary, name: str) -> Fields:
     """Record of an encoding on a dataset."""
     d, auprc = data.differences.get(name), data.auprc_differences.get(name)
     code = data.verdicts.get(name) or ("reference" if data.differences else "alone")
-    verdict = fill_verdict(SENTENCES["VERDICTS"][code], summary, data, d)
+    counted = count_right(data, (name, d.reference), d) if d is not None else ""
+    verdict = fill_verdict(SENTENCES["VERDICTS"][code], summary, data, d, counted=counted)
     score = f"F1 {data.scores[name]['f1'].mean:.3f}."
     conclusion = [f"{code.upper()}.", verdict["meaning"], score, verdict["action"]]
     return {

@@ -38,7 +38,6 @@ from pefourier.writing.files import check_suffix
 
 AT_RMS = "@rms="
 MOST_STEPS = 10**9
-MOST_EPOCHS = 1_000_000
 MOST_DROPPED = 0.95
 MOST_MINUTES = 10_000
 # Tables that begin at 0.02 hardly change at the rate of the rest. Ten times that rate raises F1 on
@@ -56,14 +55,14 @@ class Schedule:
     dropout: float = 0.0
     every: int = LOOK  # steps between two looks at validation windows
     patience: int = 0  # steps without better weights until a member is done; 0: no limit
-    warmup: int = 0
 
     def __post_init__(self) -> None:
         check_above("--rate", self.rate)
         if not 0 <= self.dropout <= MOST_DROPPED:
             raise PefourierError(f"--dropout must be from 0 to {MOST_DROPPED}, got {self.dropout}")
         check_count("--batch-size", self.batch_size)
-        check_count("--warmup", self.warmup, 0, MOST_STEPS)
+        check_count("--steps", self.steps, 1, MOST_STEPS)
+        check_count("--patience-steps", self.patience, 0, MOST_STEPS)
 
     @property
     def budget(self) -> dict[str, int]:
@@ -74,37 +73,20 @@ class Schedule:
 def schedule_of(options: Options, epoch: int) -> Schedule:
     """Return the schedule of options for data with `epoch` steps per epoch.
 
-    >>> schedule_of(Options(epochs=3, patience=2), 20).budget
-    {'steps': 60, 'patience': 40, 'every': 25}
     >>> schedule_of(Options(), 2).budget, schedule_of(Options(steps=90), 40).every
     ({'steps': 1000, 'patience': 250, 'every': 25}, 40)
     """
-    o, names = options, (("--steps", "--epochs"), ("--patience-steps", "--patience"))
-    steps = count_steps(names[0], o.steps, o.epochs, 1, epoch) or max(EPOCHS * epoch, STEPS)
-    patience = count_steps(names[1], o.patience_steps, o.patience, 0, epoch)
+    o = options
+    steps = max(EPOCHS * epoch, STEPS) if o.steps is None else o.steps
+    patience = max(PATIENCE * epoch, PATIENCE_STEPS)
     return Schedule(
         steps=steps,
-        patience=max(PATIENCE * epoch, PATIENCE_STEPS) if patience is None else patience,
+        patience=patience if o.patience_steps is None else o.patience_steps,
         every=min(max(epoch, LOOK), steps),
         batch_size=o.batch_size,
         rate=o.rate,
         dropout=o.dropout,
-        warmup=o.warmup * epoch,
     )
-
-
-def count_steps(
-    flags: tuple[str, str], steps: int | None, epochs: int | None, fewest: int, epoch: int
-) -> int | None:
-    """Combine two options, one in steps and one in epochs; None if neither is given."""
-    if steps is not None and epochs is not None:
-        raise PefourierError(f"{flags[0]} and {flags[1]} set the same limit; use only one")
-    if steps is not None:
-        check_count(flags[0], steps, fewest, MOST_STEPS)
-    if epochs is not None:
-        check_count(flags[1], epochs, fewest, MOST_EPOCHS)
-        return epochs * epoch
-    return steps
 
 
 @frozen
@@ -190,16 +172,12 @@ def check_options(options: Options) -> None:
         raise PefourierError(
             f"--minutes must be from 0.1 to {MOST_MINUTES}, got {options.minutes:g}"
         )
-    if options.minutes is not None and (
-        options.steps or options.epochs or options.seeds != Options.seeds
-    ):
-        raise PefourierError("--minutes chooses --seeds and --steps; omit those, or --epochs")
+    if options.minutes is not None and (options.steps or options.seeds != Options.seeds):
+        raise PefourierError("--minutes chooses --seeds and --steps; omit those")
     if options.find is not None and not 1e-6 <= options.find <= 1:
         raise PefourierError(f"--find must be from 1e-06 to 1, got {options.find}")
-    if options.positions == "time" and (
-        options.learn or any(AT_RMS in e for e in options.encoding)
-    ):
-        raise PefourierError("--positions time excludes --learn and @rms; omit them")
+    if options.positions == "time" and any(AT_RMS in e for e in options.encoding):
+        raise PefourierError("--positions time excludes @rms; omit it")
 
 
 def settle_options(options: Options) -> Options:
@@ -240,7 +218,7 @@ def with_defaults(options: Options) -> Options:
         options = replace(options, encoding=tuple(e for e in chosen if e not in drop))
     if own and options.tokens is None and options.patch == Options.patch:
         options = replace(options, tokens=MOST_TOKENS)
-    budget = options.steps, options.epochs, options.minutes, options.resamples, options.resume
+    budget = options.steps, options.minutes, options.resamples, options.resume
     if own and not any(budget) and options.seeds == Options.seeds and read_rank()[1] == 1:
         options = replace(options, minutes=MINUTES)
     return options

@@ -1,14 +1,13 @@
-"""Artifacts of each run: logits and probabilities of windows, mistakes, and learning curves.
+"""Artifacts of each run: logits and probabilities of windows, and learning curves.
 
 DIR/scores has an .npz per run, written before its line of results.jsonl: `valid` and `test`, logits
 (n, K) of float32; `valid_labels` and `test_labels` (n,), classes from 0; `valid_rows` and
-`test_rows` (n,), the first row of each window in the data; `threshold`, the smallest difference of
-two logits that predicts the second class, nan if the largest logit decides; `classes`, their names;
-`test_probabilities` (n, K), the softmax of logits, in which that threshold has the probability 0.5;
-`mistakes` (m, 4), the most confident ones by first row, class, predicted class and probability, and
-their windows `mistaken` (m, length, channels), nan in padding; `curve` (looks, 3), mean training
-loss, score and loss on validation; and `dataset`, `encoding`, `seed`, `fold`. Other programs can
-compute further metrics from these files.
+`test_rows` (n,), the first row of each window; `rows`, the order in which rows are counted;
+`threshold`, the smallest difference of two logits that predicts the second class, nan if the
+largest logit decides; `classes`, their names; `test_probabilities` (n, K), the softmax of logits,
+in which that threshold has the probability 0.5; `curve` (looks, 3), mean training loss, score and
+loss on validation; and `dataset`, `encoding`, `seed`, `fold`. Other programs can compute further
+metrics from these files.
 
 Scores
 ------
@@ -19,9 +18,8 @@ four scores are means over classes."""
 
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -33,20 +31,31 @@ from pefourier.writing.files import write_whole
 
 
 def score(predicted: Array, logits: Array, labels: Array, *, macro: bool) -> dict[str, float]:
-    """Compute `MEASURES` of test windows from predicted classes and logits (n, K).
+    """Compute `MEASURES` of test windows from predicted classes and finite logits (n, K).
 
     `auprc` is average precision, the area under precision over recall. Points are not adjusted.
     """
-    if macro:
-        scores = macro_scores(predicted, labels)
-    else:
-        scores = precision_recall_f1(predicted == 1, labels == 1)
-    values = (
-        *scores,
-        mean_precision(logits, labels, macro=macro),
-        float((predicted == labels).mean()),
+    from sklearn.metrics import (  # imports much, only to score
+        accuracy_score,
+        average_precision_score,
+        precision_recall_fscore_support,
     )
-    return dict(zip(MEASURES, values, strict=True))
+
+    judged = np.unique(labels) if macro else np.array([1])
+    *scores, _ = precision_recall_fscore_support(
+        labels, predicted, labels=judged, average="macro", zero_division=0.0
+    )
+    each = [
+        average_precision_score(labels == c, evidence(logits, c)) for c in judged if c in labels
+    ]
+    values = *scores, np.mean(each or 0.0), accuracy_score(labels, predicted)
+    return dict(zip(MEASURES, map(float, values), strict=True))
+
+
+def evidence(logits: Array, label: int) -> Array:
+    """Return the logit (n,) of a class, of two classes minus that of the other."""
+    other = logits[:, 1 - label] if logits.shape[1] == 2 else 0.0
+    return np.asarray(logits[:, label] - other)
 
 
 def decide(logits: Array, threshold: float | None) -> Array:
@@ -68,23 +77,22 @@ def count_confusions(predicted: Array, labels: Array, classes: int) -> Array:
 def validation_score(logits: Array, labels: Array, *, macro: bool) -> float:
     """Score that selects weights: average precision of two classes, macro F1 of more.
 
-    With more classes, the largest logit decides, and average precision by class may be 1 although
-    that decision is wrong:
+    It equals that of `score` in a fiftieth of the time, for it is computed at each look. With more
+    classes, the largest logit decides, and average precision by class may be 1 although that
+    decision is wrong:
 
     >>> labels, logits = np.arange(3), np.eye(3) + [2.0, 0.0, 0.0]
-    >>> mean_precision(logits, labels, macro=True), validation_score(logits, labels, macro=True)
-    (1.0, 0.16666666666666666)
+    >>> validation_score(logits, labels, macro=True)
+    0.16666666666666666
     """
-    if macro:
-        return macro_scores(logits.argmax(axis=1), labels)[2]
-    return mean_precision(logits, labels, macro=False)
-
-
-def macro_scores(chosen: Array, labels: Array) -> tuple[float, float, float]:
-    """Mean precision, recall and F1 over the classes present."""
-    per_class = [precision_recall_f1(chosen == c, labels == c) for c in np.unique(labels)]
-    precision, recall, f1 = (float(np.mean(column)) for column in zip(*per_class, strict=True))
-    return precision, recall, f1
+    if not macro:
+        _, hits, claims = count_from_top(evidence(logits, 1), labels == 1)
+        gained = np.diff(hits, prepend=0)
+        return float((hits / claims * gained).sum() / max(hits[-1], 1))
+    table = count_confusions(logits.argmax(axis=1), labels, logits.shape[1])
+    hits, true = np.diag(table), table.sum(axis=1)
+    f1 = 2 * hits / np.maximum(true + table.sum(axis=0), 1)
+    return float(f1[true > 0].mean())
 
 
 def cross_entropy(logits: Array, labels: Array, weights: Array) -> float:
@@ -96,27 +104,6 @@ def cross_entropy(logits: Array, labels: Array, weights: Array) -> float:
     top = logits.max(axis=1, keepdims=True)
     total = np.log(np.exp(logits - top).sum(axis=1)) + top[:, 0]
     return float((weights[labels] * (total - logits[np.arange(len(labels)), labels])).mean())
-
-
-def mean_precision(logits: Array, labels: Array, *, macro: bool) -> float:
-    """Average precision of logits (n, K): of class 1, or the mean over the classes present."""
-    if logits.shape[1] == 2:
-        margin = logits[:, 1] - logits[:, 0]
-        if not macro:
-            return average_precision(margin, labels == 1)
-        logits = np.column_stack([-margin, margin])
-    return float(np.mean([average_precision(logits[:, c], labels == c) for c in np.unique(labels)]))
-
-
-def precision_recall_f1(predicted: Array, true: Array) -> tuple[float, float, float]:
-    """Precision, recall and F1 of booleans; 0 if nothing is predicted or true.
-
-    >>> precision_recall_f1(np.array([True, True, False]), np.array([True, False, False]))
-    (0.5, 1.0, 0.6666666666666666)
-    """
-    hits = int((predicted & true).sum())
-    precision, recall = hits / max(int(predicted.sum()), 1), hits / max(int(true.sum()), 1)
-    return precision, recall, 2 * hits / max(int(predicted.sum() + true.sum()), 1)
 
 
 def count_from_top(score: Array, true: Array) -> tuple[Array, Array, Array]:
@@ -138,22 +125,9 @@ def best_threshold(score: Array, true: Array) -> float:
     return float((levels[best] + below) / 2)
 
 
-def average_precision(score: Array, true: Array) -> float:
-    r"""Sum of precision times the gain in recall, :math:`\sum_i P_i (R_i - R_{i-1})`.
-
-    >>> average_precision(np.array([3.0, 2.0, 1.0]), np.array([True, False, True]))
-    0.8333333333333333
-    """
-    _, hits, claims = count_from_top(score, true)
-    gained = np.diff(hits, prepend=0)
-    return float((hits / claims * gained).sum() / max(int(true.sum()), 1))
-
-
 FOLDER = "scores"
+ORDER_OF_ROWS = "from 0 through all series, one after another as they were read, each in time order"
 LONGEST_PART = 60  # characters of a name
-DRAWN = {"curve": 2, "mistakes": 2, "mistaken": 3, "classes": 1}  # arrays and their dimensions
-MOST_MISTAKES = 3  # of a run, with their windows
-Trace = tuple[Mapping[str, Any], dict[str, np.ndarray]]  # a row of results, and its arrays
 
 
 def name_of_run(key: Key) -> str:
@@ -196,14 +170,14 @@ def write_trace(folder: Path, key: Key, trace: bytes) -> None:
     write_whole(str(path), lambda out: out.write(trace))
 
 
-def read_traces(folder: Path, rows: Sequence[Values]) -> list[Trace]:
-    """Read the learning curves and mistakes of runs; files of earlier versions may lack them."""
-    traces = []
+def read_curves(folder: Path, rows: Sequence[Values]) -> list[tuple[Values, Array]]:
+    """Read the learning curves of runs; files of earlier versions may lack them."""
+    curves = []
     for row in rows:
         path = file_of_run(folder, key_of(row))
         if path.is_file():
             with open_arrays(str(path), ".npz", advice="delete it") as file:
-                names = [name for name in DRAWN if name in file.arrays]
-                arrays = {name: file.load(name, text=name == "classes") for name in names}
-            traces.append((row, {k: v for k, v in arrays.items() if v.ndim == DRAWN[k] and v.size}))
-    return traces
+                curve = file.load("curve") if "curve" in file.arrays else np.zeros(0)
+            if curve.ndim == 2 and curve.size:
+                curves.append((row, curve))
+    return curves

@@ -57,7 +57,7 @@ from pefourier.train.model import (
     token_rate,
 )
 from pefourier.train.options import USUAL, Options
-from pefourier.train.program import Outcome, threshold_of
+from pefourier.train.program import TrainedRun, threshold_of
 from pefourier.train.report import answer_page
 from pefourier.train.request import parse_arm
 from pefourier.train.run_artifacts import (
@@ -149,7 +149,7 @@ def inject_at(
 
 
 def classifier_of(
-    task: Task, outcome: Outcome, model: Classifier, injection: Injection
+    task: Task, outcome: TrainedRun, model: Classifier, injection: Injection
 ) -> TrainedClassifier:
     """Return the classifier of a run on a task, with an injection for the model's length."""
     m, fold, rate = outcome.member, task.folds[outcome.member.fold], None
@@ -163,7 +163,7 @@ def classifier_of(
     )
 
 
-def save_model(folder: str, task: Task, outcome: Outcome, model: Classifier) -> None:
+def save_model(folder: str, task: Task, outcome: TrainedRun, model: Classifier) -> None:
     """Write the trained classifier of a run into a folder, complete or not at all."""
     m, injection = outcome.member, outcome.injection
     if isinstance(model, Transformer) and task.times is not None:
@@ -230,7 +230,7 @@ def from_arrays(arrays: Mapping[str, Array]) -> TrainedClassifier:
 def score_lengths(
     own: Task,
     model: Classifier | None,
-    outcome: Outcome,
+    outcome: TrainedRun,
     tasks: Sequence[Task],
     load: Callable[..., Injection],
 ) -> list[Fields]:
@@ -253,14 +253,21 @@ def score_lengths(
             times = None if task.times is None else task.times[at]
             classifier = classifier_of(own, outcome, longer, injection)
             logits = classifier.logits(task.rows[at], times=times)
-            predicted = decide(logits, classifier.threshold)
-            scores = score(predicted, logits, task.labels, macro=own.positive is None)
+            if np.isfinite(logits).all():
+                predicted = decide(logits, classifier.threshold)
+                scores = score(predicted, logits, task.labels, macro=own.positive is None)
+            else:
+                reason = "its logits are not finite"
         rows.append({"length": task.length, **scores, "reason": reason})
     return rows
 
 
 def injection_at(
-    trained: Task, outcome: Outcome, model: Classifier, task: Task, load: Callable[..., Injection]
+    trained: Task,
+    outcome: TrainedRun,
+    model: Classifier,
+    task: Task,
+    load: Callable[..., Injection],
 ) -> Injection:
     """Return the injection of a run for a task of another length; reject a run that has none."""
     if isinstance(model, OrderFree) or task.times is not None:  # found when times are known
@@ -273,7 +280,7 @@ def injection_at(
     return lengthen(outcome, longer, model.tokens)
 
 
-def lengthen(outcome: Outcome, longer: Injection, tokens: int) -> Injection:
+def lengthen(outcome: TrainedRun, longer: Injection, tokens: int) -> Injection:
     """Return the injection of a longer window, with trained vectors as trained."""
     injection, after = outcome.member.injection, outcome.injection.vectors
     if longer.act == "add" and 1 < len(longer.vectors) < tokens:
@@ -389,11 +396,11 @@ def predict_classes(options: Options, note: Callable[[str], object] | None = Non
             "label": c,
             "windows": counts[c],
             "out": out,
-            "conclusion": f"{counts[c]} windows",
+            "conclusion": f"windows: {counts[c]}",
         }
         for c in models[0].classes
     ]
     runs = f"{len(models)} {agreeing(len(models), 'model', 'models')} of {models[0].encoding}"
     shares = ", ".join(f"{record['label']} {record['windows']}" for record in found)
-    text = f"PREDICTED. {len(labels)} windows by {runs}: {shares}. Written to {out}."
+    text = f"PREDICTED. Windows: {len(labels)}, by {runs}: {shares}. Written to {out}."
     return answer_page("predict", lambda: text, lambda: found)

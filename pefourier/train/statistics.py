@@ -6,10 +6,10 @@ A run is a (seed, fold). All encodings have the same runs, with equal initial we
 and are compared in pairs. Units of a comparison are folds, including resamples, each with the mean
 of its runs. With a single fold, units are its runs, and conclusions apply to these test windows
 only. There is one test per question: Student's t of the mean of n paired differences over its
-standard error, with n - 1 degrees of freedom; the interval uses the same t. Fewer units than
-`LEAST_UNITS` give no verdict: with two or three units of scores near 1, the error rate of the test
-is 6 to 38% instead of 5% (simulated). Holm's p adjusts for all differences of a dataset. No seed,
-fold or encoding is selected by its score.
+standard error, with n - 1 degrees of freedom or more; the interval uses the same t. Fewer units
+than `LEAST_UNITS` give no verdict: with two or three units of scores near 1, the error rate of the
+test is 6 to 38% instead of 5% (simulated). Holm's p adjusts for all differences of a dataset. No
+seed, fold or encoding is selected by its score.
 
 Standard errors
 ---------------
@@ -24,6 +24,13 @@ the variance due to training. S² contains v/N r⁻¹ and :math:`n_{test}/N` of 
   both parts gives S² (1/J + 1/r) + (1 - 1/r²) v/N. The unknown v is replaced by that of two
   classifiers with independent mistakes, which is no smaller, from their confusion matrices by the
   delta method. Both formulas agree at r = 1, and resamples never have a variance below v/N.
+
+Where folds test fewer than `FEW_WINDOWS` windows each, and each window once, S² is mostly the draw
+of those windows, and J values estimate it badly. The variance is then v/N + τ² (1/J + r): the draw
+of all windows, from the confusion matrices, and the variance τ² that training adds, which is
+S² - J v/N but at least that of this project's results, `SPREAD`². By Satterthwaite, t has
+(J - 1) (1 + v/N / (τ² (1/J + r)))² degrees of freedom. A test of paired windows alone (McNemar's,
+or a sign test over series) would miss τ²: of noise, it reports up to 23% in the simulation.
 
 A mean difference :math:`\delta` over M windows of equally large classes has a variance of at least
 :math:`|\delta| (1 - |\delta|) / M`, because a share :math:`|\delta|` of the windows is classified
@@ -89,6 +96,10 @@ MOST_UNITS = 1000  # limit of the search for enough units
 LEAST_OF_CLASS = 10  # test windows; with fewer, no difference counts as detectable
 TEST_TO_TRAIN = 1 / (FOLDS - 2)  # one fold tests, one validates, the rest train
 REDRAWN = 2  # tests per window above which folds count as resamples
+FEW_WINDOWS = 30  # tested per fold; with fewer, their draw is most of the spread of folds
+SPREAD = 0.06  # deviation of a difference in F1 between folds: median of ten datasets of figures/
+GRID = [i / 100 for i in range(1, 101)]  # differences in F1
+MOST_TIMES = 1000  # limit of the search for enough windows
 
 
 @frozen
@@ -101,11 +112,33 @@ class Chance:
     rarest: float = np.inf  # test windows of the rarest class
     variances: Mapping[str, float] = field(default_factory=dict)  # of scores, by draw of windows
     are_redrawn: bool = False  # folds are resamples, which test the same windows repeatedly
+    number: float = np.inf  # test windows of all folds
 
     @property
     def over(self) -> str:
         """The units that differences are averaged over."""
         return "folds" if len(np.unique(self.folds)) > 1 else "runs"
+
+    @property
+    def draws_decide(self) -> bool:
+        """Whether folds have few windows, each tested once, so that their draw decides."""
+        folds = len(np.unique(self.folds))
+        return folds > 1 and not self.are_redrawn and self.number < FEW_WINDOWS * folds
+
+    def drawn(self, pair: Strings) -> float:
+        """Variance of the mean difference of two encodings by the draw of all windows."""
+        return sum(self.variances.get(name, 0.0) for name in pair)
+
+    def trained(self, variance: float, units: int, pair: Strings) -> float:
+        """Variance of a mean difference by training, if `draws_decide`."""
+        own = max(SPREAD**2, variance - units * self.drawn(pair))
+        return own * (1 / units + self.ratio)
+
+    def degrees(self, variance: float, units: int, pair: Strings = ()) -> float:
+        """Degrees of freedom of the standard error."""
+        if not self.draws_decide:
+            return units - 1
+        return (units - 1) * (1 + self.drawn(pair) / self.trained(variance, units, pair)) ** 2
 
     def error(self, variance: float, units: int, difference: float, pair: Strings = ()) -> float:
         """Return the standard error of a mean difference of two encodings over units.
@@ -117,7 +150,9 @@ class Chance:
         least = difference * (1 - difference) / self.windows
         if self.over == "runs":
             return float(np.sqrt(variance / units + least))
-        drawn = sum(self.variances.get(name, 0.0) for name in pair)
+        drawn = self.drawn(pair)
+        if self.draws_decide:
+            return float(np.sqrt(max(drawn + self.trained(variance, units, pair), least)))
         shared = min(self.ratio, 1 / self.ratio)
         spread = variance * (1 / units + shared) + drawn * (1 - shared**2) * (self.ratio > 1)
         return float(np.sqrt(max(spread, least, drawn * self.are_redrawn)))
@@ -158,7 +193,8 @@ def chance_of(rows: Sequence[Values], confusions: Mapping[str, Array], folds: Ar
     tables = confusions.items()
     variances = {e: window_variance(table, positive=positive) / number for e, table in tables}
     ratio = max(TEST_TO_TRAIN, *(row["windows"] / row["trained"] for row in rows))
-    return Chance(folds, ratio, float(equal), float(classes.min()), variances, are_redrawn)
+    equal, rarest = float(equal), float(classes.min())
+    return Chance(folds, ratio, equal, rarest, variances, are_redrawn, number)
 
 
 @frozen
@@ -171,7 +207,7 @@ class Mean:
 
 
 @frozen
-class Difference:
+class PairedDifference:
     """Paired difference of an encoding from its reference."""
 
     reference: str
@@ -184,6 +220,8 @@ class Difference:
     over: str  # "folds", or "runs" with a single fold
     units: int
     needed: int | None  # units that detect the difference of --find; None: no number does
+    detectable: float | None  # smallest difference that these units detect with 80% power
+    windows: int | None  # test windows that would detect a difference like this one, if few
 
 
 def interval(values: Array) -> Mean:
@@ -239,22 +277,60 @@ def t_test(differences: Array, chance: Chance, pair: Strings = ()) -> tuple[floa
     n, mean = len(differences), float(differences.mean())
     if n < 2:
         return float("nan"), float("nan"), float("nan")
-    error = chance.error(float(differences.var(ddof=1)), n, abs(mean), pair)
+    variance = float(differences.var(ddof=1))
+    error, degrees = chance.error(variance, n, abs(mean), pair), chance.degrees(variance, n, pair)
     if error < 1e-12:  # all units are equal
         return float(abs(mean) < 1e-12), mean, mean
-    half = float(stdtrit(n - 1, 0.975)) * error
-    p = 2 * float(stdtr(n - 1, -abs(mean) / error))
+    half = float(stdtrit(degrees, 0.975)) * error
+    p = 2 * float(stdtr(degrees, -abs(mean) / error))
     return p, max(-1.0, mean - half), min(1.0, mean + half)
 
 
 @cache
-def detectable(units: int, level: float = LEVEL) -> float:
-    """Standard errors from 0 that a test with this many units detects with 80% power.
+def detectable(degrees: float) -> float:
+    """Standard errors from 0 that a t test detects with 80% power.
 
-    >>> round(detectable(40), 2), round(detectable(5), 2)
+    >>> round(detectable(39), 2), round(detectable(4), 2)
     (2.87, 3.76)
     """
-    return float(nctdtrinc(units - 1, 1 - POWER, stdtrit(units - 1, 1 - level / 2)))
+    return float(nctdtrinc(degrees, 1 - POWER, stdtrit(degrees, 1 - LEVEL / 2)))
+
+
+def detects(
+    difference: float, deviation: float, units: int, chance: Chance, pair: Strings = ()
+) -> bool:
+    """Whether units with this deviation detect a difference with 80% power in one comparison."""
+    enough = units >= LEAST_UNITS and chance.rarest >= LEAST_OF_CLASS
+    error = chance.error(deviation**2, units, difference, pair)
+    degrees = chance.degrees(deviation**2, units, pair)
+    return enough and error * detectable(min(degrees, MOST_UNITS)) <= difference
+
+
+def least_difference(
+    deviation: float, units: int, chance: Chance, pair: Strings = ()
+) -> float | None:
+    """Smallest difference, in hundredths, that units detect; None if they detect none.
+
+    >>> least_difference(0.06, 8, Chance(np.zeros(8), windows=200))
+    0.1
+    """
+    return next((d for d in GRID if detects(d, deviation, units, chance, pair)), None)
+
+
+def windows_needed(
+    difference: float, deviation: float, chance: Chance, pair: Strings
+) -> int | None:
+    """Smallest number of test windows in as many folds that detects a difference."""
+    units = len(np.unique(chance.folds))
+    training = chance.trained(deviation**2, units, pair)
+
+    def finds(tenths: int) -> bool:
+        total = chance.drawn(pair) * 10 / tenths + training
+        degrees = min((units - 1) * (total / training) ** 2, MOST_UNITS)
+        return bool(np.sqrt(total) * detectable(degrees) <= difference)
+
+    tenths = bisect_left(range(10, 10 * MOST_TIMES), 1, key=finds) + 10
+    return int(np.ceil(chance.number * tenths / 10)) if tenths < 10 * MOST_TIMES else None
 
 
 def units_needed(deviation: float, find: float, chance: Chance, pair: Strings = ()) -> int | None:
@@ -270,11 +346,8 @@ def units_needed(deviation: float, find: float, chance: Chance, pair: Strings = 
     if np.isnan(deviation):  # unknown from a single unit
         return LEAST_UNITS
 
-    def finds(n: int) -> bool:
-        return chance.error(deviation**2, n, find, pair) * detectable(n) <= find
-
-    units = range(LEAST_UNITS, MOST_UNITS if chance.rarest >= LEAST_OF_CLASS else LEAST_UNITS)
-    place = bisect_left(units, 1, key=finds)
+    units = range(LEAST_UNITS, MOST_UNITS)
+    place = bisect_left(units, 1, key=lambda n: detects(find, deviation, n, chance, pair))
     return units[place] if place < len(units) else None
 
 
@@ -297,7 +370,7 @@ def compare_pairs(
     pairs: Iterable[tuple[str, str]],
     chance: Chance,
     find: float = 0.1,
-) -> list[Difference]:
+) -> list[PairedDifference]:
     """Difference of the first encoding of each pair from the second, adjusted for all pairs.
 
     `runs` gives the scores, from 0 to 1, of the same runs (n,) for all encodings, or one per fold.
@@ -318,10 +391,18 @@ def compare_pairs(
         paired, units = paired_units(runs[pair[0]], runs[pair[1]], chance.folds)
         p, low, high = t_test(units, chance, pair)
         deviation = float(units.std(ddof=1)) if len(units) > 1 else float("nan")
-        needed = units_needed(deviation, find, chance, pair)
+        mean, count = float(units.mean()), len(units)
         better = float((paired > 0).mean() + 0.5 * (paired == 0).mean())
-        found = pair[1], float(units.mean()), low, high, p, p, better
-        differences.append(Difference(*found, chance.over, len(units), needed))
+        needed, least, windows = None, None, None
+        if chance.draws_decide:
+            needed = count if detects(find, deviation, count, chance, pair) else None
+            windows = windows_needed(abs(mean), deviation, chance, pair)
+        else:
+            needed = units_needed(deviation, find, chance, pair)
+        if count > 1:
+            least = least_difference(deviation, count, chance, pair)
+        found = pair[1], mean, low, high, p, p, better, chance.over, count
+        differences.append(PairedDifference(*found, needed, least, windows))
     adjusted = holm([d.p for d in differences]).tolist()
     return [replace(d, p_holm=p) for d, p in zip(differences, adjusted, strict=True)]
 
@@ -403,7 +484,7 @@ class Decision:
     worse: dict[str, float] = field(default_factory=dict)  # encoding: mean F1 minus the highest
     left_out: dict[str, str] = field(default_factory=dict)  # encoding: why it is not compared
     pair: Texts = ()  # the pair that needs most units, if there are too few
-    shortage: Difference | None = None  # of that pair
+    shortage: PairedDifference | None = None  # of that pair
     no_gain: bool = False  # by 95% intervals, no encoding exceeds `none` by the difference to find
 
 
@@ -422,7 +503,7 @@ def compared(names: Iterable[str], excluded: Mapping[str, str]) -> tuple[list[st
 
 def decide(
     runs: Mapping[str, Array],
-    differences: Mapping[str, Difference],
+    differences: Mapping[str, PairedDifference],
     chance: Chance,
     find: float,
     excluded: Mapping[str, str],
@@ -459,13 +540,13 @@ def decide(
 
 def find_worse(
     runs: Mapping[str, Array],
-    found: Mapping[tuple[str, str], Difference],
-    table: Mapping[frozenset[str], Difference],
+    found: Mapping[tuple[str, str], PairedDifference],
+    table: Mapping[frozenset[str], PairedDifference],
     chance: Chance,
 ) -> set[str]:
     """Return the encodings that are worse than another, from all pairs and those of the table.
 
-    >>> d = Difference("b", 0.1, 0.0, 0.2, 0.04, 0.04, 1.0, "runs", 5, 4)
+    >>> d = PairedDifference("b", 0.1, 0.0, 0.2, 0.04, 0.04, 1.0, "runs", 5, 4, 0.1, None)
     >>> find_worse({}, {("a", "b"): d}, {}, Chance(np.zeros(5)))
     {'b'}
     """
@@ -505,12 +586,14 @@ def p_of_worse(name: str, names: Iterable[str], runs: Mapping[str, Array], chanc
     return p / 2 if mean.mean() < 0 else 1 - p / 2
 
 
-def finds(d: Difference) -> bool:
+def finds(d: PairedDifference) -> bool:
     """Whether there are enough units to detect the difference of --find."""
     return d.needed is not None and d.units >= max(d.needed, LEAST_UNITS)
 
 
-def verdict_on(encoding: str, d: Difference, *, leaky: bool, cut_short: Container[str]) -> str:
+def verdict_on(
+    encoding: str, d: PairedDifference, *, leaky: bool, cut_short: Container[str]
+) -> str:
     """Return the verdict on a difference from a reference."""
     if leaky:
         return "leaky"
@@ -569,8 +652,8 @@ class DatasetSummary(Decision):
     seeds: int
     folds: int
     scores: dict[str, dict[str, Mean]]  # encoding → measure → mean
-    differences: dict[str, Difference]  # in F1, from the reference of the same size
-    auprc_differences: dict[str, Difference]
+    differences: dict[str, PairedDifference]  # in F1, from the reference of the same size
+    auprc_differences: dict[str, PairedDifference]
     verdicts: dict[str, str]  # of each difference
     diverged: dict[str, int]  # runs that keep their initial weights
     last_kept: dict[str, int]  # runs that keep the weights of the last step

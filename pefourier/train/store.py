@@ -45,8 +45,13 @@ LONGEST = 2**24  # characters of a configuration, or of a line of results
 NOT_NUMBERS = frozenset(("data", "out", "plot", "resume", "save_models", "predict"))
 NOT_NUMBERS |= {"beside"}  # methods are listed with the encodings
 NOT_COMPARED = ("device", "versions", "stack", "codes", "dropped")  # of a configuration
-GONE = {"weight_decay": 0.0, "pool": "mean"}  # options of earlier versions, now fixed
+GONE = {"pool": "mean", "compile": "auto"}  # options of earlier versions, now fixed
 KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table
+RULES = {  # that the numbers depend on and that differed in an earlier version
+    "choice": "highest score on validation (average precision; of more than two classes macro F1), "
+    "then least loss",
+    "size": "@rms: of codes less their mean over positions",
+}
 FACTS: Fields = dict.fromkeys(KNOWN, dict[str, list[float]])  # of a configuration
 FACTS |= {"splits": dict[str, str], "versions": dict[str, Any], "stack": int}
 RETIRED = ("step_seconds", "terms", "chosen")  # of earlier versions, in lines of results
@@ -282,11 +287,25 @@ def option_of(config: Values, name: str) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+def earlier_options(config: Values) -> Fields:
+    """Options of an earlier version in a configuration that changed its numbers.
+
+    >>> earlier_options({"seeds": 2, "pool": "mean", "search": ["rate=3e-3,1e-2"]})
+    {'search': ['rate=3e-3,1e-2']}
+    """
+    known = {field.name for field in fields(Options)} | {*RULES, *FACTS, *NOT_COMPARED}
+    own = {key: value for key, value in config.items() if key not in known and value}
+    return {key: value for key, value in own.items() if value != GONE.get(key)}
+
+
 def check_same(file: Path, old: Values, config: Values) -> None:
     """Reject resuming if anything that numbers depend on has changed, by its name."""
     now = json.loads(json.dumps(config))
-    gone = {k for k, v in old.items() if k not in now and v in (None, [], GONE.get(k))}
-    for key in sorted((old.keys() | now.keys()) - gone - {*KNOWN, *NOT_COMPARED}):
+    for key, value in earlier_options(old).items():
+        raise PefourierError(
+            f"--resume: {file} has {key} {shown(value)}, of another version; choose another --out"
+        )
+    for key in sorted({*now} - {*KNOWN, *NOT_COMPARED}):
         if (was := option_of(old, key)) != (have := now.get(key)):
             raise PefourierError(
                 f"--resume: {file} has {key} {shown(was)}, now it is {shown(have)}; use the same "
@@ -428,7 +447,7 @@ class Group:
                 since, looks = time.monotonic(), now
             if time.monotonic() - since > TIMEOUT:
                 raise PefourierError(
-                    f"{len(missing)} stacks are unfinished, and no rank was at work for "
+                    f"unfinished stacks: {len(missing)}; no rank was at work for "
                     f"{TIMEOUT:g} s; finished runs are kept, continue with --resume"
                 )
             time.sleep(CHECK)

@@ -4,7 +4,7 @@ import pytest
 
 from pefourier.train.options import Options
 
-TASK = ["train", "--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "1"]
+TASK = ["train", "--dataset", "order:count=40,length=4", "--steps", "2", "--seeds", "1"]
 
 
 @pytest.fixture
@@ -23,9 +23,10 @@ def chosen(run, monkeypatch):
 
 def test_options_are_parsed_into_their_fields(chosen):
     assert chosen() == Options()
-    typed = "-e dft --encoding none --beside trees --batch-size 9 --d 8 --split random --learn"
+    typed = "-e dft --encoding none --beside trees --batch-size 9 --d 8"
+    typed += " --split random --channels-first"
     fields = {"encoding": ("dft", "none"), "beside": ("trees",), "batch_size": 9, "d": 8}
-    assert chosen(*typed.split()) == Options(**fields, split="random", learn=True)
+    assert chosen(*typed.split()) == Options(**fields, split="random", channels_first=True)
 
 
 def test_notes_of_training_go_to_stderr_unless_quiet(run):

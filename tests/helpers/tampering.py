@@ -10,7 +10,7 @@ import shutil
 
 from fuzz import ODD, alter, printed
 
-SIZES = "--dataset order:count=20,length=4 --epochs 1 --seeds 2 --d 8 --heads 2 -e none -e dft"
+SIZES = "--dataset order:count=20,length=4 --steps 1 --seeds 2 --d 8 --heads 2 -e none -e dft"
 TASK = f"train {SIZES} --quiet --resume --json --out".split()
 
 

@@ -3,7 +3,7 @@
 import json
 import time
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import torch
@@ -21,21 +21,21 @@ SMALL = {
     "dataset": ("order:count=60,length=6",),
     "encoding": ("none", "sinusoidal", "t5", "order-free"),
     "seeds": 2,
-    "epochs": 2,
+    "steps": 8,
     "d": 8,
     "heads": 2,
     "batch_size": 8,
 }
 
 
-def train_aside(folder, *, resume=False, timeout=60, epochs=SMALL["epochs"], stop=False):
+def train_aside(folder, *, resume=False, timeout=60, steps=SMALL["steps"], stop=False):
     """Run the small request without figures, as a process that a test starts."""
     plot.save = lambda *_: None
     if stop:  # in its first stack, until the process is killed
         ensembles.fit = lambda *_: [print("begun", flush=True), time.sleep(600)]
     warnings.simplefilter("error")
     store.TIMEOUT = float(timeout)
-    own = {"out": str(folder), "resume": resume, "epochs": epochs}
+    own = {"out": str(folder), "resume": resume, "steps": steps}
     try:
         found = run_comparison(Options(**{**SMALL, **own}))
     except PefourierError as error:
@@ -88,9 +88,10 @@ def numbers(rows):
     return [tuple(row[name] for name in names) for row in rows]
 
 
-def injection(spec, seed=0, *, learn=False, sizes=SIZES):
-    """Return the injection of a SPEC into the small classifier."""
-    return load_injection(spec, sizes.tokens, sizes.d, sizes.heads, seed, learn=learn)
+def injection(spec, seed=0, *, learn=False, sizes=SIZES, grid=()):
+    """Return the injection of a SPEC into the small classifier, trained if `learn`."""
+    one = load_injection(spec, sizes.tokens, sizes.d, sizes.heads, seed, grid=grid)
+    return replace(one, learn=True) if learn else one
 
 
 EVENTS = tuple((50 + 120 * i, 60 + 120 * i) for i in range(10))

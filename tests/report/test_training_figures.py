@@ -11,8 +11,6 @@ from pefourier.report.training_figures import (
     confusions,
     critical_difference,
     learning_curves,
-    mistakes,
-    most_confident,
 )
 from pefourier.train import statistics
 
@@ -66,37 +64,6 @@ def test_bars_of_the_diagram_join_the_cliques():
     np.testing.assert_allclose(bars, [[-0.2, 1.2], [0.8, 2.2]])
     assert axes.lines[0].get_xdata().tolist() == sorted(ranks.values())
     assert axes.get_yticklabels()[0].get_text() == "dft  1.25"
-
-
-def test_the_most_confident_mistakes_are_drawn_each_window_once():
-    """Over all runs of an encoding; with several datasets, of the best of each."""
-    scores = {"sinusoidal": 0.9, "dft": 0.5}
-    rng = np.random.default_rng(0)
-    rows = [
-        result(e, mean + rng.normal(0, 0.01), seed=seed, dataset=name)
-        for name in "ab"
-        for e, mean in scores.items()
-        for seed in range(6)
-    ]
-    traces = []
-    for row in rows:
-        seed, name = row["seed"], row["encoding"]
-        facts = [[10 * i, i % 2, 1 - i % 2, 0.5 + seed / 50 + i / 100] for i in range(3)]
-        facts[0][0] += seed * (name == "dft")  # windows of its own
-        windows = np.arange(3.0)[:, None, None] + np.ones((3, 4, 9 if name == "dft" else 2))
-        arrays = {"mistakes": np.array(facts), "mistaken": windows, "classes": np.array(["A", "B"])}
-        traces.append((row, arrays))
-    traces[0] = rows[0], {}  # of an earlier version
-    one = [(row, arrays) for row, arrays in traces if row["dataset"] == "a"]
-    found = most_confident(statistics.summarize_runs([row for row, _ in one]), one)
-    p = {e: [mistake[0] for mistake in of] for e, of in found.items()}
-    assert p == {"sinusoidal": [0.62, 0.61, 0.6], "dft": [0.62, 0.61, 0.6]}
-    panels = mistakes(found, USUAL).axes
-    assert [panel.get_title() for panel in panels[:2]] == ["A as B, p = 0.62", "B as A, p = 0.61"]
-    np.testing.assert_array_equal(panels[0].lines[1].get_ydata(), np.full(4, 3))
-    assert [len(panel.images) for panel in panels] == [0, 0, 0, 1, 1, 1]
-    several = most_confident(statistics.summarize_runs(rows), traces)
-    assert list(several) == ["a: sinusoidal", "b: sinusoidal"]
 
 
 def test_confusions_are_counted_and_shaded_by_rows():

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy import special
 
 from pefourier.train import statistics
 from pefourier.train.statistics import Chance, chance_of
@@ -38,6 +39,12 @@ LEVELS = {  # gaps below the best of each encoding; the first is the reference
     "reference in the middle": (0.5, 0, 0, 0, 1, 1),
 }
 PROCEDURES = ("two families", "one family", "chosen")
+SERIES = ((40, 1), (40, 3), (20, 5), (140, 1))  # their number, and windows of each
+LUCK = (0.0, 0.03, 0.06, 0.1)  # deviation of the share of windows that a training gets right
+LEVEL, ALIKE = 0.75, 0.5  # that share, and the common part of what makes a window hard
+PLANTED = 0.2  # more of that share for the second classifier
+FEW_DRAWS = 1500
+PAIRED = ("whole", "windows", "series", "chosen")
 
 
 @dataclass(frozen=True)
@@ -127,6 +134,63 @@ def rates(learner, folds, ratio, better, draws, seed=0):
     return float(np.mean(means)), found / draws
 
 
+def draw_right(rng, series, windows, luck, planted):
+    """Return whether each of two classifiers is right on windows (2, series, windows), and folds.
+
+    Half of what makes a window hard is common to the windows of its series, and half to both
+    classifiers. Windows of a fold share its training.
+    """
+    fold = rng.permutation(np.arange(series) % FOLDS[0])
+    hard = rng.normal(size=(3, series, windows + 1))
+    hard = np.sqrt(ALIKE) * hard[:1] + np.sqrt(1 - ALIKE) * hard[1:]
+    hard = np.sqrt(0.5) * hard[..., :1] + np.sqrt(0.5) * hard[..., 1:]
+    share = LEVEL + np.array([[0.0], [planted]]) + rng.normal(0, luck, (2, FOLDS[0]))
+    return hard < special.ndtri(np.clip(share, 0.02, 0.98))[:, fold, None], fold
+
+
+def sign_p(differences):
+    """Exact two-sided p of the sign test, which is McNemar's of paired windows."""
+    above, below = (differences > 0).sum(), (differences < 0).sum()
+    return min(1.0, 2 * special.bdtr(min(above, below), above + below, 0.5))
+
+
+def paired_rates(series, windows, luck, planted, draws, seed=0):
+    """Share of draws in which each test finds a difference, on five folds with few windows."""
+    rng, found, folds = np.random.default_rng(seed), np.zeros(len(PAIRED)), range(FOLDS[0])
+    true = np.arange(series) % 2 == 1
+    for _ in range(draws):
+        right, fold = draw_right(rng, series, windows, luck, planted)
+        cells = [[(right == (t == s)) & (true == t)[:, None] for s in (0, 1)] for t in (0, 1)]
+        tables = np.array([np.array(cells)[:, :, :, fold == j].sum(axis=(3, 4)) for j in folds])
+        tables = tables.transpose(3, 1, 2, 0)  # (classifier, class, prediction, fold)
+        sums = 2 * tables[:, 1, 1] + tables[:, 0, 1] + tables[:, 1, 0]
+        f1 = 2 * tables[:, 1, 1] / np.maximum(sums, 1)
+        rows = [
+            {"fold": j, "windows": int(n), "trained": 3 * int(n), "positive": "b"}
+            for j, n in enumerate(tables[0].sum(axis=(0, 1)))
+        ]
+        chance = chance_of(rows, dict(zip("ab", tables.sum(axis=3), strict=True)), np.arange(5))
+        d, each = f1[1] - f1[0], right[1].astype(int) - right[0]
+        p = [statistics.t_test(d, Chance(np.arange(5)))[0], sign_p(each), sign_p(each.sum(axis=1))]
+        found += np.array([*p, statistics.t_test(d, chance, "ab")[0]]) < 0.05
+    return found / draws
+
+
+def lines_of_pairs(draws):
+    """The table of few windows, a line at a time."""
+    head = ["series", "windows of each", "luck"]
+    head += [f"{of}: {name}" for of in ("noise", "found") for name in PAIRED]
+    yield "| " + " | ".join(head) + " |"
+    yield "|---" * len(head) + "|"
+    for series, windows in SERIES:
+        for luck in LUCK:
+            noise, found = (
+                paired_rates(series, windows, luck, planted, draws) for planted in (0.0, PLANTED)
+            )
+            cells = [str(series), str(windows), f"{luck:g}", *(f"{100 * x:.1f}" for x in noise)]
+            yield "| " + " | ".join([*cells, *(f"{100 * x:.0f}" for x in found)]) + " |"
+
+
 def lines_of_table(draws):
     """Yield the lines of the table."""
     head = ["learner", "folds", "n_test/n_train", "difference"]
@@ -205,6 +269,18 @@ HEADLINE_INTRO = (
 )
 
 
+PAIRED_INTRO = (
+    "\n## Few windows\n\nTwo classifiers on five folds, each trained on three fifths of series of "
+    f"two classes, {FEW_DRAWS} draws. Each gets {LEVEL} of the windows right, and windows of a "
+    "series are alike; “luck”: standard deviation of that share from one training to another. "
+    "“noise”: share of draws, in %, in which a test reports a difference where there is none "
+    f"(should be 5 or less); “found”: if the second gets {PLANTED} more right. “whole”: as above; "
+    "“windows”: exact McNemar test of paired windows; “series”: exact sign test over series; "
+    "“chosen”: what `pefourier train` does. Tests of paired windows or series err because all "
+    "windows of a fold share a training.\n\n"
+)
+
+
 def main():
     """Write the tables to the file that is named."""
     intro = (
@@ -212,12 +288,16 @@ def main():
         "in F1 is found at 5 %: of noise (three columns, should be 5 or less), and of the "
         "difference in the table (the last three, should be high). “whole”: variance S² (1/J + r), "
         "r = n_test/n_train (Nadeau and Bengio, 2003); “at most 1”: the same with r of 1 at most; "
-        "“chosen”: what `pefourier train` does (pefourier/train/chance.py). Five folds are of "
+        "“chosen”: what `pefourier train` does (pefourier/train/statistics.py). Five folds are of "
         "cross-validation, ten and thirty are resamples. Program: tests/tools/simulate_tests.py\n\n"
     )
     with Path(sys.argv[1]).open("w", encoding="utf-8") as out:
         out.write(intro)
-        for line in (*lines_of_table(DRAWS), HEADLINE_INTRO, *lines_of_headlines(HEADLINES)):
+        tables = (
+            *(*lines_of_table(DRAWS), PAIRED_INTRO, *lines_of_pairs(FEW_DRAWS)),
+            *(HEADLINE_INTRO, *lines_of_headlines(HEADLINES)),
+        )
+        for line in tables:
             out.write(line.removesuffix("\n") + "\n")
 
 

@@ -52,5 +52,5 @@ def test_methods_that_cannot_be_requested_are_refused(monkeypatch):
         with pytest.raises(PefourierError, match=named):
             run_comparison(Options(**{**SMALL, **given}))
     monkeypatch.setattr(baselines, "find_spec", lambda _: None)
-    with pytest.raises(PefourierError, match="needs sklearn"):
-        run_comparison(Options(**SMALL, beside=("trees",)))
+    with pytest.raises(PefourierError, match="needs aeon"):
+        run_comparison(Options(**SMALL, beside=("minirocket",)))

@@ -7,7 +7,6 @@ import pytest
 import torch
 from training import CPU, SIZES, SMALL, epochs, injection
 
-from pefourier.errors import PefourierError
 from pefourier.train import program as compiling
 from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
@@ -30,7 +29,7 @@ def test_compiled_steps_are_the_eager_ones(held):
     members = [
         Replica(name, injection(name, 0, learn=bool(i % 2)), 0, 0) for i, name in enumerate(COMPANY)
     ]
-    compiler = Compiler("on", notes.append)
+    compiler = Compiler(notes.append)
     plain = Program(held, SIZES, members, epochs(1))
     compiled = Program(held, SIZES, members, epochs(1), compiler)
     for _ in range(2):
@@ -41,7 +40,7 @@ def test_compiled_steps_are_the_eager_ones(held):
 
 
 def test_training_goes_on_where_nothing_compiles(held, monkeypatch):
-    """One note reports that compiling failed, and --compile on is refused in one line."""
+    """One note reports that compiling failed."""
 
     def refuse(_):
         raise torch._dynamo.exc.TorchDynamoException("there is no compiler\nand much more")
@@ -51,26 +50,24 @@ def test_training_goes_on_where_nothing_compiles(held, monkeypatch):
     monkeypatch.setattr(compiling, "compile_function", refuse)
     notes, members = [], [Replica(name, injection(name), 0, 0) for name in ("dft", "t5")]
     plain = Program(held, SIZES, members, epochs(1)).train(6)
-    compiler = Compiler("auto", notes.append)
+    compiler = Compiler(notes.append)
     for _ in range(2):
         running = Program(held, SIZES, members, epochs(1), compiler)
         np.testing.assert_array_equal(running.train(6), plain)
     assert not compiler.works
     assert [note for note in notes if "there is no compiler" in note] == notes[1:]
     assert len(notes) == 2
-    running = Program(held, SIZES, members, epochs(1), Compiler("on", notes.append))
-    with pytest.raises(PefourierError, match="there is no compiler") as caught:
-        running.step()
-    assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("choice", "compiled"), [("on", True), ("auto", False), ("off", False)])
-def test_the_option_decides_whether_stacks_are_compiled(monkeypatch, choice, compiled):
-    """On a CPU the option decides; the order-free baseline is never compiled."""
-    calls = []
+def test_the_order_free_baseline_is_never_compiled(monkeypatch):
+    """Stacks of transformers are compiled where that saves time."""
+    calls, notes = [], []
     monkeypatch.setattr(compiling, "compile_function", lambda loss: calls.append(loss) or loss)
-    options = Options(**{**SMALL, "seeds": 1, "epochs": 1, "compile": choice})
-    notes = []
-    run_comparison(options, note=notes.append)
-    assert bool(calls) == compiled
-    assert any("compiling" in note for note in notes) == compiled
+    run_comparison(Options(**{**SMALL, "seeds": 1}), note=notes.append)
+    assert not calls
+    monkeypatch.setattr("pefourier.train.ensembles.pays_to_compile", lambda *_: True)
+    run_comparison(Options(**{**SMALL, "seeds": 1}), note=notes.append)
+    assert len({*calls}) == 1
+    assert [line for line in notes if "compiling" in line] == [
+        f"compiling the step of {n} members" for n in (1, 2)
+    ]

@@ -64,7 +64,8 @@ def check_dataset(found, data):
         assert len(data.best) < 2
     else:
         assert sorted([*judged, *data.left_out]) == sorted(f1)
-    left_out = ", ".join(f"{e} {f1[e]:.3f} ({why})" for e, why in data.left_out.items())
+    named = report.named
+    left_out = ", ".join(f"{named(e)} {f1[e]:.3f} ({why})" for e, why in data.left_out.items())
     assert text.endswith(f" Not compared: {left_out}.") or not left_out
     assert set(data.cut_short) <= set(data.left_out)
     if len(judged) < 2:
@@ -72,10 +73,10 @@ def check_dataset(found, data):
         return
     top, *ties = data.best
     assert f1[top] == max(f1[e] for e in judged)
-    assert f", {top} has the highest mean F1, {f1[top]:.3f}" in text
+    assert f", {named(top)} has the highest mean F1, {f1[top]:.3f}" in text
     if ties and data.worse:
-        assert f"; {join(ties)} cannot be distinguished" in text
-    worse = ", ".join(f"{e} {f1[e] - f1[top]:+.3f}" for e in data.worse)
+        assert f"; {join(list(map(named, ties)))} cannot be distinguished" in text
+    worse = ", ".join(f"{named(e)} {f1[e] - f1[top]:+.3f}" for e in data.worse)
     assert f": {worse}. " in text or not worse
     sides = {"best": (1, True), "tied": (2, True)}.get(data.verdict)
     assert sides is None or (min(len(data.best), 2), bool(data.worse)) == sides
@@ -88,7 +89,7 @@ def check_dataset(found, data):
     if data.verdict == "too few":
         assert not set(vectors.values()) & SIDES
         short = data.shortage
-        assert f" between {data.pair[0]} and {data.pair[1]}" in text
+        assert f" between {' and '.join(map(named, data.pair))}" in text
         assert short.needed is None or short.units < max(short.needed, statistics.LEAST_UNITS)
     for e, code in vectors.items():
         pair = {e, data.differences[e].reference}

@@ -143,7 +143,7 @@ def test_looks_that_are_scored_later_give_the_same_numbers(held, monkeypatch, ow
 
 
 @pytest.mark.parametrize("looks", [1, 3, 6, 8])
-@pytest.mark.parametrize("own", [{}, {"dropout": 0.2, "warmup": 9}])
+@pytest.mark.parametrize("own", [{}, {"dropout": 0.2}])
 def test_a_resumed_checkpoint_gives_the_same_bits(held, tmp_path, monkeypatch, looks, own):
     """Members that patience has ended, and trained vectors, resume with the same bits."""
     members = [member(name, seed, learn=True) for name in ("dft", "t5", "rope") for seed in (0, 1)]

@@ -84,10 +84,10 @@ def stack(monkeypatch):
         held, of = Resident(task, META), SIZES if isinstance(sizes, OrderFree) else sizes
         shape, members = (of.tokens, of.d, of.heads), []
         for i, name in enumerate(names):
-            learn = bool(i % 2) and times is None
-            one = load_injection(name, *shape, 0, learn=learn, times=times)
+            one = load_injection(name, *shape, 0, times=times)
+            one = replace(one, learn=one.learn or (bool(i % 2) and times is None))
             members.append(fit.Replica(name, one, 0, 0))
-        return fit.Program(held, sizes, members, epochs(5, warmup=50, dropout=0.1))
+        return fit.Program(held, sizes, members, epochs(5, dropout=0.1))
 
     return build
 
@@ -120,7 +120,7 @@ def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     members = [
         fit.Replica(name, injection(name, 0, learn=True), 0, 0) for name in ("dft", "t5", "rope")
     ]
-    running, fresh = (fit.Program(held, SIZES, members, epochs(1, warmup=9)) for _ in range(2))
+    running, fresh = (fit.Program(held, SIZES, members, epochs(1)) for _ in range(2))
     running.done = fresh.done = 5
     captured = []
 

@@ -108,8 +108,10 @@ def test_biases_of_pairs_are_injected_pair_by_pair(tmp_path):
     np.save(tmp_path / "b.npy", enc.bias)
     stored = injection(str(tmp_path / "b.npy"))
     np.testing.assert_array_equal(stored.table(), one.table())
-    with pytest.raises(PefourierError, match=r"causal=true|masks"):
-        injection("fire:threshold=3,causal=true")
+    masked = ("fire:threshold=3,causal=true", "causal=true|masks"), ("alibi:causal=true", "later")
+    for spec, named in masked:
+        with pytest.raises(PefourierError, match=named):
+            injection(spec)
 
 
 @pytest.mark.parametrize("spec", ["swin", "swin2", "beit"])

@@ -1,7 +1,6 @@
 """Tests on longer windows: which encodings extend, and why others do not."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -24,7 +23,6 @@ from pefourier.train.run import run_comparison
 TASK = "order:count=60,length=8"
 SIZES = model.Transformer(8, 2, 2, d=16, heads=2)
 LONG = replace(SIZES, length=24)
-LOAD = partial(load_for, learn=False)
 
 
 def outcome(name, *, learn=False, task=None):
@@ -84,7 +82,7 @@ def test_every_run_has_its_scores_at_each_length(trained, options):
 def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled():
     short, longer = (injection("sinusoidal", sizes=sizes) for sizes in (SIZES, LONG))
     found, task = outcome("sinusoidal@rms=0.25")
-    injected = lengths.injection_at(task, found, LONG, task, LOAD).table()
+    injected = lengths.injection_at(task, found, LONG, task, load_for).table()
     np.testing.assert_allclose(injected, scale_to_rms(longer, 0.25, reference=short).table())
     np.testing.assert_allclose(injected[:8], scale_to_rms(short, 0.25).table())
     assert not np.allclose(injected, longer.table())
@@ -98,7 +96,7 @@ def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(mo
     found, _ = outcome("sinusoidal", task=task)
     given, decide = [], lengths.decide
     monkeypatch.setattr(lengths, "decide", lambda *a: [given.append(a), decide(*a)][1])
-    (row,) = lengths.score_lengths(task, SIZES, found, [task], LOAD)
+    (row,) = lengths.score_lengths(task, SIZES, found, [task], load_for)
     ((logits, threshold),) = given
     np.testing.assert_allclose(logits[fold.test], found.test, atol=2e-5)
     assert threshold == program.threshold_of(task, found)

@@ -1,10 +1,11 @@
-"""Scores equal those of scikit-learn."""
+"""Scores, by scikit-learn, equal their definitions."""
 
 import numpy as np
 import pytest
-from sklearn.metrics import average_precision_score, f1_score, precision_recall_fscore_support
+from sklearn.metrics import f1_score
 
 from pefourier.train import run_artifacts as metrics
+from pefourier.train.store import MEASURES
 
 
 def test_the_threshold_has_the_best_f1_halfway_to_the_next_score(rng):
@@ -15,24 +16,37 @@ def test_the_threshold_has_the_best_f1_halfway_to_the_next_score(rng):
     assert metrics.best_threshold(*tied) == 3.5  # the highest of equally good thresholds
 
 
+def defined(chosen, margin, true):
+    """Return precision, recall, F1 and average precision of a class, written out."""
+    hits = (chosen & true).sum()
+    precision, recall = hits / max(chosen.sum(), 1), hits / max(true.sum(), 1)
+    area = sum(
+        (true & (margin >= level)).sum()
+        / (margin >= level).sum()
+        * (true & (margin == level)).sum()
+        for level in np.unique(margin)
+    )
+    whole = max(chosen.sum() + true.sum(), 1)
+    return precision, recall, 2 * hits / whole, area / max(true.sum(), 1)
+
+
+@pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("classes", "macro"), [(2, False), (2, True), (3, True)])
-def test_what_is_stated_is_what_is_scored(rng, classes, macro):
-    """Two classes use the threshold of validation, more classes the largest logit."""
-    logits, labels = rng.normal(size=(60, classes)), rng.integers(0, classes, 60)
+def test_what_is_stated_is_what_is_scored(seed, classes, macro):
+    """With ties, absent classes and classes that are never predicted; to 1e-12."""
+    rng = np.random.default_rng(seed)
+    logits, labels = rng.normal(size=(40, classes)).round(1), rng.integers(0, classes, 40)
+    labels[labels == seed % 4] = 0  # some class may be missing
     margin = logits[:, 1] - logits[:, 0]
     chosen = metrics.decide(logits, None if macro else 0.25)
-    stated = logits.argmax(axis=1) if macro else margin >= 0.25
-    np.testing.assert_array_equal(chosen, stated)
+    np.testing.assert_array_equal(chosen, logits.argmax(axis=1) if macro else margin >= 0.25)
     found = metrics.score(chosen, logits, labels, macro=macro)
-    mean = "macro" if macro else "binary"
-    expected = precision_recall_fscore_support(labels, chosen, average=mean)[:3]
-    assert [found[name] for name in ("precision", "recall", "f1")] == pytest.approx([*expected])
-    assert found["accuracy"] == np.mean(chosen == labels)
     columns = logits if classes == 3 else np.column_stack([-margin, margin])
-    each = [average_precision_score(labels == c, columns[:, c]) for c in range(classes)]
-    assert found["auprc"] == pytest.approx(np.mean(each) if macro else each[1])
-
-
-def test_classes_that_are_not_there_do_not_count():
-    labels = np.array([0, 0, 2])
-    assert metrics.macro_scores(labels, labels) == (1.0, 1.0, 1.0)
+    judged = np.unique(labels) if macro else [1]
+    each = [defined(chosen == c, columns[:, c], labels == c) for c in judged]
+    expected = [*np.mean(each, axis=0), np.mean(chosen == labels)]
+    assert list(found) == list(MEASURES)
+    assert [*found.values()] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    validated = metrics.score(logits.argmax(axis=1), logits, labels, macro=macro)
+    own = metrics.validation_score(logits, labels, macro=macro)
+    assert own == pytest.approx(validated["f1" if macro else "auprc"], abs=1e-12)

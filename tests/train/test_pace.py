@@ -1,4 +1,4 @@
-"""Rates and warm-up of members equal torch's optimizers."""
+"""Rates of members equal torch's optimizers."""
 
 from dataclasses import replace
 
@@ -43,28 +43,24 @@ def test_a_member_in_a_stack_is_the_member_alone(held, share, name):
     np.testing.assert_allclose(together.evaluate("test")[2], alone.evaluate("test")[0], atol=1e-9)
 
 
-@pytest.mark.parametrize(("name", "warmup"), [("dft", 2 * EPOCH), ("learned", 0), ("t5", 5)])
-def test_warm_up_and_the_rate_of_vectors_are_those_of_torch(held, name, warmup):
-    found = trained(held, [member(name)], replace(PLAIN, warmup=warmup), 3)
+@pytest.mark.parametrize("name", ["dft", "learned", "t5"])
+def test_the_rate_of_vectors_is_that_of_torch(held, name):
+    found = trained(held, [member(name)], epochs=3)
     twin = fit.Program(held, SIZES, [member(name)], PLAIN)
     groups = [
         {"params": [p], "lr": 1e-2 if key.startswith("codes.") else 1e-3}
         for key, p in twin.parameters.items()
     ]
     twin.optimizer = torch.optim.Adam(groups)
-    rising = torch.optim.lr_scheduler.LambdaLR(
-        twin.optimizer, lambda step: min(1.0, (step + 1) / max(warmup, 1))
-    )
-    twin.replay = lambda: (twin.step(), rising.step())
     twin.train(3 * EPOCH)
     for key, value in twin.parameters.items():
         assert (value - found.parameters[key]).abs().max() < 1e-9, key
 
 
 def test_patience_goes_on_with_the_steps_that_were_taken(held):
-    """Members that remain in a smaller stack keep their dropout and warm-up."""
+    """Members that remain in a smaller stack keep their dropout."""
     members = [member("dft"), member("rope")]
-    whole = fit.Program(held, SIZES, members, replace(PLAIN, warmup=3 * EPOCH, dropout=0.2))
+    whole = fit.Program(held, SIZES, members, replace(PLAIN, dropout=0.2))
     whole.train(EPOCH)
     alone = whole.with_members([1])
     for running in (whole, alone):

@@ -1,6 +1,7 @@
 """A plan equals the training that follows, and refuses with the same errors."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -42,7 +43,7 @@ def test_what_is_planned_is_what_is_trained(tmp_path, rng, monkeypatch):
 
 
 def test_refusals_are_those_of_training(trained):
-    resumed = {"out": str(trained), "resume": True, "epochs": 1}
+    resumed = {"out": str(trained), "resume": True, "steps": 4}
     for change in ({"encoding": ("nothing",)}, {"heads": 3}, resumed):
         messages = set()
         for ask in (plan_training, run_comparison):
@@ -59,13 +60,14 @@ def test_what_is_dropped_is_planned_and_noted(tmp_path):
     path.write_text("\n".join([*text, "99,0,0,1"]))
     (planned,) = plan_training(Options(dataset=(str(path),), window=4), notes.append)
     assert {drop.reason: drop.count for drop in planned.dropped} == {"short": 1, "end": 36}
-    assert sum("are dropped" in line or "and dropped" in line for line in notes) == 2
+    assert len(notes) == 2  # of --minutes, and one line for a dataset
+    assert notes[-1].count("dropped ") == 2
 
 
 def test_minutes_choose_runs_and_steps_as_the_plan_says(tmp_path, monkeypatch):
     """A step of one seed takes a tenth of a second: 6 minutes are 3240 steps."""
     monkeypatch.setattr(ensembles, "seconds_of_steps", lambda of, *_: 0.1 * len(of.runs) / 2)
-    given = {**SMALL, "epochs": None, "seeds": 8, "encoding": ("none", "dft")}
+    given = {**SMALL, "steps": None, "seeds": 8, "encoding": ("none", "dft")}
     experiment = resolve(Options(**given))  # a single fold
     for minutes, expected in ((6, (4, 810)), (60, (32, 1012)), (1e4, (64, 4000)), (0.1, (4, 13))):
         assert ensembles.divide_time(60 * minutes, 0.1, experiment) == expected
@@ -79,9 +81,9 @@ def test_minutes_choose_runs_and_steps_as_the_plan_says(tmp_path, monkeypatch):
     assert (config["seeds"], config["minutes"], config["patience_steps"]) == (4, None, 0)
     rows = lines(out)
     assert {row["budget"]["steps"] for row in rows} == {config["steps"]}
-    again = Options(**{**given, "seeds": 4}, steps=config["steps"], patience_steps=0)
+    again = Options(**{**given, "seeds": 4, "steps": config["steps"]}, patience_steps=0)
     assert numbers(run_comparison(again).runs) == numbers(rows)
-    for own in ({"seeds": 4}, {"steps": 9}, {"epochs": 9}, {"minutes": 0}):
+    for own in ({"seeds": 4}, {"steps": 9}, {"minutes": 0}):
         with pytest.raises(PefourierError, match="--minutes"):
             run_comparison(replace(requested, **own))
 
@@ -92,7 +94,16 @@ def test_what_may_be_too_few_is_stated_before_training(tmp_path, rng):
     options = Options(**{**SMALL, "dataset": (path,), "encoding": ("none", "dft")})
     (planned,) = plan_training(options, notes.append)
     assert planned.detectable > 0.1
-    assert sum("can be TOO FEW" in line for line in [planned.conclusion, *notes]) == 2
-    notes.clear()
-    plan_training(replace(options, find=planned.detectable), notes.append)
-    assert not any("TOO FEW" in line for line in notes)
+    assert not any("detect" in line for line in notes)  # stated once, in the answer
+    for find in (0.02, planned.detectable - 0.01):
+        with pytest.raises(
+            PefourierError, match=rf"not of {find:g}; use --find {planned.detectable}"
+        ):
+            plan_training(replace(options, find=find))
+    assert plan_training(replace(options, find=planned.detectable))
+    one_fold = Options(**{**SMALL, "dataset": ("order:count=2000,length=4",), "seeds": 4})
+    with pytest.raises(PefourierError, match=r"4 runs .* not of 0.1; .* or --seeds \d+$") as why:
+        plan_training(replace(one_fold, find=0.1))
+    seeds = int(re.findall(r"--seeds (\d+)", str(why.value))[0])
+    (planned,) = plan_training(replace(one_fold, find=0.1, seeds=seeds))
+    assert planned.detectable == 0.1

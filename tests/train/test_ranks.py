@@ -74,7 +74,7 @@ def test_what_a_killed_rank_had_taken_is_missed_and_trained_on_resume(tmp_path, 
     second = started(tmp_path / "1", 1, port, timeout=3, stop=True)
     second.wait_for("begun")  # or the first process was faster with all of it
     second.kill()
-    assert "stacks are unfinished" in first.finished(2)
+    assert "unfinished stacks: " in first.finished(2)
     assert 0 < len(lines(tmp_path / "0")) < 8
     found = run_comparison(Options(**SMALL, out=str(tmp_path / "0"), resume=True))
     assert len(found.runs) == 8
@@ -85,16 +85,16 @@ def test_a_rank_that_was_requested_otherwise_or_meets_nobody_says_so(tmp_path, p
     lone = started(tmp_path, 1, port, timeout=2).finished(2).splitlines()[-1]  # after torch's
     assert lone.startswith(f"rank 1 of 2 has not reached the others at 127.0.0.1:{port} within 2 s")
     first = started(tmp_path / "0", 0, port, timeout=3)
-    second = started(tmp_path / "1", 1, port, timeout=3, epochs=3)
-    assert "rank 1 has epochs 2, now it is 3" in second.finished(2)
+    second = started(tmp_path / "1", 1, port, timeout=3, steps=9)
+    assert "rank 1 has steps 8, now it is 9" in second.finished(2)
     first.process.join(120)
-    assert "epochs" in first.stated or first.process.exitcode == 0  # it may have finished alone
+    assert "steps" in first.stated or first.process.exitcode == 0  # it may have finished alone
 
 
 @pytest.mark.long
 def test_torchrun_answers_once(tmp_path):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    task = ["--dataset", "order:count=40,length=4", "--epochs", "1", "--seeds", "2", "-e", "dft"]
+    task = ["--dataset", "order:count=40,length=4", "--steps", "2", "--seeds", "2", "-e", "dft"]
     command = [*launcher, "-m", "pefourier", "train", *task, "-e", "none", "--out", tmp_path]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -120,7 +120,7 @@ def test_stacks_are_handed_over_once_and_none_is_waited_for_for_ever(monkeypatch
     first.wait_for(missing, take_over)
     assert seen == [(0, ([{"seed": 3}], [b"\x00trace"])), (2, ([], []))]
     assert first.receive(0) is None
-    with pytest.raises(PefourierError, match="1 stacks are unfinished"):
+    with pytest.raises(PefourierError, match="unfinished stacks: 1"):
         first.wait_for({1}, lambda: None)
     shared.set("failed", "no memory")
     with pytest.raises(PefourierError, match=r"^no memory$"):

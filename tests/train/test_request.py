@@ -8,8 +8,7 @@ from pefourier.train.request import name_once
 
 REFUSED = {  # command line, and the option or value in its error
     "--seeds 0": "--seeds",
-    "--epochs 0": "--epochs",
-    "--patience -1": "--patience",
+    "--patience-steps -1": "--patience-steps",
     "--rate nan": "--rate",
     "-e dfft": "'dft'",
     "-e dft@rms=x": "rms",
@@ -19,10 +18,8 @@ REFUSED = {  # command line, and the option or value in its error
     "-e -": "-e -",
     "-e dft@rms=0": "'dft@rms=0'",
     "-e none@rms=1": "'none@rms=1'",
-    "--epochs 5 --steps 5": "--steps and --epochs",
-    "--patience 5 --patience-steps 5": "--patience-steps and --patience",
     "--steps 0": "--steps",
-    "--epochs 1000001": "--epochs",
+    "--steps 1000000001": "--steps",
     "--beside tree": "'tree'",
     "--test-length 24,x": "'24,x'",
     "--test-length 24,24": "'24,24'",

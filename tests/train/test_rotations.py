@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from training import CPU, SIZES, epochs
+from training import CPU, SIZES, epochs, injection
 
 import pefourier
 from pefourier.encodings import load
@@ -14,7 +14,7 @@ from pefourier.errors import PefourierError
 from pefourier.train import program as fit
 from pefourier.train import saved_models
 from pefourier.train.data.load import load_task
-from pefourier.train.model import load_injection, waves_of_rotation
+from pefourier.train.model import waves_of_rotation
 from pefourier.train.program import Resident
 from pefourier.train.saved_models import lengthen
 
@@ -30,8 +30,9 @@ def held():
     return Resident(load_task("order:count=40,length=8"), CPU, torch.float64)
 
 
-def rotation(spec, *, learn=True, length=8):
-    return load_injection(spec, length, 16, 2, 0, learn=learn, grid=SPECS.get(spec, ()))
+def rotation(spec, length=8):
+    sizes = replace(SIZES, length=length)
+    return injection(spec, learn=True, sizes=sizes, grid=SPECS.get(spec, ()))
 
 
 def members(specs):

@@ -19,7 +19,7 @@ def requested(**own):
 
 def test_only_position_solves_the_task():
     arms = ("none", "onehot", "shaw:values=true", "order-free")
-    options = {"dataset": ("order:length=6,count=400",), "seeds": 1, "epochs": 12}
+    options = {"dataset": ("order:length=6,count=400",), "seeds": 1, "steps": 84}
     (found,) = run_comparison(Options(encoding=arms, **options)).datasets
     f1 = {name: scores["f1"].mean for name, scores in found.scores.items()}
     assert min(f1["onehot"], f1["shaw:values=true"]) > 0.95
@@ -32,7 +32,7 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     own = {"out": str(out)}
     own["encoding"] = ("none", "sinusoidal", "t5", "sinusoidal@rms=0.25", "order-free")
     found = run_comparison(requested(**own, positive=("A first",)))
-    pictures = ["comparison.png", "confusion.png", "curves.png", "mistakes.png"]
+    pictures = ["comparison.png", "confusion.png", "curves.png"]
     others = ["config.json", "results.jsonl", "scores", "summary.json", "summary.md"]
     assert sorted(p.name for p in out.iterdir()) == sorted(pictures + others)
     assert sorted(numbers(lines(out))) == sorted(numbers(found.runs))
@@ -46,7 +46,7 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
 
 def test_a_run_goes_on_where_data_have_moved_but_not_with_others(tmp_path, rng):
     given = {"dataset": ("msl",), "window": 20, "out": str(tmp_path / "out")}
-    given |= {"encoding": ("none", "dft"), "seeds": 1, "epochs": 1, "folds": 1}
+    given |= {"encoding": ("none", "dft"), "seeds": 1, "steps": 4, "folds": 1}
     rows, found = rng.normal(size=(3, 400, 2)).astype(np.float32), []
     for folder, event in (("one", 300), ("moved", 300), ("other", 200)):
         label = (np.arange(400) % 100 >= 80) & (np.arange(400) < event)
@@ -168,7 +168,7 @@ def test_vectors_too_large_and_a_full_disk_cost_neither_a_run_nor_the_answer(
         run_comparison(requested(out=str(tmp_path / "one"), save_models=str(tmp_path)))
     assert lines(tmp_path / "one")  # rows that fit are kept, and --resume trains their models
     monkeypatch.setattr("pefourier.train.run.write_json", full)
-    task = ["--dataset", "order:count=40,length=4", "--epochs", 1, "--seeds", 1, "--quiet"]
+    task = ["--dataset", "order:count=40,length=4", "--steps", 2, "--seeds", 1, "--quiet"]
     stated = run("train", *task, "-e", "dft", "--out", tmp_path / "two")
     assert (stated.status, "P / R / F1" in stated.out) == (2, True)
     assert stated.err.endswith("summary.json: No space left on device\n")

@@ -83,7 +83,7 @@ def test_a_whole_line_that_is_not_ours_is_refused(tmp_path, foreign, named):
 @pytest.mark.parametrize(
     "edit",
     [
-        *({"learn": 1}, {"encoding": [3]}, {"windows": {"order": 3}}, {"stack": None}),
+        *({"channels_first": 1}, {"encoding": [3]}, {"windows": {"order": 3}}, {"stack": None}),
         *('{"model_type": "llama"}', "[1]", "no JSON"),
     ],
 )
@@ -96,6 +96,20 @@ def test_another_configuration_is_refused_and_never_replaced(tmp_path, trained, 
         run_comparison(Options(**SMALL, out=str(tmp_path), resume=resume))
     assert ("was not written by pefourier train" in str(caught.value)) == resume
     assert file.read_bytes() == before
+
+
+def test_options_of_an_earlier_version_are_accepted_if_they_changed_nothing(tmp_path, trained):
+    config = json.loads((trained / "config.json").read_text())
+    for edit, named in (({"epochs": 20}, "epochs 20"), ({"pool": "max"}, "pool 'max'"), ({}, "")):
+        kept = {"weight_decay": 0.0, "pool": "mean", "compile": "auto", "warmup": 0, "search": []}
+        (tmp_path / "config.json").write_text(json.dumps({**config, **kept, **edit}))
+        (tmp_path / "results.jsonl").write_bytes((trained / "results.jsonl").read_bytes())
+        options = Options(out=str(tmp_path), resume=True)
+        if not edit:
+            assert run_comparison(options)
+            continue
+        with pytest.raises(PefourierError, match=f"config.json has {named}, of another version"):
+            run_comparison(options)
 
 
 def test_options_of_a_configuration_are_checked_like_those_that_are_typed(tmp_path, trained):

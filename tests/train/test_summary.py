@@ -82,6 +82,35 @@ def test_too_few_says_how_many_seeds_it_takes():
     assert {d.over for d in found.datasets[0].differences.values()} == {"runs"}
 
 
+def few_windows(right):
+    """Return runs of one seed on folds of eight windows, by the windows that each gets right."""
+    rows = []
+    for encoding, counts in right.items():
+        for fold, (a, b) in enumerate(counts):
+            f1 = np.mean([2 * n / (n + 4 + m) for n, m in ((a, 4 - b), (b, 4 - a))])
+            own = {"fold": fold, "windows": 8, "trained": 24, "step": 40, "budget": BUDGET}
+            table = [[a, 4 - a], [4 - b, b]]
+            rows.append(result(encoding, float(f1), confusion=table, **own))
+    return rows
+
+
+def test_nineteen_against_thirty_five_of_forty_windows_is_a_difference():
+    """Of 22 against 30, a sentence says how many windows would show it."""
+    counts = {"none": [(2, 2)] * 4 + [(1, 2)], "sinusoidal": [(3, 4)] * 5}
+    found = statistics.summarize_runs(few_windows(counts))
+    assert (found.verdict, found.best) == ("best", ("sinusoidal",))
+    assert "significantly better than every other: 'none' " in report.conclude_all(found)
+    few = {"none": [(2, 2)] * 3 + [(2, 3)] * 2, "sinusoidal": [(3, 3)] * 5}
+    found = statistics.summarize_runs(few_windows(few))
+    (data,) = found.datasets
+    assert (found.verdict, data.verdicts["none"]) == ("too few", "too few")
+    needed = data.differences["none"].windows
+    said = f"sinusoidal classified 30 of 40 test windows correctly, 'none' 22; .*about {needed} "
+    assert re.search(said, report.conclude_all(found))
+    stated = {r["spec"]: r["meaning"] for r in report.json_records(found)}
+    assert re.search(said, stated["none"])
+
+
 def test_a_scaled_encoding_is_compared_at_its_size():
     scores = {"sinusoidal": 0.5, "dft@rms=1": 0.6, "sinusoidal@rms=1": 0.1}
     rows = [result(e, v, seed=seed) for e, v in scores.items() for seed in range(2)]
@@ -120,6 +149,7 @@ def test_a_method_fitted_once_a_fold_counts_its_folds(rng):
     f1["trees"] = np.tile(rng.uniform(0.8, 0.9, 5), (4, 1))
     rows = [
         result(e, f1[e][seed, fold], seed=seed, fold=fold)
+        | {"windows": 120, "trained": 360, "confusion": [[60, 0], [0, 60]]}
         for e, seed, fold in product(f1, range(4), range(5))
     ]
     (one,) = statistics.summarize_runs(rows).datasets
@@ -127,7 +157,7 @@ def test_a_method_fitted_once_a_fold_counts_its_folds(rng):
     found = one.differences["trees"]
     assert one.scores["trees"]["f1"] == statistics.interval(f1["trees"][0])
     assert (found.mean, found.units, found.over) == (pytest.approx(apart.mean()), 5, "folds")
-    chance = Chance(np.arange(5), TEST_TO_TRAIN, windows=60)
+    chance = Chance(np.arange(5), TEST_TO_TRAIN, windows=600)
     assert found.p == pytest.approx(statistics.t_test(apart, chance)[0])
     once = [row for row in rows if row["encoding"] != "trees" or row["seed"] == 0]
     assert statistics.summarize_runs(once).datasets[0].differences == one.differences

@@ -1,7 +1,6 @@
 """Encodings of the measured times of each window."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -124,8 +123,7 @@ def test_times_are_in_mean_steps_since_the_first_row_of_a_window(tmp_path, rng):
     [
         *(({"encoding": (name,)}, f"{name} has no times") for name in ("dft", "learned", "t5")),
         ({"dataset": ("order",)}, "'order' has no times"),
-        ({"learn": True}, "excludes --learn"),
-        ({"encoding": ("rope", "tape@rms=1")}, "and @rms"),
+        ({"encoding": ("rope", "tape@rms=1")}, "excludes @rms"),
     ],
 )
 def test_what_has_no_times_is_refused_by_name(change, named):
@@ -144,7 +142,7 @@ def held():
 
 def member_of(held, spec):
     sizes = replace(SIZES, channels=1)
-    return sizes, fit.Replica(spec, load_for(sizes, spec, 0, held.task, learn=False), 0, 0)
+    return sizes, fit.Replica(spec, load_for(sizes, spec, 0, held.task), 0, 0)
 
 
 def test_slopes_and_shifts_are_trained_at_the_times_of_each_window(held):
@@ -186,9 +184,8 @@ def test_slopes_and_shifts_are_trained_at_the_times_of_each_window(held):
 def test_windows_of_another_length_have_times_in_the_unit_of_training(held, spec):
     sizes, member = member_of(held, spec)
     (outcome,) = fit.fit(held, sizes, [member], epochs(2, 1e-2))
-    load = partial(load_for, learn=False)
     longer = load_task("irregular:count=20,length=16", Options(positions="time"))
-    (row,) = saved_models.score_lengths(held.task, sizes, outcome, [longer], load)
+    (row,) = saved_models.score_lengths(held.task, sizes, outcome, [longer], load_for)
     assert (row["length"], row["reason"]) == (16, "")
     own = (held.task, outcome, sizes, outcome.injection)
     x, times = held.task.windows_at(np.arange(60)), held.task.times.reshape(60, T)
