@@ -46,6 +46,7 @@ from pefourier.encodings.registry import build
 from pefourier.encodings.sources.json_object import (
     HEADS,
     LAYERS,
+    MOST_LAYERS,
     SINGLE,
     Section,
     TrackedKeys,
@@ -276,6 +277,18 @@ LENGTHS = tuple(  # other names of the longest sequence, in configs of unknown t
 TRAINING = set(
     "train trained training pretrain pretrained pretraining native original orig".split()
 )
+SYNONYMS = [  # names of one setting
+    tuple(names.split())
+    for names in (
+        """max_position_embeddings n_positions n_ctx max_seq_len max_sequence_length max_seq_length
+        seq_length context_length model_max_length""",
+        "rope_theta rotary_emb_base",
+        "hidden_size n_embd d_model",
+        "num_attention_heads n_head n_heads num_heads",
+        "head_dim kv_channels",
+        "num_hidden_layers n_layer n_layers num_layers",
+    )
+]
 OF_LENGTHS = set("length len positions position context ctx seq seqlen sequence".split())
 
 
@@ -306,7 +319,6 @@ class ModelConfig(Section):
     @cached_property
     def rope_key(self) -> str:
         """Return the key of the section that sets the rotation."""
-        self.get("rope_parameters")  # mark as read: lint reports two sections
         return "rope_scaling" if self.get("rope_scaling") else "rope_parameters"
 
     def sized(self, keys: Sized) -> int | None:
@@ -512,6 +524,7 @@ class LayerRun:
     kind: str  # rotary, none, or empty for the kind of the whole model
     part: str  # the type of layer that names its rotation; empty if all layers share a rotation
     window: int | None  # positions that a query sees; None: all
+    chunked: bool = False  # the window is a block: queries see no position before its start
 
 
 def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> list[LayerRun]:
@@ -537,7 +550,8 @@ def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> lis
         has_rotation = part in sections or not model.row  # else without positions
         rotates = rotary and has_rotation and (i < dense or kind in rotating) and i not in unrotated
         run_kind = "rotary" if rotates else "none" if rotary else ""
-        run = LayerRun((), run_kind, part if rotates else "", windows[kind][i])
+        laid_out = (part if rotates else "", windows[kind][i], "chunked" in kind)
+        run = LayerRun((), run_kind, *laid_out)
         runs.setdefault(run, []).append(i)
     placed = number and laid
     placed_runs = [
@@ -554,8 +568,8 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
     """
     stated = stated_types(model.values)
     key, types = model.row.get("coded", ("", {}))
-    if not stated and model.get("attention_types"):  # of GPT-Neo, with repetitions
-        raise model.wrong("attention_layers", None, "the type of each layer of attention_types")
+    if not stated and model.get("attention_types"):
+        stated = repeated_types(model)
     if not stated and model.get(key) is not None:  # a number for each layer, as in DeepSeek-V4
         codes = model.get(key)
         if not isinstance(codes, list) or any(str(code) not in types for code in codes):
@@ -587,6 +601,18 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
         return list(islice(cycle(once[::-1]), number))[::-1], True
     first = [FULL] * min(dense_layers(model), number)
     return [*first, *islice(cycle(once), number - len(first))], True
+
+
+def repeated_types(model: ModelConfig) -> list[str]:
+    """Return the type of each layer from GPT-Neo's ``attention_types``: [[types, times], ...]."""
+    key, stated = "attention_types", model.get("attention_types")
+    try:
+        pairs = [(list(map(str, names)), int(times)) for names, times in stated]
+    except (TypeError, ValueError):
+        raise model.wrong(key, stated, "a list of [types, times]") from None
+    if any(not 0 < times * len(names) <= MOST_LAYERS for names, times in pairs):
+        raise model.wrong(key, stated, f"a list of [types, times] of at most {MOST_LAYERS} layers")
+    return [name for names, times in pairs for _ in range(times) for name in names]
 
 
 def dense_layers(model: ModelConfig) -> int:
@@ -737,6 +763,10 @@ def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> I
     if is_stated and windows and (widest := max(windows)) < trained:
         layers, reach = len(windows), sum(windows) - len(windows)
         yield says("layers-no-global", layers=layers, reach=reach, widest=widest, trained=trained)
+    chunks = [run for run in runs if run.chunked and run.window]
+    for chunk in dict.fromkeys(run.window for run in chunks):
+        layers = sum(len(run.index) for run in chunks if run.window == chunk)
+        yield says("layers-chunked", layers=layers or "several", number=number, chunk=chunk)
     if "indexer" in model.row:
         layouts = (model.row["indexer"], model.row.get("layout", "halves"))
         indexed, attended = map(PAIRED.get, layouts)

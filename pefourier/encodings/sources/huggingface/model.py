@@ -50,7 +50,7 @@ factor by which training stretches coordinates.
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
@@ -92,6 +92,7 @@ from pefourier.encodings.sources.huggingface.config import (
     ORIGINAL,
     PAIRED,
     PARAMS,
+    SYNONYMS,
     TUNED,
     WIDTH,
     LayerRun,
@@ -429,8 +430,6 @@ def read_relative_sinusoids(model: ModelConfig, row: Fields) -> Encoding:
     """Read the sines and cosines of lags that a model's source code computes."""
     if "part" not in row:
         check_part(model)
-    for key in IDLE:
-        model.get(key)  # mark as read
     if "type" in row:
         kind = model.get("position_embeddings_type", row["type"])
         if kind not in ("relative", *INSTEAD):
@@ -1109,6 +1108,14 @@ def lint_lengths(case: ConfigCase) -> Notes:
         yield says("rope-scaling-lost", "told", longest=stated, before=original)
     elif family and "factor" not in case.section.values:
         yield family_lost(model.label, stated, family)
+    # a length above that of published models with this base, or of the model type by default
+    known = max(
+        (*published.get("lengths", ()), published.get("trained", 0), published.get("ended", 0))
+    )
+    usual = known or (rho == case.type_keys.base and model.row.get("length", (None, 0))[1]) or 0
+    if scaling == "none" and usual and stated >= LONG * usual and not (original or family):
+        variant = "family" if known else "usual"
+        yield says("rope-length-raised", variant, longest=stated, before=usual)
     # lengths before and after scaling that contradict the factor
     start = before or params.get("trained")
     ratio = longest / start if start else 0.0
@@ -1683,6 +1690,7 @@ HARMLESS = {*LONGEST} | set(
     positionwise_layer_type qk_nope_head_dim qk_rope_head_dim rope_interleave
     segment_means_seq_len sliding_window_pattern video_seq_length""".split()
 )
+LENGTHS_OF = ("length", "original", "trained")  # parameters of an encoding
 MISSPELT = 0.85  # similarity from which a key counts as a misspelling of another
 SCHEDULED = {  # keys that are read if a row has the field
     "slides": "max_window_layers sliding_window",
@@ -1692,7 +1700,7 @@ SCHEDULED = {  # keys that are read if a row has the field
     "axial": "window_size use_relative_position_bias use_shared_relative_position_bias",
 }
 STATING = (  # keys that repeat a parameter of the encoding
-    ("_len(gth)?$", "length"),
+    *(("_len(gth)?$", name) for name in LENGTHS_OF),
     ("theta|base", "rho"),
     ("dim", "rotated"),
     ("factor|rotary_p|rope_p|fraction", "partial"),
@@ -1710,29 +1718,55 @@ def with_trained(enc: Encoding, model: ModelConfig) -> Encoding:
     return replace(enc, params=params, findings=(*enc.findings, note))
 
 
-def find_unread(model: ModelFile, enc: Encoding) -> Texts:
-    """Return the keys about positions, in a config and around it, that no reader has used.
+def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
+    """Return the keys about positions that no reader has used, with variants of their finding.
 
-    Keys around the config of a tower are about the text model.
+    With the variant comes the key that is meant or contradicted. Keys of the config and around it
+    are searched; keys around the config of a tower are about the text model.
     """
-    with suppress(PefourierError):  # reported by the commands that need these keys
-        read_the_rest(model)
     whole = type_row(str(model.outer.untracked.get("model_type"))) or {}
     is_tower = model.key and model.key not in (*NESTED, whole.get("text"))
-    unread_keys = {*enc.params.get("unread", ())} | sections_not_read(model)
+    plain = {*enc.params.get("unread", ())} | sections_not_read(model)
+    found, used = dict.fromkeys(plain, ("plain", "")), used_by_others(model)
     for section in (model,) if is_tower else (model, model.outer):
         values = section.untracked.values
         foreign = () if section is model else whole.get("beside", ())  # of other parts of the model
-        unread = sorted(getattr(section.values, "unread", set()).difference(foreign))
-        misspelt = {key for key in unread[:SEEN] if near_key(key, values)}
-        for key in unread:
+        unread = getattr(section.values, "unread", set()).difference(foreign)
+        unread -= used if section is model else set()
+        others = second_names(values, unread, enc.params) if rotates(model) else {}
+        for place, key in enumerate(sorted(unread)):
+            near = "".join(near_key(key, values)) if place < SEEN else ""
             names = [name for pattern, name in STATING if re.search(pattern, key)]
             repeats = any(values[key] == enc.params.get(name) for name in names)
             # without positions, the keys of a rotation are switched off
             is_off = enc.name == "none" and key in EVIDENCE
-            if (key in misspelt or is_about(key, values)) and not (repeats or is_off):
-                unread_keys.add(key)
-    return tuple(sorted(unread_keys)[:SEEN])
+            if others.get(key):
+                found[key] = "second", others[key]
+            elif (near or is_about(key, values)) and not (repeats or is_off or key in others):
+                found[key] = ("misspelt", near) if near else ("plain", "")
+    return {key: found[key] for key in sorted(found)[:SEEN]}
+
+
+def second_names(values: Values, unread: Collection[str], params: Values) -> dict[str, str]:
+    """Return the unread names of settings that are read under another name, which they contradict.
+
+    The other name is empty if both agree. A length may also be the length before scaling.
+
+    >>> second_names({"hidden_size": 64, "n_embd": 64, "d_model": 32}, {"n_embd", "d_model"}, {})
+    {'n_embd': '', 'd_model': 'hidden_size'}
+    """
+    found = {}
+    for names in SYNONYMS:
+        stated = {key: values[key] for key in names if is_number(values.get(key))}
+        read = {key: number for key, number in stated.items() if key not in unread}
+        agreed = {*read.values()}
+        if LONGEST[0] in names:
+            factor = params.get("factor") or 1
+            agreed |= {n for key in LENGTHS_OF if (n := params.get(key))}
+            agreed |= {n * factor for n in agreed}
+        for key in stated.keys() - read.keys() if read else ():
+            found[key] = "" if stated[key] in agreed else next(iter(read))
+    return {key: found[key] for key in values if key in found}
 
 
 def sections_not_read(model: ModelConfig) -> set[str]:
@@ -1750,21 +1784,24 @@ def sections_not_read(model: ModelConfig) -> set[str]:
     return {key for key in unread - {"type"} if values.get(key)}
 
 
-def read_the_rest(model: ModelConfig) -> None:
-    """Read the keys of all rotations, layers, windows and temperatures of queries.
+def used_by_others(model: ModelConfig) -> set[str]:
+    """Return the keys of rotations, layers and windows that other commands use, or without effect.
 
-    This also marks the keys of windows as read if no layer has a window: they have no effect.
+    Keys of windows have no effect if no layer has a window.
     """
-    for name in SCHEDULED.keys() & model.row.keys():
-        for key in SCHEDULED[name].split():
-            model.get(key)
-    sections = layer_sections(model) if rotates(model) else None
-    for _, turns in (sections or {}).values():
-        for keys in filter(None, (turns.bases, turns.shares, turns.size)):
-            model.first(*keys)
-    layer_schedule(model, sections)
-    known_temperature(model)
-    model.tables()
+    row, config = model.row, model.untracked
+    used = {"rope_parameters", *(IDLE if "xl" in row else ())}
+    for name in SCHEDULED.keys() & row.keys():
+        used.update(SCHEDULED[name].split())
+    with suppress(PefourierError):  # reported by the commands that need these keys
+        sections = layer_sections(model) if rotates(model) else None
+        for _, turns in (sections or {}).values():
+            keys_of_turns = filter(None, (turns.bases, turns.shares, turns.size))
+            used.update(config.first(*keys)[0] for keys in keys_of_turns)
+        layer_schedule(model, sections)
+        known_temperature(model)
+        model.longest()
+    return used
 
 
 def near_key(key: str, values: Values) -> list[str]:
@@ -1802,17 +1839,10 @@ def note_unread(enc: Encoding, model: ModelFile) -> Encoding:
     within = enc.params.get("unread", ())
     for key in [key for key in unread if key not in messages and key not in within][:NAMED]:
         section = (model if key in model.values else model.outer).untracked
-        similar = "".join(near_key(key, section.values))
-        variant = "misspelt" if similar else "plain"
-        findings.append(
-            finding(
-                "unread-key",
-                variant,
-                config=section.label,
-                key=shown(key),
-                value=shown(section.get(key, "…")),
-                near=similar,
-            )
-        )
-    params = {**enc.params, "unread": unread} if unread else enc.params
+        variant, near = unread[key]
+        slots = {"key": shown(key), "value": shown(section.get(key, "…"))}
+        other = shown(section.get(near))
+        slots |= {"near": near, "other": other}
+        findings.append(finding("unread-key", variant, config=section.label, **slots))
+    params = {**enc.params, "unread": tuple(unread)} if unread else enc.params
     return replace(enc, params=params, findings=tuple(findings))
