@@ -10,7 +10,7 @@ Conventions
 An error names the key, the file, the rule and the value. A key that is null counts as not set.
 
 `ModelRow` lists the keys of a row. A rotation's row also holds the differences from the defaults of
-`Rotary`; with ``layers`` it has such differences for each type of layer.
+`RotationKeys`; with ``layers`` it has such differences for each type of layer.
 
 Derive the positions of each layer of a model from its config, as runs of equal layers.
 
@@ -32,7 +32,7 @@ rotated whatever their type.
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import field, fields, replace
 from functools import cache, cached_property, partial
 from itertools import cycle, islice
@@ -57,11 +57,10 @@ from pefourier.types import Counts, Fields, Strings, Values, frozen, frozen_by_n
 Sized = tuple[Strings, int | None]  # keys of a size in order of priority, and its default
 Pairing = Literal["halves", "neighbours"]
 PAIRED: dict[str, Pairing] = {"halves": "halves", "interleaved": "neighbours"}  # by layout
-PARAMS = "params.json"  # config format of Mistral's and Meta's original weights
 
 
 @frozen
-class Rotary:
+class RotationKeys:
     """Keys and defaults of a model type's configs for the rotation of one type of layer."""
 
     size: Strings = ("head_dim",)  # keys of the size of a head, in order of priority
@@ -89,6 +88,9 @@ class Rotary:
 # kind: str
 # otherwise: str; kind if `switch` is off
 # switch: Sequence[Any]; key, values that switch the rotation on, default
+# reader: str; the function that reads the positions, if the kind does not name it
+# section: str; the function that reads the section of a rotation in a vendor's words
+# temperature: str; the function that reads the temperature of queries
 # reason: str; why the type is not supported
 # source: str; where the facts come from
 # types: str; types of a row by hand
@@ -130,7 +132,6 @@ class Rotary:
 # new_only: bool; rope_scaling is refused
 # own_base: bool; types of layers keep their base and share
 # given_whole: bool; a section without a share rotates the whole head
-# alpha: bool; a dynamic scaling may be static, by alpha
 # softmax: bool; mscale_all_dim scales logits
 # sections: Sequence[int]; pairs of each axis
 # interleaved: bool | Literal["rows"]; whether axes alternate
@@ -244,27 +245,24 @@ def version() -> str:
     return str(model_types()["transformers"])
 
 
-def rotary(row: ModelRow, layer: str = "") -> Rotary:
+def rotary(row: ModelRow, layer: str = "") -> RotationKeys:
     """Return the rotation of a type of layer from a row.
 
     >>> rotary(type_row("gemma3_text"), "full_attention").base
     1000000.0
     """
     settings = {**row, **row["layers"].get(layer, {})} if "layers" in row else row
-    return Rotary(**{key: settings[key] for key in NAMES & settings.keys()})
+    return RotationKeys(**{key: settings[key] for key in NAMES & settings.keys()})
 
 
-NAMES = {parameter.name for parameter in fields(Rotary)}
+NAMES = {parameter.name for parameter in fields(RotationKeys)}
 
 
 USUAL_LENGTH = 80
 NESTED = "thinker_config text_config llm_config language_config decoder".split()
 WIDTH = tuple("d_model hidden_size n_embd emb_dim dim".split())
 ORIGINAL = "original_max_position_embeddings"
-TUNED = {  # key of the scale of a temperature in the rope section, by model type
-    "ministral3": "llama_4_scaling_beta",
-    "mistral4": "llama_4_scaling_beta",
-}
+TUNED = "llama_4_scaling_beta"  # the scale of a temperature in the rope section
 LONGEST = tuple(
     """max_position_embeddings n_positions max_source_positions max_target_positions max_seq_len
     seq_length context_length""".split()
@@ -315,6 +313,15 @@ class ModelConfig(Section):
     d: int | None = None
     grid: Counts = ()  # requested grid; empty: from the config
     prefix: int = 0
+
+    @property
+    def reader(self) -> str:
+        """Return the name of the function that reads the positions of the model type."""
+        if not self.row:
+            return "unknown"
+        kind = self.row.get("kind", "").partition(" ")[0]
+        usual = kind if kind in ("rotary", "alibi", "t5", "sinusoidal", "learned") else "weights"
+        return str(self.row.get("reader", usual))
 
     @cached_property
     def rope_key(self) -> str:
@@ -436,7 +443,7 @@ class ModelConfig(Section):
 def first_names(names: Iterable[str]) -> str:
     """Return the first of some names, escaped for a terminal."""
     shown_names = [shown(name)[1:-1] for name in islice(names, 9)]
-    return ", ".join(shown_names[:8] + ["…"] * (len(shown_names) > 8))
+    return ", ".join(shown_names if len(shown_names) < 9 else [*shown_names[:8], "…"])
 
 
 def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
@@ -716,9 +723,6 @@ def rotates_by_type(model: ModelConfig, kind: str) -> bool:
     return kind in row.get("turning", [kind])
 
 
-LLAMA4 = {"attn_temperature_tuning": True, "floor_scale": 8192, "attn_scale": 0.1}
-
-
 def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
     """Return how queries grow with their position; None if they do not."""
     temperature = known_temperature(model)
@@ -726,25 +730,48 @@ def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
 
 
 def known_temperature(model: ModelConfig) -> Temperature | None:
-    """Return the temperature of queries by the model type and the keys of a config."""
-    if model.kind == "llama4_text":
-        stated = {key: value for key, value in model.values.items() if value is not None}
-        filled = Section(model.label, LLAMA4 | stated)
-        scale, floor = filled.number("attn_scale"), filled.count("floor_scale")
-        if not filled.get("attn_temperature_tuning") or scale is None or floor is None:
-            return None
-        return Temperature("without positions", scale, floor, 1)
-    if model.kind == "qwen" and model.get("use_logn_attn", True):
-        n = model.count("seq_length") or 0
-        return Temperature("all", 1 / log(n), n, 1, stepwise=False) if n > 1 else None
-    key, section = TUNED.get(model.kind), model.section(model.rope_key)
-    if model.kind == PARAMS:
-        key, section = "beta", model.section("llama_4_scaling")
-    elif not section.values:
+    """Return the temperature of queries that a row names; None without one."""
+    name = model.row.get("temperature")
+    return TEMPERATURES[name](model) if name else None
+
+
+def floored_temperature(model: ModelConfig) -> Temperature | None:
+    """Return the temperature of Llama 4's layers without positions."""
+    usual = {"attn_temperature_tuning": True, "floor_scale": 8192, "attn_scale": 0.1}
+    stated = {key: value for key, value in model.values.items() if value is not None}
+    filled = Section(model.label, usual | stated)
+    scale, floor = filled.number("attn_scale"), filled.count("floor_scale")
+    if not filled.get("attn_temperature_tuning") or scale is None or floor is None:
+        return None
+    return Temperature("without positions", scale, floor, 1)
+
+
+def logarithmic_temperature(model: ModelConfig) -> Temperature | None:
+    """Return the temperature of Qwen: the logarithm of the position to the base n, from n on."""
+    n = (model.get("use_logn_attn", True) and model.count("seq_length")) or 0
+    return Temperature("all", 1 / log(n), n, 1, stepwise=False) if n > 1 else None
+
+
+def tuned_temperature(model: ModelConfig) -> Temperature | None:
+    """Return the temperature of Ministral 3, in the section of the rotation."""
+    section = model.section(model.rope_key)
+    if not section.values:
         section = Section(model.rope_key, model.row.get("rope", {}))
-    scale = section.number(key) if key else None
-    before = section.count("original_max_position_embeddings")
+    return temperature_in(section, TUNED)
+
+
+def temperature_in(section: Section, key: str) -> Temperature | None:
+    """Return the temperature with the scale under a key of a section."""
+    scale, before = section.number(key), section.count(ORIGINAL)
     return Temperature("all", scale, before, 0) if scale and before else None
+
+
+TEMPERATURES: dict[str, Callable[[ModelConfig], Temperature | None]] = {
+    "floored": floored_temperature,
+    "logarithmic": logarithmic_temperature,
+    "tuned": tuned_temperature,
+    "params": lambda model: temperature_in(model.section("llama_4_scaling"), "beta"),
+}
 
 
 def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
@@ -765,8 +792,9 @@ def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> I
         yield says("layers-no-global", layers=layers, reach=reach, widest=widest, trained=trained)
     chunks = [run for run in runs if run.chunked and run.window]
     for chunk in dict.fromkeys(run.window for run in chunks):
-        layers = sum(len(run.index) for run in chunks if run.window == chunk)
-        yield says("layers-chunked", layers=layers or "several", number=number, chunk=chunk)
+        count = sum(len(run.index) for run in chunks if run.window == chunk)
+        layers = f"{count} of {number} layers" if count else "some layers"
+        yield says("layers-chunked", layers=layers, chunk=chunk)
     if "indexer" in model.row:
         layouts = (model.row["indexer"], model.row.get("layout", "halves"))
         indexed, attended = map(PAIRED.get, layouts)
