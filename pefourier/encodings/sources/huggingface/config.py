@@ -23,16 +23,16 @@ block and pixels per side of a patch, each [key, default]; ``shifted``, keys for
 tokens before the query (1), or for the first distance without a visible token, plus 1 (-1);
 ``local``, the types of layers with a window; ``slides``, the layers with a window if
 ``use_sliding_window`` is true; ``rotation_of``, the rotation of types of layers that have no
-rotation under their name; ``indexed`` [key, type of the layers that it lists, type of the others,
-default list: null for all]; ``coded`` [key of a list with a number per layer, type of layer by
-number]; ``every`` [keys for the period of full_attention]; ``from_end``, the period of layers
-without positions, counted from the last layer; ``dense_turn``, if dense layers at the start are
-rotated whatever their type.
+rotation under their name; ``order``, the name of a function in `ORDERS` that reads the types of
+layers, and its arguments (coded: key, types by number; indexed: key, type of the layers that it
+lists, type of the others, default list; repeated: key); ``every`` [keys for the period of
+full_attention]; ``from_end``, the period of layers without positions, counted from the last layer;
+``dense_turn``, if dense layers at the start are rotated whatever their type.
 """
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from functools import cache, cached_property, partial
 from itertools import cycle, islice
@@ -149,8 +149,7 @@ class RotationKeys:
 # still: Sequence[str]; keys of a list with 0 for each layer without positions
 # from_end: int
 # every: Sequence[str]
-# indexed: Sequence[Any]
-# coded: tuple[str, dict[str, str]]
+# order: Sequence[Any]; the function that reads the types of layers, and its arguments
 # rotation_of: Mapping[str, str]
 # dense_turn: bool
 # without_window: str
@@ -573,18 +572,13 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
 
     Without a number of layers, each type is listed once. Empty if there are no types.
     """
+    row = model.row
+    name, *settings = row.get("order", [""])
     stated = stated_types(model.values)
-    key, types = model.row.get("coded", ("", {}))
-    if not stated and model.get("attention_types"):
-        stated = repeated_types(model)
-    if not stated and model.get(key) is not None:  # a number for each layer, as in DeepSeek-V4
-        codes = model.get(key)
-        if not isinstance(codes, list) or any(str(code) not in types for code in codes):
-            raise model.wrong(key, codes, f"a list of {', '.join(types)}, one for each layer")
-        stated = [types[str(code)] for code in codes]
+    if name and not stated:
+        stated = ORDERS[name](model, number, *settings)
     if stated:
         return (stated[:number], True) if number else (list(dict.fromkeys(stated)), False)
-    row = model.row
     if "irregular" in row:  # a formula of the class
         return row["layer_types"], False
     once = row.get("layer_types", [])
@@ -596,12 +590,6 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
         once = [FULL, *windowed] if once[0] == FULL else [*windowed, FULL]
     if "slides" in row:
         once = sliding_or_not(model, number) if number else []
-    if "indexed" in row:  # the config lists the numbers of the layers of one type
-        key, listed, other_type, usual = row["indexed"]
-        entries = usual if model.get(key) is None else model.get(key)
-        if not isinstance(entries, list | None) or any(type(i) is not int for i in entries or ()):
-            raise model.wrong(key, entries, "a list of layer numbers")
-        once = [listed if entries is None or i in entries else other_type for i in range(number)]
     if not number:
         return list(dict.fromkeys(once)), False
     if "from_end" in row:
@@ -610,16 +598,41 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
     return [*first, *islice(cycle(once), number - len(first))], True
 
 
-def repeated_types(model: ModelConfig) -> list[str]:
-    """Return the type of each layer from GPT-Neo's ``attention_types``: [[types, times], ...]."""
-    key, stated = "attention_types", model.get("attention_types")
+def coded_types(model: ModelConfig, _: int, key: str, types: Mapping[str, str]) -> list[str]:
+    """Return the type of each layer from a number for each layer, as in DeepSeek-V4."""
+    codes = [] if model.get(key) is None else model.get(key)
+    if not isinstance(codes, list) or any(str(code) not in types for code in codes):
+        raise model.wrong(key, codes, f"a list of {', '.join(types)}, one for each layer")
+    return [types[str(code)] for code in codes]
+
+
+def indexed_types(
+    model: ModelConfig, number: int, key: str, listed: str, other: str, usual: list[int] | None
+) -> list[str]:
+    """Return the type of each layer from the numbers of the layers of one type; null: all."""
+    entries = usual if model.get(key) is None else model.get(key)
+    if not isinstance(entries, list | None) or any(type(i) is not int for i in entries or ()):
+        raise model.wrong(key, entries, "a list of layer numbers")
+    return [listed if entries is None or i in entries else other for i in range(number)]
+
+
+def repeated_types(model: ModelConfig, _: int, key: str) -> list[str]:
+    """Return the type of each layer from GPT-Neo's list of [types, times]; empty if not set."""
+    stated, rule = model.get(key) or [], f"a list of [types, times] of at most {MOST_LAYERS} layers"
     try:
         pairs = [(list(map(str, names)), int(times)) for names, times in stated]
     except (TypeError, ValueError):
-        raise model.wrong(key, stated, "a list of [types, times]") from None
+        raise model.wrong(key, stated, rule) from None
     if any(not 0 < times * len(names) <= MOST_LAYERS for names, times in pairs):
-        raise model.wrong(key, stated, f"a list of [types, times] of at most {MOST_LAYERS} layers")
+        raise model.wrong(key, stated, rule)
     return [name for names, times in pairs for _ in range(times) for name in names]
+
+
+ORDERS: dict[str, Callable[..., list[str]]] = {  # of layers, by the name in a row
+    "coded": coded_types,
+    "indexed": indexed_types,
+    "repeated": repeated_types,
+}
 
 
 def dense_layers(model: ModelConfig) -> int:
@@ -793,8 +806,8 @@ def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> I
     chunks = [run for run in runs if run.chunked and run.window]
     for chunk in dict.fromkeys(run.window for run in chunks):
         count = sum(len(run.index) for run in chunks if run.window == chunk)
-        layers = f"{count} of {number} layers" if count else "some layers"
-        yield says("layers-chunked", layers=layers, chunk=chunk)
+        which = f"{count} of {number} layers" if count else "some layers"
+        yield says("layers-chunked", layers=which, chunk=chunk)
     if "indexer" in model.row:
         layouts = (model.row["indexer"], model.row.get("layout", "halves"))
         indexed, attended = map(PAIRED.get, layouts)
