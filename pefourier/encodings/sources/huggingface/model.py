@@ -891,7 +891,7 @@ def section_by_length(model: ModelConfig, section: Section) -> Section:
     """Return the NTK scaling of Qwen: factor 1 up to the trained length n, 3 up to 2n, then 7, …"""
     trained, length = model.count("seq_length"), model.length or model.longest() or 0
     steps = bool(trained and model.get("use_dynamic_ntk", True))
-    values = {"rope_type": "default", ORIGINAL: trained, "steps": steps}
+    values: Fields = {"rope_type": "default", ORIGINAL: trained, "steps": steps}
     if trained and steps and length > trained:
         doublings = ((length - 1) // trained).bit_length()
         values |= {"rope_type": "ntk", "factor": float(2 ** (doublings + 1) - 1)}
@@ -1782,7 +1782,7 @@ def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
     for section in (model,) if is_tower else (model, model.outer):
         values = section.untracked.values
         foreign = () if section is model else whole.get("beside", ())  # of other parts of the model
-        unread = getattr(section.values, "unread", set()).difference(foreign)
+        unread: set[str] = getattr(section.values, "unread", set()).difference(foreign)
         unread -= used if section.values is model.values else set()
         others = second_names(values, unread, enc.params) if rotates(model) else {}
         for place, key in enumerate(sorted(unread)):
