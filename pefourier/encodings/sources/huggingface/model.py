@@ -1166,7 +1166,8 @@ def lint_lengths(case: ConfigCase) -> Notes:
     known = max(
         (*published.get("lengths", ()), published.get("trained", 0), published.get("ended", 0))
     )
-    usual = known or (rho == case.type_keys.base and model.row.get("length", (None, 0))[1]) or 0
+    is_usual = rho == case.type_keys.base and not case.layer
+    usual = known or (is_usual and model.row.get("length", (None, 0))[1]) or 0
     if scaling == "none" and usual and stated >= LONG * usual and not (original or family):
         variant = "family" if known else "usual"
         yield says("rope-length-raised", variant, longest=stated, before=usual)
