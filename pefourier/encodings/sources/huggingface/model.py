@@ -488,8 +488,9 @@ def read_distances(model: ModelConfig) -> Encoding:
     longest = max(model.count("max_relative_positions", minimum=-1) or 0, 0)
     longest = longest or model.longest() or 512
     usual = model.row.get("usual", {}).get("position_buckets", 0)
-    has_buckets = model.row["relative"] == "deberta-v2"
-    buckets = max(model.count("position_buckets", minimum=-1) or usual, 0) if has_buckets else 0
+    buckets = max(model.count("position_buckets", minimum=-1) or usual, 0)
+    if model.row["relative"] != "deberta-v2":
+        buckets = 0
     d = model.width
     settings = {"buckets": buckets, "max_distance": longest, "p2c": "p2c" in terms}
     notes = [finding("with-convolution")] if "convolutional" in model.row["kind"] else []
