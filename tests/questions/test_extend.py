@@ -1,19 +1,23 @@
 """Extensions equal published rows and transformers' modules; pairs with new angles are counted."""
 
 import json
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from published_configs import PUBLISHED
 from stored import gguf_bytes
-from transformers import AutoConfig
+from transformers import AutoConfig, MarianConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from pefourier.encodings import load
+from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
 from pefourier.questions.extend import extend, settings_for, whole_layers
+from pefourier.report import render
 
 QWEN = "Qwen/Qwen2.5-7B-Instruct, with its YaRN"
 
@@ -177,6 +181,8 @@ NOT_EXTENDED = [
     ("dft", {"trained": 80, "to": 4096}, "dft"),
     ("rope", {"trained": 80, "to": 4096, "criteria": ("distance",)}, "distance"),
     ("rope:inv_freq=inv.npy", {"trained": 1024, "to": 8192}, "base"),
+    ("sinusoidal", {"trained": 512, "to": 8192}, "is not a rotation with a base"),
+    ("marian.json", {"to": 8192}, "is not a rotation with a base"),
 ]
 
 
@@ -184,6 +190,7 @@ NOT_EXTENDED = [
 @pytest.mark.usefixtures("folder")
 def test_what_is_not_extended(spec, options, named):
     np.save("inv.npy", np.array([1.0, 0.3, 0.01]))
+    Path("marian.json").write_text(MarianConfig().to_json_string())
     with pytest.raises(PefourierError, match=named):
         extend(spec, **options)
 
@@ -227,7 +234,7 @@ def test_an_original_length_that_no_config_says_is_reported(written):
     result = extend(path, 2**18)
     assert (result.original, result.by_factor) == (16384, True)
     (note,) = result.findings
-    assert (note.code, "16384" in note.message, "1048576" in note.message) == (
+    assert (note.code, "16,384" in note.message, "--length 1048576" in note.message) == (
         *("original-by-factor", True, True),
     )
     with pytest.raises(PefourierError, match="covers 131072 positions"):
@@ -251,3 +258,31 @@ def test_a_gguf_file_is_extended(tmp_path):
     path = tmp_path / "model.gguf"
     path.write_bytes(gguf_bytes(({"general.architecture": "llama"} | keys).items()))
     assert extend(str(path), 2048).settings.json["max_position_embeddings"] == 2048
+
+
+def test_the_recommended_way_is_in_the_short_table():
+    """Bases beside the scalings do not push the recommended row out of a short table."""
+    bases = [2e6, 3e6, 4e6, 5e6, 6e6, 7e6]
+    result = extend("rope:rho=1e6", 131072, trained=32768, d=128, bases=bases)
+    text = render.short_text_of([render.answer_of(result)])
+    assert result.recommended_first[0] == result.chosen
+    assert any(line.startswith(result.chosen.way) for line in text.splitlines())
+    kept = extend("rope:rho=1e9", 131072, trained=100000, d=8)
+    first = kept.recommended_first[0].way
+    assert first == ("unchanged" if kept.verdict == "no scaling needed" else kept.chosen.way)
+
+
+def test_tables_of_ways_are_decomposed_only_where_they_are_shown(monkeypatch):
+    result = extend("rope:rho=1e6", 131072, trained=32768, d=128)
+    monkeypatch.setattr("pefourier.questions.extend.properties_of_table", None)
+    assert render.short_text_of([render.answer_of(result)])
+    with pytest.raises(TypeError):
+        result.to_dict()
+
+
+@pytest.mark.parametrize("name", sorted(BUILDERS))
+def test_each_encoding_is_extended_or_refused(name):
+    """An encoding without a rotation by a base is refused, with no other error."""
+    with suppress(PefourierError):
+        found = extend(name, 4096, trained=80, d=16)
+        assert found.verdict in found.verdicts
