@@ -77,8 +77,21 @@ ROTATION_FACTS = {  # labels of rows, and fields of a rotation
 }
 LAYOUTS = {"halves": "half (rotate_half)", "neighbours": "interleaved"}  # as engines name them
 UNCHANGED = {"scaling": "none", "attention_factor": 1, "softmax_factor": 1}  # rows left out
-FORMULAS = ("alibi", "kerple", "sandwich", "pseudo-gaussian", "dpb", "fire", "fox")
-FADED = np.log(100.0)  # decrease of a logit that leaves 1% of a weight
+FORMULAS = ("alibi", "kerple", "sandwich", "fire")
+NAMES = {  # of encodings without rotation, in a sentence
+    "alibi": "ALiBi biases",
+    "kerple": "KERPLE biases",
+    "sandwich": "Sandwich biases",
+    "fire": "FIRE biases",
+    "t5": "T5 biases",
+    "deberta": "DeBERTa's vectors of distances",
+    "xl": "Transformer-XL's vectors of distances",
+}
+SOURCES = {  # of the trained length, in a sentence
+    "stated": "as the config states",
+    "assumed": "assumed: before scaling",
+    "given": "given",
+}
 IN_A_LINE = 8
 DIGITS = 6
 
@@ -93,7 +106,7 @@ class Context(Result):
     verdicts = {
         "unseen angles": Verdict(
             "At {r.length:,} positions, {r.new_in_words} reach angles never seen in training, "
-            "which used {r.trained.length:,} positions ({r.trained.source}).",
+            "which used {r.trained.length:,} positions ({r.trained_source}).",
             "{r.way_out}",
         ),
         "within the stated length": Verdict(
@@ -103,8 +116,10 @@ class Context(Result):
         ),
         "no new angles": Verdict(
             "At {r.length:,} positions, every rotary pair stays within the angles seen in training "
-            "({r.trained.length:,} positions, {r.trained.source}). A full rotation is longer than "
-            "the length for {r.idle_in_words}.",
+            "({r.trained.length:,} positions, {r.trained_source}). A full rotation is longer than "
+            "the length for {r.idle_in_words}.{r.windows_in_words}",
+            "{r.is_only_stated:?If the length in the config was raised after training, pass "
+            "--trained N, or compare with the original by --baseline FILE.}",
         ),
         "beyond every window": Verdict(
             "Every layer has a sliding window of at most {r.widest_window:,} positions, so at "
@@ -136,21 +151,16 @@ class Context(Result):
             "tokens.",
         ),
         "any length": Verdict(
-            "The encoding is a formula defined at any length. Whether the model works beyond its "
-            "trained length is a separate question.",
-        ),
-        "keys fade": Verdict(
-            "Forget gates reduce the attention weight of distant keys. With these gates, the "
-            "farthest key with at least 1% of the weight that it would have at the query is "
-            "{r.fades_in_words} positions away, by head.",
+            "{r.name_in_words} come from a formula defined at any length. Whether the model works "
+            "beyond its trained length is a separate question.",
         ),
         "limited distance": Verdict(
-            "All distances from {r.far} on share one bias or vector; shorter ones are "
+            "{r.name_in_words} are equal at all distances from {r.far:,} on; shorter distances are "
             "distinguished up to their buckets.",
         ),
-        "fixed length": Verdict("The embedding table has {r.rows_in_words}."),
+        "fixed length": Verdict("The {r.table_name} has {r.rows_in_words}."),
         "too few rows": Verdict(
-            "The embedding table has {r.rows_in_words}; {r.lost:,} of the {r.length:,} requested "
+            "The {r.table_name} has {r.rows_in_words}; {r.lost:,} of the {r.length:,} requested "
             "positions have no row.",
             "If `pefourier check-faithful` names a formula for the table, compute more rows. "
             "Otherwise lengthen it with `pefourier resize`, then fine-tune the model.",
@@ -174,6 +184,7 @@ class Context(Result):
         "positions": "length",
         "trained length": "trained_text",
         "stated length": "stated",
+        "window": "window_text",
         "direct reach (widest window)": "reach.direct",
         "reach through all windows": "reach.stacked",
         "rows of the table": "held_text",
@@ -206,6 +217,7 @@ class Context(Result):
             "positions",
             "trained length",
             "stated length",
+            "window",
             "direct reach (widest window)",
             "rows of the table",
             "identical from distance",
@@ -237,7 +249,6 @@ class Context(Result):
     findings: tuple[Finding, ...]
     against: Reading | None = None  # the reading given by --against
     slopes: tuple[float, ...] | None = None  # of ALiBi, per head: decrease of a logit per position
-    fades: Counts | None = None  # of gates, per head: distance of the farthest key with 1%
     reach: Reach | None = None  # None if a layer sees all or layer numbers are unknown
     stands_for: int | None = field(default=None, metadata={"told": False})  # `ModelPositions`
     tables: dict[str, int | None] = field(  # tables with a fixed number of rows, by side
@@ -269,8 +280,6 @@ class Context(Result):
         enc = self.encoding
         if {layer.kind for layer in self.layers} == {"none"}:
             return "no positions"
-        if self.fades is not None:
-            return "keys fade"
         if self.far is not None:
             return "limited distance"
         if self.held is not None:
@@ -292,10 +301,10 @@ class Context(Result):
     def misfit(self) -> str | None:
         """Why the length exceeds what the model was made for; None if it fits or is unknown."""
         if self.lost > 0:
-            return f"{self.lost} of {self.length} positions have no row in the table"
+            return f"{self.lost:,} of {self.length:,} positions have no row in the table"
         if self.new_pairs and not self.is_within:
-            beyond = f", beyond the stated {self.stated.length}" if self.stated else ""
-            return f"{self.new_in_words} reach unseen angles at {self.length} positions{beyond}"
+            beyond = f", beyond the stated {self.stated.length:,}" if self.stated else ""
+            return f"{self.new_in_words} reach unseen angles at {self.length:,} positions{beyond}"
         return next((f.message for f in self.findings if f.code == "unseen-phases"), None)
 
     @property
@@ -355,7 +364,57 @@ class Context(Result):
     @property
     def trained_text(self) -> str | None:
         """The trained length and its source; None if nothing rotates."""
-        return str(self.trained) if self.rotations else None
+        length = self.trained.length
+        stated = "unknown" if length is None else f"{length} ({self.trained_source})"
+        return stated if self.rotations else None
+
+    @property
+    def trained_source(self) -> str:
+        """The source of the trained length, for use in a sentence."""
+        return SOURCES.get(self.trained.source, self.trained.source)
+
+    @property
+    def is_only_stated(self) -> bool:
+        """Whether only the length in the config, without scaling, says how long training was."""
+        is_config = source_of(self.encoding.spec) in ("config", "gguf")
+        return is_config and self.trained.source == "stated"
+
+    @property
+    def name_in_words(self) -> str:
+        """The encoding, which does not rotate, as the subject of a sentence."""
+        name = self.encoding.name
+        return NAMES.get(name, f"Vectors of {name}")
+
+    @property
+    def table_name(self) -> str:
+        """The table of vectors, by what it is."""
+        return f"{'learned ' if self.encoding.name == 'learned' else ''}embedding table"
+
+    @property
+    def limited(self) -> tuple[Layers, ...]:
+        """Layers with a window below the length, if others see all positions."""
+        runs = [run for run in self.layers if window_within(run.window, self.length)]
+        is_mixed = len(runs) < len(self.layers) and all(run.index for run in runs)
+        return tuple(runs) if is_mixed else ()
+
+    @property
+    def window_text(self) -> str | None:
+        """The widest window of some layers, and their number."""
+        if not self.limited:
+            return None
+        layers, all_layers = (sum(len(r.index) for r in of) for of in (self.limited, self.layers))
+        widest = max(run.window or 0 for run in self.limited)
+        kind = " in chunks" if is_chunked(self.encoding) else ""
+        return f"{widest} positions{kind} ({layers} of {all_layers} layers)"
+
+    @property
+    def windows_in_words(self) -> str:
+        """A sentence on the layers with a window."""
+        kind = "chunks" if is_chunked(self.encoding) else "windows"
+        widest = max((run.window or 0 for run in self.limited), default=0)
+        count = sum(len(run.index) for run in self.limited)
+        words = f" {count} layers attend within {kind} of {widest:,} positions."
+        return words if self.limited else ""
 
     @property
     def facts(self) -> Fields:
@@ -459,16 +518,8 @@ class Context(Result):
         """The slopes of ALiBi, in lines of text."""
         return in_lines("", list(enumerate(self.slopes or ())))
 
-    @property
-    def fades_in_words(self) -> str:
-        """The distances at which keys fade: the smallest and the largest of all heads."""
-        ends = f"{min(self.fades or (0,)):,}", f"{max(self.fades or (0,)):,}"
-        return " to ".join(dict.fromkeys(ends))
-
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each pair of each rotation, or each head."""
-        if self.fades:
-            return ["head", "farthest"], [[*row] for row in enumerate(self.fades)]
         if self.slopes:
             return ["head", "slope"], [[*row] for row in enumerate(self.slopes)]
         columns = {"rotation": "rotation", **labelled_fields(Pair)}
@@ -575,7 +626,6 @@ def describe_context(
         encodings=(model.encoding,),
         against=read_against(model_rotations, against, model.length, d) if against else None,
         slopes=slopes_of(model_rotations[0]),
-        fades=fades_of(model_rotations[0]),
         reach=reach_of(layers),
         stands_for=model.stands_for,
         tables=model.tables,
@@ -613,17 +663,10 @@ def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
     return tuple((-enc.vectors(np.array([-1]))[0]).tolist()) if enc.name == "alibi" else None
 
 
-def fades_of(enc: Encoding) -> Counts | None:
-    """Distance of the farthest key with 1% of its weight at the query, per head of gates, or None.
-
-    >>> from pefourier.encodings import load
-    >>> fades_of(load("fox", gates=np.full((1, 40), 0.8)))
-    (20,)
-    """
-    if np.min(enc.params.get("gates") or 1.0) == 1:  # nothing is forgotten
-        return None
-    decreases = -np.cumsum(np.log(enc.params["gates"]), axis=1)
-    return tuple(int((np.arange(len(y)) - np.searchsorted(y, y - FADED)).max()) for y in decreases)
+def is_chunked(enc: Encoding) -> bool:
+    """Whether layers with a window see the chunk of a query, as in Llama 4."""
+    model = enc.file and enc.file.model
+    return bool(model and ("attention_chunk_size" in model.values or "chunk" in model.row))
 
 
 def last_bucket(enc: Encoding) -> int | None:
