@@ -39,7 +39,7 @@ from pefourier.questions.result import HIDDEN, Result, csv_table
 from pefourier.questions.rotations import base_bound, count_idle
 from pefourier.types import Fields, Ints, Strings, Texts, frozen, frozen_by_name
 from pefourier.writing.page import labelled_fields
-from pefourier.writing.text import Verdict, number, shortest
+from pefourier.writing.text import Verdict, agreeing, number, shortest
 
 PER_DECADE, GRID_DIGITS = 100, 4  # grid of the bases tried for the bound
 DIGITS = 7  # of a base from a formula, at least
@@ -201,7 +201,10 @@ class Design(Result):
             return f"{criterion}: none above 1"
         about = ""
         if criterion == "rank":
-            about = f" (best of {len(self.tried)} tried)"
+            ranks = [c.rank or 0 for c in self.tried]
+            ties = ranks.count(max(ranks)) - 1
+            tied = f"; {ties} {agreeing(ties, 'other ties', 'others tie')}" if ties else ""
+            about = f" (best of {len(ranks)} tried{tied})"
         if criterion == "bound":
             tried = len(bases_with_bound(self.d, self.length))
             about = f" (all {tried} bases tried up to ten times that base pass)"

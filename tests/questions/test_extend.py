@@ -16,14 +16,15 @@ from pefourier.encodings import load
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
-from pefourier.questions.extend import extend, settings_for, whole_layers
+from pefourier.questions.extend import Settings, bound_of, extend, settings_for, whole_layers
 from pefourier.report import render
+from pefourier.writing.page import labelled_fields
 
 QWEN = "Qwen/Qwen2.5-7B-Instruct, with its YaRN"
 
 
 def ways(result):
-    return {extension.way: extension for extension in result.candidates}
+    return {extension.way: extension for extension in result.ways}
 
 
 def test_yarn_of_qwen_is_the_published_one():
@@ -33,7 +34,10 @@ def test_yarn_of_qwen_is_the_published_one():
     bands = [(band.treatment, band.pairs) for band in yarn.bands]
     assert bands == [("kept", 24), ("blended", 16), ("stretched", 24)]
     assert yarn.band_counts == "24/16/24"
-    assert (yarn.bound, by_way["unchanged"].bound) == (66234, 27115)
+    bounds = {
+        way.way: bound_of(enc) for way, enc in zip(result.ways, result.rotations, strict=True)
+    }
+    assert (bounds["yarn"], bounds["unchanged"]) == (66234, 27115)
     assert (yarn.below[".99"], yarn.below[".9"]) == (743, 2453)
     np.testing.assert_allclose([c for _, c in yarn.cosine], [0.9997, 0.981, 0.766], atol=6e-4)
     assert yarn.attention_factor == pytest.approx(0.1 * np.log(4) + 1)
@@ -126,7 +130,8 @@ def test_every_column_is_that_of_the_rotation_of_transformers(name, to, changes,
             at = first(cosines < level)
             assert position == at or abs(cosines[position] - level) < 1e-4
         bound = first(np.cos(lags * omega).sum(axis=1) < 0)
-        assert (row.bound if row.bound and row.bound < 70_000 else None) == bound
+        measured = bound_of(load(row.spec, to))
+        assert (measured if measured and measured < 70_000 else None) == bound
         ratio = plain / omega
         kept = int((np.abs(ratio - 1) < 1e-5).sum())
         full = int((np.abs(ratio - ratio.max()) < 1e-5 * ratio.max()).sum())
@@ -147,7 +152,7 @@ def test_settings_of_engines(engine, way, words, written):
     result = extend(written(config), 2**17, engine=engine)
     assert (result.chosen.way, result.vendor) == (way, "qwen2")
     assert (words or "") in (result.settings.flags or "")
-    assert result.to_dict()["settings"].keys() >= {"engine", "version", "json", "flags"}
+    assert labelled_fields(Settings).keys() >= {"engine", "version", "json", "flags"}
 
 
 def merged(config, changes):
@@ -248,7 +253,7 @@ def test_the_factor_counts_from_the_length_that_was_trained_without_the_scaling(
     sizes = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 2}
     config = {"model_type": "llama", "max_position_embeddings": 4096, "rope_scaling": scaling}
     (tmp_path / "config.json").write_text(json.dumps(config | sizes))
-    found = {e.way: (e.factor, e.unseen) for e in extend(str(tmp_path), to).candidates}
+    found = {e.way: (e.factor, e.unseen) for e in extend(str(tmp_path), to).ways}
     assert found["linear"] == found["yarn"] == found["llama3"] == (to / 4096, 0)
 
 
