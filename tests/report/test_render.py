@@ -28,7 +28,7 @@ from pefourier.errors import PefourierError
 from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.compare import compare
 from pefourier.questions.design import design_base
-from pefourier.questions.encode import Written
+from pefourier.questions.encode import Written, show_numbers
 from pefourier.questions.extend import extend
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
@@ -208,6 +208,7 @@ CASES = [  # verdict, question, source of the encoding
     ("invertible", check_faithful, lambda: load("learned", 12, 16)),
     ("isometric", check_faithful, lambda: load("dft", 80, 256)),
     ("written", written, lambda: load("dft", 8, 4)),
+    ("shown", lambda one: show_numbers(one, one.domain.x, "vectors", None), lambda: load("dft", 8)),
     ("no lags", relate, lambda: load("tree", 30, 16)),
     ("zero codes", relate, lambda: load("none", 40, 16)),
     ("depends on position", relate, lambda: load("ramp", 40, 16)),
