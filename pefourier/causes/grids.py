@@ -237,7 +237,7 @@ class Resized(Named):
     @property
     def words(self) -> str:
         """The method, by its name in `resize --method`, and the coefficient of a cubic kernel."""
-        cubic = {"bicubic": ", a = -0.75", "keys": ": bicubic, a = -0.5"}.get(self.method, "")
+        cubic = ", a = -0.75" if self.method == "bicubic" else ""
         return f"its grid resized (method {self.method}{cubic})"
 
     @classmethod

@@ -5,6 +5,7 @@ Commands that write files, list encodings or explain terms.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -33,7 +34,6 @@ from pefourier.cli.options import (
     format_name,
     group,
     layer_range,
-    point,
     print_and_exit,
     print_result,
     sides,
@@ -47,6 +47,7 @@ from pefourier.types import Fields, Ints
 from pefourier.writing.text import number
 
 if TYPE_CHECKING:
+    from pefourier.encodings.sources.tables import RowBlocks
     from pefourier.questions.resize import Resizing
     from pefourier.report.render import Answer
     from pefourier.report.terms import Term
@@ -273,10 +274,9 @@ class Criteria:
     criteria: Annotated[
         list[str] | None,
         Option("--for", metavar="CRITERION"),
-        "Criterion for the base: turns, distance, rank, stable_rank, condition, bound, "
-        "wavelength=K (the slowest pair completes a rotation in K lengths) or phase=E:N (its "
-        "cosine stays at E after N layers). Language models use bound; short series use turns. "
-        "Repeatable (default: all but wavelength and phase).",
+        "Criterion for the base: turns, rank, bound, or wavelength=K (the slowest pair completes "
+        "a rotation in K lengths). Language models use bound; short series use turns. Repeatable "
+        "(default: bound from 2,048 positions on, else turns).",
     ] = None
     rho: Annotated[list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."] = None
     dtype: Annotated[
@@ -329,8 +329,8 @@ def design(
 ) -> None:
     """Choose an encoding and a base for a length.
 
-    Criteria for a base conflict: distance and rank need small bases, the bound of long contexts
-    needs a large base. Shows the best base by each criterion, or only by the criteria of --for.
+    Shows the best base by one criterion, or by each of --for: series and images need every pair to
+    rotate fully, long contexts need a large base.
     With --extend-from: shows which scalings extend a model to --to positions, how each changes its
     frequency bands, how close it stays to the model's rotation, its SPEC, and what to type.
 
@@ -384,23 +384,16 @@ def resize(
         str | None,
         Option(metavar="METHOD"),
         "bicubic: as in torch; bilinear; align-corners: bilinear with align_corners=True "
-        "(Qwen3-VL); antialias: bicubic with antialias=True; triangle: bilinear with it; keys: "
-        "bicubic with a = -0.5; fourier: zero-padded spectrum, mirrored at the edges; "
-        "dinov2: bicubic by a factor (n + 0.1) / N; "
-        "geometric: of biases, as timm; center-crop: the middle (Stable Diffusion 3); crop: from "
-        "--from-crop on. Rotations and Swin V2 are recomputed by formula (default: the model's own "
-        "method where it is known, else bicubic).",
-    ] = None,
-    from_crop: Annotated[
-        Ints | None,
-        Option("--from-crop", metavar="R,C", parser=point),
-        "Row and column of the old grid where --method crop begins (default: 0,0).",
+        "(Qwen3-VL); antialias: bicubic with antialias=True; fourier: zero-padded spectrum, "
+        "mirrored at the edges; dinov2: bicubic by a factor (n + 0.1) / N; geometric: of biases, "
+        "as timm; center-crop: the middle (Stable Diffusion 3). Rotations and Swin V2 are "
+        "recomputed by formula (default: the model's own method where it is known, else bicubic).",
     ] = None,
     out: Annotated[File, "Table to write: .npy, .npz, .csv, .safetensors."] = None,
 ) -> None:
     """Resize a table of positions for other images or texts.
 
-    Resizes by all common methods, and shows how much they differ and how they change norms,
+    With --full, compares all common methods: how much they differ, and how they change norms,
     neighbours and frequencies. For a formula, shows which pairs reach phases that training never
     saw.
 
@@ -418,7 +411,7 @@ def resize(
 
     place: Fields = {"grid": old or (), "prefix": prefix or 0, "d": d}
     try:
-        resizing = resize_to(spec, new, method=method or "", from_crop=from_crop or (), **place)
+        resizing = resize_to(spec, new, method=method or "", **place)
     except PefourierError as error:
         raise PefourierError(str(error).replace("--grid", "--from")) from error
     if out is not None:
@@ -449,7 +442,7 @@ RESULTS = "results.jsonl"  # written by training
 class Storage:
     """Content and format of a written file."""
 
-    out: Annotated[File, "File to write: .npy, .npz, .csv or .safetensors."] = None
+    out: Annotated[File, "File to write: .npy, .npz, .csv or .safetensors; - prints CSV."] = None
     golden: Annotated[
         File, "Instead of --out: a .json file for an engine's own tests (see 'explain golden')."
     ] = None
@@ -473,11 +466,12 @@ class Storage:
         from pefourier.encodings.sources.tables import WRITERS
         from pefourier.writing.files import check_suffix
 
-        if not (self.out or self.golden):
-            raise PefourierError("pass '--out' FILE, or --golden FILE.json")
         if self.golden and any((self.out, self.what, self.layout, self.dtype)):
             raise PefourierError("--golden replaces --out, --what, --layout and --dtype; pass one")
-        check_suffix(self.golden or self.out or "", (".json",) if self.golden else WRITERS)
+        if self.dtype and not self.out:
+            raise PefourierError("--dtype is the type of written numbers; pass --out FILE")
+        if self.golden or self.out not in (None, "-"):
+            check_suffix(self.golden or self.out or "", (".json",) if self.golden else WRITERS)
 
 
 @register("encode")
@@ -489,31 +483,49 @@ def encode(
     storage: Storage,
     pos: Points = None,
 ) -> None:
-    """Write vectors, or what engines store, to a file.
+    """Write vectors, or what engines store, to a file, or print them.
 
-    Writes a table (positions, dimensions) in blocks, in float64 unless you pass --dtype.
+    Writes a table (positions, dimensions) in blocks, in float64 unless you pass --dtype. Without
+    --out: prints the first numbers of the first positions.
 
     \b
     Example:
     pefourier encode dft --pos 0,5,99 --out v.npy
     """
-    if output.name == "csv":
-        raise PefourierError("encode writes its table to --out; for CSV, end the name in .csv")
+    if output.name != "text" and (storage.out == "-" or output.name == "csv"):
+        raise PefourierError("encode prints CSV by --out -, or writes it to a --out FILE in .csv")
     storage.check()
     if pos and storage.what == "inv_freq":
         raise PefourierError("--what inv_freq has no positions; leave out --pos")
     check_count_of_specs(options, 1, "encode writes one encoding")
-    from pefourier.questions.encode import points_at, write_golden, write_numbers
+    from pefourier.questions import encode as of
 
     (source,) = options.sources(split=False)
-    enc, x = points_at(source, pos, **options.sizes)
+    enc, x = of.points_at(source, pos, **options.sizes)
+    what = storage.what or "vectors"
+    if storage.out == "-":
+        of_file = of.layout_of(enc, what, storage.layout), storage.dtype or "float64"
+        print_csv(of.numbers_of(enc, x, ".csv", what, *of_file))
+        return
     if storage.golden:
-        result = write_golden(enc, x if pos else None, storage.golden)
+        result = of.write_golden(enc, x if pos else None, storage.golden)
+    elif storage.out:
+        kind = storage.layout, storage.dtype or "float64"
+        result = of.write_numbers(enc, x, storage.out, what, *kind)
     else:
-        kind = storage.what or "vectors", storage.layout, storage.dtype or "float64"
-        result = write_numbers(enc, x, storage.out or "", *kind)
+        result = of.show_numbers(enc, x, what, storage.layout)
     options.note_without_effect([enc], quiet=output.quiet)
     print_result(result, output, figure)
+
+
+def print_csv(rows: "RowBlocks") -> None:
+    """Print a table as CSV, block by block."""
+    from pefourier.encodings.sources.tables import write_csv
+
+    for block in rows.blocks:
+        stream = BytesIO()
+        write_csv(stream, block)
+        say(stream.getvalue().decode())
 
 
 @register("report")

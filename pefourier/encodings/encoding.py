@@ -1163,4 +1163,6 @@ def changing_columns(grid: Table, axis: int) -> Bools:
     changes = np.zeros(grid.shape[-1], dtype=bool)
     for line in lines[1:]:
         changes |= (line != lines[0]).reshape(-1, len(changes)).any(axis=0)
+        if changes.all():
+            break
     return changes

@@ -453,7 +453,9 @@ class ClosestPair:
     """Index of the first equal row of each row, (n,), if rows of a table repeat."""
 
 
-def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair:
+def closest_pair(
+    enc: Encoding, progress: Progress | None = None, *, measured: bool = True
+) -> ClosestPair:
     r"""Find the closest two vectors, their distance, and the number of distinct vectors.
 
     With declared squared length c, frequencies :math:`\omega_j` and weights :math:`w_j`, vectors L
@@ -471,6 +473,9 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
         Vectors (n, d), from a declared measure or a table of any floating-point type.
     progress : callable, optional
         Called as ``progress(done, total)`` after each block of work.
+    measured : bool
+        Whether to search the distance of distinct rows of a table, which takes most of the time;
+        otherwise it is NaN.
 
     Returns
     -------
@@ -509,7 +514,8 @@ def closest_pair(enc: Encoding, progress: Progress | None = None) -> ClosestPair
     first = first_on_grid(table, enc.eps, sides, in_order=in_order)
     repeats = np.flatnonzero(first != np.arange(n))
     if not len(repeats):
-        return ClosestPair(*closest_rows(table, report), n)
+        distance, pair = closest_rows(table, report) if measured else (np.nan, None)
+        return ClosestPair(distance, pair, n)
     i = first[repeats].min()
     return ClosestPair(0.0, (int(i), int(repeats[first[repeats] == i][0])), n - len(repeats), first)
 

@@ -78,6 +78,20 @@ ROTATION_FACTS = {  # labels of rows, and fields of a rotation
 LAYOUTS = {"halves": "half (rotate_half)", "neighbours": "interleaved"}  # as engines name them
 UNCHANGED = {"scaling": "none", "attention_factor": 1, "softmax_factor": 1}  # rows left out
 FORMULAS = ("alibi", "kerple", "sandwich", "fire")
+NAMES = {  # of encodings without rotation, in a sentence
+    "alibi": "ALiBi biases",
+    "kerple": "KERPLE biases",
+    "sandwich": "Sandwich biases",
+    "fire": "FIRE biases",
+    "t5": "T5 biases",
+    "deberta": "DeBERTa's vectors of distances",
+    "xl": "Transformer-XL's vectors of distances",
+}
+SOURCES = {  # of the trained length, in a sentence
+    "stated": "as the config states",
+    "assumed": "assumed: before scaling",
+    "given": "given",
+}
 IN_A_LINE = 8
 DIGITS = 6
 
@@ -92,7 +106,7 @@ class Context(Result):
     verdicts = {
         "unseen angles": Verdict(
             "At {r.length:,} positions, {r.new_in_words} reach angles never seen in training, "
-            "which used {r.trained.length:,} positions ({r.trained.source}).",
+            "which used {r.trained.length:,} positions ({r.trained_source}).",
             "{r.way_out}",
         ),
         "within the stated length": Verdict(
@@ -102,8 +116,10 @@ class Context(Result):
         ),
         "no new angles": Verdict(
             "At {r.length:,} positions, every rotary pair stays within the angles seen in training "
-            "({r.trained.length:,} positions, {r.trained.source}). A full rotation is longer than "
-            "the length for {r.idle_in_words}.",
+            "({r.trained.length:,} positions, {r.trained_source}). A full rotation is longer than "
+            "the length for {r.idle_in_words}.{r.windows_in_words}",
+            "{r.is_only_stated:?If the length in the config was raised after training, pass "
+            "--trained N, or compare with the original by --baseline FILE.}",
         ),
         "beyond every window": Verdict(
             "Every layer has a sliding window of at most {r.widest_window:,} positions, so at "
@@ -135,16 +151,16 @@ class Context(Result):
             "tokens.",
         ),
         "any length": Verdict(
-            "The encoding is a formula defined at any length. Whether the model works beyond its "
-            "trained length is a separate question.",
+            "{r.name_in_words} come from a formula defined at any length. Whether the model works "
+            "beyond its trained length is a separate question.",
         ),
         "limited distance": Verdict(
-            "All distances from {r.far} on share one bias or vector; shorter ones are "
+            "{r.name_in_words} are equal at all distances from {r.far:,} on; shorter distances are "
             "distinguished up to their buckets.",
         ),
-        "fixed length": Verdict("The embedding table has {r.rows_in_words}."),
+        "fixed length": Verdict("The {r.table_name} has {r.rows_in_words}."),
         "too few rows": Verdict(
-            "The embedding table has {r.rows_in_words}; {r.lost:,} of the {r.length:,} requested "
+            "The {r.table_name} has {r.rows_in_words}; {r.lost:,} of the {r.length:,} requested "
             "positions have no row.",
             "If `pefourier check-faithful` names a formula for the table, compute more rows. "
             "Otherwise lengthen it with `pefourier resize`, then fine-tune the model.",
@@ -168,6 +184,7 @@ class Context(Result):
         "positions": "length",
         "trained length": "trained_text",
         "stated length": "stated",
+        "window": "window_text",
         "direct reach (widest window)": "reach.direct",
         "reach through all windows": "reach.stacked",
         "rows of the table": "held_text",
@@ -200,6 +217,7 @@ class Context(Result):
             "positions",
             "trained length",
             "stated length",
+            "window",
             "direct reach (widest window)",
             "rows of the table",
             "identical from distance",
@@ -283,10 +301,10 @@ class Context(Result):
     def misfit(self) -> str | None:
         """Why the length exceeds what the model was made for; None if it fits or is unknown."""
         if self.lost > 0:
-            return f"{self.lost} of {self.length} positions have no row in the table"
+            return f"{self.lost:,} of {self.length:,} positions have no row in the table"
         if self.new_pairs and not self.is_within:
-            beyond = f", beyond the stated {self.stated.length}" if self.stated else ""
-            return f"{self.new_in_words} reach unseen angles at {self.length} positions{beyond}"
+            beyond = f", beyond the stated {self.stated.length:,}" if self.stated else ""
+            return f"{self.new_in_words} reach unseen angles at {self.length:,} positions{beyond}"
         return next((f.message for f in self.findings if f.code == "unseen-phases"), None)
 
     @property
@@ -346,7 +364,57 @@ class Context(Result):
     @property
     def trained_text(self) -> str | None:
         """The trained length and its source; None if nothing rotates."""
-        return str(self.trained) if self.rotations else None
+        length = self.trained.length
+        stated = "unknown" if length is None else f"{length} ({self.trained_source})"
+        return stated if self.rotations else None
+
+    @property
+    def trained_source(self) -> str:
+        """The source of the trained length, for use in a sentence."""
+        return SOURCES.get(self.trained.source, self.trained.source)
+
+    @property
+    def is_only_stated(self) -> bool:
+        """Whether only the length in the config, without scaling, says how long training was."""
+        is_config = source_of(self.encoding.spec) in ("config", "gguf")
+        return is_config and self.trained.source == "stated"
+
+    @property
+    def name_in_words(self) -> str:
+        """The encoding, which does not rotate, as the subject of a sentence."""
+        name = self.encoding.name
+        return NAMES.get(name, f"Vectors of {name}")
+
+    @property
+    def table_name(self) -> str:
+        """The table of vectors, by what it is."""
+        return f"{'learned ' if self.encoding.name == 'learned' else ''}embedding table"
+
+    @property
+    def limited(self) -> tuple[Layers, ...]:
+        """Layers with a window below the length, if others see all positions."""
+        runs = [run for run in self.layers if window_within(run.window, self.length)]
+        is_mixed = len(runs) < len(self.layers) and all(run.index for run in runs)
+        return tuple(runs) if is_mixed else ()
+
+    @property
+    def window_text(self) -> str | None:
+        """The widest window of some layers, and their number."""
+        if not self.limited:
+            return None
+        layers, all_layers = (sum(len(r.index) for r in of) for of in (self.limited, self.layers))
+        widest = max(run.window or 0 for run in self.limited)
+        kind = " in chunks" if is_chunked(self.encoding) else ""
+        return f"{widest} positions{kind} ({layers} of {all_layers} layers)"
+
+    @property
+    def windows_in_words(self) -> str:
+        """A sentence on the layers with a window."""
+        kind = "chunks" if is_chunked(self.encoding) else "windows"
+        widest = max((run.window or 0 for run in self.limited), default=0)
+        count = sum(len(run.index) for run in self.limited)
+        words = f" {count} layers attend within {kind} of {widest:,} positions."
+        return words if self.limited else ""
 
     @property
     def facts(self) -> Fields:
@@ -593,6 +661,12 @@ def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
     (0.25, 0.0625, 0.015625, 0.00390625)
     """
     return tuple((-enc.vectors(np.array([-1]))[0]).tolist()) if enc.name == "alibi" else None
+
+
+def is_chunked(enc: Encoding) -> bool:
+    """Whether layers with a window see the chunk of a query, as in Llama 4."""
+    model = enc.file and enc.file.model
+    return bool(model and ("attention_chunk_size" in model.values or "chunk" in model.row))
 
 
 def last_bucket(enc: Encoding) -> int | None:

@@ -8,9 +8,8 @@ A rotation of m pairs over n positions has cosines and sines (n, m), with the at
 ``cat([cos, sin])``, vLLM's cos_sin_cache, or interleaved (n, m, 2), torchtune's. ``complex`` is
 cos + i sin, freqs_cis. ``inv_freq`` holds m radians per position, without the attention factor.
 
-Golden rows are JSON with each entry, tolerance and row on a separate line, so a program without a
-JSON library can read them: see golden.cpp and golden.rs. Pair i at position p may differ by
-absolute + per_radian (i + 2) p abs(inv_freq[i]); vectors by absolute + per_radian radians.
+Golden rows are JSON: pair i at position p may differ by absolute + per_radian (i + 2) p
+abs(inv_freq[i]); vectors by absolute + per_radian radians.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from pefourier.questions.reconstruct import as_points, check_point
 from pefourier.questions.result import Result
 from pefourier.types import Array, Counts, Fields, Ints, Table, frozen
 from pefourier.writing.files import suffix_of, write_whole
-from pefourier.writing.text import Verdict, printable
+from pefourier.writing.text import Verdict, number, printable
 
 CONTENTS = {  # name in a sentence, and of the array in a file
     "vectors": ("vectors", "codes"),
@@ -54,6 +53,7 @@ BITS = {"float64": "<f8", "float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
 COMPLEX = {"float64": "<c16", "float32": "<c8"}
 UNSHARED = ("xpos", "rope++", "mixed-rope")  # differ by queries and keys, heads, or pairs
 PLACES = {0, 1, 2, 3, 17, 255, 256, 1023, 4095, 4096}  # positions of golden rows
+MOST_ROWS, MOST_COLUMNS = 8, 6  # of printed numbers
 DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}  # bits of significands
 
 
@@ -148,19 +148,42 @@ def points_at(
     return enc, np.array(rows, dtype=np.int64)
 
 
+def numbers_of(
+    enc: Encoding, x: Table, suffix: str, what: str, layout: str | None, dtype: str
+) -> RowBlocks:
+    """Return the numbers of points x as a file of a suffix holds them, in blocks."""
+    kind = numbers_in_file(what, dtype, suffix)
+    blocks = (cast(block, kind, dtype, enc.spec) for block in computed(enc, x, what, layout))
+    name_of_type = {"<u2": "BF16", "<c8": "C64"}.get(kind.str, "")
+    return RowBlocks(shape_of(enc, x, what, layout), kind, blocks, name_of_type)
+
+
+def shape_of(enc: Encoding, x: Table, what: str, layout: str | None) -> Counts:
+    """Shape of the numbers of points x."""
+    n, pairs = len(x), enc.dim // 2
+    stacked = (n, pairs, 2) if layout == "interleaved" else (n, 2 * pairs)
+    shapes = {"inv_freq": (pairs,), "complex": (n, pairs), "cos-sin": stacked}
+    return shapes.get(what, (n, enc.dim))
+
+
 def write_numbers(
     enc: Encoding, x: Table, out: str, what: str, layout: str | None, dtype: str
 ) -> Written:
     """Write the numbers of points x; a failed write leaves no partial file."""
-    kind, layout = numbers_in_file(what, dtype, suffix_of(out)), layout_of(enc, what, layout)
-    n, pairs = len(x), enc.dim // 2
-    stacked = (n, pairs, 2) if layout == "interleaved" else (n, 2 * pairs)
-    shapes = {"inv_freq": (pairs,), "complex": (n, pairs), "cos-sin": stacked}
-    shape = shapes.get(what, (n, enc.dim))
-    blocks = (cast(block, kind, dtype, enc.spec) for block in computed(enc, x, what, layout))
-    name_of_type = {"<u2": "BF16", "<c8": "C64"}.get(kind.str, "")
-    write_table(out, RowBlocks(shape, kind, blocks, name_of_type), name=CONTENTS[what][1])
-    return Written(out, shape, x, what, layout, dtype, encodings=(enc,))
+    layout = layout_of(enc, what, layout)
+    rows = numbers_of(enc, x, suffix_of(out), what, layout, dtype)
+    write_table(out, rows, name=CONTENTS[what][1])
+    return Written(out, rows.shape, x, what, layout, dtype, encodings=(enc,))
+
+
+def show_numbers(enc: Encoding, x: Table, what: str, layout: str | None) -> Written:
+    """Return the numbers of the first points of x, to print."""
+    layout = layout_of(enc, what, layout)
+    if what == "complex":
+        raise PefourierError("--what complex needs --out FILE; use --what cos-sin to print numbers")
+    numbers = next(computed(enc, x[:MOST_ROWS], what, layout))[:MOST_ROWS]
+    shape = shape_of(enc, x, what, layout)
+    return Written(None, shape, x, what, layout, numbers=numbers, encodings=(enc,))
 
 
 def computed(enc: Encoding, x: Table, what: str, layout: str | None) -> Iterator[Table]:
@@ -272,30 +295,25 @@ def tolerances(largest: float) -> dict[str, Fields]:
 
 
 def golden_text(enc: Encoding, x: Table) -> str:
-    """Text of the file, with every entry, tolerance and row on a separate line."""
+    """JSON of the file: what was computed, tolerances by type, and rows."""
     numbers = np.asarray(enc.table(x), dtype=float)
     frequencies, rows = golden_rows(enc, x, numbers)
-    head = {
+    entries = {
         "scheme": 1,
         "encoding": enc.spec,
         "length": len(enc),
         "layout": layout_of(enc, "cos") if frequencies else None,
         "attention_factor": float(enc.params.get("attention_factor", 1.0)),
         "inv_freq": frequencies,
+        "tolerance": tolerances(float(np.abs(numbers).max())),
+        "rows": rows,
     }
-    limits = lines_of(tolerances(float(np.abs(numbers).max())))
-    text = ",\n".join(map(json.dumps, rows))
-    return f'{{\n{lines_of(head)},\n"tolerance": {{\n{limits}\n}},\n"rows": [\n{text}\n]\n}}\n'
-
-
-def lines_of(entries: Fields) -> str:
-    """Format the entries of a JSON object, each on a separate line."""
-    return ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items())
+    return json.dumps(entries, indent=1) + "\n"
 
 
 @frozen
 class Written(Result):
-    """Numbers of an encoding in a file."""
+    """Numbers of an encoding in a file, or the first of them to print."""
 
     command = "encode"
     figure = "encode"
@@ -305,16 +323,40 @@ class Written(Result):
             "{r.shape}{r.layout:?, layout {r.layout}}.",
             "{r.factor:?Multiply cosines and sines by the attention factor, {r.factor}.}",
         ),
+        "shown": Verdict(
+            "The {r.contents} of {r.shape[0]:,} {r.points}: {r.dtype}, shape "
+            "{r.shape}{r.layout:?, layout {r.layout}}.",
+            "Pass --out FILE to write all numbers, or --out - to print them as CSV.",
+        ),
     }
-    verdict = "written"
     shown = {"shape": "shape"}
+    listed = {"rows": {"row": "row", "numbers": "values"}}
 
-    out: str
+    out: str | None  # None if numbers are printed
     shape: Counts  # of the array; for golden rows, their number and size
     positions: Array  # (n,) points of the rows, or points for which frequencies hold
     what: str = "vectors"
     layout: str | None = None
     dtype: str = "float64"
+    numbers: Array | None = None  # of the first points, if they are printed
+
+    @property
+    def verdict(self) -> str:
+        """Whether numbers are written or printed."""
+        return "shown" if self.out is None else "written"
+
+    @property
+    def rows(self) -> list[Fields]:
+        """The first numbers of the first points."""
+        if self.numbers is None:
+            return []
+        flat = self.numbers.reshape(len(self.numbers), -1)
+        left = "  …" if flat.shape[1] > MOST_COLUMNS else ""
+        names = range(len(flat)) if self.what == "inv_freq" else self.positions
+        return [
+            {"row": int(name), "values": "  ".join(map(number, row[:MOST_COLUMNS])) + left}
+            for name, row in zip(names, flat, strict=False)
+        ]
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -329,7 +371,7 @@ class Written(Result):
     @property
     def path(self) -> str:
         """The file's name as text."""
-        return printable(self.out)
+        return printable(self.out or "")
 
     @property
     def contents(self) -> str:

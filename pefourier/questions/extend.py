@@ -22,13 +22,14 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import field, replace
+from functools import cached_property
 from math import inf, pi
 from shlex import quote
 from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.causes.rope import Rope, other_layers, spelled
+from pefourier.causes.rope import Rope, is_rotation, other_layers, spelled
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below, reading_cosine
 from pefourier.encodings.encoding import Encoding, Finding, finding
@@ -37,12 +38,13 @@ from pefourier.encodings.loader import open_model, source_of, whole_numbers
 from pefourier.encodings.model_positions import StatedLength, describe_positions
 from pefourier.encodings.sources.huggingface import trained_as_stated
 from pefourier.errors import PefourierError, check_count, shown
-from pefourier.geometry.precision import FORMATS, Format
-from pefourier.questions.design import Candidate, candidate, exact_base
+from pefourier.questions.design import Candidate, exact_base, properties_of_table
 from pefourier.questions.result import HIDDEN, Result, csv_table
 from pefourier.questions.rotations import (
     Band,
     bands,
+    base_bound,
+    count_idle,
     count_unseen,
     describe_pairs,
     effective_base,
@@ -50,7 +52,7 @@ from pefourier.questions.rotations import (
 )
 from pefourier.types import Fields, Floats, Strings, Texts, Values, frozen, frozen_by_name
 from pefourier.writing.files import split_spec
-from pefourier.writing.page import fields_of, labelled_fields
+from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, number
 
 Engine = Literal["transformers", "vllm", "llama.cpp"]
@@ -113,7 +115,7 @@ def settings_for(source: Encoding, enc: Encoding, engine: Engine | None) -> Sett
 
 def rope_of(enc: Encoding) -> Rope:
     """Settings of a rotation with a base; ntk scaling is a larger base."""
-    rope = Rope.of(enc)
+    rope = Rope.of(enc) if is_rotation(enc) else None
     if rope is None:
         raise PefourierError(
             f"{shown(enc.spec)} is not a rotation with a base; pass a model's config to "
@@ -300,13 +302,13 @@ class Extensions(Result):
             "config.json",
             "options",
         ),
-        "candidates": (
-            "scaling",
-            "factor",
-            "base",
-            "unseen angles",
-            "cosine < .99",
-        ),
+        "recommended_first": {
+            "scaling": "name",
+            "factor": "factor",
+            "base": "base",
+            "unseen angles": "unseen",
+            "cosine < .99": "below_99",
+        },
     }
 
     name: str  # the type of layer that is extended; empty for the whole model
@@ -319,10 +321,28 @@ class Extensions(Result):
     window: int | None  # positions that a query sees in the extended layers; None for all
     trained_frequencies: Floats  # of the rotation in training
     criteria: Texts
-    candidates: tuple[Extension, ...]  # the first is the unchanged rotation
+    ways: tuple[Extension, ...] = field(metadata=HIDDEN)  # without properties of tables
+    rotations: tuple[Encoding, ...] = field(compare=False, metadata=HIDDEN)  # of the ways
     best: dict[str, float | None]  # the base for each criterion
     settings: Settings  # what to type for the recommended way
     choice: int = field(metadata=HIDDEN)  # index of the recommended way
+
+    @cached_property
+    def candidates(self) -> tuple[Extension, ...]:
+        """All ways, the unchanged rotation first, with the properties of their tables."""
+        dtype = self.encodings[0].params["dtype"]
+        return tuple(
+            replace(way, bound=bound_of(enc), **properties_of_table(enc, dtype))
+            for way, enc in zip(self.ways, self.rotations, strict=True)
+        )
+
+    def extra_fields(self) -> Fields:
+        """Return the candidates, which the default text does not need."""
+        return {"candidates": self.candidates}
+
+    def __getstate__(self) -> Fields:
+        """Return the state to pickle, with the candidates in place of rotations."""
+        return {**super().__getstate__(), "candidates": self.candidates, "rotations": ()}
 
     @property
     def verdict(self) -> str:
@@ -348,17 +368,23 @@ class Extensions(Result):
     @property
     def unchanged(self) -> Extension:
         """The unchanged rotation at the new length."""
-        return self.candidates[0]
+        return self.ways[0]
 
     @property
     def scaled(self) -> tuple[Extension, ...]:
         """The ways that change the rotation."""
-        return self.candidates[1:]
+        return self.ways[1:]
 
     @property
     def chosen(self) -> Extension:
         """The recommended way: that of the vendor, or else the nearest."""
-        return self.candidates[self.choice]
+        return self.ways[self.choice]
+
+    @property
+    def recommended_first(self) -> list[Extension]:
+        """All ways, first the one that the verdict is about."""
+        first = self.chosen if self.unchanged.unseen else self.unchanged
+        return [first, *(way for way in self.ways if way is not first)]
 
     @property
     def vendor(self) -> str:
@@ -371,8 +397,8 @@ class Extensions(Result):
         """Where the cosine of the recommended way first falls below 0.99."""
         position = self.chosen.below_99
         if position is None:
-            return f"stays at 0.99 or above at all positions below {self.covered}"
-        return f"first falls below 0.99 at position {position}"
+            return f"stays at 0.99 or above at all positions below {self.covered:,}"
+        return f"first falls below 0.99 at position {position:,}"
 
     @property
     def covered(self) -> int:
@@ -397,7 +423,8 @@ class Extensions(Result):
             return []
         factor = self.encodings[0].params["factor"]
         lengths = {"before": self.covered / factor, "reach": self.covered * factor}
-        slots = {k: number(v, FACTOR_DIGITS) for k, v in (lengths | {"factor": factor}).items()}
+        slots = {name: f"{length:,.{FACTOR_DIGITS}g}" for name, length in lengths.items()}
+        slots |= {"factor": number(factor, FACTOR_DIGITS), "typed": slots["reach"].replace(",", "")}
         return [finding("original-by-factor", trained=self.covered, **slots)]
 
 
@@ -425,8 +452,8 @@ def extend(
     d : int, optional
         Head size; named rotations only.
     criteria : sequence of str
-        ``turns``, ``bound``, ``wavelength=K`` or ``phase=E``: each gives a base, which is tried
-        without a scaling.
+        ``turns``, ``bound`` or ``wavelength=K``: each gives a base, which is tried without a
+        scaling.
     bases : sequence of float
         Further bases to try without a scaling.
     dtype : str, optional
@@ -458,7 +485,7 @@ def extend(
     factor = least_factor(plain.frequencies(length) * length, known * trained_length) or least
     factor = float(f"{factor:.{FACTOR_DIGITS}g}")
     lengths = {"factor": factor, "original": original}
-    ways = {
+    scaled = {
         scaling: rope.with_(
             scaling=scaling,
             **{k: v for k, v in lengths.items() if k in scaling_parameters(scaling)},
@@ -468,13 +495,12 @@ def extend(
     tried = dict.fromkeys([*filter(None, best.values()), *bases])
     unscaled = (("base", rope.with_(scaling="none", rho=rho)) for rho in tried)
     rotations = [("unchanged", load(spec, length, d))]
-    rotations += ((way, scaled.build(length)) for way, scaled in (*ways.items(), *unscaled))
-    form = FORMATS[dtype] if dtype else None
-    candidates = [
-        describe_extension(source, known, trained_length, way, enc, form, window)
+    rotations += ((way, of.build(length)) for way, of in (*scaled.items(), *unscaled))
+    ways = [
+        describe_extension(source, known, trained_length, way, enc, window)
         for way, enc in rotations
     ]
-    choice, settings = choose(source, candidates, [enc for _, enc in rotations], engine)
+    choice, settings = choose(source, ways, [enc for _, enc in rotations], engine)
     return Extensions(
         name=split_spec(spec)[1],
         trained=trained_length,
@@ -486,7 +512,8 @@ def extend(
         window=window,
         trained_frequencies=known,
         criteria=tuple(criteria),
-        candidates=tuple(candidates),
+        ways=tuple(ways),
+        rotations=tuple(enc for _, enc in rotations),
         best=best,
         settings=settings,
         choice=choice,
@@ -564,13 +591,18 @@ def length_before_scaling(enc: Encoding) -> int:
     return original
 
 
+def bound_of(enc: Encoding) -> int | None:
+    """First lag m with B(m) < 0, over all pairs of a head."""
+    frequencies = enc.measure.frequencies
+    return base_bound(frequencies, unrotated=enc.params["d"] // 2 - len(frequencies))
+
+
 def describe_extension(
     source: Encoding,
     known: Floats,
     trained: int,
     way: str,
     enc: Encoding,
-    form: Format | None,
     window: int | None,
 ) -> Extension:
     """Describe one way at a length, with queries limited to a window.
@@ -585,7 +617,9 @@ def describe_extension(
     return Extension(
         way=way,
         factor=enc.params.get("factor", 1.0) if way == enc.params["scaling"] else 1.0,
-        **(fields_of(candidate(enc, len(enc), form)) | {"rho": float(f"{base:.{BASE_DIGITS}g}")}),
+        rho=float(f"{base:.{BASE_DIGITS}g}"),
+        spec=enc.spec,
+        idle=count_idle(new[new != 0], len(enc)),
         attention_factor=enc.params["attention_factor"],
         bands=tuple(bands(describe_pairs(new, known, known * trained), len(enc))),
         unseen=count_unseen(new, known * trained, lags or len(enc)),

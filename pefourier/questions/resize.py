@@ -53,38 +53,66 @@ from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.interpolation import METHODS, first_of_crop, resize_lattice, why_not
 from pefourier.geometry.precision import NUMBERS_AT_ONCE
 from pefourier.geometry.products import better_reading
-from pefourier.questions.result import Result, csv_table
+from pefourier.questions.result import HIDDEN, Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
-from pefourier.types import Array, Counts, Fields, Floats, Ints, frozen
-from pefourier.writing.page import labelled_fields
+from pefourier.types import Array, Counts, Fields, Floats, Ints, Strings, frozen
+from pefourier.writing.page import fields_of, labelled_fields
 from pefourier.writing.text import Verdict, join, printable, read_sides
 
 SUMS_EPS = 2.0**-46  # relative error of sums of a few rows
 DEFAULT = "bicubic"
+FEW_POINTS = 1024  # up to which the closest two vectors are found at once
 VERDICTS = ("not distinct", "now distinct"), ("no longer distinct", "still distinct")
 RECOMPUTED = "anew"  # computed by the formula, as models do at every size, not by a method
 
 
 @frozen
-class Picture:
-    """Vectors of a table on a lattice: their distances and frequencies."""
+class Waves:
+    """Distances of a table on a lattice, and its frequencies."""
 
-    name: str = field(metadata={"told": False})  # before or after
-    grid: Counts
-    norm: float  # RMS norm of the vectors
-    distinct: int  # number of distinct vectors
-    nearest: float | None  # smallest distance of two vectors over `norm`; None for a single point
+    nearest: float | None  # smallest distance of two vectors over the RMS norm; None for one point
     neighbours: list[float]  # mean cosine of vectors one step apart along each axis
     cycles: float  # mean frequency in cycles per side (Euclidean norm over the axes)
     constant: float  # share of the energy that is constant over all points
     density: Array  # (K_1, …) over the half plane, sums to one
-    closest: tuple[int, int] | None = field(default=None, metadata={"told": False})  # rows
+
+
+@frozen
+class Picture:
+    """Vectors of a table on a lattice, with `Waves` that are computed on first access."""
+
+    name: str = field(metadata=HIDDEN)  # before or after
+    grid: Counts
+    norm: float  # RMS norm of the vectors
+    distinct: int  # number of distinct vectors
+    equal: tuple[int, int] | None = field(metadata=HIDDEN)  # the first two equal rows
+    find_waves: Callable[[], Waves] = field(compare=False, metadata=HIDDEN)
+
+    @cached_property
+    def waves(self) -> Waves:
+        """Frequencies of the table."""
+        return self.find_waves()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a field of the waves."""
+        if name in labelled_fields(Waves):
+            return getattr(self.waves, name)
+        raise AttributeError(name)
+
+    def __getstate__(self) -> Fields:
+        """Return the state to pickle, with the waves in place of the closure that finds them."""
+        return {**vars(self), "waves": self.waves, "find_waves": None}
 
     @property
     def collision(self) -> str:
         """Description of two points that share a vector."""
-        ends = (point_of(map(int, np.unravel_index(row, self.grid))) for row in self.closest or ())
+        ends = (point_of(map(int, np.unravel_index(row, self.grid))) for row in self.equal or ())
         return f"for example, those of {join(ends)} are equal"
+
+    @property
+    def nearest_of_few(self) -> float | None:
+        """The smallest distance, if its search is quick."""
+        return self.waves.nearest if self.points <= FEW_POINTS else None
 
     @property
     def points(self) -> int:
@@ -93,9 +121,10 @@ class Picture:
 
     def along(self, axis: int) -> Array:
         """Energy at 0, 1, 2, … cycles per side along an axis, in both directions."""
-        cycles = np.indices(self.density.shape)[axis].ravel()
+        density = self.waves.density
+        cycles = np.indices(density.shape)[axis].ravel()
         folded = np.minimum(cycles, self.grid[axis] - cycles)
-        return np.bincount(folded, self.density.ravel())
+        return np.bincount(folded, density.ravel())
 
 
 @frozen
@@ -196,12 +225,12 @@ class Resizing(Result):
             "method",
             "written to",
         ),
-        "states": (
-            "table",
-            "RMS norm",
-            "distinct vectors",
-            "smallest distance / RMS norm",
-        ),
+        "states": {
+            "table": "name",
+            "RMS norm": "norm",
+            "distinct vectors": "distinct",
+            "smallest distance / RMS norm": "nearest_of_few",
+        },
         "unseen": (
             "axis",
             "pairs",
@@ -213,10 +242,10 @@ class Resizing(Result):
     new: Counts = field(metadata={"told": "to"})
     prefix: int
     method: str
-    make_table: Callable[[], Array] = field(compare=False, metadata={"told": False})
-    before: Picture
-    after: Picture
-    methods: list[Method]  # empty if the table was recomputed
+    make_table: Callable[[], Array] = field(compare=False, metadata=HIDDEN)
+    make_methods: Callable[[], list[Method]] = field(compare=False, metadata=HIDDEN)
+    before: Picture = field(metadata=HIDDEN)
+    after: Picture = field(metadata=HIDDEN)
     unseen: list[Unseen]  # by axis; empty if frequencies are not declared
     unchanged: int | None  # rows of a sequence's formula that keep their values
     library: str | None = None  # library that resizes tables of the model by this method
@@ -228,9 +257,20 @@ class Resizing(Result):
         """The new table (prefix + n, d), in the order of the weights."""
         return as_stored(self.encodings[0], self.make_table())
 
+    @cached_property
+    def methods(self) -> list[Method]:
+        """The results of all methods; empty if the table was recomputed."""
+        return self.make_methods()
+
+    def extra_fields(self) -> Fields:
+        """Return the facts that the default text does not need."""
+        before, after = ({**fields_of(state), **fields_of(state.waves)} for state in self.states)
+        return {"before": before, "after": after, "methods": self.methods}
+
     def __getstate__(self) -> Fields:
-        """Return the state to pickle, with the table in place of the closure that makes it."""
-        return {**super().__getstate__(), "table": self.table, "make_table": None}
+        """Return the state to pickle, with results in place of the closures that make them."""
+        made = {"table": self.table, "methods": self.methods}
+        return {**super().__getstate__(), **made, "make_table": None, "make_methods": None}
 
     @property
     def unchanged_in_words(self) -> str:
@@ -299,9 +339,7 @@ class Resizing(Result):
         return csv_table(self.methods, labelled_fields(Method))
 
 
-def resize(
-    encoding: Source, to: Ints | str, method: str = "", from_crop: Ints = (), **params: Any
-) -> Resizing:
+def resize(encoding: Source, to: Ints | str, method: str = "", **params: Any) -> Resizing:
     """Resize a table for another image size or text length, and compare all methods.
 
     Parameters
@@ -312,11 +350,9 @@ def resize(
         Sides of the new grid, the slowest axis first, such as (24, 24) or "24x24"; for biases,
         sides of the new window, which has 2 H - 1 by 2 W - 1 displacements.
     method : str
-        bicubic, bilinear, align-corners, antialias, fourier, keys, triangle, dinov2,
-        geometric, center-crop or crop. By default the method of the model if known, otherwise
-        bicubic; rotations and the biases of Swin V2 are recomputed.
-    from_crop : sequence of int
-        First point of the old grid that method "crop" keeps, by default index 0.
+        bicubic, bilinear, align-corners, antialias, fourier, dinov2, geometric or center-crop. By
+        default the method of the model if known, otherwise bicubic; rotations and the biases of
+        Swin V2 are recomputed.
 
     Examples
     --------
@@ -340,11 +376,11 @@ def resize(
     elif isinstance(encoding, str) and enc.origin == "formula" and has_sides and not is_drawn:
         elsewhere = re.sub(r"(?<=[:,])grid=[^,]*", "", encoding)  # it would take precedence
         formula = load(elsewhere, **params | {"grid": to})
-    first, method = tuple(from_crop), method or "crop" * bool(from_crop)
     by_formula = enc.injection == "rotate" or enc.rebuild_at is not None
     computed = formula if by_formula and not method else None
     old, new, table_sides = check_new_sides(enc, to)
-    prefix, shape, methods = enc.domain.prefix, enc.domain.sides, []
+    prefix, shape = enc.domain.prefix, enc.domain.sides
+    make_methods: Callable[[], list[Method]] = list
     libraries = methods_of(enc, table_sides)
     if computed is not None:
         method, libraries = RECOMPUTED, {}
@@ -352,13 +388,13 @@ def resize(
         states = picture_of("before", enc), picture_of("after", computed)
     else:
         method = method or next(iter(libraries.values()), DEFAULT)
-        check_method(enc, method, table_sides, first)
+        check_method(enc, method, table_sides)
         front, rows = np.split(np.asarray(enc.table(), dtype=float), [prefix])
-        chosen = resize_lattice(rows, shape, table_sides, method, first)
+        chosen = resize_lattice(rows, shape, table_sides, method)
         make_table = partial(np.concatenate, [front, chosen])
         states = picture("before", rows, shape), picture("after", chosen, table_sides)
         usable = methods_on(enc, table_sides, method)
-        methods = [compare_method(name, rows, chosen, states, first) for name in usable]
+        make_methods = partial(compare_methods, usable, rows, chosen, states)
     return Resizing(
         old=old,
         new=new,
@@ -367,11 +403,11 @@ def resize(
         make_table=make_table,
         before=states[0],
         after=states[1],
-        methods=methods,
+        make_methods=make_methods,
         unseen=[] if formula is None else unseen_phases(enc, formula),
         unchanged=unchanged_rows(enc, computed),
         library=join([name for name, own in libraries.items() if own == method] or [""]) or None,
-        crop=first_of_crop(method, shape, table_sides, first),
+        crop=first_of_crop(method, shape, table_sides),
         encodings=(enc if computed is not None else with_doubts(enc),),
     )
 
@@ -390,20 +426,13 @@ def with_doubts(enc: Encoding) -> Encoding:
     return replace(enc, findings=(*(f for rule in rules for f in rule(facts)), *enc.findings))
 
 
-def check_method(enc: Encoding, method: str, new: Ints, first: Ints) -> None:
+def check_method(enc: Encoding, method: str, new: Ints) -> None:
     """Raise an error if a method cannot make the new table."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
-    sides, lags = enc.domain.sides, enc.domain.kind == "lag"
-    if first and (method != "crop" or len(first) != len(sides)):
-        reason = "does not accept this --from-crop; --method crop needs one number for each side"
-    elif lags and method == "crop":
-        reason = "applies to points; use center-crop for a window"
-    else:
-        reason = why_not(method, sides, new, first)
-    if reason:
-        sizes = f"{size_of(sides)}{f' from {point_of(first)}' if first else ''} to {size_of(new)}"
-        raise PefourierError(f"--method {method} {reason}; got {sizes}")
+    sides = enc.domain.sides
+    if reason := why_not(method, sides, new):
+        raise PefourierError(f"--method {method} {reason}; got {size_of(sides)} to {size_of(new)}")
 
 
 def methods_on(enc: Encoding, new: Ints, chosen: str) -> list[str]:
@@ -435,11 +464,16 @@ def picture_of(name: str, enc: Encoding) -> Picture:
     sides, prefix = enc.domain.sides, enc.domain.prefix
     if not enc.is_stationary or len(sides) > 1 or prefix:
         return picture(name, np.asarray(enc.table()[prefix:], dtype=float), sides)
+    norm = math.sqrt(enc.measure.squared_length)
+    return describe(name, enc, sides, norm, partial(waves_of_sequence, enc, norm))
+
+
+def waves_of_sequence(enc: Encoding, norm: float) -> Waves:
+    """Find the frequencies of a sequence that declares its inner products, by closed forms."""
     blocks = row_blocks(len(enc), BLOCK)
     kernel = np.concatenate([enc.measure.kernel(np.arange(len(enc))[rows]) for rows in blocks])
-    norm, cosine = math.sqrt(enc.measure.squared_length), float(kernel[1:2].sum())
-    density = sampled_density(kernel)
-    return describe(name, enc, sides, norm, [cosine if len(enc) > 1 else np.nan], density)
+    cosine = float(kernel[1:2].sum()) if len(enc) > 1 else np.nan
+    return waves_of(enc, enc.domain.sides, norm, [cosine], sampled_density(kernel))
 
 
 def unchanged_rows(old: Encoding, new: Encoding | None) -> int | None:
@@ -504,18 +538,21 @@ def check_new_sides(encoding: Encoding, new: Ints) -> tuple[Counts, ...]:
     return old, tuple(map(int, new)), table_sides
 
 
-def compare_method(
-    name: str, rows: Floats, chosen: Floats, states: Sequence[Picture], first: Ints
-) -> Method:
-    """Compare the result of a method with the chosen table, in blocks of columns."""
-    before, sides = states[0], states[1].grid
-    products, largest = np.zeros((len(sides) + 1, *sides)), 0.0
-    for columns in row_blocks(rows.shape[1], NUMBERS_AT_ONCE, len(chosen)):
-        part = resize_lattice(rows[:, columns], before.grid, sides, name, first)
-        products += neighbour_products(part, sides)
-        largest = max(largest, float(np.abs(part - chosen[:, columns]).max()))
-    size = before.norm or np.nan
-    return Method(name, rms(products) / size, similarities(products), largest)
+def compare_methods(
+    names: Strings, rows: Floats, chosen: Floats, states: Sequence[Picture]
+) -> list[Method]:
+    """Compare the results of methods with the chosen table, in blocks of columns."""
+    (before, after), size = states, states[0].norm or np.nan
+    blocks = [*row_blocks(rows.shape[1], NUMBERS_AT_ONCE, len(chosen))]
+    methods = []
+    for name in names:
+        products, largest = np.zeros((len(after.grid) + 1, *after.grid)), 0.0
+        for columns in blocks:
+            part = resize_lattice(rows[:, columns], before.grid, after.grid, name)
+            products += neighbour_products(part, after.grid)
+            largest = max(largest, float(np.abs(part - chosen[:, columns]).max()))
+        methods.append(Method(name, rms(products) / size, similarities(products), largest))
+    return methods
 
 
 def neighbour_products(table: Floats, sides: Ints) -> Floats:
@@ -552,34 +589,39 @@ def picture(name: str, table: Array, sides: Counts) -> Picture:
     """Describe a table on a lattice; one axis is treated as a row of a grid."""
     enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
     enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
-    products = neighbour_products(table, sides)
+    norm = float(np.sqrt(np.einsum("ij,ij->i", table, table).mean()))
+    return describe(name, enc, sides, norm, partial(waves_of_table, enc, sides, norm))
+
+
+def waves_of_table(enc: Encoding, sides: Counts, norm: float) -> Waves:
+    """Find the frequencies of a table on a lattice, by the FFT of its columns."""
     density = estimate_spectrum(enc, sigma=0.0).raw.reshape(-1, *map(len, half_plane(sides)))[0]
-    return describe(name, enc, sides, rms(products), similarities(products), density)
+    table = np.asarray(enc.table(), dtype=float)
+    return waves_of(enc, sides, norm, similarities(neighbour_products(table, sides)), density)
 
 
-def describe(
-    name: str,
-    enc: Encoding,
-    sides: Counts,
-    norm: float,
-    neighbours: list[float],
-    density: Array,
-) -> Picture:
-    """Describe the vectors of an encoding on a lattice, given their inner products."""
+def waves_of(
+    enc: Encoding, sides: Counts, norm: float, neighbours: list[float], density: Array
+) -> Waves:
+    """Return the smallest distance of vectors on a lattice, and the means of their density."""
     waves = [omega * n / (2 * np.pi) for omega, n in zip(half_plane(sides), sides, strict=True)]
     cycles, closest = np.linalg.norm(lattice_points(waves), axis=1), closest_pair(enc)
-    return Picture(
-        name=name,
-        grid=tuple(sides),
-        norm=norm,
-        distinct=closest.distinct,
+    return Waves(
         nearest=closest.distance / norm if norm and closest.pair else None,
         neighbours=neighbours,
-        closest=closest.pair,
         cycles=float(cycles @ density.ravel()),
         constant=float(density.flat[0]),
         density=density,
     )
+
+
+def describe(
+    name: str, enc: Encoding, sides: Counts, norm: float, find_waves: Callable[[], Waves]
+) -> Picture:
+    """Describe which vectors on a lattice are equal."""
+    closest = closest_pair(enc, measured=False)
+    equal = None if closest.distance else closest.pair
+    return Picture(name, tuple(sides), norm, closest.distinct, equal, find_waves)
 
 
 def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:

@@ -280,10 +280,7 @@ def extension(answers: Answers, look: Look) -> Figure:
 
 
 CURVES = {  # field of a candidate: axis label, scale, criteria that use it
-    "min_distance": ("smallest distance", "linear", {"distance"}),
     "rank": ("rank", "linear", {"rank"}),
-    "stable_rank": ("stable rank", "linear", {"stable_rank"}),
-    "condition_number": ("condition number", "log", {"condition"}),
     "idle": ("pairs without a full rotation", "linear", {"turns", "wavelength"}),
     "bound": ("first lag with Σ\u00a0cos\u00a0<\u00a00", "log", {"bound"}),
 }
@@ -291,13 +288,13 @@ CURVES = {  # field of a candidate: axis label, scale, criteria that use it
 
 def criteria(answers: Answers, look: Look) -> Figure:
     """Draw each criterion over the base and mark the best base; grids have a curve per axis."""
-    asked = {name.partition("=")[0] for name in answers[0].result.criteria}
-    curves = {field: curve for field, curve in CURVES.items() if curve[2] & asked} or CURVES
+    asked = {name.partition("=")[0] for a in answers for name in a.result.criteria}
+    curves = {field: curve for field, curve in CURVES.items() if curve[2] & asked}
     figure, panels = make_panels(look, 1.4 * len(curves), len(curves), share="x")
     for axes, (field, (label, scale, names)) in zip(panels, curves.items(), strict=True):
         for i, design in enumerate(answer.result for answer in answers):
             name = f"{design.axis or ''} {design.length} positions, d {design.d}".strip()
-            curve = [c for c in design.candidates if getattr(c, field) is not None]
+            curve = [c for c in design.tried if getattr(c, field) is not None]
             best = [c for c in curve if names & {n.partition("=")[0] for n in c.best_by.split()}]
             for marks, style, shown in ((curve, f"C{i}.-", name), (best, "C6D", "_nolegend_")):
                 values = [getattr(c, field) for c in marks]

@@ -302,8 +302,7 @@ def test_resizes_in_float32_are_one(method, draws, rng):
 def test_a_resized_grid_is_named_by_its_method(old, new, real, rng, tmp_path, run):
     table = rng.normal(size=(np.prod(old), 5))
     np.save(tmp_path / "old.npy", table.astype(real))
-    named = ["bilinear", "align-corners", "bicubic", "antialias", "fourier", "keys"]
-    for method in [*named, *["triangle"] * (new < old)]:
+    for method in ("bilinear", "align-corners", "bicubic", "antialias", "fourier"):
         made = resize_lattice(table.astype(real), old, new, method)
         damaged = made.copy()
         damaged[3, 2] += 0.01
@@ -366,14 +365,3 @@ def test_no_column_of_a_resized_grid_hides_behind_larger_ones(real, rng):
     for table, codes in ((new, ["resized"]), (np.where(sizes > 1, new, 0).astype(real), [])):
         grids = table_on((8, 8), old, eps=eps), table_on((5, 6), table, eps=eps)
         assert [cause.code for cause in compare(*grids).causes] == codes
-
-
-@pytest.mark.parametrize(("n", "m"), [(9, 5), (5, 9)])
-def test_the_method_keys_is_the_cubic_kernel_with_a_half(n, m):
-    places = (np.arange(m)[:, None] + 0.5) * n / m - 0.5
-    k = np.arange(-2, n + 2)  # Keys, 1981: 1.5, -2.5, 1 and -0.5, 2.5, -4, 2
-    t = np.abs(places - k)
-    near, far = 1.5 * t**3 - 2.5 * t**2 + 1, -0.5 * t**3 + 2.5 * t**2 - 4 * t + 2
-    kernel = np.where(t <= 1, near, np.where(t < 2, far, 0.0))
-    weights = kernel @ np.eye(n)[np.clip(k, 0, n - 1)]
-    np.testing.assert_allclose(resize_lattice(np.eye(n), (n,), (m,), "keys"), weights, atol=1e-12)

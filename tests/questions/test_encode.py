@@ -1,8 +1,6 @@
 """Files of encode equal the arrays of models and engines; golden rows detect wrong engines."""
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import mpmath
@@ -274,22 +272,15 @@ def test_golden_tolerances_pass_right_engines_and_fail_wrong_ones(dtype, d, tmp_
         assert misses(engine) > 10
 
 
-READERS = {"golden.cpp": ["c++", "-std=c++17", "-O0"], "golden.rs": ["rustc"]}
-
-
-@pytest.mark.parametrize("name", READERS)
-def test_examples_read_golden_rows(name, tmp_path):
-    compiler, *options = READERS[name]
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no {compiler} to compile {name} with")
-    source = Path(pefourier.__file__).parent / "questions" / name
-    subprocess.run([compiler, *options, source, "-o", tmp_path / "reader"], check=True)
-    yarn = "rope:scaling=yarn,factor=4,original=2048,rho=5e5"
-    path, found = golden(tmp_path, yarn, d=128, length=8192)
-    done = subprocess.run([tmp_path / "reader", path], capture_output=True, text=True, check=False)
-    numbers = 128 * len(found["rows"])
-    assert (done.returncode, done.stdout) == (0, f"0 of {numbers} differ\n")
-    path.write_text(path.read_text().replace('"attention_factor": 1.1', '"attention_factor": 1.2'))
-    done = subprocess.run([tmp_path / "reader", path], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert int(done.stdout.split()[0]) > numbers / 2
+def test_numbers_are_printed(run):
+    table = pefourier.encode("rope", [3, 5], d=16)
+    done = run("encode", "rope", "--d", 16, "--pos", "3,5", "--out", "-")
+    np.testing.assert_array_equal(np.loadtxt(done.out.splitlines(), delimiter=","), table)
+    (shown,) = run("encode", "rope", "--d", 16, "--pos", "3,5", "--json").results
+    assert (shown["verdict"], shown["numbers"], shown["out"]) == ("shown", table.tolist(), None)
+    first, second = run("encode", "rope", "--d", 16, "--pos", "3,5").out.splitlines()[-2:]
+    assert [first[0], second[0]] == ["3", "5"]
+    np.testing.assert_allclose([*map(float, first.split()[1:-1])], table[0, :6], atol=1e-4)
+    (waves,) = run("encode", "rope", "--d", 32, "--what", "inv_freq", "--json").results
+    assert waves["numbers"] == pefourier.encode("rope", d=32, what="inv_freq")[:8].tolist()
+    assert run("encode", "rope", "--what", "complex").status == 2

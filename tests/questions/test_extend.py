@@ -1,25 +1,30 @@
 """Extensions equal published rows and transformers' modules; pairs with new angles are counted."""
 
 import json
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from published_configs import PUBLISHED
 from stored import gguf_bytes
-from transformers import AutoConfig
+from transformers import AutoConfig, MarianConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from pefourier.encodings import load
+from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
-from pefourier.questions.extend import extend, settings_for, whole_layers
+from pefourier.questions.extend import Settings, bound_of, extend, settings_for, whole_layers
+from pefourier.report import render
+from pefourier.writing.page import labelled_fields
 
 QWEN = "Qwen/Qwen2.5-7B-Instruct, with its YaRN"
 
 
 def ways(result):
-    return {extension.way: extension for extension in result.candidates}
+    return {extension.way: extension for extension in result.ways}
 
 
 def test_yarn_of_qwen_is_the_published_one():
@@ -29,7 +34,10 @@ def test_yarn_of_qwen_is_the_published_one():
     bands = [(band.treatment, band.pairs) for band in yarn.bands]
     assert bands == [("kept", 24), ("blended", 16), ("stretched", 24)]
     assert yarn.band_counts == "24/16/24"
-    assert (yarn.bound, by_way["unchanged"].bound) == (66234, 27115)
+    bounds = {
+        way.way: bound_of(enc) for way, enc in zip(result.ways, result.rotations, strict=True)
+    }
+    assert (bounds["yarn"], bounds["unchanged"]) == (66234, 27115)
     assert (yarn.below[".99"], yarn.below[".9"]) == (743, 2453)
     np.testing.assert_allclose([c for _, c in yarn.cosine], [0.9997, 0.981, 0.766], atol=6e-4)
     assert yarn.attention_factor == pytest.approx(0.1 * np.log(4) + 1)
@@ -122,7 +130,8 @@ def test_every_column_is_that_of_the_rotation_of_transformers(name, to, changes,
             at = first(cosines < level)
             assert position == at or abs(cosines[position] - level) < 1e-4
         bound = first(np.cos(lags * omega).sum(axis=1) < 0)
-        assert (row.bound if row.bound and row.bound < 70_000 else None) == bound
+        measured = bound_of(load(row.spec, to))
+        assert (measured if measured and measured < 70_000 else None) == bound
         ratio = plain / omega
         kept = int((np.abs(ratio - 1) < 1e-5).sum())
         full = int((np.abs(ratio - ratio.max()) < 1e-5 * ratio.max()).sum())
@@ -143,7 +152,7 @@ def test_settings_of_engines(engine, way, words, written):
     result = extend(written(config), 2**17, engine=engine)
     assert (result.chosen.way, result.vendor) == (way, "qwen2")
     assert (words or "") in (result.settings.flags or "")
-    assert result.to_dict()["settings"].keys() >= {"engine", "version", "json", "flags"}
+    assert labelled_fields(Settings).keys() >= {"engine", "version", "json", "flags"}
 
 
 def merged(config, changes):
@@ -177,6 +186,8 @@ NOT_EXTENDED = [
     ("dft", {"trained": 80, "to": 4096}, "dft"),
     ("rope", {"trained": 80, "to": 4096, "criteria": ("distance",)}, "distance"),
     ("rope:inv_freq=inv.npy", {"trained": 1024, "to": 8192}, "base"),
+    ("sinusoidal", {"trained": 512, "to": 8192}, "is not a rotation with a base"),
+    ("marian.json", {"to": 8192}, "is not a rotation with a base"),
 ]
 
 
@@ -184,6 +195,7 @@ NOT_EXTENDED = [
 @pytest.mark.usefixtures("folder")
 def test_what_is_not_extended(spec, options, named):
     np.save("inv.npy", np.array([1.0, 0.3, 0.01]))
+    Path("marian.json").write_text(MarianConfig().to_json_string())
     with pytest.raises(PefourierError, match=named):
         extend(spec, **options)
 
@@ -227,7 +239,7 @@ def test_an_original_length_that_no_config_says_is_reported(written):
     result = extend(path, 2**18)
     assert (result.original, result.by_factor) == (16384, True)
     (note,) = result.findings
-    assert (note.code, "16384" in note.message, "1048576" in note.message) == (
+    assert (note.code, "16,384" in note.message, "--length 1048576" in note.message) == (
         *("original-by-factor", True, True),
     )
     with pytest.raises(PefourierError, match="covers 131072 positions"):
@@ -241,7 +253,7 @@ def test_the_factor_counts_from_the_length_that_was_trained_without_the_scaling(
     sizes = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 2}
     config = {"model_type": "llama", "max_position_embeddings": 4096, "rope_scaling": scaling}
     (tmp_path / "config.json").write_text(json.dumps(config | sizes))
-    found = {e.way: (e.factor, e.unseen) for e in extend(str(tmp_path), to).candidates}
+    found = {e.way: (e.factor, e.unseen) for e in extend(str(tmp_path), to).ways}
     assert found["linear"] == found["yarn"] == found["llama3"] == (to / 4096, 0)
 
 
@@ -251,3 +263,31 @@ def test_a_gguf_file_is_extended(tmp_path):
     path = tmp_path / "model.gguf"
     path.write_bytes(gguf_bytes(({"general.architecture": "llama"} | keys).items()))
     assert extend(str(path), 2048).settings.json["max_position_embeddings"] == 2048
+
+
+def test_the_recommended_way_is_in_the_short_table():
+    """Bases beside the scalings do not push the recommended row out of a short table."""
+    bases = [2e6, 3e6, 4e6, 5e6, 6e6, 7e6]
+    result = extend("rope:rho=1e6", 131072, trained=32768, d=128, bases=bases)
+    text = render.short_text_of([render.answer_of(result)])
+    assert result.recommended_first[0] == result.chosen
+    assert any(line.startswith(result.chosen.way) for line in text.splitlines())
+    kept = extend("rope:rho=1e9", 131072, trained=100000, d=8)
+    first = kept.recommended_first[0].way
+    assert first == ("unchanged" if kept.verdict == "no scaling needed" else kept.chosen.way)
+
+
+def test_tables_of_ways_are_decomposed_only_where_they_are_shown(monkeypatch):
+    result = extend("rope:rho=1e6", 131072, trained=32768, d=128)
+    monkeypatch.setattr("pefourier.questions.extend.properties_of_table", None)
+    assert render.short_text_of([render.answer_of(result)])
+    with pytest.raises(TypeError):
+        result.to_dict()
+
+
+@pytest.mark.parametrize("name", sorted(BUILDERS))
+def test_each_encoding_is_extended_or_refused(name):
+    """An encoding without a rotation by a base is refused, with no other error."""
+    with suppress(PefourierError):
+        found = extend(name, 4096, trained=80, d=16)
+        assert found.verdict in found.verdicts

@@ -88,9 +88,6 @@ def test_the_middle_is_that_of_diffusers(height, width):
     r = pefourier.resize(table, (height, width), grid=(96, 96), method="center-crop")
     np.testing.assert_array_equal(r.table, expected)
     assert r.crop == ((96 - height) // 2, (96 - width) // 2)
-    again = pefourier.resize(table, (height, width), grid=(96, 96), from_crop=r.crop)
-    np.testing.assert_array_equal(again.table, expected)
-    assert again.method == "crop"
 
 
 def test_the_middle_of_a_window_keeps_lags(rng, folder):
