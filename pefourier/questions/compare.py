@@ -56,7 +56,7 @@ from pefourier.encodings.loader import (
     specs_of_rotations,
 )
 from pefourier.encodings.model_positions import refuse_random, temperature_of
-from pefourier.errors import PefourierError
+from pefourier.errors import OtherGrid, PefourierError
 from pefourier.geometry.interpolation import recovered_sides
 from pefourier.geometry.waves import LAYOUTS, copies_of
 from pefourier.questions.operators import OperatorComparison, head_size, rotates
@@ -86,6 +86,7 @@ from pefourier.questions.rotation_pairs import (
 from pefourier.types import Array, Fields, Values, frozen_by_name
 from pefourier.writing.text import Verdict, agreeing, first_few, joined_runs, number
 
+BESIDE = 4  # rows by which a table with rows beside its grid may differ from the grid
 LARGE = 2**20  # numbers in a table of cosines and sines, above which only pairs are compared
 ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
 AGREEING = ("the same", "permuted", "equivalent")
@@ -571,14 +572,16 @@ def load_matching_pair(
     first = load_a()
     try:
         second = load_b()
-    except PefourierError:  # source code of another size only, or a table of another grid
+    except PefourierError as error:  # source code of another size, or a table of another grid
         if kinds[1] == "code" and not d:
             second = load_b(d=head_size(first))
-        elif "grid" in placing and len(first.domain.sides) == 2:
-            rows = load_b(grid=None, prefix=0)
-            points = np.asarray(rows.table()[first.domain.prefix :], dtype=float)
-            grid = np.asarray(first.table()[first.domain.prefix :], dtype=float)
-            second = load_b(grid=recovered_sides(points, (grid, first.domain.sides)))
+        elif isinstance(error, OtherGrid) and len(first.domain.sides) == 2:
+            plain, before = getattr(b, "spec", b), first.domain.prefix
+            points, grid = (np.asarray(e.table()[before:], float) for e in (load(plain), first))
+            sides = recovered_sides(points, (grid, first.domain.sides))
+            if abs(len(points) - len(grid)) <= BESIDE or min(sides) < 2:
+                raise
+            second = load(plain, grid=sides, prefix=before)
         else:
             raise
     by_length = any(enc.params.get("scaling") in BY_LENGTH for enc in (first, second))
