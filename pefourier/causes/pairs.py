@@ -110,7 +110,7 @@ def pairs_apart(a: Waves, b: Waves) -> tuple[Bools, Bools]:
 
 
 def shift_between(a: Waves, b: Waves) -> int | None:
-    """Return how many rows later in a the sinusoids of b begin, if that is all that differs.
+    """Return how many rows later in a the sinusoids of b begin, up to their factor.
 
     Fitted frequencies must be equal, and hold in all rows of both, within rounding.
     """
@@ -118,8 +118,7 @@ def shift_between(a: Waves, b: Waves) -> int | None:
         return None
     eps, n = max(FLOAT32_EPS, a.eps, b.eps), min(a.length, b.length)
     slack = 64 * eps / n + 4 * phase_rounding(np.abs(a.frequency), eps)
-    is_scaled = abs(a.factor - b.factor) > 8 * eps * a.factor
-    if is_scaled or (np.abs(wrapped(a.frequency - b.frequency, 2 * np.pi)) > slack).any():
+    if (np.abs(wrapped(a.frequency - b.frequency, 2 * np.pi)) > slack).any():
         return None
     begins = wrapped(b.phase - a.phase, 2 * np.pi)
     by = position_offset(begins, a.frequency, eps)

@@ -1,0 +1,183 @@
+"""Every step in which two tables, functions or biases differ is named, two as well as one.
+
+Tables are made here, by arithmetic of their own; what is named must be what was planted, and right
+tables are never different.
+"""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+
+import pefourier
+from pefourier.encodings import load
+from pefourier.encodings.encoding import from_table
+from pefourier.questions.compare import compare
+
+N, D = 96, 32
+EPS = {"float64": 2.0**-52, "float32": 2.0**-23}
+FAULTS = {  # step: code, change of a recipe
+    "frequencies": ("base", {"base": 5e5}),
+    "positions": ("shifted", {"start": 7}),
+    "waves": ("scaled", {"factor": 3.0}),
+    "layout": ("layout", {"layout": "halves"}),
+    "order": ("order", {"first": "cos"}),
+}
+
+
+def sinusoids(base=1e4, start=0, factor=1.0, layout="interleaved", first="sin", n=N):
+    angles = np.outer(start + np.arange(n), base ** (-np.arange(D // 2) / (D // 2)))
+    waves = {"sin": np.sin(angles), "cos": np.cos(angles)}
+    columns = [waves.pop(first), *waves.values()]
+    if layout == "halves":
+        return factor * np.hstack(columns)
+    return factor * np.stack(columns, axis=-1).reshape(n, -1)
+
+
+@pytest.mark.parametrize("form", EPS)
+@pytest.mark.parametrize("pair", [*combinations(FAULTS, 2)], ids=str)
+def test_law_two_steps_of_sinusoids_are_both_named(pair, form):
+    changes = [FAULTS[name] for name in pair]
+    if {"layout", "order"} == {*pair}:
+        return  # an order of columns like any other
+    second = sinusoids(**{key: value for _, change in changes for key, value in change.items()})
+    tables = (from_table(x.astype(form), eps=EPS[form]) for x in (sinusoids(), second))
+    found = compare(*tables)
+    codes = {cause.code for cause in found.causes}
+    assert found.explained == 1.0
+    assert codes == {code for code, _ in changes} or codes <= {"columns", "scaled", "shifted"}
+    assert len(found.causes) == 2
+    assert (found.verdict == "different") == ("frequencies" in pair)
+
+
+@pytest.mark.parametrize("base", [1e6, 5e5, 1e8])
+@pytest.mark.parametrize("d", [64, 128])
+def test_a_base_that_was_not_read_comes_before_arithmetic(d, base):
+    meant, grid = load(f"rope:rho={base},d={d}", N), np.arange(d // 2) / (d // 2)
+    angles = np.outer(np.arange(N), 1e4**-grid)
+    (cause,) = compare(meant, from_table(np.hstack([np.cos(angles), np.sin(angles)]))).causes
+    assert (cause.code, cause.changes) == ("base", {"rho": (base, 1e4)})
+
+
+def test_a_slow_pair_is_compared_to_its_own_size():
+    """A sine of bfloat16 that is 5% off differs, although it is small."""
+    omega = 1e4 ** (-np.arange(64) / 64)
+    meant = load("rope:d=128", N)
+    for ratio, verdict in ((1.0, "the same"), (1.05, "different")):
+        own = np.where(np.arange(64) == 60, ratio, 1.0) * omega
+        angles = torch.outer(torch.arange(N).double(), torch.tensor(own))
+        dump = torch.cat([angles.cos(), angles.sin()], -1).bfloat16()
+        assert compare(meant, pefourier.encodings.encoding.as_encoding(dump)).verdict == verdict
+
+
+def rows_of_length_one(x):
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def layer_norm(x):
+    return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+
+
+def exchanged(x):
+    return x[:, [0, 3, 2, 1, *range(4, x.shape[1])]]
+
+
+def without(x, rows=(), columns=()):
+    x = x.copy()
+    x[list(rows)] = 0
+    x[:, list(columns)] = 0
+    return x
+
+
+CHANGES = {
+    "zeroed": lambda x: without(x, columns=range(20, 24)),
+    "unit-rows": rows_of_length_one,
+    "layer-norm": layer_norm,
+    "decimals": lambda x: x.round(3),
+    "integers": lambda x: np.rint(x / np.abs(x).max() * 127),
+    "reversed": lambda x: x[::-1],
+    "scaled": lambda x: 2.5 * x,
+    "columns": exchanged,
+    "offset-row": lambda x: x + 0.25,
+    "padding": lambda x: np.hstack([x, np.zeros((len(x), 4))]),
+    "transposed": lambda x: x.T,
+}
+PAIRS = [("scaled", "reversed"), ("unit-rows", "reversed"), ("zeroed", "columns")]
+PAIRS += [("columns", "zeroed"), ("scaled", "offset-row"), ("reversed", "decimals")]
+
+
+@pytest.mark.parametrize("names", [*((name,) for name in CHANGES), *PAIRS], ids=str)
+def test_law_steps_of_tables_without_sinusoids_are_named(names, rng):
+    table = rng.normal(size=(40, 24)).cumsum(axis=0)
+    other = table
+    for name in names:
+        other = CHANGES[name](other)
+    found = compare(table, np.ascontiguousarray(other))
+    assert {*names} == {cause.code for cause in found.causes}, found.causes
+    assert found.explained == 1.0
+    damaged = np.array(other)
+    damaged[3, 5] += 1
+    assert not compare(table, damaged).causes
+
+
+def test_a_part_of_the_rows_is_named_with_its_rows():
+    table = sinusoids()
+    table[48:64] = sinusoids(base=5e5)[48:64]
+    (record,) = compare(sinusoids(), table).to_dict()["causes"]
+    assert (record["code"], record["within"]) == ("base", {"rows": [48, 63]})
+
+
+def rotated(x, base=1e4, start=0, sign=1.0, neighbours=False):
+    omega = base ** (-torch.arange(0, x.shape[-1], 2).double() / x.shape[-1])
+    angles = torch.outer(torch.arange(x.shape[-2]).double() + start, omega)
+    cos, sin = angles.cos().to(x), sign * angles.sin().to(x)
+    a, b = (x[..., 0::2], x[..., 1::2]) if neighbours else x.chunk(2, -1)
+    parts = [a * cos - b * sin, b * cos + a * sin]
+    return torch.stack(parts, -1).flatten(-2) if neighbours else torch.cat(parts, -1)
+
+
+FUNCTIONS = {
+    ("base", "keys-ahead"): lambda q, k: (rotated(q, 5e5), rotated(k, 5e5, start=1)),
+    ("keys-ahead", "keys-scaled"): lambda q, k: (rotated(q), 1.2 * rotated(k, start=1)),
+    ("reversed",): lambda q, k: (rotated(q, sign=-1.0), rotated(k, sign=-1.0)),
+    ("reversed", "layout"): lambda q, k: tuple(rotated(x, 1e4, 0, -1.0, True) for x in (q, k)),
+    ("base", "reversed"): lambda q, k: tuple(rotated(x, 5e5, sign=-1.0) for x in (q, k)),
+    (): lambda q, k: (rotated(q, start=3), rotated(k, start=3)),
+}
+
+
+@pytest.mark.parametrize("codes", FUNCTIONS, ids=str)
+def test_law_steps_of_functions_are_named(codes):
+    found = pefourier.compare("rope:d=16", FUNCTIONS[codes], length=64, d=16)
+    assert tuple(cause.code for cause in found.causes) == codes
+    assert found.verdict == ("different" if codes else "the same")
+
+
+def biases(heads=8, n=24):
+    lags = np.abs(np.arange(n)[:, None] - np.arange(n))
+    return -(2.0 ** -np.arange(1, heads + 1))[:, None, None] * lags
+
+
+def with_heads(changes):
+    table = biases()
+    for head, change in changes.items():
+        table[head] = change(table[head])
+    return table
+
+
+BIASES = {
+    ("clipped",): np.maximum(biases(), -5),
+    ("keys-added",): biases() + np.linspace(1, 2, 24),
+    ("heads-reordered",): biases()[[2, 0, 1, 3, 5, 4, 7, 6]],
+    ("scaled", "clipped"): with_heads({2: lambda x: 3 * x, 5: lambda x: np.maximum(x, -0.2)}),
+    ("scaled",): np.where(np.arange(24)[:, None] >= 12, 0, biases()),
+    (): biases().astype(np.float32),
+}
+
+
+@pytest.mark.parametrize("codes", BIASES, ids=str)
+def test_law_steps_of_biases_are_named(codes):
+    found = compare(biases(), BIASES[codes])
+    assert tuple(cause.code for cause in found.causes) == codes
+    assert found.same == (not codes)
