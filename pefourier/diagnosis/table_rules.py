@@ -307,7 +307,12 @@ def padded_pairs(facts: TableFacts) -> Iterator[Finding]:
     """Find pairs in halves whose cosine and sine are both 1, FoPE's padding of frequency 0."""
     ones = (facts.table[[0, -1]] == 1).all(axis=0)
     pairs = len(ones) // 2
-    if len(ones) % 2 or not ones.any() or (ones[:pairs] != ones[pairs:]).any():
+    if (
+        len(facts.table) < 2
+        or len(ones) % 2
+        or not ones.any()
+        or (ones[:pairs] != ones[pairs:]).any()
+    ):
         return
     sines_at_0 = facts.table[0, pairs:][~ones[pairs:]]
     if (facts.table[:, ones] == 1).all() and not sines_at_0.any():

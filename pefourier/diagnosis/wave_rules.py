@@ -39,7 +39,7 @@ from pefourier.geometry.closest import ClosestPair, between_zeros, row_period
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, float_blocks, phase_rounding, rounded
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import LAYOUTS, Waves, copies_of, fit_columns, recurrence, unfold
-from pefourier.types import Fields, Floats, Indices, Table, frozen_arrays
+from pefourier.types import Bools, Fields, Floats, Indices, Table, frozen_arrays
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import agreeing, first_few
 
@@ -52,6 +52,8 @@ LARGEST_FACTOR = 1024  # largest ratio of two scale factors in a known scaling
 SMALLEST_BASE = 1000  # of a model with a scaled rotation
 WAVES = 1e-3  # relative residual of sinusoids, in addition to rounding
 NOISE = 0.2  # largest residual of columns without a partner, whose phases were rounded
+
+ZERO_MEAN = 1e-6  # mean of sinusoids over whole periods, up to rounding
 
 
 def aliased_frequencies(enc: Encoding) -> Iterator[Finding]:
@@ -479,7 +481,7 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
     else:
         top = np.abs(rows[:, ~unrotated]).max(initial=0.0)
         unrotated &= np.abs(np.abs(rows[0]) - top) > slack * top
-    if unrotated.sum() in (0, len(unrotated)):
+    if unrotated.sum() in (0, len(unrotated)) or is_basis(rows, unrotated):
         return
     waves = facts.are_waves(rows[:, ~unrotated]) and unrotated.sum() <= max(1, rows.shape[1] // 8)
     waves &= not facts.is_calendar  # a sine at pi per step is all zeros
@@ -487,6 +489,18 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
     are = agreeing(unrotated.sum(), "is", "are")
     values = {"unrotated": unrotated.sum(), "columns": rows.shape[1], "named": names, "are": are}
     yield finding("dead-columns", "waves" if waves else "others", **values)
+
+
+def is_basis(rows: Floats, constant: Bools) -> bool:
+    """Whether the only constant column is orthogonal to all others, as in a Fourier basis.
+
+    >>> waves = np.cos(np.pi * np.outer(np.arange(8) + 0.5, np.arange(8)) / 8)
+    >>> is_basis(waves, np.arange(8) == 0), is_basis(waves + 1.0, np.arange(8) == 0)
+    (True, False)
+    """
+    if constant.sum() != 1 or not rows[0, constant].any():
+        return False
+    return bool((np.abs(rows[:, ~constant].mean(axis=0)) <= ZERO_MEAN).all())
 
 
 def coarse_frequencies(facts: TableFacts) -> list[Finding]:

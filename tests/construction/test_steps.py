@@ -128,7 +128,7 @@ def test_a_part_of_the_rows_is_named_with_its_rows():
     assert (record["code"], record["within"]) == ("base", {"rows": [48, 63]})
 
 
-def rotated(x, base=1e4, start=0, sign=1.0, neighbours=False):
+def rotated(x, base=1e4, start=0, sign=1.0, *, neighbours=False):
     omega = base ** (-torch.arange(0, x.shape[-1], 2).double() / x.shape[-1])
     angles = torch.outer(torch.arange(x.shape[-2]).double() + start, omega)
     cos, sin = angles.cos().to(x), sign * angles.sin().to(x)
@@ -141,7 +141,9 @@ FUNCTIONS = {
     ("base", "keys-ahead"): lambda q, k: (rotated(q, 5e5), rotated(k, 5e5, start=1)),
     ("keys-ahead", "keys-scaled"): lambda q, k: (rotated(q), 1.2 * rotated(k, start=1)),
     ("reversed",): lambda q, k: (rotated(q, sign=-1.0), rotated(k, sign=-1.0)),
-    ("reversed", "layout"): lambda q, k: tuple(rotated(x, 1e4, 0, -1.0, True) for x in (q, k)),
+    ("reversed", "layout"): lambda q, k: tuple(
+        rotated(x, sign=-1.0, neighbours=True) for x in (q, k)
+    ),
     ("base", "reversed"): lambda q, k: tuple(rotated(x, 5e5, sign=-1.0) for x in (q, k)),
     (): lambda q, k: (rotated(q, start=3), rotated(k, start=3)),
 }
@@ -181,3 +183,11 @@ def test_law_steps_of_biases_are_named(codes):
     found = compare(biases(), BIASES[codes])
     assert tuple(cause.code for cause in found.causes) == codes
     assert found.same == (not codes)
+
+
+def test_a_basis_and_one_row_have_no_findings():
+    t = np.arange(64)
+    fourier = np.outer(t, np.arange(33)) * 2 * np.pi / 64
+    basis = np.hstack([np.cos(fourier), np.sin(fourier[:, 1:32])])
+    for table in (basis, np.cos(np.pi * np.outer(t + 0.5, t) / 64), sinusoids()[:1]):
+        assert not pefourier.check(table).findings
