@@ -520,12 +520,13 @@ class Exchanged(Change):
     def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
         shift = shift_of(expected, observed)
         wrong, cuts = np.flatnonzero(shift).tolist(), changes(shift)
-        for first in wrong[:1]:
-            counts = [cut - first for cut in cuts if cut > first][:1]
-            for second in np.flatnonzero(expected[: len(observed)] == observed[first])[:1].tolist():
-                for count in counts:
-                    if count <= second - first and second + count <= len(expected):
-                        yield cls(first, second, count)
+        if not wrong:
+            return
+        first = wrong[0]
+        second = int((expected[: len(observed)] == observed[first]).argmax())
+        count = next((cut - first for cut in cuts if cut > first), 0)
+        if 0 < count <= second - first and second + count <= len(expected):
+            yield cls(first, second, count)
 
     def apply(self, expected: Numbers) -> Numbers:
         numbers = expected.copy()
