@@ -195,10 +195,11 @@ class Change(Named):
 class Reversed(Change):
     """The numbers stand in the opposite order.
 
-    >>> explain_rows(np.arange(2), np.array([1, 0])).causes
-    (Reversed(code='reversed'),)
-    >>> explain_rows(np.arange(9), np.arange(9)[::-1][:4]).causes  # of more rows
-    (Reversed(code='reversed'),)
+    >>> [cause.code for cause in explain_rows(np.arange(2), np.array([1, 0])).causes]
+    ['reversed']
+    >>> observed = np.arange(9)[::-1][:4]  # of more rows
+    >>> [cause.code for cause in explain_rows(np.arange(9), observed).causes]
+    ['reversed']
     """
 
     name = "reversed"
@@ -220,8 +221,8 @@ class Step(Change):
 
     >>> [cause.by for cause in Step.propose(np.arange(3), np.array([0, 1, 3]))]
     [-1, -2, 2]
-    >>> explain_rows(np.arange(2), np.array([0, 5])).causes  # no step: a gap
-    (Gap(code='gap', at=1, by=4),)
+    >>> [cause.code for cause in explain_rows(np.arange(2), np.array([0, 5])).causes]  # no step
+    ['gap']
     >>> tuple(c.words for c in explain_rows(np.arange(9), np.array([0, 3, 6, 5])).causes)
     ('positions that advance by 3', 'positions shifted by -4 from index 3 on')
     """
@@ -274,8 +275,9 @@ class Rounded(Change):
 class Wrapped(Change):
     """Numbers overflow an integer type.
 
-    >>> explain_rows(np.arange(126, 130), np.array([126, 127, -128, -127])).causes
-    (Wrapped(code='wrapped', type='int8'),)
+    >>> observed = np.array([126, 127, -128, -127])
+    >>> [cause.words for cause in explain_rows(np.arange(126, 130), observed).causes]
+    ['positions stored as int8, which overflows']
     """
 
     type: str
@@ -299,8 +301,8 @@ class Wrapped(Change):
 class Divided(Change):
     """Numbers are divided by a constant and rounded down.
 
-    >>> explain_rows(np.arange(8), np.arange(8) // 2).causes
-    (Divided(code='divided', by=2),)
+    >>> [cause.words for cause in explain_rows(np.arange(8), np.arange(8) // 2).causes]
+    ['positions divided by 2 and rounded down']
     """
 
     by: int
@@ -350,8 +352,8 @@ class Shifted(Change):
 class Restarted(Change):
     """From an index on the numbers begin again.
 
-    >>> list(Restarted.propose(np.arange(2, 7), np.array([2, 3, 4, 0, 1])))
-    [Restarted(code='restarted', at=3, start=0)]
+    >>> [c.words for c in Restarted.propose(np.arange(2, 7), np.array([2, 3, 4, 0, 1]))]
+    ['positions that begin again at 0 from index 3 on']
     >>> [c.at for c in Restarted.propose(np.arange(5), np.array([0, 0, 1, 1, 3]))]  # repeated
     []
     >>> Restarted(3, 0).apply(np.arange(5))
@@ -518,12 +520,13 @@ class Exchanged(Change):
     def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
         shift = shift_of(expected, observed)
         wrong, cuts = np.flatnonzero(shift).tolist(), changes(shift)
-        for first in wrong[:1]:
-            counts = [cut - first for cut in cuts if cut > first][:1]
-            for second in np.flatnonzero(expected[: len(observed)] == observed[first])[:1].tolist():
-                for count in counts:
-                    if count <= second - first and second + count <= len(expected):
-                        yield cls(first, second, count)
+        if not wrong:
+            return
+        first = wrong[0]
+        second = int((expected[: len(observed)] == observed[first]).argmax())
+        count = next((cut - first for cut in cuts if cut > first), 0)
+        if 0 < count <= second - first and second + count <= len(expected):
+            yield cls(first, second, count)
 
     def apply(self, expected: Numbers) -> Numbers:
         numbers = expected.copy()

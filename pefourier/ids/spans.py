@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -160,12 +159,7 @@ def judge_line(document: Document) -> Span:
     found = explain_rows(expected, ids, kinds, in_parts=True)
     is_shift = found.reproduced.all() and all(isinstance(c, Shifted) for c in found.causes)
     doubt = ""
-    if (
-        batch.past is None
-        and rules.rank is None
-        and ids.shape == batch.ids.shape[2:] == (1,)
-        and ids[0] > start
-    ):
+    if batch.past is None and ids.shape == batch.ids.shape[2:] == (1,) and ids[0] > start:
         doubt = "step"
     elif is_open and not is_shift and is_undecided(document):
         doubt = "open" if batch.segments is None else "documents"
@@ -276,11 +270,9 @@ def kind_of(code: str) -> str:
 
 def record(cause: Any) -> Fields:
     """Return the code of a cause and what is needed to apply it, with its step and its axis."""
-    fields = fields_of(cause)
-    axis = (fields.get("within") or {}).get("axis")
-    found = {"code": fields.pop("code"), **fields, "step": "rows"}
-    if isinstance(axis, int):
-        found["axis"] = axis
+    found = {**fields_of(cause), "step": "rows"}
+    axis = (found.get("within") or {}).get("axis")
+    found["axis"] = axis if isinstance(axis, int) else None
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -535,8 +527,12 @@ def other_layouts(layout: Layout, rule: str, axes: Numbers) -> Iterator[Recounte
     readings = list(READINGS)
     for interval in intervals(layout, axes):
         words = f"frames of a video {interval:.3g} apart, so that some share a time"
-        change = partial(timed, interval=interval)
-        readings.append(("times-shared", "ids-times-shared", words, CHECK_TIMES, change))
+        facts = ("times-shared", "ids-times-shared", words, CHECK_TIMES)
+
+        def timed(block: Block, interval: float = interval) -> Block:
+            return replace(block, times=times_of(len(block.times), interval))
+
+        readings.append((*facts, timed))
     chosen: list[tuple[Image | None, list[int]]] = [(None, places)] if places else []
     if len(places) > 1:
         chosen += zip(images_of(layout)[:MOST_BLOCKS], ([place] for place in places), strict=False)
@@ -548,11 +544,6 @@ def other_layouts(layout: Layout, rule: str, axes: Numbers) -> Iterator[Recounte
             ]
             where, within = (f"{image.words}, ", image.within) if image else ("", None)
             yield Recounted(code, found, where + words, undo, ids_of(parts, rule), within)
-
-
-def timed(block: Block, interval: float) -> Block:
-    """Return a block whose frames are `interval` apart."""
-    return replace(block, times=times_of(len(block.times), interval))
 
 
 MOST_BLOCKS = 16  # blocks that are read in another way one by one

@@ -373,18 +373,15 @@ def judge_positions(
         findings.append(finding("ids-vision-rule", rule=followed.pop()))
     if batch.ignored:
         findings.append(finding("ids-ignored", names=", ".join(batch.ignored)))
-    findings += [
-        *(mask_findings(mask, model) if mask else ()),
-        *(recovered.findings if recovered else ()),
-    ]
+    findings += mask_findings(mask, model) if mask else ()
+    findings += recovered.findings if recovered else ()
     bad = [pair for pair in pairs if pair[0].verdict != EXPECTED]
     is_unread = any(f.code.startswith("ids-mask") and f.severity != "note" for f in findings)
     harmless = ""
     if model and bad and not is_unread and all(is_harmless(*pair, model) for pair in bad):
         what = "rotary scores" if model.encoding.injection == "rotate" else "biases"
         harmless = f" This is harmless for this model: {what} depend on lags alone."
-        is_open = batch.segments is None and batch.past is None and square is None
-        if is_open:
+        if batch.segments is None and batch.past is None and square is None:
             harmless += " Pass --past N if keys are cached."
     shape = batch.ids.shape if len(batch.ids) > 1 else batch.ids.shape[1:]
     table, name = np.concatenate(batch.ids).T, "position ids"
@@ -397,7 +394,9 @@ def judge_positions(
         uncertainty=recovered.uncertainty if recovered else None,
         consequence=united(changes) if model and spans else NOT_KNOWN,
         mask=mask,
-        findings=tuple(map(with_place, findings)),
+        findings=tuple(
+            f if isinstance(f, TokenFinding) else TokenFinding(**vars(f)) for f in findings
+        ),
         harmless=harmless,
         ids=batch.ids,
         encodings=(from_table(table, name, spec=spec, params=params),),
@@ -482,11 +481,6 @@ def spans_of(batch: Batch, rules: Rules) -> tuple[list[Span], set[str]]:
             spans.append(span)
             previous = int(ids[:, -1].max())
     return spans, followed
-
-
-def with_place(note: Finding) -> TokenFinding:
-    """Convert a finding to one with a token, or about the whole batch."""
-    return note if isinstance(note, TokenFinding) else TokenFinding(**vars(note))
 
 
 def mask_findings(mask: Visibility, model: Model | None) -> Iterator[Finding]:
