@@ -248,11 +248,11 @@ class GgufFile(Section):
 
     def base(self, *, local: bool) -> float:
         """Return the base of layers with a window, or of the others: by key or llama.cpp's."""
-        base = self.positive("rope.freq_base") or 1e4
-        if local:
-            usual = 1e4 if self.is_listed("windows", "own_base") else base
-            base = self.positive("rope.freq_base_swa") or usual
-        return base
+        usual = self.positive("rope.freq_base") or 1e4
+        if not local:
+            return usual
+        is_own = self.is_listed("windows", "own_base")
+        return self.positive("rope.freq_base_swa") or (1e4 if is_own else usual)
 
     def of_layer(self, layer: str) -> "GgufFile":
         """Return the file with another type of layer selected; "" selects all layers."""
@@ -262,17 +262,16 @@ class GgufFile(Section):
     def layers(self) -> list[LayerRun]:
         """Return runs of layers with equal positions; one run if their types are unknown."""
         count, window = self.count("block_count") or 0, self.count("attention.sliding_window")
-        sliding = sliding_layers(self, count) if window else [False] * count
-        unrotated, values = DECIDED["unrotated"].get(self.kind), dict[str, Any]()
-        if sliding:
-            values = {"num_hidden_layers": count}
-            is_by_number = unrotated == "every fourth"
-            if is_by_number or (unrotated and window):  # else the layers without a window
-                turning = [i % 4 != 3 if is_by_number else x for i, x in enumerate(sliding)]
-                values["no_rope_layers"] = turning
-            if window:
-                types = [PARTS[local] for local in sliding]
-                values |= {"layer_types": types, "sliding_window": window}
+        sliding = (sliding_layers(self, count) if window else [False] * count) or []
+        unrotated = DECIDED["unrotated"].get(self.kind)
+        values: Fields = {"num_hidden_layers": len(sliding) or None}
+        if unrotated == "every fourth":
+            values["no_rope_layers"] = [i % 4 != 3 for i in range(len(sliding))]
+        elif unrotated and window:  # the layers without a window
+            values["no_rope_layers"] = sliding
+        if window:
+            values["layer_types"] = [PARTS[local] for local in sliding]
+            values["sliding_window"] = window if sliding else None
         config = ModelConfig(
             label=self.label, values=values, file=self.path, part="", kind=self.kind, row={}
         )
@@ -280,7 +279,7 @@ class GgufFile(Section):
             self.count(f"{key}_swa") not in (None, self.count(key))
             for key in ("rope.dimension_count", "attention.key_length")
         )
-        return layer_schedule(config, PARTS if sliding and any(sliding) and is_split else [""])
+        return layer_schedule(config, PARTS if any(sliding) and is_split else [""])
 
     def axis_of_pairs(self, pairs: int) -> Places | None:
         """Return the axis (t, y, x or e) that rotates each pair; None if not set.

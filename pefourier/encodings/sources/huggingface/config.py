@@ -126,7 +126,6 @@ class RotationKeys:
 # renamed: dict[str, str]; names of scalings
 # unread: list[str]; keys that the type ignores
 # unscaled: str; why a scaling is refused
-# takes: str; the scaling that the type accepts
 # flat: Sequence[str] | None; types of layers that one rope_parameters reaches; None: refused
 # scaled: Sequence[str] | None; the same for rope_scaling
 # new_only: bool; rope_scaling is refused
@@ -618,13 +617,14 @@ def indexed_types(
 
 def repeated_types(model: ModelConfig, _: int, key: str) -> list[str]:
     """Return the type of each layer from GPT-Neo's list of [types, times]; empty if not set."""
-    stated, rule = model.get(key) or [], f"a list of [types, times] of at most {MOST_LAYERS} layers"
+    stated = model.get(key) or []
     try:
         pairs = [(list(map(str, names)), int(times)) for names, times in stated]
+        if any(not 0 < times * len(names) <= MOST_LAYERS for names, times in pairs):
+            raise ValueError
     except (TypeError, ValueError):
+        rule = f"a list of [types, times] of at most {MOST_LAYERS} layers"
         raise model.wrong(key, stated, rule) from None
-    if any(not 0 < times * len(names) <= MOST_LAYERS for names, times in pairs):
-        raise model.wrong(key, stated, rule)
     return [name for names, times in pairs for _ in range(times) for name in names]
 
 
@@ -708,8 +708,8 @@ def seen_of(model: ModelConfig, key: str, window: object) -> int | None:
 def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     """Return the layers without positions in a rotary model."""
     row = model.row
-    keys = ("no_rope_layers",) if not row or "unrotated" in row else ()
-    keys = row.get("still", keys) if row else (*keys, "layer_rope_theta")
+    keys: Strings = ("no_rope_layers",) if "unrotated" in row else ()
+    keys = row.get("still", keys) if row else ("no_rope_layers", "layer_rope_theta")
     flags = next(filter(None, map(model.get, keys)), None)
     if isinstance(flags, list):  # 1, or a base, if a layer rotates
         return {i for i, rotates in enumerate(flags) if not rotates}

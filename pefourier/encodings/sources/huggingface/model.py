@@ -64,12 +64,12 @@ import numpy as np
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
+    VectorsAt,
     axes_of_sections,
     describe_axes,
     exchanged,
     finding,
     from_table,
-    lags_between,
     lags_on,
     lattice,
     rows_up_to,
@@ -340,19 +340,15 @@ def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
     return enc
 
 
-def bucket_keys(model: ModelConfig) -> Fields:
-    """Return the parameters of T5's buckets from a config."""
-    return {
+def read_t5(model: ModelConfig) -> Encoding:
+    """Read T5's biases, one column per head: trained, by default the encoder's, or untrained."""
+    from pefourier.encodings.sources.tables import read_table
+
+    settings: Fields = {
         "buckets": model.count("relative_attention_num_buckets") or 32,
         "max_distance": model.count("relative_attention_max_distance") or 128,
         "causal": "decoder" in model.part.split("."),
     }
-
-
-def read_buckets(model: ModelConfig) -> Encoding | None:
-    """Read T5's trained biases, one column per head, by default the encoder's."""
-    from pefourier.encodings.sources.tables import read_table
-
     tensors = sibling_tensors(model, T5_BIAS)
     if len(tensors) > 1 and not model.part:
         tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
@@ -361,10 +357,9 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     is_first = 1 < len(layers) == len(tensors)  # UMT5: a table in each layer
     tensor = next(iter(layers.items())) if is_first else only_one(tensors, model, "lags")
     if tensor is None:
-        return None
+        return model.build("t5", heads_of(model), finding("untrained", "t5"), **settings)
     name, path = tensor
     bias, eps = read_table(path, name)
-    settings = bucket_keys(model)
     if len(bias) != settings["buckets"]:
         rows = f"{settings['buckets']} rows (relative_attention_num_buckets), got {len(bias)}"
         raise PefourierError(f"{name} of {shown(path)} must have {rows}")
@@ -372,17 +367,37 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     def vectors(lag: Array) -> Floats:
         return np.asarray(bias[t5_buckets(lag, **settings)], dtype=float)
 
-    length, silent = model.positions()
     heads = model.sized(model.own("heads", HEADS))
     doubts = shape_findings(model, name, path, bias.shape, (settings["buckets"], heads))
     if is_first:
         doubts = (*doubts, one_of_several("plain", name, [*layers]))
     d = model.dimension(bias.shape[1], f"tensor {name}")
-    domain = lags_between(length, causal=settings["causal"])
-    enc = Encoding("t5", domain, d, vectors, injection="bias", eps=eps, origin="weights")
-    params = {"length": length, "d": d, **settings, "path": path, "array": name}
-    params["model_type"] = model.kind
-    return replace(enc, params=params, findings=(*silent, *doubts))
+    return of_weights(model.build("t5", d, **settings), settings, vectors, eps, name, path, doubts)
+
+
+def of_weights(
+    enc: Encoding,
+    settings: Collection[str],
+    vectors: VectorsAt,
+    eps: float,
+    name: str,
+    path: str,
+    findings: tuple[Finding, ...],
+) -> Encoding:
+    """Return a built encoding with the trained vectors of a tensor in place of the initial ones."""
+    others = tuple(note for note in enc.findings if note.code != "untrained")
+    read = {"length", "d", "model_type", *settings}  # others are about initial vectors
+    params = {key: value for key, value in enc.params.items() if key in read}
+    params |= {"path": path, "array": name}
+    return replace(
+        enc,
+        vectors=vectors,
+        params=params,
+        eps=eps,
+        findings=(*others, *findings),
+        origin="weights",
+        untrained=False,
+    )
 
 
 def has_no_table(model: ModelConfig) -> bool:
@@ -493,10 +508,13 @@ def read_distances(model: ModelConfig) -> Encoding:
         buckets = 0
     d = model.width
     settings = {"buckets": buckets, "max_distance": longest, "p2c": "p2c" in terms}
-    notes = [finding("with-convolution")] if "convolutional" in model.row["kind"] else []
+    notes = [finding("untrained", "lags")]
+    if "convolutional" in model.row["kind"]:
+        notes.append(finding("with-convolution"))
+    enc = model.build("deberta", d, *notes, **settings)
     tensor = only_one(sibling_tensors(model, VECTORS), model, "distances")
     if tensor is None:
-        return model.build("deberta", d, finding("untrained", "lags"), *notes, **settings)
+        return enc
     name, path = tensor
     table, eps = read_table(path, name)
     shape = 2 * (buckets or longest), d
@@ -511,11 +529,8 @@ def read_distances(model: ModelConfig) -> Encoding:
         vectors = vectors - vectors.mean(axis=1, keepdims=True)
         floor = model.number("layer_norm_eps") or 1e-7
         vectors = vectors / np.sqrt(vectors.var(axis=1, keepdims=True) + floor) * gain + shift
-    length, silent = model.positions()
-    enc = of_distances(length, vectors, buckets, longest, p2c="p2c" in terms)
-    params = {"length": length, "d": d, **settings, "array": name, "path": path}
-    params["model_type"] = model.kind
-    return replace(enc, params=params, eps=eps, findings=(*notes, *silent), origin="weights")
+    rows = of_distances(1, vectors, buckets, longest).vectors
+    return of_weights(enc, settings, rows, eps, name, path, ())
 
 
 def read_alibi(model: ModelConfig) -> Encoding | None:
@@ -530,13 +545,6 @@ def read_alibi(model: ModelConfig) -> Encoding | None:
     if (steepest := attention.number("alibi_bias_max")) not in (None, 8.0):
         raise attention.wrong("alibi_bias_max", steepest, "8, the slopes of ALiBi")
     return model.build("alibi", heads_of(model), causal=True)
-
-
-def read_t5(model: ModelConfig) -> Encoding:
-    """Read T5's buckets, one column per head, from the weights or before training."""
-    if trained := read_buckets(model):
-        return trained
-    return model.build("t5", heads_of(model), finding("untrained", "t5"), **bucket_keys(model))
 
 
 def heads_of(model: ModelConfig) -> int:
@@ -597,7 +605,7 @@ SCALED_FROM = 64  # patches per side at which PixArt's scale is 1
 
 def read_axes(model: ModelConfig) -> Encoding | None:
     """Read the positions on a vision model's grid, or its biases by displacement."""
-    if (stored := read_displacements(model)) or (block := block_of(model)) is None:
+    if (stored := read_displacements(model)) or not (block := block_of(model)):
         return stored or read_computed(model)
     if "table_beside" in model.row and model.part and grid_tensors(model):
         block = {"encoding": "learned"}
@@ -610,14 +618,14 @@ def read_axes(model: ModelConfig) -> Encoding | None:
     return formula(model, block)
 
 
-def block_of(model: ModelConfig) -> Values | None:
-    """Return the first block of the model's row that matches its config."""
+def block_of(model: ModelConfig) -> Values:
+    """Return the first block of the model's row that matches its config; empty without one."""
     entry = model.row.get("axial", [])
     for block in entry if isinstance(entry, list) else [entry]:
         key, expected, usual = block.get("when", ("", None, None))
         if not key or model.get(key, usual) == expected:
             return dict(block)
-    return None
+    return {}
 
 
 def formula(model: ModelConfig, block: Values) -> Encoding:
@@ -776,13 +784,13 @@ def read_displacements(model: ModelConfig) -> Encoding | None:
     """Read the biases by displacement, or vectors by lag, of one layer; None without tables."""
     block, kinds = block_of(model), (model.row or {"kind": "relative"}).get("kind", "").split()
     if block and (block["encoding"] == "learned" or not BUILDERS[block["encoding"]].untrained):
-        block = None  # its sides describe a grid, not a window
+        block = {}  # its sides describe a grid, not a window
     is_named = bool(DISPLACED.search(model.part))
     if not (block or is_named) and ("relative" not in kinds or grid_tensors(model)):
         return None
     tensors = sibling_tensors(model, DISPLACED)
     if not tensors:
-        if block is None:
+        if not block:
             return None
         where = f" of {shown(model.part)}" if model.part else ""
         raise UnknownPositions(
@@ -796,15 +804,15 @@ def read_displacements(model: ModelConfig) -> Encoding | None:
     return replace(enc, origin="weights")
 
 
-def read_stored(model: ModelConfig, block: Values | None, name: str, path: str) -> Encoding:
+def read_stored(model: ModelConfig, block: Values, name: str, path: str) -> Encoding:
     """Read the biases of a window, or the vectors of lags, from a tensor."""
     from pefourier.encodings.sources.tables import read_named_table
 
     stored, stage = read_named_table(path, name), STAGE.search(name)
     place = int(stage[2]) if stage else 0
-    window = window_of(model, block, place) if block else tuple(model.grid)
+    window = window_of(model, block, place)
     if name.endswith(".0.weight"):
-        side = value_of(model, (block.get("pretrained", ""), 0), place, 0) if block else 0
+        side = value_of(model, (block.get("pretrained", ""), 0), place, 0)
         trained = (side,) * len(window) if side else ()
         return replace(of_stored_network(model, name, path, window, trained), eps=stored.eps)
     rows, heads = stored.vectors.shape[0], stored.vectors.shape[-1]
@@ -901,12 +909,11 @@ def section_by_length(model: ModelConfig, section: Section) -> Section:
 
 def section_by_alpha(model: ModelConfig, section: Section) -> Section:
     """Return HunYuan's static NTK scaling if its dynamic scaling sets alpha."""
-    is_static = type_of_scaling(model, section) == "dynamic" and section.number("alpha")
-    if not is_static:
+    alpha = section.number("alpha") if type_of_scaling(model, section) == "dynamic" else None
+    if not alpha:
         return section
     others = {key: value for key, value in section.values.items() if key != "type"}
-    values = {**others, "rope_type": "ntk", "factor": section.number("alpha")}
-    return replace(section, values=values)
+    return replace(section, values={**others, "rope_type": "ntk", "factor": alpha})
 
 
 def section_of_params(config: ModelConfig, _: Section) -> Section:
@@ -1340,12 +1347,12 @@ def rotates(model: ModelConfig) -> bool:
 def layout_of(model: ModelConfig) -> str:
     """Return the layout of pairs, halves or interleaved."""
     layout = str(model.row.get("layout", "halves"))
-    if layout == "use_hf_rope":
-        return "halves" if model.get(layout) is True else "interleaved"
-    if not layout.startswith("rope_interleave"):
+    if layout not in HALVED:
         return layout
-    interleaved = model.get("rope_interleave", " " not in layout)
-    return "interleaved" if interleaved is not False else "halves"
+    return "halves" if model.get(layout) is HALVED[layout] else "interleaved"
+
+
+HALVED = {"use_hf_rope": True, "rope_interleave": False}  # keys that decide, for halves
 
 
 def head_by_layer(model: ModelConfig, type_keys: RotationKeys, layer: str) -> int | None:
@@ -1354,10 +1361,11 @@ def head_by_layer(model: ModelConfig, type_keys: RotationKeys, layer: str) -> in
     if "layers" not in row or key not in model.values or [*type_keys.size] not in HEAD_BY_LAYER:
         return None
     section, kinds = model.section(key), model.get("layer_types")
-    sizes = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
-    if not any(sizes.values()) and [*type_keys.size] == HEAD_BY_LAYER[0]:
+    counts = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
+    sizes = {i: size for i, size in counts.items() if size}
+    if not sizes and [*type_keys.size] == HEAD_BY_LAYER[0]:
         return None
-    if any(sizes.values()) and not isinstance(kinds, list):
+    if sizes and not isinstance(kinds, list):
         raise PefourierError(f"{section.label} needs layer_types, the type of each layer")
     usual = model.count("head_dim") or min(rotary(row, name).head or 0 for name in row["layers"])
     places = [i for i, kind in enumerate(kinds or ()) if kind == layer]
@@ -1400,16 +1408,8 @@ def find_share(
         if partial not in (None, 1.0) and not type_keys.fixed:
             key, inside = section.first(*SHARE)
             key = model.first(*keys)[0] if inside is None else key
-            findings = [
-                finding(
-                    "unread-key",
-                    "share",
-                    kind=shown(model.kind),
-                    key=key,
-                    value=partial,
-                    config=model.label,
-                )
-            ]
+            slots = {"kind": shown(model.kind), "key": key, "value": partial}
+            findings = [finding("unread-key", "share", config=model.label, **slots)]
         return 1.0, findings
     is_listed = section.key in model.row.get("layers", ())
     if partial is None and scaling == "none" and is_listed and model.row.get("given_whole"):
@@ -1459,7 +1459,7 @@ def rotates_on_axes(model: ModelConfig) -> bool:
 def sections_of(model: ModelConfig) -> tuple[Counts, bool | Literal["rows"]] | None:
     """Return the number of pairs of each axis, and whether axes alternate (`axes_of_sections`)."""
     interleaved, config = model.row.get("interleaved", False), model.untracked
-    for key in filter(config.values.__contains__, ("rope_parameters", "rope_scaling")):
+    for key in ("rope_parameters", "rope_scaling"):
         section = config.section(key)
         sections = section.parameter("mrope_section", tuple[float, ...])
         if sections is not None:
@@ -1787,8 +1787,10 @@ def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
         unread: set[str] = getattr(section.values, "unread", set()).difference(foreign)
         unread -= used if section.values is model.values else set()
         others = second_names(values, unread, enc.params) if rotates(model) else {}
+        unset = sorted(EVIDENCE - values.keys())
         for place, key in enumerate(sorted(unread)):
-            near = "".join(near_key(key, values)) if place < SEEN else ""
+            compared = unset if place < SEEN else ()
+            near = "".join(get_close_matches(key[:80], compared, n=1, cutoff=MISSPELT))
             names = [name for pattern, name in STATING if re.search(pattern, key)]
             repeats = any(values[key] == enc.params.get(name) for name in names)
             # without positions, the keys of a rotation are switched off
@@ -1817,9 +1819,10 @@ def second_names(values: Values, unread: Collection[str], params: Values) -> dic
             factor = params.get("factor") or 1
             agreed |= {n for key in LENGTHS_OF if (n := params.get(key))}
             agreed |= {n * factor for n in agreed}
-        for key in stated.keys() - read.keys() if read else ():
-            found[key] = "" if stated[key] in agreed else next(iter(read))
-    return {key: found[key] for key in values if key in found}
+        for key in stated if read else ():
+            if key not in read:
+                found[key] = "" if stated[key] in agreed else next(iter(read))
+    return found
 
 
 def sections_not_read(model: ModelConfig) -> set[str]:
@@ -1857,12 +1860,6 @@ def used_by_others(model: ModelConfig) -> set[str]:
     return used
 
 
-def near_key(key: str, values: Values) -> list[str]:
-    """Return the unset rotation key that a key probably misspells."""
-    candidates = sorted(EVIDENCE - values.keys())
-    return get_close_matches(key[:80], candidates, n=1, cutoff=MISSPELT)
-
-
 def is_about(key: str, values: Values) -> bool:
     """Return whether a key affects positions.
 
@@ -1871,9 +1868,8 @@ def is_about(key: str, values: Values) -> bool:
     """
     value = values[key]
     is_config = isinstance(value, dict) and key.endswith("_config")
-    if value in (None, False, "", [], {}) or key in HARMLESS or is_config:
-        return False
-    if not OF_POSITIONS.search(key):
+    has_no_effect = value in (None, False, "", [], {}) or key in HARMLESS or is_config
+    if has_no_effect or not OF_POSITIONS.search(key):
         return False
     if key == "position_embedding_type":
         return value not in ("rope", "rotary", "absolute")  # which model types imply
@@ -1887,15 +1883,16 @@ def note_unread(enc: Encoding, model: ModelFile) -> Encoding:
 
     Keys that already have a finding get no second one.
     """
-    unread, findings = find_unread(model, enc), list(enc.findings)
+    unread, within = find_unread(model, enc), enc.params.get("unread", ())
     messages = " ".join(note.message for note in enc.findings if note.code == "unread-key")
-    within = enc.params.get("unread", ())
+    findings = list(enc.findings)
     for key in [key for key in unread if key not in messages and key not in within][:NAMED]:
         section = (model if key in model.values else model.outer).untracked
         variant, near = unread[key]
-        slots = {"key": shown(key), "value": shown(section.get(key, "…"))}
-        other = shown(section.get(near))
-        slots |= {"near": near, "other": other}
-        findings.append(finding("unread-key", variant, config=section.label, **slots))
+        values = {"value": shown(section.get(key, "…")), "other": shown(section.get(near))}
+        note = finding(
+            "unread-key", variant, config=section.label, key=shown(key), near=near, **values
+        )
+        findings.append(note)
     params = {**enc.params, "unread": tuple(unread)} if unread else enc.params
     return replace(enc, params=params, findings=tuple(findings))
