@@ -402,7 +402,9 @@ def draw_densities(axes: Axes, answers: Answers) -> None:
     for a, marker in zip(answers, cycle(MARKERS)):
         x, y = curve_of(a, a.result)
         is_sparse = a.result.sigma == 0 and (y > 0).mean() < SPARSE  # single frequencies
-        style = {"marker": marker, "linestyle": "", "markevery": y > 0} if is_sparse else {}
+        style: Fields = {}
+        if is_sparse:
+            style = {"marker": marker, "linestyle": "", "markevery": y > 0}
         axes.plot(x, y, label=entry(axes, a.encoding), **style)
     axes.set(ylabel="share of energy $g_k$", xlim=(0, None))
     if not any(a.encoding.domain.irregular for a in answers):
@@ -416,7 +418,7 @@ def draw_decades(axes: Axes, answers: Answers) -> None:
     for a, marker in zip(answers, cycle(MARKERS)):
         density = a.result.measure.waves if separate else a.result.measure.by_decade
         zero = f" ({percent(density.at_zero)} at 0)" if density.at_zero >= LITTLE else ""
-        style = {"marker": marker, "linestyle": ""} if separate else {}
+        style: Fields = {"marker": marker, "linestyle": ""} if separate else {}
         axes.plot(*curve_of(a, density), label=entry(axes, a.encoding, zero), **style)
     length = len(answers[0].encoding) * unit_of_waves(answers[0].encoding)[0]
     label = f"1 rotation in {length:.6g}"
