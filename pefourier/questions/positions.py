@@ -217,7 +217,11 @@ def changed_lags(ids: Array, due: Array) -> tuple[Array, Array]:
 SHOWN = 15  # rows and findings about single tokens that text lists
 WORDS = read_toml(Path(__file__).with_suffix(".toml"))  # of the answer
 WRONG_MASK = "wrong mask"
-MASK_FAULTS = {"transposed": "transposed", "inverted": "inverted", "diagonal": "diagonal hidden"}
+MASK_FAULTS = {  # finding, and words of a row
+    "transposed": ("ids-mask-transposed", "transposed"),
+    "inverted": ("ids-mask-inverted", "inverted"),
+    "diagonal": ("ids-mask-diagonal", "diagonal hidden"),
+}
 
 
 @frozen_by_name
@@ -312,7 +316,7 @@ class Positions(Result):
         sides = "both sides" if self.mask.two_sided else "past"
         window = f", window {self.mask.window} ({sides})" if self.mask.window else ""
         kind = f", {self.mask.kind}" if self.mask.kind in ("documents", "prefix") else ""
-        faults = "".join(f", {MASK_FAULTS[fault]}" for fault in self.mask.faults)
+        faults = "".join(f", {MASK_FAULTS[fault][1]}" for fault in self.mask.faults)
         return f"{'causal' if self.mask.causal else 'not causal'}{window}{kind}{faults}"
 
     @property
@@ -495,7 +499,7 @@ def mask_findings(mask: Visibility, model: Model | None) -> Iterator[Finding]:
         due = ", ".join(sorted(str(w or "none") for w in windows))
         yield finding("ids-mask-window", window=mask.window or "none", due=due)
     for fault in mask.faults:
-        yield finding(f"ids-mask-{fault}")
+        yield finding(MASK_FAULTS[fault][0])
     if mask.kind != OTHER and not mask.causal and model and model.is_causal:
         yield finding("ids-mask-later", kind=mask.kind)
     if mask.two_sided:

@@ -7,13 +7,14 @@ terminal.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from math import pi
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pefourier.encodings.attention_decay import LEVELS, reading_cosine
-from pefourier.encodings.encoding import Encoding, axis_letters, unit_of_waves, without_prefix
+from pefourier.encodings.encoding import axis_letters, unit_of_waves, without_prefix
 from pefourier.encodings.grids import size_of
 from pefourier.errors import PefourierError, shorten
 from pefourier.geometry.torus import multiplicity
@@ -155,13 +156,12 @@ def draw_kernels(axes: Axes, answers: Answers, first: int = 0) -> None:
 
     The first curve has the colour `first` of the cycle.
     """
-    steps, drawn = [1.0], list[tuple[Encoding, Array, Array]]()
+    steps = [1.0]
     for i, a in enumerate(answers, first):
         curves = a.result.kernel_lines or {"": (np.zeros(0), np.zeros(0))}  # by axis, in words
         for k, (name, (lags, line)) in enumerate(curves.items()):
-            twin, style = style_of(drawn, a.encoding, lags, line)
-            own = {"color": f"C{i}", "linestyle": plot.LINES[(i + k) % len(plot.LINES)], **style}
-            plot.draw_dense(axes, lags, line, label=entry(axes, a.encoding, name + twin), **own)
+            style = {"color": f"C{i}", "linestyle": plot.LINES[(i + k) % len(plot.LINES)]}
+            plot.draw_dense(axes, lags, line, label=entry(axes, a.encoding, name), **style)
             steps += [lags[1]] if len(line) > plot.DENSE else []
     if len(steps) > 1:
         axes.set_xscale("symlog", linthresh=min(steps))
@@ -341,6 +341,7 @@ def draw_layers(axes: Axes, result: Any, rotation: Any, layers: Sequence[Any]) -
 
 
 LITTLE = 0.0005  # negligible share of the energy
+MARKERS = "ox+"  # of single frequencies: each shows over the others
 SPARSE = 0.5  # share of lattice points with energy below which they are drawn as lines
 
 
@@ -356,27 +357,6 @@ def unit_of_axis(answers: Answers) -> str:
     """Return the unit of the points of all answers, in words."""
     kinds = (a.encoding.domain.kind == "time" for a in answers)
     return " or ".join(dict.fromkeys("unit of times" if kind else "position" for kind in kinds))
-
-
-Drawn = list[tuple[Encoding, Array, Array]]  # curves of encodings
-
-
-def style_of(drawn: Drawn, enc: Encoding, x: Array, y: Array) -> tuple[str, Fields]:
-    """Return the ending of a label and the style of a curve, and add the curve to those drawn.
-
-    A curve that equals one before names it, and its dashes lie between those of other equal curves.
-
-    >>> from pefourier.encodings import load
-    >>> drawn, line = [], np.arange(3.0)
-    >>> [style_of(drawn, load(name, 9, 4), line, line)[0] for name in ("rope", "sinusoidal")]
-    ['', ' (equal to rope)']
-    """
-    equal = [other for other, *curve in drawn if np.array_equal(curve, (x, y))]
-    drawn.append((enc, x, y))
-    if not equal:
-        return "", {}
-    dashes = (len(equal) - 1) * 1.5, (1.5, 4.5)
-    return f" (equal to {caption(equal[0], 1.5)})", {"linestyle": dashes, "linewidth": 3.0}
 
 
 def spectrum_chart(answers: Answers, axis: str = "auto") -> str:
@@ -419,13 +399,13 @@ def spectrum(answers: Answers, look: Look, axis: str = "auto") -> Figure:
 
 def draw_densities(axes: Axes, answers: Answers) -> None:
     """Draw densities over the frequencies of the lattice."""
-    drawn: Drawn = []
-    for a in answers:
+    for a, marker in zip(answers, cycle(MARKERS)):
         x, y = curve_of(a, a.result)
-        twin, style = style_of(drawn, a.encoding, x, y)
-        if a.result.sigma == 0 and (y > 0).mean() < SPARSE:  # single frequencies
-            style = {"marker": "x" if twin else "o", "linestyle": "", "markevery": y > 0}
-        axes.plot(x, y, label=entry(axes, a.encoding, twin), **style)
+        is_sparse = a.result.sigma == 0 and (y > 0).mean() < SPARSE  # single frequencies
+        style: Fields = {}
+        if is_sparse:
+            style = {"marker": marker, "linestyle": "", "markevery": y > 0}
+        axes.plot(x, y, label=entry(axes, a.encoding), **style)
     axes.set(ylabel="share of energy $g_k$", xlim=(0, None))
     if not any(a.encoding.domain.irregular for a in answers):
         axes.set_xlim(0, np.pi)
@@ -435,15 +415,11 @@ def draw_densities(axes: Axes, answers: Answers) -> None:
 def draw_decades(axes: Axes, answers: Answers) -> None:
     """Draw densities over the logarithm of frequency, with wavelengths above."""
     separate = all((a.result.sigma, a.result.method) == (0, "declared") for a in answers)
-    drawn: Drawn = []
-    for a in answers:
+    for a, marker in zip(answers, cycle(MARKERS)):
         density = a.result.measure.waves if separate else a.result.measure.by_decade
         zero = f" ({percent(density.at_zero)} at 0)" if density.at_zero >= LITTLE else ""
-        x, y = curve_of(a, density)
-        twin, style = style_of(drawn, a.encoding, x, y)
-        if separate:
-            style = {"marker": "x" if twin else "o", "linestyle": ""}
-        axes.plot(x, y, label=entry(axes, a.encoding, zero + twin), **style)
+        style: Fields = {"marker": marker, "linestyle": ""} if separate else {}
+        axes.plot(*curve_of(a, density), label=entry(axes, a.encoding, zero), **style)
     length = len(answers[0].encoding) * unit_of_waves(answers[0].encoding)[0]
     label = f"1 rotation in {length:.6g}"
     axes.axvline(2 * np.pi / length, color=GREY, linestyle=":", label=label)
