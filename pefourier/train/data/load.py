@@ -46,7 +46,7 @@ from pefourier.train.data.split import (
     machine_memory,
 )
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
-from pefourier.train.data.tables import NAMES, SUFFIXES, from_tables, read_columns
+from pefourier.train.data.tables import NAMES, SUFFIXES, counted, from_tables, read_columns
 from pefourier.train.options import PUBLISHED, SYNTHETIC, Options, flag_of
 from pefourier.types import Array, Fields, Strings, Texts, frozen
 from pefourier.writing.files import label as name_of_file
@@ -124,11 +124,14 @@ def find_task(name: str, options: Options) -> Task:
         return replace(task, folds=task.folds[:1])  # fresh draws replace further folds
     task = reader(Path(name), options)
     how = task.remarks.get("read", ["one array or line per series"])[0]
-    sizes = f"{len(task.starts)} windows of {task.length} rows and {task.rows.shape[1]} channels"
-    read = {"read": [f"{how}; {sizes}, {len(task.classes)} classes"]}
+    sizes = f"{counted(len(task.starts), 'window')} of {counted(task.length, 'row')} and "
+    sizes += counted(task.rows.shape[1], "channel")
+    if options.predict is None:
+        sizes += f", {len(task.classes)} classes"
+    read = {"read": [f"{how}; {sizes}"]}
     if task.own_names:  # examples
         copies = len(task.starts) - len({x.tobytes() for x in np.split(task.rows, task.starts[1:])})
-        read["copies"] = [str(copies)] * bool(copies)
+        read["copies"] = [str(n) for n in (copies,) if n]
     return replace(task, remarks=read | {**task.remarks} | read)
 
 
@@ -137,9 +140,15 @@ def reader_of(name: str) -> Callable[[Path, Options], Task] | None:
     path = Path(name)
     if name.startswith("uea:") or (path.is_dir() and any(path.glob("*.ts"))):
         return from_ts
-    if path.suffix.lower() in READERS or not path.is_dir():
-        return READERS.get(path.suffix.lower())
+    suffix = suffix_of(name)
+    if suffix or not path.is_dir():
+        return READERS.get(suffix)
     return from_arrays if any(path.glob("[Xx]*.npy")) else from_tables
+
+
+def suffix_of(name: str) -> str:
+    """Return the suffix of a user's file of data; "" for other names."""
+    return next((suffix for suffix in READERS if name.lower().endswith(suffix)), "")
 
 
 def check_dataset(name: str) -> None:
@@ -147,7 +156,7 @@ def check_dataset(name: str) -> None:
     path, suffix = Path(name), Path(name).suffix.lower()
     if "://" in name:
         raise not_here(name)
-    is_file = suffix in READERS or (name and path.is_dir())
+    is_file = suffix_of(name) or (name and path.is_dir())
     if name.partition(":")[0] in (*SYNTHETIC, "uea") or name in PUBLISHED or is_file:
         return
     if suffix in (".xls", ".xlsx"):

@@ -1,12 +1,13 @@
 """The same series in every shape of files are the same task, without options."""
 
+import gzip
 import tracemalloc
 
 import numpy as np
 import pytest
 
 from pefourier.errors import PefourierError
-from pefourier.train.data import load, tables
+from pefourier.train.data import load
 from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
 
@@ -20,20 +21,33 @@ TWO = [",".join(map(str, x.ravel())) for x in X]  # x0, y0, x1, y1, …
 
 def write(path, lines):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n")
+    text = ("\n".join(lines) + "\n").encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
     return path
 
 
-def in_long_form(head="time,series,label,a,b", by=",", cells="{t} {i:02d} {y} {a} {b}"):
+def in_long_form(
+    head="time,series,label,a,b", by=",", cells="{t} {i:02d} {y} {a} {b}", name="x.csv", order=1
+):
+    """Write a line for each time of each series; `order` is the step between lines."""
+
     def made(folder):
         lines = [
-            cells.format(t=t, i=i, y=Y[i], a=X[i, t, 0], b=X[i, t, 1]).replace(" ", by)
+            cells.format(t=t, s=stamp(t), i=i, y=Y[i], a=X[i, t, 0], b=X[i, t, 1])
             for i in range(N)
             for t in range(ROWS)
-        ]
-        return write(folder / "x.csv", [head.replace(",", by), *lines])
+        ][::order]
+        if by == ";":
+            lines = [line.replace(".", ",") for line in lines]
+        lines = [line.replace(" ", by) for line in lines]
+        return write(folder / name, [head.replace(",", by), *lines])
 
     return made
+
+
+def stamp(t):
+    """Return a time, five minutes after the one before, across the end of a month."""
+    return str(np.datetime64("2024-05-31T23:30:00") + np.timedelta64(5 * t, "m"))
 
 
 def in_files(name, lines):
@@ -89,11 +103,14 @@ def ts(folder):
 def parquet(folder):
     pandas = pytest.importorskip("pandas", reason="needs the package pandas")
     pytest.importorskip("pyarrow", reason="needs the package pyarrow")
-    pandas.read_csv(in_long_form()(folder)).to_parquet(folder / "x.parquet")
+    frame = pandas.read_csv(in_long_form()(folder), dtype={"series": str})
+    frame.to_parquet(folder / "x.parquet")
     return folder / "x.parquet"
 
 
 NUMBERS = ",".join(map(str, range(ROWS)))
+SENSORS, AXES = (",".join(f"{name}{t}" for t in range(ROWS)) for name in ("s", "sensor_"))
+MONTHS = ",".join("abcdefghijklmnop"[t] * 3 for t in range(ROWS))
 SHAPES = {  # channels, and what writes the series
     "long": (2, in_long_form()),
     "units": (2, in_long_form("Time [s],unit_number,isFaulty,a,b")),
@@ -107,6 +124,18 @@ SHAPES = {  # channels, and what writes the series
         2,
         wide(["id," + ",".join(f"x{t},y{t}" for t in range(ROWS)) + ",class"], "s{i},{two},{y}"),
     ),
+    "id and s0": (1, wide([f"id,{SENSORS},target"], "m{i:02d},{one},{y}")),
+    "label and s0": (1, wide([f"{SENSORS},label"], "{one},{y}")),
+    "sensor_0 first": (1, wide([f"{AXES},kind,id"], "{one},{y},m{i:02d}", ".csv.gz")),
+    "a date each": (1, wide([f"label,date,id,{AXES}"], "{y},2024-05-06,{i},{one}")),
+    "names": (1, wide([f"id,label,{MONTHS}"], "{i:02d},{y},{one}")),
+    "unnamed": (1, wide([f"id,label{',' * ROWS}"], "{i:02d},{y},{one}")),
+    "line numbers": (1, wide([], "{i},{y},{one}")),
+    "gz": (2, in_long_form(name="x.csv.gz")),
+    "tsv": (2, in_long_form(by="\t", name="x.tsv")),
+    "commas": (2, in_long_form(by=";")),
+    "ts": (2, in_long_form("ts,id,label,a,b", cells="{s}Z {i:02d} {y} {a} {b}", order=-1)),
+    "Zeit": (2, in_long_form("Zeit,id,label,a,b", cells="{s} {i:02d} {y} {a} {b}", order=-1)),
     "ucr": (1, ucr),
     "labels": (2, in_files("{i:02d}.csv", "{i:02d}.csv,{y}")),
     "classes": (2, in_files("{y}/{i:02d}.csv", "")),
@@ -122,16 +151,14 @@ SHAPES = {  # channels, and what writes the series
     ),
     "one channel": (1, in_arrays(data=X[..., 0], labels=Y)),
     "npy": (2, lambda folder: in_arrays(X=X, y=Y)(folder).with_name("X.npy")),
-    "ts": (1, ts),
+    ".ts": (1, ts),
     "parquet": (2, parquet),
 }
 
 
 @pytest.mark.filterwarnings("default")  # warnings of aeon and its imports
-@pytest.mark.parametrize("large", [2**20, 0], ids=["own", "pandas"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_series_are_one_task_in_every_shape(tmp_path, monkeypatch, shape, large):
-    monkeypatch.setattr(tables, "LARGE", large)
+def test_series_are_one_task_in_every_shape(tmp_path, shape):
     channels, make = SHAPES[shape]
     task = load_task(str(make(tmp_path)))
     order = np.argsort(Y, kind="stable") if shape == "classes" else np.arange(N)
@@ -139,10 +166,11 @@ def test_series_are_one_task_in_every_shape(tmp_path, monkeypatch, shape, large)
     np.testing.assert_array_equal(rows, X[order][..., :channels].astype(np.float32))
     expected = ["2" if y == "ok" else "1" for y in Y] if shape == "ucr" else Y[order].tolist()
     assert [task.classes[label] for label in task.labels] == expected
-    published = shape in ("ucr", "channels first", "ts")
+    published = shape in ("ucr", "channels first", ".ts")
     assert (len(task.folds), task.has_test_part) == ((1, True) if published else (5, False))
     assert task.groups == (N if shape == "trials" else None)
-    assert f"{ROWS} rows and {channels} channels, 2 classes" in task.remarks["read"][0]
+    each = f"{channels} channel" + "s" * (channels - 1)
+    assert f"{ROWS} rows and {each}, 2 classes" in task.remarks["read"][0]
 
 
 def recordings(folder, labels, gap=0, head="time,subject,a,activity"):

@@ -68,9 +68,10 @@ REFUSED = {  # the text of a file, and part of the error
     HEAD + "1,0,1,0\n1,1,,0\n": "line 3: series '1', column a is missing",
     HEAD + "1,0, N/A ,0\n1,1,1,0\n": "column a is missing",
     HEAD + "1,0,x,0\n": "no other column has numbers",
-    HEAD + "1,31/05/2024 12:00,1,0\n": "line 2: series '1', column time",
+    HEAD + "1,31/05/2024,1,0\n1,later,2,0\n": "line 3: series '1', column time",
+    HEAD + "1,03/04/2024 12:00,1,0\n1,04/04/2024 12:00,2,0\n": "its day or its month",
     HEAD + "1,2024-05-31T12:00,1,0\n1,2024-05-31T13:00Z,1,0\n": "line 3: series '1', column time",
-    HEAD + "1,2024-13-31,1,0\n": "Month out of range",
+    HEAD + "1,2024-13-31,1,0\n": "column time: expected dates",
     HEAD + '1,0,"1,5",0\n': "no other column has numbers",
     HEAD + '1,0,1,0\n1,1,"1,500",0\n': "line 3: series '1', column a: expected a finite number",
     HEAD + "1,0,1,0\n\n1,nan,1,0\n": "line 4: series '1', column time",
@@ -79,7 +80,7 @@ REFUSED = {  # the text of a file, and part of the error
     HEAD + "1,0,1,0\n1,0,2,0\n": "line 3: series '1' has a time twice: 0",
     HEAD + "1,0,1,0\n2,1,2,1\n": "2 classes in 2 examples",
     "id,time,a,label,group\n1,0,1,0,a\n1,1,2,0,b\n2,0,0,1,a\n": "line 3: series '1' has 2 groups",
-    HEAD + '1,0,1,"' + "x" * 200_000 + "\n": "field limit",
+    HEAD + '1,0,1,"' + "x" * 200_000 + "\n": "EOF inside string",
 }
 
 
