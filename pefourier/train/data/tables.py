@@ -130,7 +130,7 @@ def read_text(path: Path) -> Columns:
 
     size, line, blank = path.stat().st_size, "", 0
     with open_text(path) as stream:
-        while not line.strip() and (line := stream.readline(LARGEST)):
+        while not line.strip() and (line := stream.readline(2**20)):
             blank += not line.strip()
         if path.suffix.lower() == ".gz":
             size = len(line)
@@ -279,15 +279,17 @@ def parse_dates(texts: list[str]) -> Array:
 def date_formats(text: str) -> list[str]:
     """Return the formats that a date may have: two if the day or the month may come first.
 
-    >>> date_formats("3/4/2024"), date_formats("3.4.2024"), date_formats("0.5"), date_formats("a")
-    (['%d/%m/%Y', '%m/%d/%Y'], ['%d.%m.%Y'], [], [])
+    >>> [date_formats(text) for text in ("3/4/2024", "3.4.2024", "2024-03-04", "0.5", "a")]
+    [['%d/%m/%Y', '%m/%d/%Y'], ['%d.%m.%Y'], ['%Y-%m-%d'], [], []]
     """
     from pandas.tseries.api import guess_datetime_format
 
     if reads_as_number(text):
         return []
     orders = [True, False]
-    if "." in text.split(" ")[0]:  # 13.5.2024
+    if re.match(r"\d{4}", text):
+        orders = [False]
+    elif "." in text.split(" ")[0]:  # 13.5.2024
         orders = [True]
     with catch_warnings():
         simplefilter("ignore")  # of an order that does not fit
@@ -391,7 +393,8 @@ class Table(Columns):
 
     def has_numbers(self, column: int) -> bool:
         """Whether some cells of a column are numbers."""
-        return bool(np.isfinite(numbers_in(self.cells[column], self.delimiter)).any())
+        parts = np.array_split(self.cells[column], 100)  # usually the first decides
+        return any(np.isfinite(numbers_in(part, self.delimiter)).any() for part in parts)
 
     def common(self, role: str, rows: Ints | Array | slice) -> list[str]:
         """Texts of a role in some rows, the most common first."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pefourier.errors import PefourierError
-from pefourier.train.data import load
+from pefourier.train.data import load, tables
 from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
 
@@ -46,8 +46,8 @@ def in_long_form(
 
 
 def stamp(t):
-    """Return a time, five minutes after the one before, across the end of a month."""
-    return str(np.datetime64("2024-05-31T23:30:00") + np.timedelta64(5 * t, "m"))
+    """Return a time, five minutes after the one before, across midnight."""
+    return str(np.datetime64("2024-01-01T23:30:00") + np.timedelta64(5 * t, "m"))
 
 
 def in_files(name, lines):
@@ -171,6 +171,62 @@ def test_series_are_one_task_in_every_shape(tmp_path, shape):
     assert task.groups == (N if shape == "trials" else None)
     each = f"{channels} channel" + "s" * (channels - 1)
     assert f"{ROWS} rows and {each}, 2 classes" in task.remarks["read"][0]
+
+
+def test_a_column_may_name_series_and_groups(tmp_path):
+    path = str(in_long_form("time,person,label,a,b")(tmp_path))
+    both = Options(columns="series=person,group=person")
+    assert load_task(path, both).groups == N
+    for text in ("series=person,label=person", "series=person,id=a"):
+        with pytest.raises(PefourierError, match="series and group may be one column"):
+            load_task(path, Options(columns=text))
+
+
+REFUSED = {  # lines of a file, and parts of the error
+    "features": (
+        ["sepal_length,sepal_width,name,class", *["1,2,a,b", "1,2,a,c"] * 9],
+        "read with a line for each time, .*'sepal_length, sepal_width, name, class'.*x0, x1",
+    ),
+    "long names": (["a" * 50 + "," + ",".join(map(str, range(20, 40)))], "no line below"),
+    "one line each": (["id,a,b,label", *(f"{i},{i},2,{i % 2}" for i in range(40))], "x0, x1"),
+    "many columns": (
+        ["unit,RUL," + SENSORS, *(f"{i // 2},{i}{',1' * ROWS}" for i in range(20))],
+        "'unit, RUL, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, …'",
+    ),
+    "short": (["time,series,v,label", "0,1,2,a", "1,1,2"], "line 3 has 3 cells"),
+    "long": (["time,series,v,label", "0,1,2,a,b"], "line 2, saw 5"),
+    "coded": (["time,séries,v,label"], "save it as UTF-8$"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+def test_a_refusal_names_the_shape_and_the_option_that_helps(tmp_path, name, suffix):
+    lines, named = REFUSED[name]
+    path = write(tmp_path / f"x{suffix}", lines)
+    if name == "coded":
+        text = lines[0].encode("latin-1")
+        path.write_bytes(gzip.compress(text) if suffix == ".csv.gz" else text)
+    with pytest.raises(PefourierError, match=named) as refused:
+        load_task(str(path))
+    assert "\n" not in str(refused.value)
+
+
+def test_compressed_files_are_refused_above_the_size_of_others(tmp_path, monkeypatch):
+    path = in_long_form(name="x.csv.gz")(tmp_path)
+    whole = path.read_bytes()
+    text = gzip.decompress(whole)
+    monkeypatch.setattr(tables, "LARGEST", len(text))
+    assert load_task(str(path)).length == ROWS
+    monkeypatch.setattr(tables, "LARGEST", len(text) - 1)
+    for content, named in (
+        (whole, f"{len(text) - 1} bytes"),
+        (whole[:99], "ended"),
+        (text, "gzip"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(PefourierError, match=named):
+            load_task(str(path))
 
 
 def recordings(folder, labels, gap=0, head="time,subject,a,activity"):
