@@ -70,6 +70,7 @@ NAMES = read_toml(Path(__file__).with_name("names.toml"))
 USUAL, WORDS = NAMES["roles"], NAMES["words"]
 FOLDERS = "names of folders"
 NONE = "none"  # a column of --columns that is not there
+TRIED = "is read with a line for each time, and lacks a column"
 CHOOSE = "use --columns time=NAME,series=NAME,label=NAME"
 ENDINGS = re.compile(r"(_(id|no|nr|num|number|name|index|utc|sec|seconds?|min|hours?|[mun]?s|h))+$")
 TYPO = 0.5  # share of series with several labels below which such labels count as mistakes
@@ -387,6 +388,12 @@ class Table(Columns):
         """Columns without a role."""
         return [i for i in range(len(self.names)) if i not in self.taken]
 
+    def give(self, role: str, column: int) -> None:
+        """Give a column a role."""
+        self.roles[role].append(column)
+        self.taken.append(column)
+        self.remarks["columns"].append(f"{self.names[column]} as {role}")
+
     def title(self, column: int) -> str:
         """Return the name of a column, or its number if it has none."""
         return self.names[column] or f"number {column + 1}"
@@ -430,9 +437,6 @@ def read_table(path: Path, options: Options) -> Table:
     parts = [read_columns(file) for file in files]
     names = parts[0].names
     roles, taken, doubts = find_roles(names, chosen)
-    free = [i for i in range(len(names)) if i not in taken]
-    if not roles["time"] and "time" not in chosen:
-        roles["time"] = [i for i in free if date_formats(parts[0].cells[i][0])][:1]
     table = Table(
         names,
         [np.concatenate(own) for own in zip(*(part.cells for part in parts), strict=False)],
@@ -443,7 +447,7 @@ def read_table(path: Path, options: Options) -> Table:
         files=files,
         file=np.repeat(np.arange(len(files)), [len(part.lines) for part in parts]),
         roles=roles,
-        taken=taken + roles["time"],
+        taken=taken,
         texts={},
         remarks={"doubts": doubts},
     )
@@ -463,6 +467,12 @@ def read_table(path: Path, options: Options) -> Table:
         if found[0] == "":
             row = int(np.argmin(codes))
             raise PefourierError(f"{table.place(row, roles[role][0])}: {role} is missing")
+    if not roles["time"] and "time" not in chosen:
+        codes, series = table.texts["series"]
+        for i in table.free():
+            is_dated = date_formats(table.cells[i][0]) and not roles["time"]
+            if is_dated and len({*zip(codes.tolist(), table.cells[i], strict=True)}) > len(series):
+                table.give("time", i)
     add_labels(table, options.labels)
     return table
 
@@ -592,12 +602,13 @@ def value_columns(table: Table) -> dict[str, list[int]]:
     values if each series has one line, or if the lines are in no order; if each series has one
     line, other names are values of one channel.
     """
-    if not table.is_named:
+    free, names = table.free(), table.names
+    if not (table.is_named or table.roles["series"]) and free[0] == 0 and len(free) > 1 + FEWEST:
         name_first_series(table)
+        free = table.free()
     is_line = len(table.texts["series"][1]) == len(table.lines) > 1
     if (table.roles["time"] or table.roles["series"]) and not is_line:
         return {}
-    free, names = table.free(), table.names
     numbered = numbered_columns(names, free)
     plain = {name: own for name, own in numbered.items() if name.lower() not in WORDS["sensors"]}
     ways = [plain]
@@ -605,14 +616,14 @@ def value_columns(table: Table) -> dict[str, list[int]]:
         ways = [numbered, plain]
     alike = [way for way in ways if len({tuple(own) for own in way.values()}) == 1]
     values = {name: [*own.values()] for name, own in alike[0].items()} if alike else {}
-    if is_line and not numbered:
-        own = [i for i in free if names[i] and table.has_numbers(i)]
-        if len(own) >= FEWEST:
-            values = {"": own}
-            doubt = f"{names[own[0]]}, …, {names[own[-1]]} are read as values of a series, in order"
-            table.remarks["doubts"].append(doubt)
+    used = [i for own in values.values() for i in own] if table.is_named else []
+    others = [i for i in free if names[i] and table.has_numbers(i)]
+    if is_line and not numbered and len(others) >= FEWEST:
+        values = {"": others}
+        doubt = f"{names[others[0]]}, …, {names[others[-1]]} are read as values of a series"
+        table.remarks["doubts"].append(doubt)
     if values and "label" not in table.texts:
-        label_at_an_end(table, alike[0] if table.is_named and alike else {})
+        label_at_an_end(table, used)
     return {name: [i for i in own if i not in table.taken] for name, own in values.items()}
 
 
@@ -625,16 +636,13 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {agreeing(count, noun, f'{noun}s')}"
 
 
-Numbered = dict[str, dict[int, int]]  # columns by number, of each name without its number
-
-
-def numbered_columns(names: Strings, free: Ints) -> Numbered:
-    """Columns of each name that has several numbers, in order.
+def numbered_columns(names: Strings, free: Ints) -> dict[str, dict[int, int]]:
+    """Columns by number of each name that has several numbers, in order.
 
     >>> numbered_columns(["x_0", "x_2", "x3", "x_1", "y1"], range(5))
     {'x': {0: 0, 1: 3, 2: 1, 3: 2}}
     """
-    found: Numbered = {}
+    found: dict[str, dict[int, int]] = {}
     is_blank = 2 * names.count("") > len(names)
     for i in free:
         name = names[i]
@@ -652,23 +660,18 @@ def name_first_series(table: Table) -> None:
     is_name = np.isinf(numbers).all() or (np.diff(numbers) == 1).all()
     if is_name and len({*cells}) == len(cells) > 1:
         table.texts["series"] = coded(cells)
-        table.roles["series"].append(0)
-        table.taken.append(0)
-        table.remarks["columns"].append(f"{table.names[0]} as series")
+        table.give("series", 0)
 
 
-def label_at_an_end(table: Table, values: Numbered) -> None:
+def label_at_an_end(table: Table, used: Ints) -> None:
     """Use a column of texts, the first or the last column as label of a wide table without one."""
-    used = {i for own in values.values() for i in own.values()}
-    free = table.free()
-    ends = [i for i in (free[0], free[-1]) if i not in used]
-    others = [i for i in free[1:-1] if not table.has_numbers(i)]
-    found = [i for i in (*ends, *others) if may_be_labels(table.cells[i])]
+    first, *between, last = table.free()
+    free = [first, last, *(i for i in between if not table.has_numbers(i))]
+    found = [i for i in free if i not in used and may_be_labels(table.cells[i])]
     names = [table.names[i] for i in found]
     if found:
-        table.roles["label"], table.texts["label"] = found[:1], coded_labels(table.cells[found[0]])
-        table.taken.append(found[0])
-        table.remarks["columns"].append(f"{names[0]} as label")
+        table.texts["label"] = coded_labels(table.cells[found[0]])
+        table.give("label", found[0])
     if len(found) > 1:
         table.remarks["doubts"].append(
             f"{join(names)} fit label, {names[0]} is used (--columns label=NAME)"
@@ -721,7 +724,7 @@ def from_long(table: Table, options: Options) -> Task:
     """Read examples or recordings from a line for each time of each series."""
     if "label" not in table.texts:
         way_out = f"{CHOOSE}, or --labels FILE with a label for each series"
-        raise table.lacks(f"lacks a column label ({', '.join(USUAL['label'])})", way_out)
+        raise table.lacks(f"{TRIED} label ({', '.join(USUAL['label'])})", way_out)
     found = channel_columns(table, options.channels)
     names = [table.names[i] for i in found]
     values, times = np.column_stack([table.numbers(i) for i in found]), read_times(table)
@@ -756,20 +759,13 @@ def from_long(table: Table, options: Options) -> Task:
 
 def refuse_unordered(table: Table, values: Array, every: Sequence[Array], names: Strings) -> None:
     """Reject a table in long form without times, unless its lines are in order."""
-    longer = [rows for rows in every if len(rows) > 1]
-    steps = [np.diff(values[rows], axis=0) > 0 for rows in longer]
-    rising = np.flatnonzero(np.concatenate(steps or [values[:0] > 0]).all(axis=0))
-    if table.roles["time"] or (not (longer and len(rising)) and is_in_order(table)):
-        return
-    way_out = f"{CHOOSE}; if each line is a series, name its values x0, x1, …"
-    hint = ""
-    if longer and len(rising):
-        hint = f"; {names[rising[0]]} increases in each series"
-        way_out = f"use --columns time={names[rising[0]]}"
-    tried = (
-        f"is read with a line for each time, and lacks a column time ({', '.join(USUAL['time'])})"
-    )
-    raise table.lacks(tried + hint, way_out)
+    steps = [np.diff(values[rows], axis=0) > 0 for rows in every if len(rows) > 1]
+    rising = np.flatnonzero(np.concatenate(steps).all(axis=0))[:1] if steps else []
+    hint, way_out = "", f"{CHOOSE}; if each line is a series, name its values x0, x1, …"
+    for i in rising:
+        hint, way_out = f"; {names[i]} increases in each series", f"use --columns time={names[i]}"
+    if not table.roles["time"] and (hint or not is_in_order(table)):
+        raise table.lacks(f"{TRIED} time ({', '.join(USUAL['time'])}){hint}", way_out)
 
 
 def is_in_order(table: Table) -> bool:

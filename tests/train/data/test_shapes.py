@@ -173,6 +173,17 @@ def test_series_are_one_task_in_every_shape(tmp_path, shape):
     assert f"{ROWS} rows and {each}, 2 classes" in task.remarks["read"][0]
 
 
+def test_dates_that_do_not_change_within_a_series_are_no_times(tmp_path):
+    made = in_long_form("day,trial,label,a,b", cells="2024-05-06T10:{i:02d} {i:02d} {y} {a} {b}")
+    assert load_task(str(made(tmp_path))).remarks["left out"] == ["day"]
+
+
+def test_line_numbers_of_a_file_without_names_are_no_series_of_one_row(tmp_path):
+    lines = [f"{t},{t % 5},{t % 7},{'ab'[t // 50]}" for t in range(100)]
+    with pytest.raises(PefourierError, match="c1 increases in each series.*time=c1"):
+        load_task(str(write(tmp_path / "x.csv", lines)), Options(columns="label=c4"))
+
+
 def test_a_column_may_name_series_and_groups(tmp_path):
     path = str(in_long_form("time,person,label,a,b")(tmp_path))
     both = Options(columns="series=person,group=person")
