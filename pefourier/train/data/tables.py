@@ -212,7 +212,8 @@ def names_in(first: list[str]) -> tuple[list[str], bool]:
     """
     numbers = [float(cell) for cell in first if reads_as_number(cell)]
     steps = set(np.diff(numbers))
-    if 2 * len(numbers) <= len(first) or (len(steps) == 1 and float(*steps).is_integer()):
+    counts = len(steps) == 1 and any(steps) and float(*steps).is_integer()
+    if 2 * len(numbers) <= len(first) or counts:
         return ["" if cell.startswith("Unnamed: ") else cell for cell in first], True
     return [f"c{i + 1}" for i in range(len(first))], False
 
