@@ -131,7 +131,8 @@ def find_task(name: str, options: Options) -> Task:
     read = {"read": [f"{how}; {sizes}"]}
     if task.own_names:  # examples
         copies = len(task.starts) - len({x.tobytes() for x in np.split(task.rows, task.starts[1:])})
-        read["copies"] = [str(n) for n in (copies,) if n]
+        if copies:
+            read["copies"] = [str(copies)]
     return replace(task, remarks=read | {**task.remarks} | read)
 
 
@@ -294,14 +295,15 @@ def with_rows_first(
     if x.ndim != 3:
         return x, {}
     _, rows, channels = x.shape
-    first, guessed = options.channels_first, False
+    first, doubts = options.channels_first, list[str]()
     if first is None:
-        first = guessed = rows < channels and (times is None or times.shape[-1:] != (rows,))
-    doubt = (
-        f"X {x.shape} is read as X.transpose(0, 2, 1), {channels} rows of {rows} channels, "
-        "because it would have fewer rows than channels; use --no-channels-first if it has"
-    )
-    return x.swapaxes(1, 2) if first else x, {"doubts": [doubt] * guessed}
+        first = rows < channels and (times is None or times.shape[-1:] != (rows,))
+        doubt = (
+            f"X {x.shape} is read as X.transpose(0, 2, 1), {channels} rows of {rows} channels, "
+            "because it would have fewer rows than channels; use --no-channels-first if it has"
+        )
+        doubts += [doubt] if first else []
+    return x.swapaxes(1, 2) if first else x, {"doubts": doubts}
 
 
 READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by suffix
@@ -353,8 +355,9 @@ def scale_recording(
         raise PefourierError(
             f"{name}: expected rows (n, channels), labels (n,), got {test.shape} and {label.shape}"
         )
-    for wrong in label[~np.isin(label, (0, 1))][:1]:
-        raise PefourierError(f"{name}: row labels must be 0 or 1, got {shown(wrong.item())}")
+    odd = label[~np.isin(label, (0, 1))]
+    if len(odd):
+        raise PefourierError(f"{name}: row labels must be 0 or 1, got {shown(odd[0].item())}")
     check_rows(f"{name}, test", test)
     check_rows(f"{name}, train", train)
     if train.shape[1] != test.shape[1]:
@@ -446,7 +449,6 @@ def read_machines(folder: Path) -> Iterator[tuple[str, Recording]]:
 def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
     """Read the MSL channels in the list of anomalies, beside train/ and test/ or above them."""
     path = folder / LIST if (folder / LIST).is_file() else folder.parent / LIST
-    parse = partial(parse_or_refuse, file=name_of_file(str(path)), suffix=".csv", advice=AGAIN)
     found = read_columns(path)
     for name in set(COLUMNS) - set(found.names):
         raise PefourierError(f"{path} has no column {name} in its first line; {AGAIN}")
@@ -457,7 +459,8 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
         if not re.fullmatch(SOURCES["msl"].names, name):
             raise PefourierError(f"MSL has no channel {shown(name)}; {AGAIN}")
         train, test = (read_part(folder / p / f"{name}.npy", ".npy") for p in ("train", "test"))
-        yield name, (train, test, parse(partial(label_events, name, events[name], len(test))))
+        act = partial(label_events, name, events[name], len(test))
+        yield name, (train, test, parse_or_refuse(act, name_of_file(str(path)), ".csv", AGAIN))
 
 
 def label_events(name: str, text: str, n: int) -> Array:

@@ -490,8 +490,8 @@ def deal_groups(labels: Array, groups: Array, folds: int = FOLDS) -> list[Parts]
     [[0, 1, 4, 5], [2, 3]]
     """
     _, unit = np.unique(groups, return_inverse=True)
-    counts = total_counts(unit, np.eye(labels.max() + 1)[labels])
-    return rotate_parts(deal_classes(counts, folds)[unit], folds)
+    total = total_counts(unit, np.eye(labels.max() + 1)[labels])
+    return rotate_parts(deal_classes(total, folds)[unit], folds)
 
 
 def deal_within_classes(labels: Array) -> list[Parts]:
@@ -642,9 +642,9 @@ def check_rows(name: str, rows: Array) -> None:
             f"{name}: expected numbers of shape (n, channels), got {rows.dtype} {rows.shape}"
         )
     wide = rows.astype(np.float32) if rows.dtype.name == "float16" else rows
-    for row, column in (
-        np.argwhere(~(np.abs(wide) <= LARGEST))[:1] if wide.dtype.kind == "f" else ()
-    ):
+    wrong = ~(np.abs(wide) <= LARGEST) if wide.dtype.kind == "f" else np.zeros(0, bool)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
         value = rows[row, column]
         way_out = "scale such values" if np.isfinite(value) else "fill missing values"
         raise PefourierError(
@@ -667,6 +667,8 @@ def fill_series(
     >>> fill_series([rows], "previous", lambda *_: "")[0][0].tolist()
     [[2.0, 1.0], [2.0, 1.0]]
     """
+    from pandas import DataFrame
+
     filled, complete, count, absent = list[Array](), list[Array](), 0, list(map(np.isnan, series))
     for number, (rows, lacking) in enumerate(zip(series, absent, strict=True)):
         known = ~lacking
@@ -683,9 +685,7 @@ def fill_series(
         if missing == "mean":
             own = np.where(known, rows, np.nanmean(rows, axis=0))
         elif missing == "previous":
-            last = np.maximum.accumulate(np.where(known, np.arange(len(rows))[:, None], -1), axis=0)
-            last = np.where(last < 0, known.argmax(axis=0), last)
-            own = np.take_along_axis(rows, last, axis=0)
+            own = DataFrame(rows).ffill().bfill().to_numpy()
         filled.append(own)
         complete.append(kept)
         count += 0 if missing == "drop" else int(lacking.sum())
@@ -733,7 +733,8 @@ def check_times(name: str, times: Array, shape: Counts, lengths: Array | None = 
     places = np.minimum(np.arange(shape[1]), last[:, None] - 1)
     times = np.take_along_axis(times.astype(float), places, axis=1)
     wrong = ~((np.diff(times) > 0) | (np.diff(places) == 0)) | ~np.isfinite(times[:, 1:])
-    for example, row in np.argwhere(wrong)[:1]:
+    if wrong.any():
+        example, row = np.argwhere(wrong)[0]
         raise PefourierError(
             f"{name}: times must increase; example {example} has {times[example, row]} in row "
             f"{row} and {times[example, row + 1]} in the next"

@@ -122,7 +122,9 @@ def read_columns(path: Path) -> Columns:
 def open_text(path: Path) -> TextIO:
     """Open a file of text, which is compressed if its name ends in .gz."""
     how: Any = {"mode": "rt", "encoding": "utf-8-sig", "newline": ""}
-    return gzip.open(path, **how) if path.suffix.lower() == ".gz" else path.open(**how)
+    act: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    stream: TextIO = act(path, **how)
+    return stream
 
 
 def read_text(path: Path) -> Columns:
@@ -271,7 +273,7 @@ def parse_dates(texts: list[str]) -> Array:
     ways = dict.fromkeys((*date_formats(dates[0]), "ISO8601", *OF_12_HOURS))
     found = [to_datetime(dates, format=way, utc=True, errors="coerce") for way in ways]
     counts = [int(times.notna().sum()) for times in found]
-    if counts[:2] == [len(dates)] * 2 and (found[0] != found[1]).any():
+    if min(counts[:2]) == len(dates) and (found[0] != found[1]).any():
         raise ValueError(f"{texts[0]} may begin with its day or its month")
     zoned = dates.str.contains(ZONE)
     own = found[np.argmax(counts)].where(zoned == zoned[0])
@@ -761,7 +763,9 @@ def from_long(table: Table, options: Options) -> Task:
 def refuse_unordered(table: Table, values: Array, every: Sequence[Array], names: Strings) -> None:
     """Reject a table in long form without times, unless its lines are in order."""
     steps = [np.diff(values[rows], axis=0) > 0 for rows in every if len(rows) > 1]
-    rising = np.flatnonzero(np.concatenate(steps).all(axis=0))[:1] if steps else []
+    rising: Ints = []
+    if steps:
+        rising = np.flatnonzero(np.concatenate(steps).all(axis=0))[:1].tolist()
     hint, way_out = "", f"{CHOOSE}; if each line is a series, name its values x0, x1, …"
     for i in rising:
         hint, way_out = f"; {names[i]} increases in each series", f"use --columns time={names[i]}"

@@ -169,7 +169,7 @@ def test_series_are_one_task_in_every_shape(tmp_path, shape):
     published = shape in ("ucr", "channels first", ".ts")
     assert (len(task.folds), task.has_test_part) == ((1, True) if published else (5, False))
     assert task.groups == (N if shape == "trials" else None)
-    each = f"{channels} channel" + "s" * (channels - 1)
+    each = "1 channel" if channels == 1 else f"{channels} channels"
     assert f"{ROWS} rows and {each}, 2 classes" in task.remarks["read"][0]
 
 
@@ -180,7 +180,7 @@ def test_dates_that_do_not_change_within_a_series_are_no_times(tmp_path):
 
 def test_line_numbers_of_a_file_without_names_are_no_series_of_one_row(tmp_path):
     lines = [f"{t},{t % 5},{t % 7},{'ab'[t // 50]}" for t in range(100)]
-    with pytest.raises(PefourierError, match="c1 increases in each series.*time=c1"):
+    with pytest.raises(PefourierError, match=r"c1 increases in each series.*time=c1"):
         load_task(str(write(tmp_path / "x.csv", lines)), Options(columns="label=c4"))
 
 
