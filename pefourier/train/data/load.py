@@ -452,8 +452,8 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
     found = read_columns(path)
     for name in set(COLUMNS) - set(found.names):
         raise PefourierError(f"{path} has no column {name} in its first line; {AGAIN}")
-    columns = dict(zip(found.names, found.cells, strict=True))
-    listed = zip(*map(columns.get, COLUMNS), strict=True)
+    columns = [found.frame[found.names.index(name)] for name in COLUMNS]
+    listed = zip(*columns, strict=True)
     events = {channel: text for channel, spacecraft, text in listed if spacecraft == "MSL"}
     for name in sorted(events):
         if not re.fullmatch(SOURCES["msl"].names, name):

@@ -34,12 +34,12 @@ import csv
 import gzip
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
@@ -55,21 +55,21 @@ from pefourier.writing.files import read_toml
 from pefourier.writing.text import agreeing, first_few, join
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series  # whose import takes half a second
 
 LARGEST = 2**30  # bytes of a file as text, or of the numbers of a parquet file
+HEAD = 2**20  # characters that give the delimiter, the names and the decimal sign
 DELIMITERS = ",;\t"
-DECIMAL = re.compile(r"(?<=\d),(?=\d)")  # comma
-POINT = str.maketrans(",", ".")  # for decimal commas
-ZONE = re.compile(r":\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$")  # of a date
-OF_12_HOURS = ("%m/%d/%Y %I:%M %p", "%m/%d/%Y %I:%M:%S %p")
-ABSENT = ("", "na", "nan", "n/a", "null", "none")  # cells of missing numbers
+COMMA = re.compile(r"(?<=\d),(?=\d)")  # decimal
+ZONE = r":\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"  # of a date
+ABSENT = ["", *"na NA n/a N/A nan NaN NAN null Null NULL none None".split()]  # missing numbers
 TEXTS = (".csv", ".tsv", ".txt")
 SUFFIXES = (*TEXTS, ".parquet", *(f"{suffix}.gz" for suffix in TEXTS))
 NAMES = read_toml(Path(__file__).with_name("names.toml"))
 USUAL, WORDS = NAMES["roles"], NAMES["words"]
 FOLDERS = "names of folders"
 NONE = "none"  # a column of --columns that is not there
+EMPTY = "there is no line below the column names"
 TRIED = "is read with a line for each time, and lacks a column"
 CHOOSE = "use --columns time=NAME,series=NAME,label=NAME"
 ENDINGS = re.compile(r"(_(id|no|nr|num|number|name|index|utc|sec|seconds?|min|hours?|[mun]?s|h))+$")
@@ -85,13 +85,12 @@ LISTED, LONGEST_NAME = 12, 40  # names of columns in a message, and their charac
 
 @frozen_arrays
 class Columns:
-    """The columns of a file, as texts."""
+    """The columns of a file by number, as numbers or texts; the index has the line numbers."""
 
     names: list[str]
-    cells: list[Array]  # of each column (n,)
-    lines: Array  # (n,) line numbers
-    delimiter: str = ""  # "": blanks
+    frame: "DataFrame"
     is_named: bool = True  # the first line names the columns
+    decimal: str = "."
 
 
 def without_suffix(name: str) -> str:
@@ -104,15 +103,18 @@ def without_suffix(name: str) -> str:
     return name[: -len(fits[0])] if fits else name
 
 
-def read_columns(path: Path) -> Columns:
-    """Read a file."""
+def all_of(names: Strings) -> Ints:
+    """Return the numbers of all columns."""
+    return range(len(names))
+
+
+def read_columns(path: Path, texts: Callable[[Strings], Ints] = all_of) -> Columns:
+    """Read a file; `texts` chooses the columns that are texts whatever their cells."""
     check_regular(str(path))
-    file, parse = name_of_file(str(path)), read_text
-    suffix = path.name[len(without_suffix(path.name)) :].lower()
-    if suffix == ".parquet":
-        parse = read_parquet
+    file, suffix = name_of_file(str(path)), path.name[len(without_suffix(path.name)) :].lower()
+    parse = read_parquet if suffix == ".parquet" else read_text
     try:
-        return parse_or_refuse(partial(parse, path), file, suffix, "write it again")
+        return parse_or_refuse(partial(parse, path, texts), file, suffix, "write it again")
     except PefourierError as error:
         if isinstance(error.__cause__, UnicodeDecodeError):
             raise PefourierError(f"{file}: {error.__cause__}; save it as UTF-8") from error
@@ -121,76 +123,71 @@ def read_columns(path: Path) -> Columns:
 
 def open_text(path: Path) -> TextIO:
     """Open a file of text, which is compressed if its name ends in .gz."""
-    how: Any = {"mode": "rt", "encoding": "utf-8-sig", "newline": ""}
     act: Any = gzip.open if path.suffix.lower() == ".gz" else open
-    stream: TextIO = act(path, **how)
-    return stream
+    return cast(TextIO, act(path, "rt", encoding="utf-8-sig"))
 
 
-def read_text(path: Path) -> Columns:
+def read_text(path: Path, texts: Callable[[Strings], Ints]) -> Columns:
     """Read a text; damaged files raise ValueError."""
-    from pandas import read_csv  # whose import takes half a second
+    from pandas import read_csv
 
-    size, line, blank = path.stat().st_size, "", 0
+    size = path.stat().st_size
     with open_text(path) as stream:
-        while not line.strip() and (line := stream.readline(2**20)):
-            blank += not line.strip()
+        head = stream.read(HEAD)
         if path.suffix.lower() == ".gz":
-            size = len(line)
-            while size <= LARGEST and (part := stream.read(2**20)):
+            size = len(head)
+            while size <= LARGEST and (part := stream.read(HEAD)):
                 size += len(part)
     if size > LARGEST:
         raise ValueError(f"the file has more than {LARGEST} bytes")
-    if not line:
-        raise ValueError("there is no line below the column names")
-    delimiter = max(DELIMITERS, key=DECIMAL.sub("", line).count)
+    text = head.lstrip("\n")
+    line, _, rest = text.partition("\n")
+    delimiter = max(DELIMITERS, key=COMMA.sub("", line).count)
     if delimiter not in line:
         delimiter = ""
+    names, is_named = names_in(rows_of_text([line], delimiter)[0] if line else [])
+    if is_named and not rest.strip():
+        raise ValueError(EMPTY)
+    skipped, chosen = len(head) - len(text) + is_named, texts(names)
+    decimal = "," if delimiter != "," and COMMA.search(text) else "."
     frame = read_csv(
         path,
         sep=delimiter or r"\s+",
+        decimal=decimal,
         header=None,
-        skiprows=blank,
-        dtype=object,
-        na_filter=False,
-        skipinitialspace=True,
+        skiprows=skipped,
         skip_blank_lines=False,
+        skipinitialspace=True,
+        dtype=dict.fromkeys(chosen, str),
+        keep_default_na=False,
+        na_values=dict.fromkeys({*range(len(names))} - {*chosen}, ABSENT),
         encoding="utf-8-sig",
+        low_memory=False,
     )
-    ends = frame.iloc[:, -1] == ""
-    if ends.any():
-        frame = frame[(frame != "").any(axis=1)]
-        refuse_short_lines(path, delimiter, frame.shape[1])
-    names, is_named = names_in([cell.strip() for cell in frame.iloc[0]])
-    return columns_of(frame[int(is_named) :], names, delimiter, is_named=is_named, first=1 + blank)
+    last = frame.iloc[:, -1]
+    if frame.shape[1] != len(names) or (last.isna() | (last == "")).any():
+        with open_text(path) as stream:
+            rows = rows_of_text(stream, delimiter)[skipped:]
+        for i, row in enumerate(rows):
+            if any(row) and len(row) != len(names):
+                has = f"line {i + skipped + 1} has {len(row)} cells"
+                raise ValueError(f"{has}, the first has {len(names)}")
+        frame = frame.drop(index=[i for i, row in enumerate(rows) if not any(row)])
+    return Columns(names, frame.set_axis(frame.index + skipped + 1), is_named, decimal)
 
 
-def columns_of(
-    frame: "DataFrame", names: list[str], delimiter: str, *, is_named: bool = True, first: int = 1
-) -> Columns:
-    """Return the columns of a frame of texts, whose row 0 is in line `first`."""
-    if frame.empty:
-        raise ValueError("there is no line below the column names")
-    cells = [column.to_numpy(object) for _, column in frame.items()]
-    return Columns(names, cells, frame.index.to_numpy() + first, delimiter, is_named)
+def rows_of_text(lines: Iterable[str], delimiter: str) -> list[list[str]]:
+    """Return the cells of lines, separated by a delimiter or by blanks."""
+    if not delimiter:
+        return [*map(str.split, lines)]
+    try:
+        return [*csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
+    except csv.Error as error:
+        raise ValueError(str(error)) from error
 
 
-def refuse_short_lines(path: Path, delimiter: str, count: int) -> None:
-    """Refuse a line with fewer cells than the first, which pandas fills with empty ones."""
-    with open_text(path) as stream:
-        rows: Any = map(str.split, stream)
-        if delimiter:
-            rows = csv.reader(stream, delimiter=delimiter, skipinitialspace=True)
-        try:
-            for number, row in enumerate(rows, 1):
-                if any(row) and len(row) != count:
-                    raise ValueError(f"line {number} has {len(row)} cells, the first has {count}")
-        except csv.Error as error:
-            raise ValueError(str(error)) from error
-
-
-def read_parquet(path: Path) -> Columns:
-    """Read a parquet file as texts."""
+def read_parquet(path: Path, texts: Callable[[Strings], Ints]) -> Columns:
+    """Read a parquet file."""
     import pandas
 
     try:
@@ -199,11 +196,16 @@ def read_parquet(path: Path) -> Columns:
         way_out = "install it with pip install 'pefourier[data]'"
         raise PefourierError(f"{shown(str(path))} needs the package pyarrow; {way_out}") from error
     facts = read_metadata(path)
+    if not facts.num_rows:
+        raise ValueError(EMPTY)
     if 8 * facts.num_rows * facts.num_columns > LARGEST:
         raise ValueError(f"its numbers take more than {LARGEST} bytes")
-    frame = pandas.read_parquet(path, engine="pyarrow")
-    texts = frame.astype(str).where(frame.notna(), "")
-    return columns_of(texts, [*map(str, frame.columns)], delimiter=",")
+    frame = pandas.read_parquet(path, engine="pyarrow").reset_index(drop=True)
+    names = [*map(str, frame.columns)]
+    frame = frame.set_axis(range(len(names)), axis=1)
+    for i in texts(names):
+        frame[i] = frame[i].astype(str).where(frame[i].notna(), "")
+    return Columns(names, frame.set_axis(frame.index + 1))
 
 
 def names_in(first: list[str]) -> tuple[list[str], bool]:
@@ -216,65 +218,61 @@ def names_in(first: list[str]) -> tuple[list[str], bool]:
     steps = set(np.diff(numbers))
     counts = len(steps) == 1 and any(steps) and float(*steps).is_integer()
     if 2 * len(numbers) <= len(first) or counts:
-        return ["" if cell.startswith("Unnamed: ") else cell for cell in first], True
+        return [cell.strip() for cell in first], True
     return [f"c{i + 1}" for i in range(len(first))], False
 
 
-def numbers_in(cells: Array, delimiter: str = "") -> Array:
+def numbers_in(cells: "Series", decimal: str = ".") -> Array:
     """Parse cells as numbers: nan for a missing number, inf for what is no finite number.
 
-    Commas are decimal points if they do not separate cells.
-
-    >>> numbers_in(np.array(["1,5", "NA", "x"], object))
-    array([1.5, nan, inf])
+    >>> from pandas import Series
+    >>> numbers_in(Series(["1,5", "NA", "x", "2"]), ",")
+    array([1.5, nan, inf, 2. ])
     """
-    try:
-        return cells.astype(float)
-    except ValueError:
-        return np.array([number_in(cell, delimiter) for cell in cells])
+    from pandas import to_numeric
+
+    if cells.dtype.kind in "iuf":
+        return np.asarray(cells.to_numpy(float, na_value=np.nan))
+    codes, texts = distinct(cells)
+    if decimal == ",":
+        texts = texts.str.replace(",", ".")
+    found = to_numeric(texts, errors="coerce").to_numpy(float)
+    return np.where(np.isnan(found) & ~texts.isin(ABSENT), np.inf, found)[codes]
 
 
-def number_in(cell: str, delimiter: str) -> float:
-    """Parse a cell as a number."""
-    try:
-        return float(cell if delimiter == "," else cell.translate(POINT))
-    except ValueError:
-        return np.nan if cell.strip().lower() in ABSENT else np.inf
+def distinct(cells: "Series") -> "tuple[Array, Series]":
+    """Return the code of each cell, and their texts without blanks at the ends, "" if missing."""
+    from pandas import Series, factorize
+
+    codes, found = factorize(cells, use_na_sentinel=False)
+    return codes, Series(found).astype(str).fillna("").str.strip()
 
 
-def coded(cells: Sequence[Any] | Array) -> tuple[Array, list[str]]:
-    """Return the code of each cell of text, and the distinct texts in alphabetical order."""
-    from pandas import factorize
-
-    codes, names = factorize(np.array([*map(str.strip, cells)], object), sort=True)
-    return codes, names.tolist()
-
-
-def coded_labels(cells: Sequence[Any] | Array) -> tuple[Array, list[str]]:
-    """Return codes and names of labels; 1 and 1.0 are a class."""
-    codes, names = coded(cells)
-    if not all(map(reads_as_number, names)):
-        return codes, names
-    again, names = coded([f"{float(name):g}" for name in names])
-    return again[codes], names
+def texts_in(cells: "Series", *, labels: bool = False) -> Array:
+    """Return cells as texts (n,); the labels 1 and 1.0 are one."""
+    codes, texts = distinct(cells)
+    if labels and all(map(reads_as_number, texts)):
+        texts = texts.map(lambda text: f"{float(text):g}")
+    return texts.to_numpy(object)[codes]
 
 
-def parse_dates(texts: list[str]) -> Array:
+def parse_dates(dates: "Series") -> Array:
     """Return the seconds of dates in one format since the first, nan for what is no such date.
 
     Dates of which both the day and the month may come first raise ValueError.
 
-    >>> parse_dates(["13.5.2024 1:00", "13.5.2024 2:30"]), parse_dates(["2024-05-13", "x"])
-    (array([   0., 5400.]), array([ 0., nan]))
+    >>> from pandas import Series
+    >>> parse_dates(Series(["13.5.2024 1:00", "13.5.2024 2:30", "x"]))
+    array([   0., 5400.,   nan])
     """
-    from pandas import Series, to_datetime
+    from pandas import to_datetime
 
-    dates = Series([DECIMAL.sub(".", text) for text in texts])
-    ways = dict.fromkeys((*date_formats(dates[0]), "ISO8601", *OF_12_HOURS))
+    dates = dates.str.replace(COMMA, ".", regex=True)
+    ways = [*date_formats(dates[0]), "ISO8601"]
     found = [to_datetime(dates, format=way, utc=True, errors="coerce") for way in ways]
-    counts = [int(times.notna().sum()) for times in found]
+    counts = [times.count() for times in found]
     if min(counts[:2]) == len(dates) and (found[0] != found[1]).any():
-        raise ValueError(f"{texts[0]} may begin with its day or its month")
+        raise ValueError(f"{dates[0]} may begin with its day or its month")
     zoned = dates.str.contains(ZONE)
     own = found[np.argmax(counts)].where(zoned == zoned[0])
     return np.asarray((own - own.min()).dt.total_seconds())
@@ -290,11 +288,8 @@ def date_formats(text: str) -> list[str]:
 
     if reads_as_number(text):
         return []
-    orders = [True, False]
-    if re.match(r"\d{4}", text):
-        orders = [False]
-    elif "." in text.split(" ")[0]:  # 13.5.2024
-        orders = [True]
+    start = re.match(r"\d{4}|\d+\.", text)
+    orders = [start[0].endswith(".")] if start else [True, False]
     with catch_warnings():
         simplefilter("ignore")  # of an order that does not fit
         found = [guess_datetime_format(text, dayfirst=order) for order in orders]
@@ -369,22 +364,23 @@ def find_roles(names: Strings, chosen: dict[str, str]) -> tuple[Roles, list[int]
 
 
 @frozen_arrays
-class Table(Columns):
+class SeriesTable(Columns):
     """The rows of a file, or of all files of a folder."""
 
     _: KW_ONLY
     path: Path
     files: Sequence[Path]
+    lines: Array  # (n,) numbers in their files
     file: Array  # (n,) number of the file
     roles: Roles
     taken: list[int]  # columns with a role, or that are no channels
-    texts: dict[str, tuple[Array, list[str]]]  # codes (n,) and names of a role
     remarks: dict[str, list[str]]  # by code
+    texts: dict[str, Array] = field(default_factory=dict)  # (n,) of roles other than times
 
     def place(self, row: int, column: int | None = None) -> str:
         """Describe a cell's place: file, line, series and optional column."""
         where = f"{shown(str(self.files[self.file[row]]))}, line {self.lines[row]}: series "
-        where += shown(self.common("series", [row])[0])
+        where += shown(self.texts["series"][row])
         return where if column is None else f"{where}, column {self.names[column]}"
 
     def free(self) -> list[int]:
@@ -401,28 +397,30 @@ class Table(Columns):
         """Return the name of a column, or its number if it has none."""
         return self.names[column] or f"number {column + 1}"
 
+    def parsed(self, column: int) -> Array:
+        """Numbers of a column (n,): nan if missing, inf for what is no finite number."""
+        return numbers_in(self.frame[column], self.decimal)
+
     def has_numbers(self, column: int) -> bool:
         """Whether some cells of a column are numbers."""
-        parts = np.array_split(self.cells[column], 100)  # usually the first decides
-        return any(np.isfinite(numbers_in(part, self.delimiter)).any() for part in parts)
-
-    def common(self, role: str, rows: Ints | Array | slice) -> list[str]:
-        """Texts of a role in some rows, the most common first."""
-        codes, names = self.texts[role]
-        return [names[code] for code, _ in Counter(codes[rows].tolist()).most_common()]
+        return bool(np.isfinite(self.parsed(column)).any())
 
     def numbers(self, column: int, *, missing: bool = True) -> Array:
-        """Numbers of a column, nan if missing."""
-        found = numbers_in(self.cells[column], self.delimiter)
+        """Finite numbers of a column (n,), nan if missing."""
+        found = self.parsed(column)
         wrong = np.flatnonzero(np.isinf(found) if missing else ~np.isfinite(found))
         if len(wrong):
             raise PefourierError(
                 f"{self.place(wrong[0], column)}: expected a finite number without thousands "
-                f"separators, got {shown(self.cells[column][wrong[0]])}; choose columns with "
-                "--channels A,B, or use --columns time=NAME, label=NAME or group=NAME for another "
-                "role"
+                f"separators, got {shown(str(self.frame[column][wrong[0]]))}; choose columns "
+                "with --channels A,B, or use --columns time=NAME, label=NAME or group=NAME for "
+                "another role"
             )
         return found
+
+    def common(self, role: str, rows: Ints | Array | slice) -> list[str]:
+        """Texts of a role in some rows, the most common first."""
+        return [text for text, _ in Counter(self.texts[role][rows].tolist()).most_common()]
 
     def lacks(self, problem: str, way_out: str = CHOOSE) -> PefourierError:
         """Return the error for a table with other columns than expected."""
@@ -433,25 +431,26 @@ class Table(Columns):
         )
 
 
-def read_table(path: Path, options: Options) -> Table:
+def read_table(path: Path, options: Options) -> SeriesTable:
     """Read the columns of a file, or of all files of a folder."""
+    from pandas import concat
+
     files = files_of_folder(path, options.labels) if path.is_dir() else [path]
     chosen = parse_roles(options.columns)
-    parts = [read_columns(file) for file in files]
+    parts = [read_columns(file, lambda names: find_roles(names, chosen)[1]) for file in files]
     names = parts[0].names
     roles, taken, doubts = find_roles(names, chosen)
-    table = Table(
+    table = SeriesTable(
         names,
-        [np.concatenate(own) for own in zip(*(part.cells for part in parts), strict=False)],
-        np.concatenate([part.lines for part in parts]),
-        parts[0].delimiter,
+        concat([part.frame for part in parts], ignore_index=True),
         parts[0].is_named,
+        parts[0].decimal,
         path=path,
         files=files,
-        file=np.repeat(np.arange(len(files)), [len(part.lines) for part in parts]),
+        lines=np.concatenate([part.frame.index for part in parts]),
+        file=np.repeat(np.arange(len(files)), [len(part.frame) for part in parts]),
         roles=roles,
         taken=taken,
-        texts={},
         remarks={"doubts": doubts},
     )
     for part, other in zip(parts, files, strict=True):
@@ -466,37 +465,44 @@ def read_table(path: Path, options: Options) -> Table:
             raise table.lacks(f"has several columns {names[i]}")
     table.remarks["columns"] = [f"{names[i]} as {role}" for role, i in at]
     name_series(table, chosen)
-    for role, (codes, found) in table.texts.items():
-        if found[0] == "":
-            row = int(np.argmin(codes))
-            raise PefourierError(f"{table.place(row, roles[role][0])}: {role} is missing")
-    if not roles["time"] and "time" not in chosen:
-        codes, series = table.texts["series"]
-        for i in table.free():
-            is_dated = date_formats(table.cells[i][0]) and not roles["time"]
-            if is_dated and len({*zip(codes.tolist(), table.cells[i], strict=True)}) > len(series):
-                table.give("time", i)
+    for role, texts in table.texts.items():
+        if (texts == "").any():
+            place = table.place(int(np.argmax(texts == "")), roles[role][0])
+            raise PefourierError(f"{place}: {role} is missing")
+    if "time" not in chosen:
+        find_dates(table)
     add_labels(table, options.labels)
     return table
 
 
-def name_series(table: Table, chosen: dict[str, str]) -> None:
-    """Add the names of series, labels and groups to a table, from the columns of these roles."""
-    texts, own = table.texts, table.roles["series"]
-    naming = [table.cells[i] for i in own]
+def find_dates(table: SeriesTable) -> None:
+    """Use the first column of dates that change within series as times of a table without times."""
+    for i in table.free():
+        if not table.roles["time"] and date_formats(str(table.frame[i][0])):
+            pairs = table.frame[[i]].assign(series=table.texts["series"])
+            if len(pairs.drop_duplicates()) > pairs["series"].nunique():
+                table.give("time", i)
+
+
+def name_series(table: SeriesTable, chosen: dict[str, str]) -> None:
+    """Add the texts of series, labels and groups to a table."""
+    own, roles = table.roles["series"], table.roles
+    naming = [texts_in(table.frame[i]) for i in own]
     if len(table.files) > 1 or not naming:
         naming.insert(0, np.array(stems(table), object)[table.file])
-    texts["series"] = coded(["/".join(parts) for parts in zip(*naming, strict=True)])
-    for role, code in (("label", coded_labels), ("group", coded)):
-        for i in table.roles[role]:
-            texts[role] = code(table.cells[i])
+    table.texts["series"] = naming[0]
+    for other in naming[1:]:
+        table.texts["series"] = table.texts["series"] + "/" + other
     who = [i for i in own if plain_name(table.names[i]) in WORDS["who"]]
-    if who and len(own) > 1 and "group" not in (*texts, *chosen):
-        texts["group"] = coded(table.cells[who[0]])
+    if who and len(own) > 1 and not roles["group"] and "group" not in chosen:
+        roles["group"].append(who[0])
         table.remarks["columns"].append(f"{table.names[who[0]]} as group")
+    for role in ("label", "group"):
+        for i in roles[role]:
+            table.texts[role] = texts_in(table.frame[i], labels=role == "label")
 
 
-def stems(table: Table) -> list[str]:
+def stems(table: SeriesTable) -> list[str]:
     """Names of the files of a table within its folder, without suffix."""
     folder = table.path if table.path.is_dir() else table.path.parent
     return [without_suffix(file.relative_to(folder).as_posix()) for file in table.files]
@@ -532,18 +538,22 @@ def is_list(file: Path) -> bool:
     return without_suffix(file.name).lower() in WORDS["lists"]
 
 
-def add_labels(table: Table, labels: str | None) -> None:
+def add_labels(table: SeriesTable, labels: str | None) -> None:
     """Add labels of series or files to a table: of a file of labels, or names of folders.
 
     The file is that of --labels, or has a name of `lists` in the folder. Its first column names
     the series or files.
     """
-    is_folder = table.path.is_dir()
-    keys, which = (stems(table), table.file) if is_folder else table.texts["series"][::-1]
+    from pandas import Series, factorize
+
+    is_folder, role = table.path.is_dir(), "label"
+    which, keys = factorize(table.texts["series"])
+    if is_folder:
+        which, keys = table.file, stems(table)
     lists = [*map(Path, [labels] if labels else filter(is_list, table.path.glob("*.*")))]
     if lists:
-        found = read_columns(lists[0])
-        columns = [[name, *cells] for name, cells in zip(found.names, found.cells, strict=True)]
+        found, source = read_columns(lists[0]), lists[0].name
+        columns = [[name, *found.frame[i]] for i, name in enumerate(found.names)]
         at = [*find_roles(found.names, {})[0]["label"], len(columns) - 1][0]
         names = map(without_suffix, columns[0 if at else -1])
         label = dict(zip(names, columns[at], strict=True))
@@ -552,32 +562,31 @@ def add_labels(table: Table, labels: str | None) -> None:
                 f"{shown(str(lists[0]))} has no label of {shown(lacking[0])} ({len(lacking)} of "
                 f"{len(keys)} lack one); write a line for each: name,label"
             )
-        own, role, source = [label[key] for key in keys], "label", lists[0].name
+        own = [label[key] for key in keys]
     else:
         own, source = [key.rpartition("/")[0] for key in keys], FOLDERS
-        role = "group" if "label" in table.texts else "label"
         if not is_folder or not any(own):
             return
-    codes, found_names = coded_labels(own)
-    table.texts[role] = codes[which], found_names
+        if "label" in table.texts:
+            role = "group"
+    table.texts[role] = texts_in(Series(own), labels=True)[which]
     table.remarks["columns"].append(f"{source} as {role}")
 
 
-def read_times(table: Table) -> Array | None:
-    """Parse times as numbers; dates become seconds, in UTC if they have a time zone."""
+def read_times(table: SeriesTable) -> Array | None:
+    """Return times as numbers; dates become seconds, in UTC if they have a time zone."""
     for column in table.roles["time"]:
-        cells = table.cells[column]
-        if reads_as_number(cells[0].translate(POINT)):
+        if table.has_numbers(column):
             return table.numbers(column, missing=False)
-        codes, stamps = coded(cells)
+        codes, dates = distinct(table.frame[column])
         advice = f"write {table.names[column]} as numbers or as 2024-05-31 12:00:00"
-        act, file = partial(parse_dates, stamps), name_of_file(str(table.path))
+        act, file = partial(parse_dates, dates), name_of_file(str(table.path))
         times = parse_or_refuse(act, file, table.path.suffix, advice)[codes]
         if np.isnan(times).any():
             row = int(np.argmax(np.isnan(times)))
             raise PefourierError(
                 f"{table.place(row, column)}: expected dates in one format, all with a time zone "
-                f"or all without, got {shown(cells[row])}; {advice}"
+                f"or all without, got {shown(dates[codes[row]])}; {advice}"
             )
         return times
     return None
@@ -590,7 +599,7 @@ def from_tables(path: Path, options: Options) -> Task:
     """Read examples or recordings from a file of columns, or from a folder of such files."""
     table = read_table(path, options)
     if options.predict is not None:  # without labels, or regardless of them
-        table.texts["label"] = np.zeros(len(table.lines), int), ["?"]
+        table.texts["label"] = np.full(len(table.file), "?", object)
     is_file_series = path.is_dir() and "label" in table.texts and not table.roles["label"]
     values = {} if is_file_series else value_columns(table)
     if values and "label" in table.texts:
@@ -598,35 +607,34 @@ def from_tables(path: Path, options: Options) -> Task:
     return from_long(table, options)
 
 
-def value_columns(table: Table) -> dict[str, list[int]]:
+def value_columns(table: SeriesTable) -> dict[str, list[int]]:
     """Columns of the values of each channel in wide form, in order; {} in long form.
 
     Values have names with numbers, the same in each channel. Names of sensors with numbers are
     values if each series has one line, or if the lines are in no order; if each series has one
     line, other names are values of one channel.
     """
-    free, names = table.free(), table.names
-    if not (table.is_named or table.roles["series"]) and free[0] == 0 and len(free) > 1 + FEWEST:
+    free, names, is_named = table.free(), table.names, table.is_named
+    if not (is_named or table.roles["series"]) and free[0] == 0 and len(free) > 1 + FEWEST:
         name_first_series(table)
         free = table.free()
-    is_line = len(table.texts["series"][1]) == len(table.lines) > 1
+    is_line = len({*table.texts["series"]}) == len(table.file) > 1
     if (table.roles["time"] or table.roles["series"]) and not is_line:
         return {}
     numbered = numbered_columns(names, free)
     plain = {name: own for name, own in numbered.items() if name.lower() not in WORDS["sensors"]}
-    ways = [plain]
-    if is_line or (not plain and "label" in table.texts and not is_in_order(table)):
-        ways = [numbered, plain]
-    alike = [way for way in ways if len({tuple(own) for own in way.values()}) == 1]
-    values = {name: [*own.values()] for name, own in alike[0].items()} if alike else {}
-    used = [i for own in values.values() for i in own] if table.is_named else []
-    others = [i for i in free if names[i] and table.has_numbers(i)]
-    if is_line and not numbered and len(others) >= FEWEST:
+    if not is_line and (plain or "label" not in table.texts or is_in_order(table)):
+        numbered = plain
+    values = {name: [*own.values()] for name, own in numbered.items()}
+    others = [i for i in free if names[i] and table.has_numbers(i)] if is_line else []
+    if not numbered and len(others) >= FEWEST:
         values = {"": others}
         doubt = f"{names[others[0]]}, …, {names[others[-1]]} are read as values of a series"
         table.remarks["doubts"].append(doubt)
+    if len({tuple(own) for own in numbered.values()}) > 1:
+        return {}
     if values and "label" not in table.texts:
-        label_at_an_end(table, used)
+        label_at_an_end(table, [i for own in values.values() for i in own] if is_named else [])
     return {name: [i for i in own if i not in table.taken] for name, own in values.items()}
 
 
@@ -656,39 +664,37 @@ def numbered_columns(names: Strings, free: Ints) -> dict[str, dict[int, int]]:
     return {name: dict(sorted(own.items())) for name, own in found.items() if len(own) >= FEWEST}
 
 
-def name_first_series(table: Table) -> None:
+def name_first_series(table: SeriesTable) -> None:
     """Use a first column of distinct names, or of line numbers, as series of an unnamed table."""
-    cells = table.cells[0]
-    numbers = numbers_in(cells, table.delimiter)
+    numbers, cells = table.parsed(0), texts_in(table.frame[0])
     is_name = np.isinf(numbers).all() or (np.diff(numbers) == 1).all()
     if is_name and len({*cells}) == len(cells) > 1:
-        table.texts["series"] = coded(cells)
+        table.texts["series"] = cells
         table.give("series", 0)
 
 
-def label_at_an_end(table: Table, used: Ints) -> None:
+def label_at_an_end(table: SeriesTable, used: Ints) -> None:
     """Use a column of texts, the first or the last column as label of a wide table without one."""
     first, *between, last = table.free()
     free = [first, last, *(i for i in between if not table.has_numbers(i))]
-    found = [i for i in free if i not in used and may_be_labels(table.cells[i])]
-    names = [table.names[i] for i in found]
+    found = [i for i in free if i not in used and may_be_labels(table, i)]
     if found:
-        table.texts["label"] = coded_labels(table.cells[found[0]])
+        table.texts["label"] = texts_in(table.frame[found[0]], labels=True)
         table.give("label", found[0])
     if len(found) > 1:
+        names = [table.names[i] for i in found]
         table.remarks["doubts"].append(
             f"{join(names)} fit label, {names[0]} is used (--columns label=NAME)"
         )
 
 
-def may_be_labels(cells: Array) -> bool:
+def may_be_labels(table: SeriesTable, column: int) -> bool:
     """Whether cells are names or whole numbers, of which most occur again."""
-    numbers = numbers_in(cells)
-    whole = np.isinf(numbers).all() or not (numbers % 1).any()
-    return bool(whole and 1 < len({*cells}) <= len(cells) // 2)
+    numbers, count = table.parsed(column), table.frame[column].nunique()
+    return bool((numbers == np.floor(numbers)).all() and 1 < count <= len(numbers) // 2)
 
 
-def from_wide(table: Table, values: dict[str, list[int]], options: Options) -> Task:
+def from_wide(table: SeriesTable, values: dict[str, list[int]], options: Options) -> Task:
     """Make each line an example; missing numbers at its end shorten it."""
     columns = [np.stack([table.numbers(i) for i in own], axis=1) for own in values.values()]
     x = np.stack(columns, axis=2)
@@ -704,10 +710,10 @@ def from_wide(table: Table, values: dict[str, list[int]], options: Options) -> T
 
 
 def examples_of(
-    table: Table, x: Array, lengths: Array, rows: Array, options: Options, **facts: Any
+    table: SeriesTable, x: Array, lengths: Array, rows: Array, options: Options, **facts: Any
 ) -> Task:
     """Make a task of examples x, whose label and group are in `rows` of the table."""
-    own = {role: np.array(names)[codes[rows]] for role, (codes, names) in table.texts.items()}
+    own = {role: texts[rows].astype(str) for role, texts in table.texts.items()}
     names = own["series"].tolist()
     return split.from_examples(
         str(table.path),
@@ -723,7 +729,7 @@ def examples_of(
     )
 
 
-def from_long(table: Table, options: Options) -> Task:
+def from_long(table: SeriesTable, options: Options) -> Task:
     """Read examples or recordings from a line for each time of each series."""
     if "label" not in table.texts:
         way_out = f"{CHOOSE}, or --labels FILE with a label for each series"
@@ -760,7 +766,9 @@ def from_long(table: Table, options: Options) -> Task:
     return replace(task, filled=filled, dropped=(*task.dropped, *lost))
 
 
-def refuse_unordered(table: Table, values: Array, every: Sequence[Array], names: Strings) -> None:
+def refuse_unordered(
+    table: SeriesTable, values: Array, every: Sequence[Array], names: Strings
+) -> None:
     """Reject a table in long form without times, unless its lines are in order."""
     steps = [np.diff(values[rows], axis=0) > 0 for rows in every if len(rows) > 1]
     rising: Ints = []
@@ -773,13 +781,13 @@ def refuse_unordered(table: Table, values: Array, every: Sequence[Array], names:
         raise table.lacks(f"{TRIED} time ({', '.join(USUAL['time'])}){hint}", way_out)
 
 
-def is_in_order(table: Table) -> bool:
+def is_in_order(table: SeriesTable) -> bool:
     """Whether lines without times are in order: series and labels stay for several lines."""
-    runs = sum(np.diff(codes) != 0 for codes, _ in table.texts.values())
-    return bool(FEWEST * (1 + np.count_nonzero(runs)) <= len(table.lines))
+    runs = sum(texts[1:] != texts[:-1] for texts in table.texts.values())
+    return bool(FEWEST * (1 + np.count_nonzero(runs)) <= len(table.file))
 
 
-def channel_columns(table: Table, wanted: str | None) -> list[int]:
+def channel_columns(table: SeriesTable, wanted: str | None) -> list[int]:
     """Find the columns of channels, by --channels or all with numbers, and remark on the others."""
     names, known = table.names, {i for own in table.roles.values() for i in own}
     free = [i for i in range(len(names)) if i not in known]
@@ -799,16 +807,19 @@ def channel_columns(table: Table, wanted: str | None) -> list[int]:
     return found
 
 
-def rows_of_series(table: Table, times: Array) -> list[Array]:
+def rows_of_series(table: SeriesTable, times: Array) -> list[Array]:
     """Return the rows of each series in time order, series sorted by name."""
-    series, _ = table.texts["series"]
+    from pandas import factorize
+
+    series, _ = factorize(table.texts["series"], sort=True)
     order = np.lexsort((times, series))
     repeated = (np.diff(series[order]) == 0) & (np.diff(times[order]) == 0)
     if repeated.any():
         row = order[1:][np.argmax(repeated)]
+        time = table.frame[table.roles["time"][0]][row]
         raise PefourierError(
-            f"{table.place(row)} has a time twice: {table.cells[table.roles['time'][0]][row]}; use "
-            "--columns series=NAME to name the column that distinguishes series"
+            f"{table.place(row)} has a time twice: {time}; use --columns series=NAME to name the "
+            "column that distinguishes series"
         )
     return np.split(order, np.cumsum(np.bincount(series))[:-1])
 
@@ -824,7 +835,7 @@ def pieces_of(times: Array, parts: Sequence[Array]) -> Array:
     return piece
 
 
-def are_examples(table: Table, parts: Sequence[Array], options: Options) -> bool:
+def are_examples(table: SeriesTable, parts: Sequence[Array], options: Options) -> bool:
     """Whether each series is an example of one class; otherwise series are recordings.
 
     If most series have one label, with different labels among series, a series with two labels is
@@ -839,27 +850,31 @@ def are_examples(table: Table, parts: Sequence[Array], options: Options) -> bool
     return not mixed
 
 
-def refuse_mixed(table: Table, parts: Sequence[Array], role: str, way_out: str = "") -> None:
+def refuse_mixed(table: SeriesTable, parts: Sequence[Array], role: str, way_out: str = "") -> None:
     """Reject a series with several labels, or groups, at the row of the rarest."""
     if role not in table.texts:
         return
     for part in parts:
         names = table.common(role, part)
         if len(names) > 1:
-            row = next(i for i in part.tolist() if table.common(role, [i]) == names[-1:])
+            row = next(i for i in part.tolist() if table.texts[role][i] == names[-1])
             several = f"{len(names)} {role}s, {join(map(shown, names))}"
             raise PefourierError(f"{table.place(row)} has {several}; give each series one{way_out}")
 
 
 def recordings_of(
-    table: Table, rows: Sequence[Array], parts: Sequence[Array], piece: Array, options: Options
+    table: SeriesTable,
+    rows: Sequence[Array],
+    parts: Sequence[Array],
+    piece: Array,
+    options: Options,
 ) -> Task:
     """Make a task of series with labelled rows; a group stays on one side."""
     label, classes = classes_of_rows(table, options.positive)
     split.check_rows(str(table.path), np.concatenate(rows))
     first, activity = [part[0] for part in parts], label * (label.dtype != bool)
     names, units = (
-        [table.common(role, [row])[0] for row in first] if role in table.texts else []
+        [table.texts[role][row] for row in first] if role in table.texts else []
         for role in ("series", "group")
     )
     grouped = len({*units}) > 1 and options.split != "random"
@@ -888,9 +903,12 @@ def recordings_of(
     )
 
 
-def classes_of_rows(table: Table, positive: Strings) -> tuple[Array, Texts]:
+def classes_of_rows(table: SeriesTable, positive: Strings) -> tuple[Array, Texts]:
     """Return the class of each row and the classes: bool for anomalies, numbers for activities."""
-    codes, names = table.texts["label"]
+    from pandas import factorize
+
+    codes, found = factorize(table.texts["label"], sort=True)
+    names = found.tolist()
     split.check_labels(str(table.path), names, len(codes))
     chosen = [name for name in names if name in positive]
     if len(chosen) > 1:

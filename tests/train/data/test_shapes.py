@@ -205,7 +205,7 @@ REFUSED = {  # lines of a file, and parts of the error
         "'unit, RUL, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, …'",
     ),
     "short": (["time,series,v,label", "0,1,2,a", "1,1,2"], "line 3 has 3 cells"),
-    "long": (["time,series,v,label", "0,1,2,a,b"], "line 2, saw 5"),
+    "long": (["time,series,v,label", "0,1,2,a,b"], "line 2 has 5 cells"),
     "coded": (["time,séries,v,label"], "save it as UTF-8$"),
 }
 
