@@ -33,7 +33,9 @@ def in_long_form(
 
     def made(folder):
         lines = [
-            cells.format(t=t, s=stamp(t), i=i, y=Y[i], a=X[i, t, 0], b=X[i, t, 1])
+            cells.format(
+                t=t, s=stamp(t), z=stamp(t, t % 3), o=t % 3, i=i, y=Y[i], a=X[i, t, 0], b=X[i, t, 1]
+            )
             for i in range(N)
             for t in range(ROWS)
         ][::order]
@@ -45,9 +47,10 @@ def in_long_form(
     return made
 
 
-def stamp(t):
-    """Return a time, five minutes after the one before, across midnight."""
-    return str(np.datetime64("2024-01-01T23:30:00") + np.timedelta64(5 * t, "m"))
+def stamp(t, zone=0):
+    """Return a time, five minutes after the one before, across midnight, in a zone."""
+    start = np.datetime64("2024-01-01T23:30:00")
+    return str(start + np.timedelta64(5 * t + 60 * zone, "m"))
 
 
 def in_files(name, lines):
@@ -135,6 +138,7 @@ SHAPES = {  # channels, and what writes the series
     "tsv": (2, in_long_form(by="\t", name="x.tsv")),
     "commas": (2, in_long_form(by=";")),
     "ts": (2, in_long_form("ts,id,label,a,b", cells="{s}Z {i:02d} {y} {a} {b}", order=-1)),
+    "zones": (2, in_long_form("t,id,label,a,b", cells="{z}+0{o}00 {i:02d} {y} {a} {b}", order=-1)),
     "Zeit": (2, in_long_form("Zeit,id,label,a,b", cells="{s} {i:02d} {y} {a} {b}", order=-1)),
     "ucr": (1, ucr),
     "labels": (2, in_files("{i:02d}.csv", "{i:02d}.csv,{y}")),
@@ -184,43 +188,24 @@ def test_line_numbers_of_a_file_without_names_are_no_series_of_one_row(tmp_path)
         load_task(str(write(tmp_path / "x.csv", lines)), Options(columns="label=c4"))
 
 
-def test_a_column_may_name_series_and_groups(tmp_path):
-    path = str(in_long_form("time,person,label,a,b")(tmp_path))
-    both = Options(columns="series=person,group=person")
-    assert load_task(path, both).groups == N
-    for text in ("series=person,label=person", "series=person,id=a"):
-        with pytest.raises(PefourierError, match="series and group may be one column"):
-            load_task(path, Options(columns=text))
-
-
 REFUSED = {  # lines of a file, and parts of the error
     "features": (
         ["sepal_length,sepal_width,name,class", *["1,2,a,b", "1,2,a,c"] * 9],
         "read with a line for each time, .*'sepal_length, sepal_width, name, class'.*x0, x1",
     ),
-    "long names": (["a" * 50 + "," + ",".join(map(str, range(20, 40)))], "no line below"),
     "one line each": (["id,a,b,label", *(f"{i},{i},2,{i % 2}" for i in range(40))], "x0, x1"),
     "many columns": (
         ["unit,RUL," + SENSORS, *(f"{i // 2},{i}{',1' * ROWS}" for i in range(20))],
         "'unit, RUL, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, …'",
     ),
-    "short": (["time,series,v,label", "0,1,2,a", "1,1,2"], "line 3 has 3 cells"),
-    "long": (["time,series,v,label", "0,1,2,a,b"], "line 2 has 5 cells"),
-    "coded": (["time,séries,v,label"], "save it as UTF-8$"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
-def test_a_refusal_names_the_shape_and_the_option_that_helps(tmp_path, name, suffix):
+def test_a_refusal_names_the_shape_and_the_option_that_helps(tmp_path, name):
     lines, named = REFUSED[name]
-    path = write(tmp_path / f"x{suffix}", lines)
-    if name == "coded":
-        text = lines[0].encode("latin-1")
-        path.write_bytes(gzip.compress(text) if suffix == ".csv.gz" else text)
-    with pytest.raises(PefourierError, match=named) as refused:
-        load_task(str(path))
-    assert "\n" not in str(refused.value)
+    with pytest.raises(PefourierError, match=named):
+        load_task(str(write(tmp_path / "x.csv", lines)))
 
 
 def test_compressed_files_are_refused_above_the_size_of_others(tmp_path, monkeypatch):
@@ -271,18 +256,6 @@ def test_windows_have_the_activity_of_all_their_rows_and_span_no_gap(tmp_path, g
     dropped = {drop.reason: drop.count for drop in task.dropped}
     assert (dropped.get("gap", 0) > 0) == (gap == 50)
     assert dropped["mixed"] > 0
-
-
-@pytest.mark.parametrize("positive", [(), ("fault",)])
-def test_rare_labels_of_rows_are_anomalies_unless_they_are_activities(tmp_path, positive):
-    labels = ["ok"] * 95 + ["fault"] * 5
-    for head, classes in (
-        ("time,machine,a,state", ("ok", "fault")),
-        ("time,machine,a,activity", ("ok", "fault") if positive else ("fault", "ok")),
-    ):
-        path = recordings(tmp_path, labels, head=head)
-        task = load_task(path, Options(window=5, positive=positive))
-        assert task.classes == classes
 
 
 @pytest.mark.parametrize(
@@ -341,11 +314,3 @@ def test_the_size_of_an_archive_is_that_of_its_rows_in_training(tmp_path, monkey
     monkeypatch.setattr(load, "machine_memory", lambda: 8 * X.nbytes - 8)
     with pytest.raises(PefourierError, match=f"{X.nbytes}"):
         load_task(str(path))
-
-
-def test_two_spellings_of_a_label_are_refused(tmp_path):
-    lines = [f"{('ok', 'OK', 'bad')[i % 3]},{one}" for i, one in enumerate(WIDE)]
-    wide_path = write(tmp_path / "wide.csv", lines)
-    for path in (wide_path, recordings(tmp_path, ["ok"] * 30 + ["OK"] * 30)):
-        with pytest.raises(PefourierError, match="one spelling"):
-            load_task(str(path))
