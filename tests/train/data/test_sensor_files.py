@@ -30,15 +30,6 @@ def state(t):
 
 
 FILES = {
-    # times with a zone, and a named state in each row
-    "plant.csv": (
-        table(
-            "Timestamp,machine,temp,pressure,state",
-            lambda s, t, x: [f"{stamp(t)}+01:00", f"m{s}", *map(str, x[:2]), state(t)],
-        ),
-        {"window": 4},
-        {"channels": ["temp", "pressure"], "windows": 60, "classes": ("ok", "fault")},
-    ),
     # written by pandas with row numbers, from patients, with a column of text
     "ward.csv": (
         table(
