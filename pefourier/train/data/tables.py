@@ -62,7 +62,7 @@ HEAD = 2**20  # characters that give the delimiter, the names and the decimal si
 DELIMITERS = ",;\t"
 COMMA = re.compile(r"(?<=\d),(?=\d)")  # decimal
 ZONE = r":\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"  # of a date
-ABSENT = ["", *"na NA n/a N/A nan NaN NAN null Null NULL none None".split()]  # missing numbers
+ABSENT = ["", *"na NA n/a N/A nan NaN NAN -nan null Null NULL none None".split()]  # missing numbers
 TEXTS = (".csv", ".tsv", ".txt")
 SUFFIXES = (*TEXTS, ".parquet", *(f"{suffix}.gz" for suffix in TEXTS))
 NAMES = read_toml(Path(__file__).with_name("names.toml"))
@@ -131,15 +131,16 @@ def read_text(path: Path, texts: Callable[[Strings], Ints]) -> Columns:
     """Read a text; damaged files raise ValueError."""
     from pandas import read_csv
 
-    size = path.stat().st_size
     with open_text(path) as stream:
-        head = stream.read(HEAD)
-        if path.suffix.lower() == ".gz":
-            size = len(head)
-            while size <= LARGEST and (part := stream.read(HEAD)):
-                size += len(part)
-    if size > LARGEST:
-        raise ValueError(f"the file has more than {LARGEST} bytes")
+        head = part = stream.read(HEAD)
+        size = 0
+        while part:
+            size += len(part)
+            if size > LARGEST:
+                raise ValueError(f"the file has more than {LARGEST} bytes")
+            if "\0" in part:
+                raise ValueError("the file has zero bytes")
+            part = stream.read(HEAD)
     text = head.lstrip("\n")
     line, _, rest = text.partition("\n")
     delimiter = max(DELIMITERS, key=COMMA.sub("", line).count)
@@ -148,7 +149,9 @@ def read_text(path: Path, texts: Callable[[Strings], Ints]) -> Columns:
     names, is_named = names_in(rows_of_text([line], delimiter)[0] if line else [])
     if is_named and not rest.strip():
         raise ValueError(EMPTY)
-    skipped, chosen = len(head) - len(text) + is_named, texts(names)
+    skipped, chosen = len(head) - len(text) + is_named, [*texts(names)]
+    if not is_named:
+        chosen += [0, len(names) - 1]  # perhaps names or labels
     decimal = "," if delimiter != "," and COMMA.search(text) else "."
     frame = read_csv(
         path,
@@ -237,7 +240,7 @@ def numbers_in(cells: "Series", decimal: str = ".") -> Array:
     if decimal == ",":
         texts = texts.str.replace(",", ".")
     found = to_numeric(texts, errors="coerce").to_numpy(float)
-    return np.where(np.isnan(found) & ~texts.isin(ABSENT), np.inf, found)[codes]
+    return np.asarray(np.where(np.isnan(found) & ~texts.isin(ABSENT), np.inf, found)[codes])
 
 
 def distinct(cells: "Series") -> "tuple[Array, Series]":
