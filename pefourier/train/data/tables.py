@@ -68,6 +68,7 @@ SUFFIXES = (*TEXTS, ".parquet", *(f"{suffix}.gz" for suffix in TEXTS))
 NAMES = read_toml(Path(__file__).with_name("names.toml"))
 USUAL, WORDS = NAMES["roles"], NAMES["words"]
 FOLDERS = "names of folders"
+AGAIN = "write it again, as UTF-8 if it is text"
 NONE = "none"  # a column of --columns that is not there
 EMPTY = "there is no line below the column names"
 TRIED = "is read with a line for each time, and lacks a column"
@@ -113,12 +114,7 @@ def read_columns(path: Path, texts: Callable[[Strings], Ints] = all_of) -> Colum
     check_regular(str(path))
     file, suffix = name_of_file(str(path)), path.name[len(without_suffix(path.name)) :].lower()
     parse = read_parquet if suffix == ".parquet" else read_text
-    try:
-        return parse_or_refuse(partial(parse, path, texts), file, suffix, "write it again")
-    except PefourierError as error:
-        if isinstance(error.__cause__, UnicodeDecodeError):
-            raise PefourierError(f"{file}: {error.__cause__}; save it as UTF-8") from error
-        raise
+    return parse_or_refuse(partial(parse, path, texts), file, suffix, AGAIN)
 
 
 def open_text(path: Path) -> TextIO:
@@ -516,7 +512,7 @@ def files_of_folder(path: Path, labels: str | None) -> list[Path]:
     for pattern, suffix in product(("*", "*/*"), SUFFIXES):
         files = [
             file
-            for file in sorted(path.glob(f"{pattern}"))
+            for file in sorted(path.glob(pattern))
             if file.name.lower().endswith(suffix)
             and not re.match(r"\.|readme", file.name, re.IGNORECASE)
             and not is_list(file)
@@ -702,7 +698,7 @@ def from_wide(table: SeriesTable, values: dict[str, list[int]], options: Options
     columns = [np.stack([table.numbers(i) for i in own], axis=1) for own in values.values()]
     x = np.stack(columns, axis=2)
     known = ~np.isnan(x).all(axis=2)
-    lengths = np.where(known.any(axis=1), x.shape[1] - known[:, ::-1].argmax(axis=1), x.shape[1])
+    lengths = x.shape[1] - known[:, ::-1].argmax(axis=1)  # all if none is known
     tested = int((table.file == 1).sum()) if len(table.files) == 2 else None
     used = {i for own in values.values() for i in own}
     table.remarks["read"] = [f"a series in each line, {x.shape[1]} values"]

@@ -76,7 +76,7 @@ REFUSED = {  # the text of a file, and part of the error
     "time,sensor,v,label\n0,a,1,0\n0,b,2,1\n": "--columns series=NAME",
     "time,v,label\n23:59:10,1,0\n00:00:10,1,0\n": "or as 2024-05-31",
     'time,v,label\n0,"1,234",0\n1,"2,345.5",1\n': "without thousands separators",
-    "time,séries,v,label".encode("latin-1"): "save it as UTF-8",
+    "time,séries,v,label".encode("latin-1"): "as UTF-8",
     HEAD + "1,0,1,0\n1,1,0\0001,0\n": "zero bytes",
     HEAD + "1,0,2,a,b\n": "line 2 has 5 cells",
     HEAD + "0,1,2,a\n1,1,2\n": "line 3 has 3 cells",
