@@ -671,27 +671,31 @@ def fill_series(
     """
     from pandas import DataFrame
 
-    lacking = np.isnan(np.concatenate(series))
-    filled, complete = [*series], [np.ones(len(rows), bool) for rows in series]
-    for number, rows in enumerate(series):
-        if not np.isnan(rows).any():
-            continue
-        frame = found = DataFrame(rows)
-        if missing == "drop":
-            found = frame.dropna()
-        elif missing == "mean":
-            found = frame.fillna(frame.mean())
-        elif missing == "previous":
-            found = frame.ffill().bfill()
-        if found.empty or found.isna().any(axis=None):
-            each = zip(names or range(lacking.shape[1]), lacking.sum(axis=0), strict=True)
-            raise PefourierError(
-                f"{place(number, *np.argwhere(np.isnan(rows))[0].tolist())} is missing "
-                f"({first_few([f'{name} {n}' for name, n in each if n])} of {len(lacking)} rows); "
-                "fill it, or pass --missing previous, mean or drop if some remain"
-            )
-        filled[number], complete[number] = found.to_numpy(), frame.index.isin(found.index)
-    return filled, complete, 0 if missing == "drop" else int(lacking.sum())
+    sizes = [len(rows) for rows in series]
+    number, cuts = np.repeat(np.arange(len(series)), sizes), np.cumsum(sizes)[:-1]
+    frame = found = DataFrame(np.concatenate(series))
+    lacking = frame.isna()
+    if missing == "drop":
+        found = frame.dropna()
+    elif missing == "mean":
+        found = frame.fillna(frame.groupby(number).transform("mean"))
+    elif missing == "previous":
+        found = frame.groupby(number).ffill().groupby(number).bfill()
+    kept, wrong = frame.index.isin(found.index), np.ones(len(series), bool)
+    wrong[number[kept]] = False
+    wrong[number[kept][found.isna().any(axis=1)]] = True
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        each = zip(names or frame.columns, lacking.sum(), strict=True)
+        raise PefourierError(
+            f"{place(at, *np.argwhere(np.isnan(series[at]))[0].tolist())} is missing "
+            f"({first_few([f'{name} {n}' for name, n in each if n])} of {len(frame)} rows); "
+            "fill it, or pass --missing previous, mean or drop if some remain"
+        )
+    complete = np.split(kept, cuts)
+    parts = np.split(found.reindex(frame.index).to_numpy(), cuts)
+    filled = [rows[own] for rows, own in zip(parts, complete, strict=True)]
+    return filled, complete, 0 if missing == "drop" else int(lacking.to_numpy().sum())
 
 
 def padded_series(series: Sequence[Array]) -> tuple[Array, Array]:

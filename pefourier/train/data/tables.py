@@ -163,8 +163,8 @@ def read_text(path: Path, texts: Callable[[Strings], Ints]) -> Columns:
         encoding="utf-8-sig",
         low_memory=False,
     )
-    last = frame.iloc[:, -1]
-    if frame.shape[1] != len(names) or (last.isna() | (last == "")).any():
+    last = frame[frame.shape[1] - 1]
+    if frame.shape[1] != len(names) or last.isna().any() or "" in last.values:
         with open_text(path) as stream:
             rows = rows_of_text(stream, delimiter)[skipped:]
         for i, row in enumerate(rows):
@@ -172,7 +172,8 @@ def read_text(path: Path, texts: Callable[[Strings], Ints]) -> Columns:
                 has = f"line {i + skipped + 1} has {len(row)} cells"
                 raise ValueError(f"{has}, the first has {len(names)}")
         frame = frame.drop(index=[i for i, row in enumerate(rows) if not any(row)])
-    return Columns(names, frame.set_axis(frame.index + skipped + 1), is_named, decimal)
+    frame.index += skipped + 1
+    return Columns(names, frame, is_named, decimal)
 
 
 def rows_of_text(lines: Iterable[str], delimiter: str) -> list[list[str]]:
@@ -391,6 +392,8 @@ class SeriesTable(Columns):
         self.roles[role].append(column)
         self.taken.append(column)
         self.remarks["columns"].append(f"{self.names[column]} as {role}")
+        if role != "time":
+            self.texts[role] = texts_in(self.frame[column], labels=role == "label")
 
     def title(self, column: int) -> str:
         """Return the name of a column, or its number if it has none."""
@@ -485,20 +488,19 @@ def find_dates(table: SeriesTable) -> None:
 
 def name_series(table: SeriesTable, chosen: dict[str, str]) -> None:
     """Add the texts of series, labels and groups to a table."""
-    own, roles = table.roles["series"], table.roles
+    own = table.roles["series"]
     naming = [texts_in(table.frame[i]) for i in own]
     if len(table.files) > 1 or not naming:
         naming.insert(0, np.array(stems(table), object)[table.file])
     table.texts["series"] = naming[0]
     for other in naming[1:]:
         table.texts["series"] = table.texts["series"] + "/" + other
-    who = [i for i in own if plain_name(table.names[i]) in WORDS["who"]]
-    if who and len(own) > 1 and not roles["group"] and "group" not in chosen:
-        roles["group"].append(who[0])
-        table.remarks["columns"].append(f"{table.names[who[0]]} as group")
     for role in ("label", "group"):
-        for i in roles[role]:
+        for i in table.roles[role]:
             table.texts[role] = texts_in(table.frame[i], labels=role == "label")
+    who = [i for i in own if plain_name(table.names[i]) in WORDS["who"]]
+    if who and len(own) > 1 and "group" not in (*table.texts, *chosen):
+        table.give("group", who[0])
 
 
 def stems(table: SeriesTable) -> list[str]:
@@ -668,7 +670,6 @@ def name_first_series(table: SeriesTable) -> None:
     numbers, cells = table.parsed(0), texts_in(table.frame[0])
     is_name = np.isinf(numbers).all() or (np.diff(numbers) == 1).all()
     if is_name and len({*cells}) == len(cells) > 1:
-        table.texts["series"] = cells
         table.give("series", 0)
 
 
@@ -678,7 +679,6 @@ def label_at_an_end(table: SeriesTable, used: Ints) -> None:
     free = [first, last, *(i for i in between if not table.has_numbers(i))]
     found = [i for i in free if i not in used and may_be_labels(table, i)]
     if found:
-        table.texts["label"] = texts_in(table.frame[found[0]], labels=True)
         table.give("label", found[0])
     if len(found) > 1:
         names = [table.names[i] for i in found]
@@ -695,8 +695,7 @@ def may_be_labels(table: SeriesTable, column: int) -> bool:
 
 def from_wide(table: SeriesTable, values: dict[str, list[int]], options: Options) -> Task:
     """Make each line an example; missing numbers at its end shorten it."""
-    columns = [np.stack([table.numbers(i) for i in own], axis=1) for own in values.values()]
-    x = np.stack(columns, axis=2)
+    x = np.array([[table.numbers(i) for i in own] for own in values.values()]).T
     known = ~np.isnan(x).all(axis=2)
     lengths = x.shape[1] - known[:, ::-1].argmax(axis=1)  # all if none is known
     tested = int((table.file == 1).sum()) if len(table.files) == 2 else None

@@ -135,7 +135,6 @@ SHAPES = {  # channels, and what writes the series
     "unnamed": (1, wide([f"id,label{',' * ROWS}"], "{i:02d},{y},{one}")),
     "line numbers": (1, wide([], "{i},{y},{one}")),
     "gz": (2, in_long_form(name="x.csv.gz")),
-    "tsv": (2, in_long_form(by="\t", name="x.tsv")),
     "commas": (2, in_long_form(by=";")),
     "ts": (2, in_long_form("ts,id,label,a,b", cells="{s}Z {i:02d} {y} {a} {b}", order=-1)),
     "zones": (2, in_long_form("t,id,label,a,b", cells="{z}+0{o}00 {i:02d} {y} {a} {b}", order=-1)),

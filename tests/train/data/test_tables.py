@@ -136,6 +136,7 @@ CLASSES = [  # name of the column, labels, the positive one, a window, classes a
     ("state", [OK + FAULT if i % 5 else ["ok"] * 9 for i in range(40)], "", 3, ("ok", "fault"), 32),
     ("activity", [OK + FAULT * 8] * 12, "", 4, ("fault", "ok"), 24),
     ("activity", [OK + FAULT * 8] * 12, "fault", 4, ("ok", "fault"), 24),
+    ("label", [("NA", "none")[i % 2] for i in range(40)], "", None, ("NA", "none"), 20),
     ("label", RARE, "fault", 5, ("not fault", "fault"), 12),
     ("label", [("0", "1", "0.0", "1.0")[i % 4] for i in range(40)], "", None, ("0", "1"), 20),
 ]
