@@ -253,7 +253,7 @@ def texts_in(cells: "Series", *, labels: bool = False) -> Array:
     codes, texts = distinct(cells)
     if labels and all(map(reads_as_number, texts)):
         texts = texts.map(lambda text: f"{float(text):g}")
-    return texts.to_numpy(object)[codes]
+    return np.asarray(texts, object)[codes]
 
 
 def parse_dates(dates: "Series") -> Array:
