@@ -91,7 +91,7 @@ class Columns:
     names: list[str]
     frame: "DataFrame"
     is_named: bool = True  # the first line names the columns
-    decimal: str = "."
+    decimal: str = "."  # ",": cells that are no numbers otherwise may have decimal commas
 
 
 def without_suffix(name: str) -> str:
@@ -173,7 +173,7 @@ def read_text(path: Path, texts: Callable[[Strings], Ints]) -> Columns:
                 raise ValueError(f"{has}, the first has {len(names)}")
         frame = frame.drop(index=[i for i, row in enumerate(rows) if not any(row)])
     frame.index += skipped + 1
-    return Columns(names, frame, is_named, decimal)
+    return Columns(names, frame, is_named, "." if delimiter == "," else ",")
 
 
 def rows_of_text(lines: Iterable[str], delimiter: str) -> list[list[str]]:
