@@ -54,6 +54,7 @@ from pefourier.ids.spans import (
 )
 from pefourier.questions.result import HIDDEN, Result, csv_table
 from pefourier.questions.rotation_pairs import FARTHEST, at_rows_of, positions_in
+from pefourier.recording.file import batch_of_recording
 from pefourier.types import Array, Counts, Fields, Values, frozen, frozen_arrays, frozen_by_name
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import Verdict, ranges
@@ -507,7 +508,7 @@ def judge_input(
 def arrays_of(source: Any) -> dict[str, Array]:
     """Read the arrays of a file or a mapping; "" names an array without a name."""
     if (path := path_of(source)) is not None:
-        return read_arrays(path)
+        return batch_of_recording(path) or read_arrays(path)
     if isinstance(source, Mapping):
         return {str(name): numbers(value) for name, value in source.items() if value is not None}
     return {"": numbers(source)}

@@ -49,6 +49,7 @@ NEAR, EXACT, COARSE = 3e-4, 2e-5, 2e-2  # deviations of w: fitted, passed, in bf
 AHEAD = 64  # positions after the last one that are tried
 NOT_ROTATION = 1e-5  # share of the energy that no rotation explains
 ROWS = {"shifted", "cache-offset", "padding-counted", "other-row"}  # causes of ids alone
+BACKWARDS = {"nanochat"}  # types whose source code rotates by -p omega
 VERDICTS = ("different", "partly seen", "as expected")  # the worst first
 
 
@@ -359,18 +360,19 @@ def explain_rotation(
             found = positions_of(w, weight, sign * omega, ids, applied.near)
             if found is None:
                 continue
-            if sign < 0 and tokens > 1:
+            is_usual = enc.params.get("model_type") in BACKWARDS
+            if sign < 0 and tokens > 1 and not is_usual:
                 causes.append({"code": "inverted"})
             moved = causes_of_ids(found, ids, real, one, is_rotation=True)
             codes = {cause["code"] for cause in moved}
             if codes <= ROWS or ("rotated-twice" in codes and applied.near > EXACT):
                 return [*causes, *moved]
-            named = explain_frequencies(w, size / factor, one, ids, real, enc, causes)
+            named = explain_frequencies(w, size / factor, ids, real, enc, causes)
             is_open = named is None or any(cause["code"] == "frequencies" for cause in named)
             return [*causes, *moved] if is_open else named
     if deviation(w, np.ones(w.shape), weight) <= applied.near:
         return [{"code": "unrotated"}]
-    return explain_frequencies(w, size / factor, one, ids, real, enc, causes)
+    return explain_frequencies(w, size / factor, ids, real, enc, causes)
 
 
 def positions_of(
@@ -434,7 +436,6 @@ def causes_of_ids(
 def explain_frequencies(
     w: Array,
     ratio: float,
-    one: Sequence,
     ids: Places,
     real: Bools,
     enc: Encoding,

@@ -10,8 +10,10 @@ text with the model's config, the tokens of each call, and the names of layers.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from pefourier.types import Array, Fields
 from pefourier.writing.files import os_errors
 
 KEPT = ("q_before", "k_before", "q_after", "k_after", "cos", "sin", "mask", "bias")
+LAYER = re.compile(r"layer\d+\.")
 CLOSE = 1e-3  # of norms, within rounding of bfloat16 in a sum of squares
 
 
@@ -68,11 +71,12 @@ class LayerArrays:
             after = getattr(self, f"{name}_after")
             if got is None:
                 continue
-            if name == "k" and after is not None:
-                n = after.shape[2]
-                got = got[:, :, past : past + n] if got.shape[2] > past + n else got[:, :, -n:]
-            if after is not None:
-                setattr(self, f"{name}_after", rotated_again(after, got))
+            if after is None:
+                continue
+            end = past + after.shape[2]
+            is_static = name == "k" and got.shape[2] > end  # a cache with free places
+            newest = got[:, :, past:end] if is_static else got[:, :, -after.shape[2] :]
+            setattr(self, f"{name}_after", rotated_again(after, newest))
         self.queries = None
 
     def join(self, other: LayerArrays) -> None:
@@ -148,7 +152,7 @@ class Sequence:
     steps: list[int] = field(default_factory=list)  # tokens of each call
 
     def layer(self, stack: str, number: int) -> LayerArrays:
-        """Return the arrays of a layer; layers of a second list of modules follow those of the first."""
+        """Return the arrays of a layer; those of a second list of modules have later numbers."""
         name = f"{stack}.{number}".lstrip(".")
         for known, own in self.names.items():
             if own == name:
@@ -227,3 +231,55 @@ def config_of(config: Any) -> Fields | None:
     if config is None or not hasattr(config, "to_json_string"):
         return None
     return dict(json.loads(config.to_json_string(use_diff=False)))
+
+
+def read_recording(path: str) -> dict[str, Array]:
+    """Return the arrays of a recording by name; none if the file is something else.
+
+    Numbers alone are read, never pickled objects.
+    """
+    if not path.endswith(".npz"):
+        return {}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if "about" not in file.files or not any(LAYER.match(name) for name in file.files):
+                return {}
+            return {name: file[name] for name in file.files if name != "about"}
+    except (OSError, ValueError, BadZipFile):  # the usual reader reports it
+        return {}
+
+
+def batch_of_recording(path: str) -> dict[str, Array]:
+    """Return the ids and the mask of a recording, or cosines and sines without ids."""
+    arrays = read_recording(path)
+    found = {
+        name.rpartition(".")[2]: x for name, x in reversed(arrays.items()) if "after" not in name
+    }
+    chosen = ("position_ids",) if "position_ids" in found else ("cos", "sin")
+    return {name: found[name] for name in (*chosen, "attention_mask") if name in found}
+
+
+def waves_of_recording(path: str) -> Array | None:
+    """Return the cosines and sines (tokens, d) of the first layer and last row; None without."""
+    arrays = read_recording(path)
+    layers = [name.removesuffix(".cos") for name in arrays if name.endswith(".cos")]
+    if not layers:
+        return None
+    both = [np.squeeze(arrays[f"{layers[0]}.{name}"]) for name in ("cos", "sin")]
+    rows = [x.reshape(-1, *x.shape[-2:])[-1] for x in both]
+    return np.concatenate(rows, axis=-1)
+
+
+def means_of_recording(path: str, pairs: Array) -> dict[str, Array]:
+    """Return the mean length of each pair, named by layer and head as in files of means.
+
+    `pairs` (2, pairs) holds the columns of each pair.
+    """
+    means = {}
+    for name, x in read_recording(path).items():
+        if name.endswith("_before"):
+            layer, part = name.removesuffix("_before").split(".")
+            lengths = np.hypot(x[..., pairs[0]], x[..., pairs[1]]).mean(axis=(0, 2))
+            number = int(layer.removeprefix("layer"))
+            means |= {f"layer{number}_head{i}.{part}_abs_mean": y for i, y in enumerate(lengths)}
+    return means

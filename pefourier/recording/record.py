@@ -6,7 +6,8 @@ A layer is a number in a list of modules, such as ``model.layers.3``. Arrays are
 tokens, d) for queries and keys, (rows, tokens, d) for cosines and sines, (rows, tokens) for ids,
 and (rows, heads, queries, keys) for masks and biases. The calls of a sequence, such as the steps of
 a decode loop, are joined along their tokens; a call without cached keys starts a sequence. Tensors
-are detached and copied to the CPU. `after` is what attention gets if this is a rotation of `before`.
+are detached and copied to the CPU. `after` is what attention gets, if it is a rotation of what the
+function that rotates returned.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import wraps
 from typing import Any, Self
@@ -132,7 +133,7 @@ class Recording:
                 enter, leave = self.hooks(name, module, is_table=is_table)
                 handles = (
                     module.register_forward_pre_hook(enter, with_kwargs=True),
-                    module.register_forward_hook(leave, with_kwargs=True, always_call=True),
+                    module.register_forward_hook(leave, always_call=True),
                 )
                 for handle in handles:
                     self.undo.callback(handle.remove)
@@ -188,7 +189,7 @@ class Recording:
                     ids.reshape(-1, *ids.shape[-2:])[0] if ids.ndim > 1 else ids[None]
                 )
 
-        def leave(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        def leave(_: nn.Module, args: tuple[Any, ...], out: Any) -> None:
             if not self.running:
                 return
             if (
@@ -241,7 +242,7 @@ class Recording:
             return None
         for name, module, _ in reversed(self.running):
             found = re.match(r"(.*?)\.?(\d+)(\.|$)", name)
-            if found:
+            if found and not ROTARY.search(name):
                 made = self.call.layer(found[1], int(found[2]))
                 causal = getattr(module, "is_causal", None)
                 if isinstance(causal, bool) and made.causal is None:
@@ -340,7 +341,7 @@ class Recording:
         for name, value in (("mask", mask), ("bias", given.get("position_bias"))):
             if not isinstance(value, Tensor) or value.ndim != 4:
                 continue
-            key = value.data_ptr(), value.shape, value.stride(), value._version
+            key = value.data_ptr(), value.shape, value.stride()
             if key not in self.masks:
                 part = value[:, : self.heads, : self.tokens, : self.tokens]
                 self.masks[key] = value, copy(part)
@@ -375,8 +376,3 @@ def named_function(rotate: str | Callable[..., Any]) -> tuple[Any, str]:
     for part in path[:-1]:
         place = getattr(place, part)
     return place, path[-1]
-
-
-def layers_of(sequences: list[Sequence]) -> Iterator[int]:
-    """Yield the numbers of the layers that were seen."""
-    yield from sorted({number for one in sequences for number in one.layers})
