@@ -91,7 +91,8 @@ class Check:
         """The verdict, and one line for each group of layers."""
         return "\n  ".join([f"{self.verdict.upper()}.", *(group.words for group in self.layers)])
 
-    __str__ = __repr__ = lambda self: self.conclusion
+    def __str__(self) -> str:
+        return self.conclusion
 
     def to_dict(self) -> Fields:
         """Return the verdict and the groups of layers as plain values."""
@@ -483,8 +484,8 @@ def check_mask(layer: LayerArrays, one: Sequence, due: Due) -> tuple[list[Fields
     pairs = real[:, :, None] & real[:, None]
     causal = np.broadcast_to(lag >= 0, pairs.shape) & pairs
     window = due.window
-    wanted = causal & (lag < window) if window else causal
-    visible = visible & pairs
+    wanted: Array = causal & (lag < window) if window else causal
+    visible = np.asarray(visible & pairs)
     if (visible == wanted).all():
         return [], False
     if (visible == wanted.swapaxes(1, 2)).all():

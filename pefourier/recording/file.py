@@ -69,9 +69,7 @@ class LayerArrays:
         """Replace what functions returned by what attention got, if it is a rotation of it."""
         for name, got in (("q", self.queries), ("k", self.keys)):
             after = getattr(self, f"{name}_after")
-            if got is None:
-                continue
-            if after is None:
+            if got is None or after is None or (name == "q" and got.shape[2] != after.shape[2]):
                 continue
             end = past + after.shape[2]
             is_static = name == "k" and got.shape[2] > end  # a cache with free places
@@ -223,7 +221,7 @@ def write(path: str, sequences: list[Sequence], config: Any) -> None:
     about = {"layers": seen.names, "steps": seen.steps, "config": config_of(config)}
     arrays["about"] = np.array(json.dumps(about))
     with os_errors("write", path):
-        np.savez(path, **arrays)
+        np.savez(path, allow_pickle=False, **arrays)
 
 
 def config_of(config: Any) -> Fields | None:
@@ -267,7 +265,8 @@ def waves_of_recording(path: str) -> Array | None:
         return None
     both = [np.squeeze(arrays[f"{layers[0]}.{name}"]) for name in ("cos", "sin")]
     rows = [x.reshape(-1, *x.shape[-2:])[-1] for x in both]
-    return np.concatenate(rows, axis=-1)
+    waves: Array = np.concatenate(rows, axis=-1)
+    return waves
 
 
 def means_of_recording(path: str, pairs: Array) -> dict[str, Array]:
@@ -275,7 +274,7 @@ def means_of_recording(path: str, pairs: Array) -> dict[str, Array]:
 
     `pairs` (2, pairs) holds the columns of each pair.
     """
-    means = {}
+    means = dict[str, Array]()
     for name, x in read_recording(path).items():
         if name.endswith("_before"):
             layer, part = name.removesuffix("_before").split(".")

@@ -129,7 +129,8 @@ class Recording:
                 id(p): p for p in (sys.modules[type(module).__module__], *type(module).__mro__)
             }
             is_table = TABLE.search(name) is not None
-            if is_table or any(True for _ in module.children()) or ROTARY.search(name):
+            is_own = not type(module).__module__.startswith("torch.")
+            if is_table or is_own or any(True for _ in module.children()):
                 enter, leave = self.hooks(name, module, is_table=is_table)
                 handles = (
                     module.register_forward_pre_hook(enter, with_kwargs=True),
@@ -319,7 +320,7 @@ class Recording:
 
     def attending(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function that attends."""
-        is_builtin = inspect.isbuiltin(function)  # without a signature
+        is_builtin = inspect.isbuiltin(inspect.unwrap(function))  # no signature
         names = SDPA if is_builtin else tuple(inspect.signature(function).parameters)
 
         @wraps(function)
