@@ -482,9 +482,9 @@ def check_mask(layer: LayerArrays, one: Sequence, due: Due) -> tuple[list[Fields
     lag = np.subtract.outer(np.arange(n), np.arange(n))
     _, real = tokens_due(one, n, len(visible))
     pairs = real[:, :, None] & real[:, None]
-    causal = np.broadcast_to(lag >= 0, pairs.shape) & pairs
+    causal: Array = np.asarray(np.broadcast_to(lag >= 0, pairs.shape) & pairs)
     window = due.window
-    wanted: Array = causal & (lag < window) if window else causal
+    wanted: Array = np.asarray(causal & (lag < window)) if window else causal
     visible = np.asarray(visible & pairs)
     if (visible == wanted).all():
         return [], False
@@ -515,5 +515,7 @@ def check_added(name: str, one: Sequence, file: Any, model: nn.Module) -> LayerC
     if mask is not None and len(found) == 1 < len(mask):
         found = np.repeat(found, len(mask), axis=0)
     ids, real = tokens_due(one, found.shape[1], len(found))
+    if first and file.model.row.get("first") == "padding":  # the row before is that of padding
+        real = real & (found >= 0)
     causes = causes_of_ids(found, ids, real, one, is_rotation=False)
     return LayerCheck((), VERDICTS[0 if causes else 2], tuple(causes), (f"rows of {name}",))

@@ -6,7 +6,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from sweep_models import TOKENS, batch, checks, quiet, tiny, torch
+from rotary_modules import TYPES
+from sweep_models import EXCEPTIONS, TOKENS, batch, checks, checks_of_type, quiet, tiny, torch
 from torch import nn
 from torch.nn import functional
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -79,6 +80,15 @@ def test_models_agree_with_their_config(kind):
         "generate": "as expected",
     }
     assert sorted({i for g in checks(model)["forward"].layers for i in g.layers}) == [0, 1]
+
+
+@pytest.mark.long
+def test_many_types_agree_with_their_config():
+    found = {kind: checks_of_type(kind) for kind in TYPES}
+    verdicts = {kind: {c.verdict for c in of.values()} for kind, of in found.items() if of}
+    assert sum(of == {"as expected"} for of in verdicts.values()) >= 80
+    different = {kind for kind, of in verdicts.items() if "different" in of}
+    assert different <= EXCEPTIONS.keys()
 
 
 def module_of_attention(model):

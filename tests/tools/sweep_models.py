@@ -53,6 +53,19 @@ SMALL = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+PADDED = "generate does not pass ids by the mask to this type, so left padding moves its vectors"
+FROM_ZERO = "generate passes ids from 0 to a type whose ids start after the padding row"
+EXCEPTIONS = {  # types that a recording rightly calls different in generate
+    **dict.fromkeys(
+        "bart bigbird_pegasus blenderbot blenderbot-small marian mbart mvp pegasus plbart "
+        "trocr".split(),
+        PADDED,
+    ),
+    **dict.fromkeys(
+        "camembert data2vec-text roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl".split(),
+        FROM_ZERO,
+    ),
+}
 TOKENS = 20
 NOT_TEXT = re.compile(
     "vision|audio|speech|vit|detr|clip|image|_vl|vl_|omni|wav|whisper|video|seg|depth|codec|former_"
@@ -119,26 +132,28 @@ def checks(model):
     return found
 
 
+def checks_of_type(kind):
+    """Return the checks of a type; none if its tiny model cannot be built or run."""
+    for more in ({}, {"num_hidden_layers": 4}):  # some types need a layer of each kind
+        try:
+            return checks(tiny(kind, **more))
+        except Exception as error:  # hundreds of classes, which fail for different reasons
+            if str(error) != "not text":
+                print(kind, type(error).__name__, str(error)[:150], flush=True)
+    return {}
+
+
 def main(kinds):
     """Write the table."""
     torch.set_num_threads(1)
     rows = []
     for kind in kinds or TYPES:
-        found = {}
-        for more in ({}, {"num_hidden_layers": 4}):  # some types need a layer of each kind
-            try:
-                model = tiny(kind, **more)
-            except Exception:
-                break
-            try:
-                found = checks(model)
-                break
-            except Exception as error:
-                print(kind, type(error).__name__, str(error)[:150], flush=True)
+        found = checks_of_type(kind)
         for what, check in found.items():
+            reason = EXCEPTIONS.get(kind, "") if check.verdict == "different" else ""
             rows.append(
                 f"| {kind} | {what} | {len(set().union(*(g.layers for g in check.layers)))} "
-                f"| {check.verdict} |"
+                f"| {check.verdict} | {reason} |"
             )
             if check.verdict != "as expected":
                 print(kind, what, check.conclusion.replace("\n", " "), flush=True)
@@ -146,7 +161,7 @@ def main(kinds):
                 print(kind, what, "ok", flush=True)
     if not kinds:
         FILE.write_text(
-            "| type | run | layers seen | verdict |\n| --- | --- | --- | --- |\n"
+            "| type | run | layers seen | verdict | reason |\n| --- | --- | --- | --- | --- |\n"
             + "\n".join(rows)
             + "\n"
         )
