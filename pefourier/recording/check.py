@@ -470,8 +470,8 @@ def check_mask(layer: LayerArrays, one: Sequence, due: Due) -> tuple[list[Fields
         return [], None
     if layer.mask is not None:
         visible = as_visible(layer.mask)[:, : one.width]
-        visible = visible.reshape(len(layer.mask), -1, *visible.shape[1:]).all(axis=1)
-        visible = visible[..., : visible.shape[-2]]
+        shaped = visible.reshape(len(layer.mask), -1, *visible.shape[1:])
+        visible = np.asarray(shaped.all(axis=1))[..., : visible.shape[-2]]
     elif layer.is_causal and layer.q_queries > 1:
         visible = np.tri(layer.q_queries, dtype=bool)[None]
     else:
