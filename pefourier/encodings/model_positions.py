@@ -160,16 +160,6 @@ def temperature_of(enc: Encoding, length: int) -> Temperature | None:
     return temperature if temperature and temperature.layers == "all" else None
 
 
-def refuse_random(first: Encoding, second: Encoding) -> None:
-    """Refuse to compare numbers that a config leaves to its weights with other numbers."""
-    for enc, other in ((first, second), (second, first)):
-        if enc.file is not None and enc.untrained and not other.untrained:
-            raise PefourierError(
-                f"the numbers of {shown(enc.spec)} are random, because its folder has no weights; "
-                "put model.safetensors there to compare them"
-            )
-
-
 def scaling_notes(
     rotations: Sequence[Encoding], met: TrainedLength, file: "ModelConfig | GgufFile | None"
 ) -> Iterator[Finding]:

@@ -32,9 +32,7 @@ from pefourier.encodings.families.rotary import (
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.huggingface import (
     LayerRun,
-    ModelConfig,
     family_lost,
-    layer_schedule,
     lost_family,
     original_of_linear,
     trained_as_stated,
@@ -263,24 +261,25 @@ class GgufFile(Section):
         """Return runs of layers with equal positions; one run if their types are unknown."""
         count, window = self.count("block_count") or 0, self.count("attention.sliding_window")
         sliding = sliding_layers(self, count) if window else [False] * count
-        unrotated, values = DECIDED["unrotated"].get(self.kind), dict[str, Any]()
-        if sliding:
-            values = {"num_hidden_layers": count}
-            is_by_number = unrotated == "every fourth"
-            if is_by_number or (unrotated and window):  # else the layers without a window
-                turning = [i % 4 != 3 if is_by_number else x for i, x in enumerate(sliding)]
-                values["no_rope_layers"] = turning
-            if window:
-                types = [PARTS[local] for local in sliding]
-                values |= {"layer_types": types, "sliding_window": window}
-        config = ModelConfig(
-            label=self.label, values=values, file=self.path, part="", kind=self.kind, row={}
+        if not sliding:
+            return [LayerRun((), "rotary", "", None)]
+        unrotated = DECIDED["unrotated"].get(self.kind)
+        split = any(sliding) and (
+            self.base(local=True) != self.base(local=False)
+            or any(
+                self.count(f"{key}_swa") not in (None, self.count(key))
+                for key in ("rope.dimension_count", "attention.key_length")
+            )
         )
-        is_split = self.base(local=True) != self.base(local=False) or any(
-            self.count(f"{key}_swa") not in (None, self.count(key))
-            for key in ("rope.dimension_count", "attention.key_length")
-        )
-        return layer_schedule(config, PARTS if sliding and any(sliding) and is_split else [""])
+        runs: dict[tuple[Any, ...], list[int]] = {}
+        for i, local in enumerate(sliding):
+            still = (
+                i % 4 == 3 if unrotated == "every fourth" else unrotated and window and not local
+            )
+            part = PARTS[local] if split and not still else ""
+            key = ("none" if still else "rotary", part, window if local else None)
+            runs.setdefault(key, []).append(i)
+        return [LayerRun(tuple(index), *key) for key, index in runs.items()]
 
     def axis_of_pairs(self, pairs: int) -> Places | None:
         """Return the axis (t, y, x or e) that rotates each pair; None if not set.
@@ -385,8 +384,7 @@ def open_gguf(spec: str) -> GgufFile:
 
 def head_sizes(file: GgufFile, d: int | None) -> tuple[int, int]:
     """Return the size of a head, and the number of its rotated dimensions."""
-    # keys of layers with a window have priority
-    local = ("_swa",) if file.part == PARTS[1] else ()
+    local = ("_swa",) * (file.part == PARTS[1])  # keys of layers with a window have priority
     rotated = file.count(*(f"rope.dimension_count{end}" for end in (*local, "")))
     stated = file.count(*(f"attention.key_length{end}" for end in (*local, "_mla", "")))
     width, heads = file.count("embedding_length"), file.count("attention.head_count")
