@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all coverage lint check fuzz bench figures catalogue schema readme models clean
+.PHONY: help run test test-all test-kernels coverage lint check fuzz bench figures catalogue schema readme models clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -40,11 +40,18 @@ figures: $(BIN)/pefourier  ## draw every picture of README and the paper (traini
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 WORKERS ?= 2
 
-test: $(BIN)/pytest  ## tests and doctests: five minutes on two cores
-	$(PYTEST)
+test: $(BIN)/pytest  ## tests and doctests: five minutes on two cores; lists the ten slowest
+	$(PYTEST) --durations=10
 
 test-all: $(BIN)/pytest  ## long tests that `make test` leaves out: full grids of cases, every model type
 	$(PYTEST) -m long
+
+# OpenBLAS chooses a kernel by processor, and each rounds in an order of its own
+LINEAR_ALGEBRA = tests/geometry tests/questions tests/diagnosis tests/causes
+
+test-kernels: $(BIN)/pytest  ## tests of linear algebra under the BLAS kernels of other processors
+	OPENBLAS_CORETYPE=Haswell $(PYTEST) $(LINEAR_ALGEBRA)
+	OPENBLAS_CORETYPE=Prescott $(PYTEST) $(LINEAR_ALGEBRA)
 
 coverage: $(BIN)/pytest  ## tests with line coverage: half as long again
 	$(BIN)/python -m pytest --cov=pefourier --cov-report=term:skip-covered
