@@ -23,7 +23,7 @@ rows.
 
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from math import prod
 
@@ -51,12 +51,11 @@ from pefourier.geometry.precision import (
 )
 from pefourier.geometry.singular_values import kernel_of_period
 from pefourier.geometry.waves import recurrence
-from pefourier.types import Array, Bools, Counts, Floats, Indices, Table, frozen, frozen_arrays
+from pefourier.types import Bools, Counts, Floats, Indices, Table, frozen, frozen_arrays
 
 TIE = 2e-9  # relative, of squared distances: one part in 10^9 of distances
 FINE = 2e-10  # a later pair is recomputed only if it is closer by this share
 BLOCK_ROWS = 2**11
-STRIP_ROWS = 2**8  # of a block of products, read at a time to list pairs
 MANY_PAIRS = 2**14  # more differences cost as much as a product in float64
 CACHE_BYTES = 2**28
 SAMPLE_ROWS = 2**10
@@ -64,83 +63,97 @@ FEW_COLUMNS = 8  # up to which rows are sorted by a column: most blocks then lie
 
 
 def closest_rows(table: Table, report: Progress) -> tuple[float, tuple[int, int]]:
-    """Return distance and indices i < j of the closest two rows of a table without equal rows."""
+    """Return distance and indices i < j of the closest two rows of a table without equal rows.
+
+    Blocks of rows are compared from near to far, in float32; in float64 if that leaves too many
+    pairs, as ties do. Rows are taken from the median of a sample of them, which would swamp their
+    products, and are scaled by a power of two, which is exact and keeps squares of very small and
+    very large numbers within the range of float32.
+    """
     n, d = table.shape
-    best, order = BestPair(table), np.arange(n)
+    order = np.arange(n)
     if d <= FEW_COLUMNS:
         order = table[:, np.ptp(table, axis=0).argmax()].argsort(kind="stable")
-    best.consider(order[:-1], order[1:])
-    search_blocks(best, np.array_split(order, -(-n // BLOCK_ROWS)), report)
-    return best.distance(), best.pair
+    span = max(np.abs(rows - table[0]).max() for _, rows in float_blocks(table))
+    scale = float(np.ldexp(1.0, min(-np.frexp(span)[1], 1000)))
+    best = nearer(Nearest(place=n * n), table, scale, order[:-1], order[1:])
+    blocks = np.array_split(order, -(-n // BLOCK_ROWS))
+    centre = np.median(table[:: -(-n // SAMPLE_ROWS)].astype(float), axis=0)
+
+    @lru_cache(max(2, CACHE_BYTES // (4 * BLOCK_ROWS * d)))
+    def load(k: int, dtype: type[np.floating]) -> CentredRows:
+        z = (table[blocks[k]].astype(float) - centre) * scale
+        squares = np.einsum("ij,ij->i", z, z)
+        rows = np.column_stack([z, squares / -2, np.ones(len(z))])
+        return CentredRows(blocks[k], rows.astype(dtype), squares)
+
+    means = [load(k, np.float32).rows[:, :-2].mean(axis=0, dtype=float) for k in range(len(blocks))]
+    first, second = np.triu_indices(len(blocks))
+    apart = [((means[i] - means[j]) ** 2).sum() for i, j in zip(first, second, strict=True)]
+    for done, k in enumerate(np.argsort(apart, kind="stable"), 1):
+        i, j = first[k], second[k]
+        for dtype, most in ((np.float32, MANY_PAIRS), (np.float64, BLOCK_ROWS**2)):
+            a, b = facing_rows(load(i, dtype), load(j, dtype), means[j] - means[i], best.limit)
+            pairs = near_pairs(a, b, best.limit)
+            if len(pairs[0]) <= most:
+                break
+        best = nearer(best, table, scale, *pairs)
+        report(done, len(first))
+    pair = divmod(best.place, n)
+    difference = (table[pair[0]].astype(float) - table[pair[1]]) * scale
+    return float(np.hypot.reduce(difference) / scale), pair  # also if the square underflows
 
 
-class BestPair:
-    """The first pair in lexicographic order that ties with the closest pair considered so far.
+@frozen
+class Nearest:
+    """The first pair in lexicographic order that ties with the closest pair considered so far."""
 
-    Rows are scaled by a power of two, which is exact and brings their differences to about 1 at
-    most. It keeps squares of very small and very large numbers within the range of float32.
-    """
-
-    def __init__(self, table: Table) -> None:
-        self.table = table
-        span = max(np.abs(rows - table[0]).max() for _, rows in float_blocks(table))
-        self.scale = float(np.ldexp(1.0, min(-np.frexp(span)[1], 1000)))
-        self.smallest = np.inf  # squared distance
-        self.squared = np.inf  # squared distance of the pair
-        self.place = len(table) ** 2  # number of the pair i, j in lexicographic order: n i + j
-
-    @property
-    def pair(self) -> tuple[int, int]:
-        """The rows of the pair."""
-        return divmod(self.place, len(self.table))
+    smallest: float = np.inf  # squared distance
+    squared: float = np.inf  # squared distance of the pair
+    place: int = 0  # number of the pair i, j in lexicographic order: n i + j
 
     @property
     def limit(self) -> float:
         """The squared distance up to which a pair ties with the closest."""
         return self.smallest * (1 + TIE)
 
-    def less(self, i: Indices, subtrahend: Array) -> Floats:
-        """Subtract a vector, or other rows, from rows and scale them; rounded once."""
-        return (self.table[i].astype(float) - subtrahend) * self.scale
 
-    def distance(self) -> float:
-        """Return the distance of the pair, even if its square underflows."""
-        i, j = self.pair
-        return float(np.hypot.reduce(self.less(np.array([i]), self.table[j])[0]) / self.scale)
+def nearer(
+    best: Nearest, table: Table, scale: float, i: Indices, j: Indices, lower: Floats | None = None
+) -> Nearest:
+    """Return the best of some pairs and of those before, by distances computed from differences.
 
-    def consider(self, i: Indices, j: Indices, lower: Floats | None = None) -> None:
-        """Keep the best pair, by distances computed from differences.
-
-        Lower bounds on squared distances rule out most pairs.
-        """
-        n, d = self.table.shape
-        i, j = np.sort([i, j], axis=0)
-        if lower is not None:
-            limits = np.where(n * i + j < self.place, self.limit, self.smallest * (1 - FINE))
-            i, j = i[lower <= limits], j[lower <= limits]
-        for block in row_blocks(len(i), NUMBERS_AT_ONCE, d):
-            difference = self.less(i[block], self.table[j[block]].astype(float))
-            squared = np.append(np.einsum("ij,ij->i", difference, difference), self.squared)
-            self.smallest = min(self.smallest, squared.min())
-            places = np.append(n * i[block] + j[block], self.place)
-            first = np.where(squared <= self.limit, places, n * n).argmin()
-            self.squared, self.place = squared[first], int(places[first])
+    Lower bounds on squared distances rule out most pairs.
+    """
+    n, d = table.shape
+    i, j = np.sort([i, j], axis=0)
+    if lower is not None:
+        limits = np.where(n * i + j < best.place, best.limit, best.smallest * (1 - FINE))
+        i, j = i[lower <= limits], j[lower <= limits]
+    for block in row_blocks(len(i), NUMBERS_AT_ONCE, d):
+        rows = difference(table, i[block], j[block]) * scale
+        squared = np.append(np.einsum("ij,ij->i", rows, rows), best.squared)
+        smallest = min(best.smallest, squared.min())
+        places = np.append(n * i[block] + j[block], best.place)
+        first = np.where(squared <= smallest * (1 + TIE), places, n * n).argmin()
+        best = Nearest(smallest, squared[first], int(places[first]))
+    return best
 
 
 @frozen_arrays
-class Block:
+class CentredRows:
     """Rows (z, -|z|²/2, 1) of vectors z minus a centre, rounded, and |z|² before rounding."""
 
     index: Indices
     rows: Table  # (b, d + 2)
     squares: Floats  # (b,)
 
-    def where(self, keep: Bools) -> "Block":
-        """Return the block of the rows to keep."""
-        return Block(self.index[keep], self.rows[keep], self.squares[keep])
+    def where(self, keep: Bools) -> "CentredRows":
+        """Return the rows to keep."""
+        return CentredRows(self.index[keep], self.rows[keep], self.squares[keep])
 
 
-def rounding_bound(block: Block) -> Floats:
+def rounding_bound(block: CentredRows) -> Floats:
     """Return a bound on each row's contribution to the error of squared distances.
 
     Sums of k = d + 2 products err by at most k u / (1 - k u) times the sum of magnitudes, in any
@@ -154,69 +167,30 @@ def rounding_bound(block: Block) -> Floats:
     return bound
 
 
-def search_blocks(best: BestPair, blocks: list[Indices], report: Progress) -> None:
-    """Compare all blocks: first each with itself, then pairs of blocks from near to far.
+def near_pairs(a: CentredRows, b: CentredRows, limit: float) -> tuple[Indices, Indices, Floats]:
+    """Return the pairs i, j of a row in each of two blocks that may be within a squared distance.
 
-    Distances are from the median of a sample of rows, whose products would swamp those of rows.
+    Each has a lower bound on its squared distance.
     """
-    centre = np.median(best.table[:: -(-len(best.table) // SAMPLE_ROWS)].astype(float), axis=0)
-
-    def make(k: int, dtype: type[np.floating]) -> Block:
-        z = best.less(blocks[k], centre)
-        squares = np.einsum("ij,ij->i", z, z)
-        rows = np.column_stack([z, squares / -2, np.ones(len(z))])
-        return Block(blocks[k], rows.astype(dtype), squares)
-
-    load = lru_cache(max(2, CACHE_BYTES // (4 * BLOCK_ROWS * len(centre))))(
-        partial(make, dtype=np.float32)
-    )
-    means = [load(k).rows[:, :-2].mean(axis=0, dtype=float) for k in range(len(blocks))]
-    first, second = np.triu_indices(len(blocks))
-    apart_squared = ((np.take(means, first, axis=0) - np.take(means, second, axis=0)) ** 2).sum(
-        axis=1
-    )
-    failed = 0  # float32 comparisons that left too many pairs, as ties do
-    for done, k in enumerate(np.argsort(apart_squared, kind="stable"), 1):
-        i, j = first[k], second[k]
-        a, b = load(i), load(j)
-        if i != j:
-            a, b = facing_rows(a, b, means[j] - means[i], best)
-        promising = 2 * failed <= done + 2
-        if len(a.index) and len(b.index):
-            if not (promising and compare_blocks(a, b, best, MANY_PAIRS)):
-                failed += 1
-                a, b = (
-                    make(k, np.float64).where(np.isin(blocks[k], x.index))
-                    for k, x in ((i, a), (j, b))
-                )
-                compare_blocks(a, b, best, len(a.index) * len(b.index))
-        report(done, len(first))
-
-
-def compare_blocks(a: Block, b: Block, best: BestPair, most_pairs: int) -> bool:
-    """Look for a closer pair with a row in each of two blocks; False if too many remain."""
     partner = np.hstack([b.rows[:, :-2], b.rows[:, :-3:-1]])  # (w, 1, -|w|²/2)
     minus_half = a.rows @ partner.T  # minus half the squared distances
     error_a, error_b = rounding_bound(a), rounding_bound(b)
-    near = minus_half >= -(best.limit + error_a.max() + error_b.max()) / 2
-    if a.index[0] == b.index[0]:  # pairs i < j
-        near &= ~np.tri(len(near), dtype=bool)
-    if (count := np.count_nonzero(near)) > most_pairs:
-        return False
-    for strip in row_blocks(len(near), STRIP_ROWS) if count else ():
-        x, y = np.nonzero(near[strip])
-        lower = -2 * minus_half[strip][x, y] - error_a[strip][x] - error_b[y]
-        best.consider(a.index[strip][x], b.index[y], lower)
-    return True
+    near = minus_half >= -(limit + error_a.max(initial=0.0) + error_b.max(initial=0.0)) / 2
+    if np.array_equal(a.index, b.index):  # pairs i < j
+        near = np.triu(near, 1)
+    x, y = np.divmod(np.flatnonzero(near), max(len(b.index), 1))
+    return a.index[x], b.index[y], -2 * minus_half[x, y] - error_a[x] - error_b[y]
 
 
-def facing_rows(a: Block, b: Block, direction: Floats, best: BestPair) -> tuple[Block, Block]:
+def facing_rows(
+    a: CentredRows, b: CentredRows, direction: Floats, limit: float
+) -> tuple[CentredRows, CentredRows]:
     """Return the rows of each block that, along the line of means, may be near the other block."""
     unit = (direction / (np.linalg.norm(direction) or 1.0)).astype(np.float32)
     p, q = (block.rows[:, :-2] @ unit for block in (a, b))
     longest = np.sqrt(a.squares.max()) + np.sqrt(b.squares.max())
     error = 2 * (len(unit) + 8) * 2.0**-24 * longest + 1e-36
-    reach = 1.00001 * np.sqrt(best.limit) + error
+    reach = 1.00001 * np.sqrt(limit) + error
     return a.where(p >= q.min() - reach), b.where(q <= p.max() + reach)
 
 

@@ -19,13 +19,11 @@ mirror positions share a row. Inner products of columns have a closed form, `dir
 
 A large matrix is read in blocks, without a square array of its longer side. The eigenvalues of its
 Gram matrix are the squared singular values, which are accurate above `SHARP` times the largest. If
-few others exceed rounding, a sketch of their space finds them (`few_small`). Otherwise the
-eigenvectors balance the columns, and the Gram matrix of the balanced columns restores the digits
-lost by squaring.
+others are smaller, the eigenvectors balance the columns, and the Gram matrix of the balanced
+columns restores the digits lost by squaring.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Literal
@@ -44,12 +42,11 @@ from pefourier.encodings.encoding import (
 from pefourier.errors import NUMBERS, PefourierError, check_cost, check_size, shown
 from pefourier.geometry import Progress, keep_last, map_ahead
 from pefourier.geometry.precision import stored_resolution
-from pefourier.types import Floats, Indices, Ints, frozen_arrays
+from pefourier.types import Floats, Ints, frozen_arrays
 
 Wave = Literal["cosines", "sines"]
 BLOCK = 2**20  # numbers of a block: 8 MiB
 SHARP = 2.0**-9  # of the largest singular value: above it, squares keep enough digits
-SKETCHED = 64  # columns of a sketch: twice as many as singular values that it may find
 Entries = Callable[[slice, slice], Floats]  # (rows, columns) -> float64 block of a matrix
 ALL = slice(None)
 
@@ -61,7 +58,6 @@ class Part:
     sigma: Floats  # descending
     vectors: Callable[[slice, slice], Floats]  # (rows, columns) -> block of left vectors
     right: Floats | None = None  # (m, k) right singular vectors, if the matrix is not in memory
-    measure: Measure | None = None  # of the encoding, if this is its even or odd part
 
 
 def part_of(sigma: Floats, vectors: Floats) -> Part:
@@ -118,38 +114,11 @@ def long_svd(
         return np.zeros(m), vectors
     if eigenvalues[0] > SHARP**2 * largest:
         return np.sqrt(eigenvalues[::-1]), vectors[:, ::-1]
-    found = few_small(rows, blocks, eigenvalues, vectors)
-    if found:
-        return found
     lengths = np.sqrt(np.maximum(eigenvalues, 1e-15 * largest))  # rounding may give smaller values
     squares, rotation = np.linalg.eigh(total(vectors / lengths))
     root = np.sqrt(np.maximum(squares, 0.0))[:, None] * rotation.T
     _, sigma, right = np.linalg.svd(root * lengths)
     return sigma, vectors @ right.T
-
-
-def few_small(
-    rows: Callable[[slice], Floats], blocks: Sequence[slice], eigenvalues: Floats, vectors: Floats
-) -> tuple[Floats, Floats] | None:
-    """Return singular values and right vectors above rounding if few lie below `SHARP`, or None.
-
-    The eigenvectors of the small eigenvalues span the space of the small singular values. Images of
-    random vectors of this space span the images of all that exceed rounding (Halko, Martinsson and
-    Tropp, 2011, SIAM Review 53, 217). The last term removes what rounding left of the large ones.
-    """
-    is_small, largest = eigenvalues <= SHARP**2 * eigenvalues[-1], np.sqrt(eigenvalues[-1])
-    small, large, squares = vectors[:, is_small], vectors[:, ~is_small], eigenvalues[~is_small]
-    count, draws = small.shape[1], small
-    if count > SKETCHED:
-        draws = small @ np.random.default_rng(0).standard_normal((count, SKETCHED))
-    images, _ = np.linalg.qr(np.vstack([*map_ahead(lambda b: rows(b) @ draws, blocks)]))
-    coordinates = sum(map_ahead(lambda b: images[b].T @ rows(b), blocks), np.zeros(()))
-    left, sigma, mixing = np.linalg.svd(coordinates @ small, full_matrices=False)
-    if count > SKETCHED and sigma[SKETCHED // 2] > 64 * FLOAT64_EPS * largest:
-        return None
-    mixed = (coordinates @ large).T @ (left * sigma) / squares[:, None]
-    right = np.hstack([large[:, ::-1], small @ mixing.T - large @ mixed])
-    return np.append(np.sqrt(squares[::-1]), sigma), right
 
 
 def gram(block: Floats, balance: Floats | None) -> Floats:
@@ -169,14 +138,12 @@ WAVES: tuple[Wave, Wave] = ("cosines", "sines")
 def even_odd_svd(measure: Measure, n: int, progress: Progress | None) -> tuple[Part, ...]:
     """Return the even and the odd part of an encoding that declares its inner products."""
     half, m = (n + 1) // 2, len(measure)
-    if has_orthogonal_rows(measure, n):
-        return orthogonal_parts(measure, n)
     parts = []
     for wave in WAVES:
         entries, products = mirror_waves(measure, n, wave), None
         if has_closed_products(measure):
             products = partial(dirichlet_products, measure, n, wave)
-        parts.append(replace(factor(entries, half, m, progress, products), measure=measure))
+        parts.append(factor(entries, half, m, progress, products))
     return tuple(parts)
 
 
@@ -239,58 +206,34 @@ def kernel_of_period(measure: Measure) -> Floats:
     return np.fft.fft(shares).real
 
 
-def orthogonal_parts(measure: Measure, n: int) -> tuple[Part, Part]:
-    """Return the even and the odd part of orthogonal rows: left vectors are unit vectors."""
-    index, length = np.arange((n + 1) // 2), np.sqrt(measure.squared_length)
+def min_leverage(measure: Measure, parts: Sequence[Part], n: int) -> float | None:
+    r"""Return the smallest diagonal entry of E E+ of many rows by the even and odd part, or None.
 
-    def part(row_of: Indices) -> Part:
-        def vectors(rows: slice, columns: slice) -> Floats:
-            return np.where(index[rows, None] == row_of[columns], 1.0, 0.0)
-
-        return Part(np.full(len(row_of), length), vectors, measure=measure)
-
-    return part(index), part(index[n % 2 :])
-
-
-def min_leverage(parts: Sequence[Part], n: int, tolerance: float) -> float | None:
-    r"""Return the smallest diagonal entry of E E+ of many rows, or None.
-
-    Let A and B be the inverse Gram matrices of cosines and sines, up to `SHARP`. At x positions
-    from the middle, they contribute to the diagonal entry the sum over pairs of frequencies of
+    Let A and B be the inverse Gram matrices of cosines and sines. At x positions from the middle,
+    they contribute to the diagonal entry the sum over pairs of frequencies of
     :math:`\tfrac12 (A + B)_{ij} \cos((\omega_i - \omega_j) x) + \tfrac12 (A - B)_{ij}
-    \cos((\omega_i + \omega_j) x)`. Smaller singular values contribute the squares of their left
-    vectors. Return None if rows are few, or if the sums would lose digits.
+    \cos((\omega_i + \omega_j) x)`. Return None if rows are few, or if the sums lose digits.
     """
-    measure, half = parts[0].measure, (n + 1) // 2
-    if measure is None or has_orthogonal_rows(measure, n):
-        return None if measure is None else 1.0
-    omega, amplitudes, start = measure.frequencies, measure.amplitudes[:, None], (n + 1) % 2 / 2
-    balanced, small = [], []
+    omega, amplitudes, half = measure.frequencies, measure.amplitudes[:, None], (n + 1) // 2
+    if half * len(omega) ** 2 <= FEW_PRODUCTS:
+        return None
+    inverse = []
     for part in parts:
-        largest = part.sigma[0]
-        rank, sharp = (int((part.sigma > x).sum()) for x in (tolerance, SHARP * largest))
-        sharp = min(sharp, rank)
-        if part.right is None or rank - sharp > SKETCHED or half * len(omega) ** 2 <= FEW_PRODUCTS:
+        if part.right is None or part.sigma[-1] <= SHARP * part.sigma[0]:
             return None
-        balanced.append(amplitudes * part.right[:, :sharp] / part.sigma[:sharp])
-        small += [(part, slice(sharp, rank))] * (sharp < rank)
-    even, odd = (x @ x.T for x in balanced)
+        balanced = amplitudes * part.right / part.sigma
+        inverse.append(balanced @ balanced.T)
+    even, odd = inverse
     i, j = np.triu_indices(len(omega))
     weights = np.where(i == j, 0.5, 1.0) * [(even + odd)[i, j], (even - odd)[i, j]]
     if np.abs(weights).sum() > MOST_WEIGHT:
         return None
-    sums = np.concatenate([omega[i] - omega[j], omega[i] + omega[j]])
-    least = 1.0
-    for b in row_blocks(half, BLOCK):
-        shares = sums_of_many(start + b.start, b.stop - b.start, sums, weights.ravel())
-        for part, columns in small:
-            pieces = row_blocks(len(shares), BLOCK, len(omega))
-            rows = (slice(b.start + r.start, b.start + r.stop) for r in pieces)
-            squares = np.hstack([(part.vectors(r, columns) ** 2).sum(axis=1) for r in rows])
-            squares[n % 2 * (b.start == 0) :] /= 2  # shared by two mirror positions
-            shares += squares
-        least = min(least, shares.min())
-    return least
+    sums, start = np.concatenate([omega[i] - omega[j], omega[i] + omega[j]]), (n + 1) % 2 / 2
+    blocks = row_blocks(half, BLOCK)
+    return min(
+        float(sums_of_many(start + b.start, b.stop - b.start, sums, weights.ravel()).min())
+        for b in blocks
+    )
 
 
 def mirror_waves(measure: Measure, n: int, wave: Wave) -> Entries:
@@ -332,8 +275,11 @@ class Factors:
     d: int
     sigma: Floats  # (min(n, d),) descending
     tolerance: float
-    parts: tuple[Part, ...]  # one for the whole table, or the even and the odd part
+    parts: tuple[
+        Part, ...
+    ]  # the whole table, or its even and odd part; none if rows are orthogonal
     is_separable: bool = False  # each column depends on one axis of a grid
+    measure: Measure | None = None  # of the even and odd part
 
     @property
     def rank(self) -> int:
@@ -373,8 +319,10 @@ class Factors:
 
         Over all rows, I - E E+ is a projection, and its largest entry lies on its diagonal.
         """
+        if not self.parts:
+            return 0.0
         if s is None:
-            least = min_leverage(self.parts, self.n, self.tolerance)
+            least = min_leverage(self.measure, self.parts, self.n) if self.measure else None
             if least is None:
                 least = min(self.leverage(r).min() for r in self.row_blocks())
             return max(0.0, 1 - least)
@@ -430,23 +378,25 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     1.0
     """
     n, d, eps = len(enc), enc.dim, enc.eps
-    lines = axis_encodings(enc)
+    lines, parts = axis_encodings(enc), ()
+    measure = enc.measure if enc.is_stationary and len(enc.domain.sides) == 1 else None
     if lines is not None:
         parts = factor_on_axes([np.asarray(line.table(), dtype=float) for line in lines])
-    elif enc.is_stationary and len(enc.domain.sides) == 1:
-        parts = even_odd_svd(enc.measure, n, progress)
-    else:
+    elif measure and not has_orthogonal_rows(measure, n):
+        parts = even_odd_svd(measure, n, progress)
+    elif not measure:
         table = enc.table()
         parts = (factor(lambda rows, cols: table[rows, cols].astype(float), n, d, progress),)
     if not enc.is_stationary:
         eps, _ = stored_resolution(np.asarray(enc.vectors(enc.domain.x[:SAMPLE]), dtype=float), eps)
-    sigma = np.sort(np.concatenate([part.sigma for part in parts]))[::-1][: min(n, d)]
+    of_parts = [part.sigma for part in parts] or [np.full(n, np.sqrt(enc.measure.squared_length))]
+    sigma = np.sort(np.concatenate(of_parts))[::-1][: min(n, d)]
     sigma = np.pad(sigma, (0, max(0, min(n, d) - len(sigma))))
     tolerance = sigma[0] * max(n, d) * FLOAT64_EPS
     if eps > FLOAT64_EPS:
         rms = np.sqrt((sigma**2).sum() / (n * d))
         tolerance = max(tolerance, rms * eps * (np.sqrt(n) + np.sqrt(d)))
-    return Factors(n, d, sigma, float(tolerance), parts, lines is not None)
+    return Factors(n, d, sigma, float(tolerance), parts, lines is not None, measure)
 
 
 def factor_on_axes(tables: Sequence[Floats]) -> tuple[Part, ...]:

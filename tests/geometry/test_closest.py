@@ -133,9 +133,9 @@ TABLES = {
 }
 BLOCKS = {
     "as they are": {},
-    "many": {"BLOCK_ROWS": 8, "STRIP_ROWS": 3, "MANY_PAIRS": 5, "NUMBERS_AT_ONCE": 40},
+    "many": {"BLOCK_ROWS": 8, "MANY_PAIRS": 5, "NUMBERS_AT_ONCE": 40},
     "float64 always": {"BLOCK_ROWS": 16, "MANY_PAIRS": 0, "SAMPLE_ROWS": 5, "CACHE_BYTES": 0},
-    "float32 always": {"BLOCK_ROWS": 16, "MANY_PAIRS": 10**9, "STRIP_ROWS": 5},
+    "float32 always": {"BLOCK_ROWS": 16, "MANY_PAIRS": 10**9},
     "in their order": {"BLOCK_ROWS": 16, "FEW_COLUMNS": 0},
 }
 
