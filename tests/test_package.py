@@ -80,7 +80,7 @@ def test_commands_do_without_torch_and_matplotlib(arguments):
 @pytest.mark.parametrize(
     ("arguments", "missing"),
     [
-        (["train", "--epochs", "1"], "torch"),
+        (["train", "--steps", "1"], "torch"),
         (["check-faithful", "x.pt"], "torch"),
         (["spectrum", "--plot", "x.png"], "matplotlib"),
     ],
