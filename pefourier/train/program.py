@@ -72,6 +72,7 @@ from pefourier.train.run_artifacts import (
     best_threshold,
     class_probabilities,
     cross_entropy,
+    evidence,
     validation_score,
 )
 from pefourier.train.store import KEY, Checkpoint, Key
@@ -289,7 +290,7 @@ def threshold_of(task: Task, outcome: TrainedRun) -> float | None:
     if task.positive is None:
         return None
     labels = task.labels[task.folds[outcome.member.fold].valid]
-    return best_threshold(outcome.valid[:, 1] - outcome.valid[:, 0], labels == 1)
+    return best_threshold(evidence(outcome.valid, 1), labels == 1)
 
 
 def is_vector(name: str) -> bool:

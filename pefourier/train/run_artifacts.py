@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.train.store import MEASURES, Key, key_of
@@ -62,7 +62,7 @@ def decide(logits: Array, threshold: float | None) -> Array:
     """Predict classes from logits (n, K), by a threshold or else by the largest logit."""
     if threshold is None:
         return np.asarray(logits.argmax(axis=1))
-    return np.asarray(logits[:, 1] - logits[:, 0] >= threshold, dtype=int)
+    return np.asarray(evidence(logits, 1) >= threshold, dtype=int)
 
 
 def count_confusions(predicted: Array, labels: Array, classes: int) -> Array:
@@ -101,9 +101,8 @@ def cross_entropy(logits: Array, labels: Array, weights: Array) -> float:
     >>> round(cross_entropy(np.zeros((2, 2)), np.array([0, 1]), np.array([1.0, 1.0])), 6)
     0.693147
     """
-    top = logits.max(axis=1, keepdims=True)
-    total = np.log(np.exp(logits - top).sum(axis=1)) + top[:, 0]
-    return float((weights[labels] * (total - logits[np.arange(len(labels)), labels])).mean())
+    chosen = log_softmax(logits, axis=1)[np.arange(len(labels)), labels]
+    return float(-(weights[labels] * chosen).mean())
 
 
 def count_from_top(score: Array, true: Array) -> tuple[Array, Array, Array]:
