@@ -349,7 +349,7 @@ def find_difference(task: Task, seeds: int) -> float | None:
 def describe_detection(task: Task, options: Options) -> str:
     """What the planned runs can detect, and what would detect the difference of --find."""
     units, deviation, chance = planned_units(task, options.seeds)
-    found, find = find_difference(task, options.seeds), options.find or FIND
+    found, find = least_difference(deviation, units, chance, PLANNED), options.find or FIND
     least = "no difference" if found is None else f"differences of {found} or more"
     named = (
         f"{units} {agreeing(units, *UNITS[chance.over])} with a standard deviation of "
@@ -359,11 +359,10 @@ def describe_detection(task: Task, options: Options) -> str:
         return named
     ways = [] if found is None else [f"--find {found}"]
     if chance.draws_decide:
-        number = windows_needed(find, deviation, chance, PLANNED)
-        ways += [] if number is None else [f"about {number} examples"]
-    elif chance.over == "runs":
-        number = units_needed(deviation, find, chance, PLANNED)
-        ways += [] if number is None else [f"--seeds {number}"]
+        if number := windows_needed(find, deviation, chance, PLANNED):
+            ways.append(f"about {number} examples")
+    elif chance.over == "runs" and (number := units_needed(deviation, find, chance, PLANNED)):
+        ways.append(f"--seeds {number}")
     return f"{named}, not of {find:g}; use {' or '.join(ways or ['more data'])}"
 
 

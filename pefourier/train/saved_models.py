@@ -389,10 +389,10 @@ def predict_classes(options: Options, note: Callable[[str], object] | None = Non
         writer.writerow([names[number], row, name, FORMAT.format(of)])
     write_text(options.out, stream.getvalue())
     out, counts = options.out, Counter(labels)
-    named = {"encoding": models[0].encoding.partition(":")[0], "spec": models[0].encoding}
     found = [
         {
-            **named,
+            "encoding": models[0].encoding.partition(":")[0],
+            "spec": models[0].encoding,
             "label": c,
             "windows": counts[c],
             "out": out,
