@@ -81,7 +81,6 @@ from pefourier.types import Array, Bools, Fields, Floats, Indices, Places, Texts
 from pefourier.writing.text import ranges
 
 LARGEST, WIDEST = 2**23, 2**10  # most numbers and columns of tables that are matched
-FACTOR = 1e-3  # relative tolerance of the factors of tables
 SAMPLE = 64  # rows tested before all rows are matched
 FARTHEST = 2**17  # positions of a rotation that are searched, at least
 
