@@ -421,7 +421,7 @@ class PartOfBiases:
 
 def parts_of(expected: Biases, _: Biases, differs: Bools) -> Iterator[Cover[Biases]]:
     """Yield the heads, the queries and the keys to which differences are confined."""
-    heads = true_runs(differs.any(axis=(1, 2)))
+    heads = true_runs(np.asarray(differs.any(axis=(1, 2))))
     single = np.flatnonzero(differs.any(axis=(1, 2))).tolist()
     queries = expected.queries[differs.any(axis=(0, 2))]
     keys = np.flatnonzero(differs.any(axis=(0, 1)))

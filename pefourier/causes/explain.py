@@ -194,8 +194,8 @@ def explain(
     ...     def apply(self, expected):
     ...         return self.by * expected
     >>> numbers = np.arange(5.0)
-    >>> explain(numbers, 3 * numbers, [Scaled], np.isclose).causes
-    (Scaled(code='scaled', by=3.0),)
+    >>> [cause.words for cause in explain(numbers, 3 * numbers, [Scaled], np.isclose).causes]
+    ['all numbers multiplied by 3']
     >>> explain(numbers, numbers**2, [Scaled], np.isclose).first
     (2,)
     """

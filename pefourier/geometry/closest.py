@@ -80,13 +80,13 @@ def closest_rows(table: Table, report: Progress) -> tuple[float, tuple[int, int]
     blocks = np.array_split(order, -(-n // BLOCK_ROWS))
     centre = np.median(table[:: -(-n // SAMPLE_ROWS)].astype(float), axis=0)
 
-    @lru_cache(max(2, CACHE_BYTES // (4 * BLOCK_ROWS * d)))
-    def load(k: int, dtype: type[np.floating]) -> CentredRows:
+    def centred(k: int, dtype: type[np.floating]) -> CentredRows:
         z = (table[blocks[k]].astype(float) - centre) * scale
         squares = np.einsum("ij,ij->i", z, z)
         rows = np.column_stack([z, squares / -2, np.ones(len(z))])
         return CentredRows(blocks[k], rows.astype(dtype), squares)
 
+    load = lru_cache(max(2, CACHE_BYTES // (4 * BLOCK_ROWS * d)))(centred)
     means = [load(k, np.float32).rows[:, :-2].mean(axis=0, dtype=float) for k in range(len(blocks))]
     first, second = np.triu_indices(len(blocks))
     apart = [((means[i] - means[j]) ** 2).sum() for i, j in zip(first, second, strict=True)]

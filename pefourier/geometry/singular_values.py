@@ -378,7 +378,8 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     1.0
     """
     n, d, eps = len(enc), enc.dim, enc.eps
-    lines, parts = axis_encodings(enc), ()
+    lines = axis_encodings(enc)
+    parts: tuple[Part, ...] = ()
     measure = enc.measure if enc.is_stationary and len(enc.domain.sides) == 1 else None
     if lines is not None:
         parts = factor_on_axes([np.asarray(line.table(), dtype=float) for line in lines])

@@ -248,7 +248,7 @@ def kind_of(code: str) -> str:
 
 def record(cause: Any) -> Fields:
     """Return the code of a cause and what is needed to apply it, with the axis if it has one."""
-    fields = fields_of(cause)
+    fields = fields_of(cause) | {"step": "rows"}
     return fields if "axis" not in fields else {**record(cause.inner), **fields}
 
 

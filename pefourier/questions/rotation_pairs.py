@@ -335,7 +335,8 @@ def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outco
     if not is_scaled(meant.factor, table.factor, meant, table):
         return outcome
     change = {"attention_factor": (first.factor, second.factor)}
-    return with_factors(outcome, [*outcome.causes, Changed("mscale", "waves", change)])
+    causes: list[Any] = [*outcome.causes, Changed("mscale", "waves", change)]
+    return with_factors(outcome, causes)
 
 
 def orders_of_axes(axis: Texts) -> Iterator[Texts]:

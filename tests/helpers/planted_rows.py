@@ -44,7 +44,7 @@ def reproduces(causes, expected, observed):
     """Whether causes give the observed numbers; those that begin again do so at either start."""
     lists = [list(expected)]
     for cause in causes:
-        facts = {k: v for k, v in cause.items() if k != "code"}
+        facts = {k: v for k, v in cause.items() if k not in ("code", "step")}
         made = [APPLIED[cause["code"]](e, **facts) for e in lists]
         if cause["code"] == "restarted":
             made += [[*e[: facts["at"]], *range(len(e) - facts["at"])] for e in lists]
