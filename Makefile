@@ -47,8 +47,7 @@ test-all: $(BIN)/pytest  ## long tests that `make test` leaves out: full grids o
 	$(PYTEST) -m long
 
 # OpenBLAS chooses a kernel by processor, and each rounds in an order of its own
-LINEAR_ALGEBRA = tests/geometry tests/diagnosis $(patsubst %,tests/questions/test_%.py,alignment \
-	check_faithful compare compared_grids grids operators reconstruct relations spectrum)
+LINEAR_ALGEBRA = tests/geometry tests/questions tests/diagnosis tests/causes
 
 test-kernels: $(BIN)/pytest  ## tests of linear algebra under the BLAS kernels of other processors
 	OPENBLAS_CORETYPE=Haswell $(PYTEST) $(LINEAR_ALGEBRA)
