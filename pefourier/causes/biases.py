@@ -335,9 +335,9 @@ class Clipped(Named):
 
     @classmethod
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[Clipped]:
-        """Yield the lowest bias, if the expected ones are lower."""
+        """Yield the lowest bias, if several have it and the expected ones are lower."""
         a, b = (x.numbers[np.isfinite(x.numbers)] for x in (expected, observed))
-        if a.size and b.size and a.min() < b.min():
+        if b.size and a.min() < b.min() and (b == b.min()).sum() > 1:
             yield cls(float(b.min()))
 
     def apply(self, expected: Biases) -> Biases:

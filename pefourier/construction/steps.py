@@ -27,7 +27,6 @@ from pefourier.types import Texts, frozen
 from pefourier.writing.files import read_toml
 
 FEW = 64  # rows that show the columns of a table
-STEPS = ("frequencies", "positions", "angles", "waves", "columns", "numbers", "storage")
 WAVES: dict[Wave, str] = {"cos": "cosines", "sin": "sines"}
 LABELS = Path(__file__).with_name("labels.toml")
 Changes = Mapping[str, tuple[Any, Any]]  # settings, correct and misread
