@@ -358,7 +358,7 @@ class LagMoved(Named):
     @property
     def words(self) -> str:
         """The lags."""
-        return f"the bias of lag l {'+' if self.by > 0 else '-'} {abs(self.by)} at each lag l"
+        return f"the bias of lag l {self.by:+d} at each lag l but the last"
 
     @classmethod
     def propose(cls, _: Biases, observed: Biases) -> Iterator[LagMoved]:

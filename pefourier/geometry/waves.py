@@ -213,8 +213,10 @@ def fit(table: Array, eps: float, sides: Ints = ()) -> Waves | None:
         return None
     stored = max(eps, FLOAT32_EPS, stored_resolution(table[:SAMPLE].astype(float), eps)[0])
     for form in table_forms(steps[:SAMPLE].astype(float), stored):
-        waves = fit_line(steps, form, stored)
-        if waves:
+        parts = split_pairs(table, form.layout) if form.part == "both" else [table]
+        if form.copies and not all(map(copies_of, parts)):
+            continue
+        if waves := fit_line(steps, form, stored):
             numbers = numbers_of(table, form)
             return replace(waves, repeats=repeats, length=len(table), numbers=numbers)
     return None

@@ -86,7 +86,6 @@ from pefourier.questions.rotation_pairs import (
 from pefourier.types import Array, Fields, Values, frozen_by_name
 from pefourier.writing.text import Verdict, agreeing, first_few, joined_runs, number
 
-BESIDE = 4  # rows by which a table with rows beside its grid may differ from the grid
 LARGE = 2**20  # numbers in a table of cosines and sines, above which only pairs are compared
 ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
 AGREEING = ("the same", "permuted", "equivalent")
@@ -578,7 +577,7 @@ def load_matching_pair(
             plain, before = getattr(b, "spec", b), first.domain.prefix
             points, grid = (np.asarray(e.table()[before:], float) for e in (load(plain), first))
             sides = recovered_sides(points, (grid, first.domain.sides))
-            if abs(len(points) - len(grid)) <= BESIDE or min(sides) < 2:
+            if abs(len(points) - len(grid)) <= 4 or min(sides) < 2:  # rows beside a grid
                 raise
             second = load(plain, grid=sides, prefix=before)
         else:

@@ -272,8 +272,7 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
         waves.append(rotation_matrices(turns, pairs, d))
     rotated, key = np.swapaxes(waves[0], 1, 2), waves[1]
     made = np.stack([rotated @ key[0], rotated[0] @ key, rotated @ key[half]])
-    moving = np.concatenate(pairs)
-    apart = np.abs(made - score_matrices(observed, positions))[..., moving, :][..., moving]
+    apart = np.abs(made - score_matrices(observed, positions))
     limit = tolerances(expected, observed, positions) * max(1.0, abs(ratio))
     return tuple(causes) if (apart.max(axis=(0, 2, 3)) <= limit).all() else ()
 

@@ -190,3 +190,26 @@ def test_a_basis_and_one_row_have_no_findings():
     basis = np.hstack([np.cos(fourier), np.sin(fourier[:, 1:32])])
     for table in (basis, np.cos(np.pi * np.outer(t + 0.5, t) / 64), sinusoids()[:1]):
         assert not pefourier.check(table).findings
+
+
+def test_a_second_copy_of_a_column_is_compared_in_all_rows():
+    angles = np.outer(np.arange(900), 1e4 ** (-np.arange(16) / 16))
+    table = np.hstack([np.cos(angles), np.cos(angles), np.sin(angles), np.sin(angles)])
+    meant = load("rope:d=32", 900)
+    assert compare(meant, table).same
+    table[700, 20] += 0.5
+    assert not compare(meant, table).same
+
+
+def test_dimensions_that_are_not_rotated_are_compared_too():
+    def partly(x, start=0, factor=1.0):
+        return torch.cat([rotated(x[..., :8], start=start), factor * x[..., 8:]], -1)
+
+    for factor, codes in ((1.0, ["keys-ahead"]), (2.0, [])):
+        found = pefourier.compare(
+            "rope:d=16,partial=0.5",
+            lambda q, k, by=factor: (partly(q), partly(k, 1, by)),
+            length=64,
+            d=16,
+        )
+        assert [cause.code for cause in found.causes] == codes
