@@ -337,8 +337,9 @@ class Clipped(Named):
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[Clipped]:
         """Yield the lowest bias, if several have it and the expected ones are lower."""
         a, b = (x.numbers[np.isfinite(x.numbers)] for x in (expected, observed))
-        if b.size and a.min() < b.min() and (b == b.min()).sum() > 1:
-            yield cls(float(b.min()))
+        floor = b.min(initial=np.inf)
+        if a.size and a.min() < floor and (b == floor).sum() > 1:
+            yield cls(float(floor))
 
     def apply(self, expected: Biases) -> Biases:
         """Clip biases that no mask hides."""
