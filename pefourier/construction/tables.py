@@ -170,7 +170,7 @@ class Scaled(OfNumbers):
         ):
             norms = np.linalg.norm(a), np.linalg.norm(b)
             if all(norms):
-                slack = float(np.linalg.norm(observed.error) / norms[1])
+                slack = float(np.linalg.norm(expected.error) / norms[0])
                 ratio = float(norms[1] / norms[0])
                 factors.append(shortest(partial(is_near, ratio, slack + 1e-12), ratio))
                 factors += [float(f"{ratio:.{digits}g}") for digits in (1, 2, 3, 4)]
