@@ -47,7 +47,7 @@ test-all: $(BIN)/pytest  ## long tests that `make test` leaves out: full grids o
 	$(PYTEST) -m long
 
 # OpenBLAS chooses a kernel by processor, and each rounds in an order of its own
-LINEAR_ALGEBRA = tests/geometry tests/questions tests/diagnosis tests/causes
+LINEAR_ALGEBRA = tests/geometry $(addprefix tests/questions/test_,check_faithful.py grids.py relations.py reconstruct.py)
 
 test-kernels: $(BIN)/pytest  ## tests of linear algebra under the BLAS kernels of other processors
 	OPENBLAS_CORETYPE=Haswell $(PYTEST) $(LINEAR_ALGEBRA)
