@@ -259,13 +259,12 @@ class Rotary(Tabled):
         position_ids: Tensor | None = None,
         offset: int = 0,
         *,
-        positions: Tensor | None = None,
         real_positions: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys (batch, heads, n, d); each keeps its type.
 
         Keys may have fewer heads. Positions are offset … offset + n - 1, or `position_ids` of
-        shape (n,) or (batch, n), also passed as `positions`; configs with mrope_section also accept
+        shape (n,) or (batch, n); configs with mrope_section also accept
         (3, batch, n): frames, rows, columns. Positions are integers from 0 on, or any real numbers
         with `real_positions`. An input (batch, n, heads, d) must be transposed; this cannot be
         detected without position_ids.
@@ -279,9 +278,9 @@ class Rotary(Tabled):
                 f"{n} queries and {k.shape[2]} keys; rotate each with its positions, and transpose "
                 "(batch, n, heads, d) to (batch, heads, n, d)"
             )
-        if bool(offset) + (position_ids is not None) + (positions is not None) > 1:
-            raise PefourierError("position_ids, positions and offset exclude each other; pass one")
-        ids = positions = position_ids if positions is None else positions
+        if offset and position_ids is not None:
+            raise PefourierError("position_ids and offset exclude each other; pass one")
+        positions = position_ids
         if offset < 0 and self.rows is None and not real_positions:
             raise PefourierError(
                 f"offset must be at least 0, got {offset}; or pass real_positions=True"
@@ -290,7 +289,7 @@ class Rotary(Tabled):
             if self.rows and self.grid and not offset:
                 check_fit(f"{n} tokens without position_ids", n, self.grid, self.prefix)
             positions = torch.arange(offset, offset + n, device=q.device)
-        if ids is not None or self.rows is not None:
+        if position_ids is not None or self.rows is not None:
             check_places(positions, self.rows, real=real_positions)
         if "axes" in self.tables and positions.shape == (3, q.shape[0], n):
             positions = positions[:, :, None]

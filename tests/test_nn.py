@@ -99,7 +99,6 @@ def test_queries_and_keys_are_those_of_transformers(name, n, written):
     rotary = Rotary(written(CONFIGS[name]))
     assert_close(rotary.rotate(q, k), expected)
     assert_close(rotary.rotate(q, k, position_ids=positions), expected)
-    assert_close(rotary.rotate(q, k, positions=positions), expected)
 
 
 @pytest.mark.parametrize("layout", ["halves", "interleaved"])

@@ -157,8 +157,7 @@ def compare(
     ] = None,
     permutation: Annotated[
         File,
-        "Write the permutation of a head's rows that maps the first rotation to the second "
-        "(.npy or .json).",
+        "Write the permutation of a head's rows that maps the first rotation to the second (.npy).",
     ] = None,
 ) -> None:
     """Compare two encodings or implementations.
@@ -176,7 +175,7 @@ def compare(
     if permutation is not None:
         from pefourier.writing.files import check_suffix
 
-        check_suffix(permutation, (".npy", ".json"))
+        check_suffix(permutation, (".npy",))
     check_count_of_specs(options, 2, "compare takes two encodings")
     from pefourier import api
     from pefourier.writing.page import Reason
@@ -204,13 +203,10 @@ def write_permutation(path: str, operator: "OperatorComparison | None") -> None:
     import numpy as np
 
     from pefourier.encodings.sources.tables import write_npy
-    from pefourier.writing.files import suffix_of, write_text, write_whole
+    from pefourier.writing.files import write_whole
 
-    order = list(operator.permutation)
-    if suffix_of(path) == ".json":
-        write_text(path, f"{order}\n")
-    else:
-        write_whole(path, lambda stream: write_npy(stream, np.array(order)))
+    order = np.array(operator.permutation)
+    write_whole(path, lambda stream: write_npy(stream, order))
 
 
 @register("relations")

@@ -138,26 +138,6 @@ def axes_without_effect(facts: GridFacts) -> Iterator[Finding]:
             yield finding("axis-missing", name=name, others="/".join(effective), side=side)
 
 
-def formulas_of_axes(facts: GridFacts) -> Iterator[Finding]:
-    """Find axes with one formula each whose steps or column layouts do not match."""
-    if not facts.columns or not all(map(len, facts.columns)):
-        return
-    lines = axis_lines(facts.table.reshape(*facts.sides, -1))
-    tables = [line[:, columns] for line, columns in zip(lines, facts.columns, strict=True)]
-    formulas = [identify(table.astype(float), facts.eps) for table in tables]
-    params = [{"step": 1.0, **formula["params"]} for formula in formulas if formula]
-    if len(params) < len(formulas):
-        return
-    orders = [f"{p.get('layout')}, {p.get('first', 'cos')} first" for p in params]
-    if len(set(orders)) > 1:
-        parts = "; ".join(map(": ".join, zip(facts.names, orders, strict=True)))
-        yield finding("layouts-mixed", parts=parts)
-    steps, sides = [p["step"] for p in params], facts.sides
-    crossed = len(sides) == 2 and abs(steps[0] * sides[1] / (steps[1] * sides[0]) - 1) < NEARLY
-    if crossed and sides[0] != sides[1]:
-        yield finding("normalised-by-other-side", steps=steps, sides=sides)
-
-
 def flat_vectors(facts: GridFacts) -> Iterator[Finding]:
     """Find encodings of the flat row index: inner products depend on the difference of indices."""
     n = len(facts.table)
@@ -202,7 +182,6 @@ GRID_RULES = (
     order_of_rows,
     neighbours_of_another_grid,
     axes_without_effect,
-    formulas_of_axes,
     flat_vectors,
     ends_that_meet,
     rows_that_repeat,

@@ -165,23 +165,6 @@ def chosen_digits(eps: float) -> int:
     return max(2, int(log10(CHANCE / max(eps, precision.FLOAT32_EPS))))
 
 
-def fit_single_waves(rows: Table, eps: float) -> tuple[Waves, Floats] | None:
-    """Fit cosines alone or sines alone, with the slack (m,) of frequencies; None if neither fits.
-
-    A cosine that hardly rotates is flat: a small rounding error shifts its frequency far.
-    """
-    waves = fit(rows, eps) if len(rows) > 3 else None
-    if not waves or waves.repeats > 1 or waves.form is None:
-        return None
-    if waves.form.part not in ("cos", "sin"):
-        return None
-    n, omega = len(rows), np.maximum(np.abs(waves.frequency), 1e-12)
-    wave = np.sin if waves.form.part == "cos" else np.cos
-    steep = np.where(omega * n < 1, wave(omega * n), 1.0)
-    slack = frequency_slack(omega, eps, n) + 8 * eps / (n * np.maximum(steep, np.sqrt(8 * eps)))
-    return replace(waves, frequency=omega), slack
-
-
 @frozen_arrays
 class Formula:
     """A proposed formula of a table: its vectors at rows s (n,), and the rounding tolerance."""
@@ -451,14 +434,22 @@ def usual_scale(scale: float, d: int, eps: float) -> float:
 
 
 def fit_one_wave(rows: Table, eps: float) -> tuple[str, Params] | None:
-    """Return parameters of a rotation's cosines alone or sines alone, each column once or twice."""
-    found = fit_single_waves(rows, eps)
-    if not found or not (form := found[0].form):
+    """Return parameters of a rotation's cosines alone or sines alone, each column once or twice.
+
+    A cosine that hardly rotates is flat: a small rounding error shifts its frequency far.
+    """
+    waves = fit(rows, eps) if len(rows) > 3 else None
+    form = waves.form if waves and waves.repeats == 1 else None
+    if not waves or not form or form.part not in ("cos", "sin"):
         return None
-    fitted = found[0].frequency, found[1], 2 * len(found[1])
+    n, omega = len(rows), np.maximum(np.abs(waves.frequency), 1e-12)
+    wave = np.sin if form.part == "cos" else np.cos
+    steep = np.where(omega * n < 1, wave(omega * n), 1.0)
+    slack = frequency_slack(omega, eps, n) + 8 * eps / (n * np.maximum(steep, np.sqrt(8 * eps)))
+    fitted = omega, slack, 2 * len(omega)
     grid = geometric_grid(*fitted) or scaled_grid(*fitted)
     if not grid:
         return None
     times: Params = {"layout": form.copies} if form.copies else {"times": 1}
-    size = usual_scale(found[0].factor, rows.shape[1], 2 * eps)
+    size = usual_scale(waves.factor, rows.shape[1], 2 * eps)
     return "rope", {"rho": grid["rho"], **times, "part": form.part, "scale": size} | grid

@@ -27,15 +27,11 @@ from pefourier.diagnosis.wave_rules import (
     SEARCHED,
     TableFacts,
     aliased_frequencies,
-    alternating_rows,
-    coarse_frequencies,
     dead_columns,
     divided_positions,
     irregular_frequencies,
     is_constant,
-    mismatched_pairs,
     rounded_phases,
-    stored_wider,
     unusual_conventions,
     useless_frequencies,
 )
@@ -153,8 +149,7 @@ def zero_rows(facts: TableFacts) -> Iterator[Finding]:
     explained = facts.identified and "zero_rows" not in facts.params
     if facts.is_calendar:  # binary columns may all be 0
         zero = zero[(zero < facts.inner.start) | (zero >= facts.inner.stop)]
-    strange = facts.lag_zero or any(alternating_rows(facts))
-    if len(zero) == 0 or explained or strange:
+    if len(zero) == 0 or explained or facts.lag_zero:
         return
     if len(zero) > 1 and zero[0] == n - len(zero):
         yield finding("unused-tail", first=zero[0], last=n - 1)
@@ -177,10 +172,7 @@ def ordinary_zeros(facts: TableFacts, zero: Indices) -> Bools:
         return np.ones(len(zero), dtype=bool)
     place = np.searchsorted(live, zero)
     shorter = np.minimum(*(facts.norms[live[np.clip(place - k, 0, len(live) - 1)]] for k in (0, 1)))
-    form = facts.single_waves and facts.single_waves[0].form
-    sines = form is not None and form.part == "sin"
-    limits = np.where(sines & (zero == 0), np.inf, np.median(facts.norms[live]) / 2)
-    return shorter <= limits
+    return shorter <= np.median(facts.norms[live]) / 2
 
 
 def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
@@ -214,7 +206,7 @@ def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
             name = formula_name(formula.encoding, formula.params)
             yield finding("stray-rows", variant, formula=name, **values)
             return
-    yield from transposed(facts) or coarse_frequencies(facts)
+    yield from transposed(facts)
 
 
 def places_of_rows(facts: TableFacts, formula: Formula, stray: Indices) -> Places | None:
@@ -303,36 +295,15 @@ def random_vectors(facts: TableFacts) -> Iterator[Finding]:
             yield finding("random-codes")
 
 
-def padded_pairs(facts: TableFacts) -> Iterator[Finding]:
-    """Find pairs in halves whose cosine and sine are both 1, FoPE's padding of frequency 0."""
-    ones = (facts.table[[0, -1]] == 1).all(axis=0)
-    pairs = len(ones) // 2
-    if (
-        len(facts.table) < 2
-        or len(ones) % 2
-        or not ones.any()
-        or (ones[:pairs] != ones[pairs:]).any()
-    ):
-        return
-    sines_at_0 = facts.table[0, pairs:][~ones[pairs:]]
-    if (facts.table[:, ones] == 1).all() and not sines_at_0.any():
-        padded = np.flatnonzero(ones[:pairs])
-        yield finding("ones-in-both", count=len(padded), pairs=pairs, first=padded[0])
-
-
 RULES = (
     counted_rows,
     repeating_vectors,
     phases_alone,
     zero_rows,
-    alternating_rows,
-    mismatched_pairs,
-    padded_pairs,
     useless_frequencies,
     divided_positions,
     unusual_conventions,
     rounded_phases,
-    stored_wider,
     dead_columns,
     almost_a_formula,
     near_vectors,
@@ -402,7 +373,7 @@ def diagnose_table(
     identified, findings = identify_on_grid(grid) if grid else (identify(table, eps), [])
     if is_constant(table):
         return identified, [constant_vectors(table)]
-    facts = TableFacts(table, eps, identified, closest, rank, stored=enc.eps)
+    facts = TableFacts(table, eps, identified, closest, rank)
     if grid:
         findings += [entry for rule in GRID_RULES for entry in rule(grid)]
     rules = (random_vectors, near_vectors)[: 1 + (grid.columns is None)] if grid else RULES

@@ -9,24 +9,20 @@ Rules for frequencies: aliasing, and lists that follow no rule.
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from pefourier.diagnosis.identify import (
-    SHORT,
     Params,
-    candidate_bases,
     chosen_digits,
-    fit_single_waves,
     frequencies,
     frequency_slack,
     geometric_grid,
     shortest,
     to_digits,
 )
-from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
@@ -36,9 +32,9 @@ from pefourier.encodings.encoding import (
     without_prefix,
 )
 from pefourier.geometry.closest import ClosestPair, between_zeros, row_period
-from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, float_blocks, phase_rounding, rounded
+from pefourier.geometry.precision import FLOAT32_EPS, float_blocks, phase_rounding
 from pefourier.geometry.singular_values import Factors
-from pefourier.geometry.waves import LAYOUTS, Waves, copies_of, fit_columns, recurrence, unfold
+from pefourier.geometry.waves import Waves, copies_of, fit_columns, recurrence, unfold
 from pefourier.types import Bools, Fields, Floats, Indices, Table, frozen_arrays
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import agreeing, first_few
@@ -169,7 +165,6 @@ class TableFacts:
     identified: Fields | None
     closest: ClosestPair
     rank: int
-    stored: float = 0.0  # resolution of the stored type; finer than eps if that type is wider
 
     @property
     def params(self) -> Params:
@@ -281,13 +276,6 @@ class TableFacts:
         return rows[:, : used[-1] + 1] if len(used) else rows[:, :0]
 
     @cached_property
-    def single_waves(self) -> tuple[Waves, Floats] | None:
-        """Cosines alone or sines alone, each column once or twice; otherwise None."""
-        if min(self.sample.shape) < 4 or self.pairs:
-            return None
-        return fit_single_waves(self.sample, self.level) if self.are_waves(self.sample) else None
-
-    @cached_property
     def pairs(self) -> Waves | None:
         """Pairs of columns that rotate by equal steps, within float32 rounding."""
         if len(self.sample) < 3 or self.sample.shape[1] < 4:
@@ -324,48 +312,6 @@ BASES = Path(__file__).with_name("bases.toml")
 UNUSUAL = 1e9  # larger bases result from mistakes in exponents, and their digits do not show
 PAPERS = {"offset": 0, "divisor": "d", "scale": 1.0, "step": 1.0}  # usual values: no finding
 STILL = 1e-3  # radians over a table, below which a pair counts as not rotating
-
-
-def alternating_rows(facts: TableFacts) -> Iterator[Finding]:
-    """Find sines in even rows and cosines in odd rows.
-
-    Such columns satisfy x(t+2) + x(t-2) = 2 cos(2w) x(t), but not x(t+1) + x(t-1) = 2 cos(w) x(t).
-    """
-    mostly_distinct = facts.closest.distinct > 0.75 * len(facts.table)
-    if facts.pairs or len(facts.sample) < 8 or facts.identified or not mostly_distinct:
-        return
-    next_row, row_after = (recurrence(facts.sample, lag)[1] for lag in (1, 2))
-    if next_row > 0.05 and row_after < SHARE + 4 * facts.eps:
-        yield finding("alternating-rows")
-
-
-def mismatched_pairs(facts: TableFacts) -> Iterator[Finding]:
-    """Find pairs whose sine and cosine have different frequencies, in either order."""
-    rows = facts.sample
-    n, d = rows.shape
-    if d < 4 or d % 2 or n < 8 or not rows[1:-1].any(axis=0).all():
-        return
-    cosine, residual, _ = recurrence(rows, 1)
-    if residual >= SHARE + 4 * facts.eps:
-        return
-    angles = np.arccos(cosine)
-    noise = (2 * facts.eps + n * phase_rounding(angles, FLOAT32_EPS)) / n**0.5 + facts.eps**2
-    noise += max(residual - 4 * facts.eps, 0)  # of decay: xpos
-    noise *= np.abs(rows).max() / np.sqrt((rows**2).mean(axis=0))  # not at pi
-    error = noise / np.maximum(np.sin(angles), np.sqrt(noise))  # the cosine is flat at 0 and pi
-    is_cosine = np.abs(rows[0]) > 0.5 * np.abs(rows).max()  # only sines start at 0
-    facts_of_columns = np.array([angles, error, is_cosine, np.arange(d)])
-    for layout in LAYOUTS:
-        (a, error_a, first, i), (b, error_b, second, j) = split_pairs(facts_of_columns, layout)
-        fast = np.minimum(a, b) > 3 / n
-        differs = fast & (np.abs(a - b) > 1e-3 * a + np.maximum(error_a, error_b))
-        are_kinds = not np.ptp(first) and (first + second == 1).all()
-        if are_kinds and differs.sum() > min(fast.sum() / 2, 2):
-            k = np.argmax(differs)
-            base, columns = (b[k] / a[k]) ** -d, (int(i[k]), int(j[k]))
-            roots = {"base": base, "root": np.sqrt(base)}
-            yield finding("mismatched-pairs", turns=(a[k], b[k]), d=d, columns=columns, **roots)
-            return
 
 
 def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
@@ -457,13 +403,6 @@ def rounded_phases(facts: TableFacts) -> Iterator[Finding]:
         yield finding("rounded-phases", worst=worst)
 
 
-def stored_wider(facts: TableFacts) -> Iterator[Finding]:
-    """Find 16-bit numbers stored in a wider format."""
-    for name in SHORT:
-        if 0 < facts.stored < facts.eps == 2.0 ** (1 - FORMATS[name].digits):
-            yield finding("stored-wider", form=name)
-
-
 def dead_columns(facts: TableFacts) -> Iterator[Finding]:
     """Find columns that are constant while others vary.
 
@@ -501,33 +440,3 @@ def is_basis(rows: Floats, constant: Bools) -> bool:
     if constant.sum() != 1 or not rows[0, constant].any():
         return False
     return bool((np.abs(rows[:, ~constant].mean(axis=0)) <= ZERO_MEAN).all())
-
-
-def coarse_frequencies(facts: TableFacts) -> list[Finding]:
-    """Find geometric frequencies that were rounded to 16 bits before multiplying positions.
-
-    Frequencies must be known far better than the format resolves them; otherwise any grid fits,
-    rounded or not.
-    """
-    if facts.pairs:
-        omega = np.sort(facts.pairs.frequency)[::-1]
-        slack = frequency_slack(omega, facts.level, len(facts.sample))
-    elif facts.single_waves:
-        omega, slack = facts.single_waves[0].frequency, facts.single_waves[1]
-    else:
-        return []
-    m, i = len(omega), np.arange(len(omega))
-    if m < 4 or omega.min() <= 0:
-        return []
-    last = 2.0 ** (np.floor(np.log2(omega)) + 1)  # power of two above each frequency
-    bases = candidate_bases(-(i @ np.log(omega)) / (i @ i), 2 * m)
-    for params, name in product(bases, SHORT):
-        exact = frequencies(params, 2 * m)
-        cast = rounded(exact, FORMATS[name])
-        sharp = 32 * slack < last * 2.0 ** -FORMATS[name].digits
-        if sharp.sum() >= 4 and (np.abs(cast - omega) <= 2 * slack).all():
-            if (sharp & (np.abs(cast - exact) > 2 * slack)).sum() < 3:
-                return []
-            below = tuple(positions_below(exact, cast).values())
-            return [finding("coarse-frequencies", rho=params["rho"], form=name, below=below)]
-    return []

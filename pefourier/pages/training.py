@@ -22,7 +22,6 @@ from pefourier.pages.document import (
 from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
 from pefourier.train.report import all_words, summary_page
-from pefourier.train.run_artifacts import read_curves
 from pefourier.train.statistics import Summary, common_runs, rows_by, summarize_runs
 from pefourier.train.store import RULES, Store, earlier_options, option_of, read_configuration
 from pefourier.types import Texts, Values, frozen
@@ -59,13 +58,6 @@ def read_train_folder(path: str) -> TrainFolder:
             f"{shown(path)}: no seed and fold of {shown((lacking or config['dataset'])[0])} is "
             "finished for every encoding yet; continue training with --resume"
         )
-    for row in rows:
-        classes = len(config.get("windows", {}).get(row["dataset"], ()))
-        if len(row["confusion"]) != classes:
-            raise PefourierError(
-                f"{shown(path)}: the confusion matrix of a run of {shown(row['dataset'])} does not "
-                f"have the {classes} classes of config.json; delete the line to train it again"
-            )
     names = {option.name for option in fields(Options)} | RULES.keys() - {"dataset", "encoding"}
     training = {name: value for name, value in config.items() if name in names}
     return TrainFolder(path, config, summarize_runs(rows, training=training))
@@ -77,13 +69,15 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     answer, words = summary_page(summary), partial(all_words, summary)
     numbers = parts_of_words(words)
     names = [cell for part in numbers if not isinstance(part, str) for cell in part[0]]
-    curves = read_curves(Path(folder.path), summary.runs)
-    pictures = training_figures.pictures(summary, curves)
+    pictures = [
+        figure(draw, summary, training_figures.CAPTIONS[name])
+        for name, draw in training_figures.pictures(summary).items()
+    ]
     sections: list[Section] = [
         ("Which encoding", parts_of_words(answer.conclusion)),
         ("How sure", how_sure(summary)),
         ("What it costs", [costs(summary), COSTS]),
-        ("Pictures", [figure(*picture) for picture in pictures.values()]),
+        ("Pictures", pictures),
         (
             "Numbers",
             [

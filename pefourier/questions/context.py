@@ -102,7 +102,6 @@ class Context(Result):
 
     command = "context"
     figure = "wavelengths"
-    curves = "bands_chart"
     verdicts = {
         "unseen angles": Verdict(
             "At {r.length:,} positions, {r.new_in_words} reach angles never seen in training, "

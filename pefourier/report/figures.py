@@ -183,19 +183,6 @@ def positions(answers: Answers, look: Look) -> Figure:
     return figure
 
 
-def bands_chart(answers: Answers) -> str:
-    """Draw where the bands of rotations are over the logarithm of wavelength."""
-    curves = [
-        (f"{a.encoding.label} {r.name} {treatment}", 2 * pi / r.frequencies[of], np.ones(of.sum()))
-        for a in answers
-        for r in a.result.rotations
-        for treatment, of in r.treatments.items()
-        if r.rotated
-    ]
-    title = "rotary pairs over wavelength in positions (log)"
-    return chart(title, curves, logarithmic=True) + "\n" if curves else ""
-
-
 COLOURS = {"same": "C0", "kept": "C0", "blended": "C5", "stretched": "C1"}
 ABOVE = 14  # points between axes and title, for the names of lengths
 
@@ -344,21 +331,15 @@ def by_decade(answers: Answers, axis: str) -> bool:
 
 
 def spectrum_chart(answers: Answers, axis: str = "auto") -> str:
-    """Draw the curves of Fig. 1 or densities by decade, and a picture of each density on a grid."""
-    parts, curves, decades = [], [], by_decade(answers, axis)
-    for a in answers:
-        if a.result.on_grid:
-            plane = whole_plane(a.result.density, a.result.lattice)
-            rows = [part.max(axis=0) for part in np.array_split(plane, min(len(plane), 32))]
-            title = f"{a.encoding.label}: share of energy; ω_y from -π at the top, ω_x from -π"
-            parts.append(chart(title, [("", np.arange(len(row)), row) for row in rows]))
-        else:
-            density = a.result.measure.by_decade if decades else a.result
-            curves.append((a.encoding.label, *curve_of(a, density)))
+    """Draw the curves of Fig. 1, or densities by decade; grids have none."""
+    decades = by_decade(answers, axis)
+    if any_grid(answers):
+        return ""
     of = "per factor ten of frequency (log)" if decades else "at each lattice frequency"
     title = f"share of energy {of}, ω in radians per {UNIT}"
-    parts += [chart(title, curves, logarithmic=decades)] if curves else []
-    return "".join(f"{part}\n" for part in parts)
+    densities = [(a, a.result.measure.by_decade if decades else a.result) for a in answers]
+    curves = [(a.encoding.label, *curve_of(a, density)) for a, density in densities]
+    return chart(title, curves, logarithmic=decades)
 
 
 def curve_of(answer: Answer, density: Any) -> tuple[Floats, Floats]:
@@ -453,19 +434,15 @@ def spectrum_on_grids(answers: Answers, look: Look) -> Figure:
 
 
 def reconstruct_chart(answers: Answers) -> str:
-    """Draw the curves of Fig. 2 with common axes; of a point on a grid, the row through it."""
+    """Draw the curves of Fig. 2 with common axes; grids have none."""
+    if any_grid(answers):
+        return ""
     curves = [
-        (f"{a.encoding.label}, s = {r.point}", np.arange(r.values.shape[-1]), row_of(r))
+        (f"{a.encoding.label}, s = {r.point}", np.arange(len(r.values)), r.values)
         for a in answers
         for r in a.result.reconstructions
     ]
-    return chart("reconstructed value over a periodic position", curves) + "\n"
-
-
-def row_of(reconstruction: Any) -> Floats:
-    """Return the values along the last axis, through the position."""
-    values: Floats = reconstruction.values
-    return values if values.ndim == 1 else values[reconstruction.position[:-1]]
+    return chart("reconstructed value over a periodic position", curves)
 
 
 def reconstruct(answers: Answers, look: Look) -> Figure:

@@ -51,7 +51,6 @@ STYLE: Fields = {
 }
 WIDTH = 6.0  # inches: the text width of most papers
 MOST_PIXELS = 2e8  # of a PNG
-MANY = 7  # distinguishable curves on common axes
 LETTER = 0.075  # inches per character
 LOWEST = 2.6  # inches: smallest height of a row of panels
 SHORTEST = 8  # characters of a line

@@ -30,7 +30,6 @@ from pefourier.writing.text import (
 
 LEADING = ("error", "warning")  # severities of findings in a conclusion, worst first
 MOST_LEADING = 2
-COLUMNS_ACROSS = 4  # encodings side by side in a text table
 MOST_LINES = 12  # of measurements of an encoding, without --full
 MORE = "Pass --full for all measurements.\n"
 
@@ -142,7 +141,7 @@ def table_text(table: TextTable) -> str:
 
 
 def tables_of_rows(answers: Answers, chosen: Iterable[str] = ()) -> Iterator[TextTable]:
-    """Yield tables of rows that some answer has, with a column per encoding, a few side by side.
+    """Yield the table of rows that some answer has, with a column per encoding.
 
     `chosen` has the labels of rows, by default all.
     """
@@ -152,11 +151,9 @@ def tables_of_rows(answers: Answers, chosen: Iterable[str] = ()) -> Iterator[Tex
         for name in labels
     ]
     rows = [(name, values) for name, values in rows if any(v not in (None, "") for v in values)]
-    across = len(answers) if is_for_document() else COLUMNS_ACROSS
-    for start in range(0, len(answers) if rows else 0, across):
-        columns = slice(start, start + across)
-        head = ["", *(a.encoding.label for a in answers[columns])]
-        body = ([name, *map(number, values[columns])] for name, values in rows)
+    if rows:
+        head = ["", *(a.encoding.label for a in answers)]
+        body = ([name, *map(number, values)] for name, values in rows)
         yield TextTable([head, *body], has_encodings=True, is_alone=len(answers) == 1)
 
 

@@ -30,21 +30,18 @@ def chart(
     columns = get_terminal_size((USUAL, 24)).columns
     names = [shorten(printable(label), columns // 3) for label, *_ in curves]
     margin = max(map(len, names)) + 2
-    drawn = []
-    for _, x, y in curves:
-        known = np.isfinite(y) & ((x > 0) | (not logarithmic))
-        drawn.append((np.log10(x[known]) if logarithmic else x[known], y[known]))
+    drawn = [(np.log10(x) if logarithmic else x, np.nan_to_num(y)) for _, x, y in curves]
     every_x, every_y = map(np.concatenate, zip(*drawn, strict=True))
     low, high = every_y.min(initial=0.0), every_y.max(initial=0.0)
     if low == high:
-        return f"{title}: nothing to draw\n"
+        return f"{title}: nothing to draw\n\n"
     grid = np.linspace(every_x.min(), every_x.max(), max(columns - margin, 8))
     lines = wrap(f"{title}; █ is {high:.3g}", columns)
     for name, (x, y) in zip(names, drawn, strict=True):
-        line = np.interp(grid, x, y, low, low) if len(x) else np.full(len(grid), low)
+        line = np.interp(grid, x, y, low, low)
         nearest = np.rint(np.interp(x, grid, np.arange(len(grid)))).astype(int)
         np.maximum.at(line, nearest, y)
         levels = np.ceil(8 * (line - low) / (high - low) - 0.08).astype(int)
         lines.append(f"{name:<{margin}}{''.join(BLOCKS[k] for k in levels)}".rstrip())
     first, last = (f"{10.0**end if logarithmic else end:.3g}" for end in grid[[0, -1]])
-    return "\n".join([*lines, f"{'':{margin}}{first}{last:>{len(grid) - len(first)}}", ""])
+    return "\n".join([*lines, f"{'':{margin}}{first}{last:>{len(grid) - len(first)}}", "", ""])

@@ -1,43 +1,33 @@
-"""Figures of training: scores, ranks, longer windows, learning curves and confusions."""
+"""Figures of training: scores, ranks and longer windows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.report.plot import MANY, Look, brief, make_panels
-from pefourier.types import Array, Strings, Values
+from pefourier.report.plot import Look, brief, make_panels
+from pefourier.types import Strings, Values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CURVES = ("training loss", "score on validation", "loss on validation")
 CAPTIONS = {  # by the name of the file
     "comparison": "F1 of every run (dots), and means (diamonds), with intervals.",
     "critical-difference": "Average ranks; bars join those without a significant difference.",
     "lengths": "Accuracy on test windows of other lengths, with 95% intervals over runs.",
-    "curves": "Mean loss and score at each validation check of the runs.",
-    "confusion": "Test windows of each class (rows) by the predicted class (columns), over all "
-    "runs; shade: share of the row.",
 }
-ACROSS = 5  # matrices in a row
-FEWEST_BARE = 5  # number of classes from which cells have no numbers
 
 
-def pictures(
-    summary: Any, curves: Sequence[tuple[Values, Array]]
-) -> dict[str, tuple[Any, Any, str]]:
-    """Return the available figures by file name: function, data and caption."""
+def pictures(summary: Any) -> dict[str, Callable[[Any, Look], Figure]]:
+    """Return the functions that draw the available figures, by file name."""
     kinds = {
-        "comparison": (comparison, summary, True),
-        "critical-difference": (critical_difference, summary, summary.shows_ranks),
-        "lengths": (score_by_length, summary, any(data.lengths for data in summary.datasets)),
-        "curves": (learning_curves, curves, curves),
-        "confusion": (confusions, summary, True),
+        "comparison": (comparison, True),
+        "critical-difference": (critical_difference, summary.shows_ranks),
+        "lengths": (score_by_length, any(data.lengths for data in summary.datasets)),
     }
-    return {name: (draw, of, CAPTIONS[name]) for name, (draw, of, holds) in kinds.items() if holds}
+    return {name: draw for name, (draw, holds) in kinds.items() if holds}
 
 
 def score_by_length(summary: Any, look: Look) -> Figure:
@@ -56,56 +46,6 @@ def score_by_length(summary: Any, look: Look) -> Figure:
         panel.set_xscale("log", base=2)
         panel.set(xlabel="rows of a test window; line: trained length", ylabel="accuracy")
         panel.set_title(brief(dataset.dataset, 40))
-    return figure
-
-
-def learning_curves(runs: Sequence[tuple[Values, Array]], look: Look) -> Figure:
-    """Draw means over runs of training loss, validation score and validation loss.
-
-    A finished run keeps its last values. `runs` are rows, each with its curve (checks, 3).
-    """
-    datasets: dict[str, dict[str, list[Array]]] = {}
-    for row, curve in runs:
-        datasets.setdefault(row["dataset"], {}).setdefault(row["encoding"], []).append(curve)
-    height = 0.8 + 2.0 * len(datasets)
-    figure, axes = make_panels(look, height, len(datasets), len(CURVES))
-    for panels, (dataset, curves) in zip(axes, datasets.items(), strict=True):
-        longest = max(len(curve) for of in curves.values() for curve in of)
-        for number, (encoding, of) in enumerate(curves.items()):
-            padded = [np.pad(c, ((0, longest - len(c)), (0, 0)), mode="edge") for c in of]
-            mean = np.mean(padded, axis=0)
-            for panel, values in zip(panels, mean.T, strict=True):
-                (line,) = panel.plot(np.arange(longest) + 1, values)
-                line.set(label=brief(encoding, 28), alpha=1.0 if number < MANY else 0.6)
-        for panel, caption in zip(panels, CURVES, strict=True):
-            panel.set(xlabel="validation check", ylabel=caption)
-        panels[0].set_title(brief(dataset, 40))
-    return figure
-
-
-def confusions(summary: Any, look: Look) -> Figure:
-    """Draw a matrix per encoding: windows of each class by predicted class, shaded by rows."""
-    matrices = [
-        (d, e, np.array(table)) for d in summary.datasets for e, table in d.confusion.items()
-    ]
-    rows = -(-len(matrices) // ACROSS)
-    figure, axes = make_panels(look, 0.4 + 1.6 * rows, rows, ACROSS)
-    for panel in axes.flat[len(matrices) :]:
-        panel.set_axis_off()
-    for panel, (dataset, encoding, table) in zip(axes.flat, matrices, strict=False):
-        shares = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
-        panel.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-        for (row, column), count in np.ndenumerate(table):
-            if len(table) < FEWEST_BARE:
-                colour = "white" if shares[row, column] > 0.6 else "black"
-                panel.text(column, row, count, ha="center", va="center", color=colour, fontsize=7)
-        panel.set(xticks=[], yticks=[])
-        name = brief(encoding, 16)
-        if len(summary.datasets) > 1:
-            name = f"{brief(dataset.dataset, 14)}\n{name}"
-        panel.set_title(name)
-    figure.supxlabel("predicted class")
-    figure.supylabel("class")
     return figure
 
 

@@ -66,7 +66,6 @@ def write_summary(store: Store, result: Summary, picture: str | None = None) -> 
         return
     from pefourier.report import plot, training_figures
     from pefourier.train.report import as_markdown
-    from pefourier.train.run_artifacts import read_curves
     from pefourier.writing.page import plain
 
     if picture is not None:
@@ -78,6 +77,5 @@ def write_summary(store: Store, result: Summary, picture: str | None = None) -> 
     write_text(str(store.path / "summary.md"), as_markdown(result))
     for name in training_figures.CAPTIONS:  # from earlier options
         (store.path / f"{name}.png").unlink(missing_ok=True)
-    curves = read_curves(store.path, result.runs)
-    for name, (draw, answers, _) in training_figures.pictures(result, curves).items():
-        plot.save(str(store.path / f"{name}.png"), draw, answers)
+    for name, draw in training_figures.pictures(result).items():
+        plot.save(str(store.path / f"{name}.png"), draw, result)

@@ -18,15 +18,13 @@ four scores are means over classes."""
 
 import re
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from scipy.special import log_softmax, softmax
 
-from pefourier.encodings.sources.tables import open_arrays
-from pefourier.train.store import MEASURES, Key, key_of
-from pefourier.types import Array, Values
+from pefourier.train.store import MEASURES, Key
+from pefourier.types import Array
 from pefourier.writing.files import write_whole
 
 
@@ -167,16 +165,3 @@ def write_trace(folder: Path, key: Key, trace: bytes) -> None:
     path = file_of_run(folder, key)
     path.parent.mkdir(exist_ok=True)
     write_whole(str(path), lambda out: out.write(trace))
-
-
-def read_curves(folder: Path, rows: Sequence[Values]) -> list[tuple[Values, Array]]:
-    """Read the learning curves of runs; files of earlier versions may lack them."""
-    curves = []
-    for row in rows:
-        path = file_of_run(folder, key_of(row))
-        if path.is_file():
-            with open_arrays(str(path), ".npz", advice="delete it") as file:
-                curve = file.load("curve") if "curve" in file.arrays else np.zeros(0)
-            if curve.ndim == 2 and curve.size:
-                curves.append((row, curve))
-    return curves

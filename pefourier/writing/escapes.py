@@ -12,7 +12,6 @@ MARKUP = re.compile(  # of Markdown; not a_b, an interval [0.1, 0.2] or 1 < 2
 )
 BLOCK = re.compile(r"(?=[#=>]|[-+](?:[\s+-]|$))|\d+(?=[.)](?:\s|$))")  # at the start of a line
 FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")  # computed by spreadsheets
-HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
 TEX = {char: f"\\{char}" for char in "&%$#_{}"}
 TEX_NAMES = r"""\textbackslash{} \textasciitilde{} \textasciicircum{} \textless{} \textgreater{}
 \textbar{} -- $\geq$ $\pi$ $\times$ \ldots{} $\omega$ $\rho$ $\sigma$ $-$ $^2$"""
@@ -82,7 +81,9 @@ def in_html(text: str) -> str:
     >>> print(in_html("<a\n>"))
     &lt;a\n&gt;
     """
-    return visible(text).translate(HTML)
+    from html import escape  # imported only for notebooks
+
+    return escape(visible(text))
 
 
 def markdown_table(rows: Sequence[Strings]) -> str:

@@ -276,10 +276,10 @@ def patterns_of_number() -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return patterns of a count of 1 with its noun, and of a single number after a plural."""
     counted = (  # not "row 1 pairs", where 1 is no count
         rf"(?<![\w.,×^/–=-])(?<!row )(?<!layer )(?<!head )(?<!column )(?<!token )(?<!position )"
-        rf"(?<!document )(?P<count>1 )(?P<of>of [\d,]+ )?"
-        rf"(?P<adjective>[a-z-]*[a-z](?<!of)(?<!to) )?{NOUN}\b(?: {VERB}\b)?"
+        rf"(?<!document )1 (?:of [\d,]+ )?"
+        rf"(?:[a-z-]*[a-z](?<!of)(?<!to) )?{NOUN}\b(?: {VERB}\b)?"
     )
-    numbered = rf"\b(?<!of ){NOUN} (?P<number>\d+)(?:(?=[:;]| in\b)| {VERB}\b)"
+    numbered = rf"\b(?<!of ){NOUN} \d+(?:(?=[:;]| in\b)| {VERB}\b)"
     return re.compile(counted), re.compile(numbered, re.IGNORECASE)
 
 
@@ -293,20 +293,14 @@ def agree(text: str) -> str:
     """
 
     def in_singular(found: re.Match[str]) -> str:
-        verb = found["verb"]
-        noun = found["noun"] if found["of"] else singular_noun(found["noun"])
-        end = f" {VERBS.get(verb, verb + 's')}" if verb else ""
-        return f"{found['count']}{found['of'] or ''}{found['adjective'] or ''}{noun}{end}"
+        words, noun, verb = found[0], found["noun"], found["verb"]
+        if verb:
+            words = words.removesuffix(verb) + VERBS.get(verb, f"{verb}s")
+        return words if " of " in words else words.replace(noun, singular_noun(noun), 1)
 
-    def of_number(found: re.Match[str]) -> str:
-        verb = found["verb"]
-        end = f" {VERBS.get(verb, verb + 's')}" if verb else ""
-        return f"{singular_noun(found['noun'])} {found['number']}{end}"
-
-    if not MAYBE_ONE.search(text):
-        return text
-    counted, numbered = patterns_of_number()
-    return numbered.sub(of_number, counted.sub(in_singular, text))
+    for pattern in patterns_of_number() if MAYBE_ONE.search(text) else ():
+        text = pattern.sub(in_singular, text)
+    return text
 
 
 def agreeing(count: int, singular: str, plural: str) -> str:

@@ -50,7 +50,6 @@ encode laplacian --edges t.csv --out t.csv
 encode m/config.json#text --golden m/config.json
 resize t.npy --from 4x4 --to 6x6 --out t.npy
 compare t.npy t.csv --permutation t.npy
-compare m rope --permutation m/config.json
 train -e t.npy --save-models .
 spectrum real.npy --plot x.png
 check-faithful dft --baseline real.npy --plot x.png
@@ -88,7 +87,6 @@ FULL = [
     *(("spectrum", "dft", "--d", "8", "--plot", f"f.{end}") for end in ("png", "pdf", "svg")),
     ("report", "dft", "--d", "8", "--out", "f.html"),
     ("compare", *ROPES, "--permutation", "f.npy"),
-    ("compare", *ROPES, "--permutation", "f.json"),
     ("resize", "t.npy", "--from", "4x4", "--to", "6x6", "--out", "f.npy"),
 ]
 

@@ -46,7 +46,6 @@ ALSO = {  # further findings of a planted mistake; of any: rounding, and what ra
     "transposed": {"near-duplicates"},
     "aliased-waves": {"aliased-frequencies"},
     "aliased-frequencies": {"step"},
-    "ones-in-both": {"dead-columns"},
     "rank-of-rounding": {"divisor"},
     "ends-coincide": {"aliased-frequencies"},
     "pixel-coordinates": {"aliased-frequencies"},

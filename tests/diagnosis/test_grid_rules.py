@@ -42,14 +42,6 @@ ZOO = {  # table, distinct rows, smallest distance, Toeplitz residual, finding
     "shifted": (np.roll(RIGHT, 1, axis=0), 77, 1.1716, 0.0400, "prefix-shift"),
     "from 0 to 1": (both(Y / 7, X / 11), 77, 0.1099, 0, "coordinates-unscaled"),
     "ends at 1": (both(Y / 6, X / 10), 77, 0.1209, 0, "coordinates-unscaled"),
-    "layouts": (both(Y, X, layout="interleaved"), 77, 1.1716, 0, "layouts-mixed"),
-    "other side": (
-        both(2 * np.pi * Y / 11, 2 * np.pi * X / 7),
-        77,
-        0.6837,
-        0,
-        "normalised-by-other-side",
-    ),
 }
 FINE = {
     "DETR": both(2 * np.pi * Y / 7, 2 * np.pi * X / 11),

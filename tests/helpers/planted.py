@@ -13,7 +13,6 @@ import torch
 from grids import smooth_table
 
 from pefourier.encodings.families.axial import rows_of_blocks
-from pefourier.geometry.precision import FORMATS, rounded
 
 N, D, SIDES = 128, 64, (7, 11)
 Y, X = np.indices(SIDES).reshape(2, -1)
@@ -105,35 +104,6 @@ plant("single-frequency")(
 )
 
 
-@plant("alternating-rows")
-def alternating(real):
-    phases = rows(real) * np.repeat(ladder(real), 2)
-    return np.where(rows(real) % 2 == 0, np.sin(phases), np.cos(phases))
-
-
-@plant("mismatched-pairs")
-def mismatched(real):
-    phases = rows(real) * ladder(real, pairs=D)
-    return beside(phases[:, ::2], phases[:, 1::2])
-
-
-@plant("ones-in-both")
-def ones_in_both(real):
-    phases = rows(real) * ladder(real, pairs=16)[:8]
-    ones = np.ones((N, 8))
-    return np.hstack([np.cos(phases), ones, np.sin(phases), ones])
-
-
-@plant("coarse-frequencies")
-def coarse_frequencies(real):
-    return beside(rows(real) * rounded(ladder(real), FORMATS["bfloat16"]).astype(real))
-
-
-@plant("stored-wider")
-def stored_wider(real):
-    return rounded(waves(real), FORMATS["bfloat16"]).astype(real)
-
-
 @plant("rounded-phases", forms=("code", "float32"), absent="its numbers are coarser than phases")
 def rounded_phases(real):
     return beside(rows(np.float32, 4096) * ladder(np.float32))
@@ -152,12 +122,11 @@ def near_duplicates(real, eps=2.0**-23):
     return table
 
 
-def both(real, y, x, base=1e4, *, mixed=False):
-    """Return sines and cosines of x, then those of y, in halves or `mixed` in neighbours."""
+def both(real, y, x, base=1e4):
+    """Return sines and cosines of x, then those of y, in halves."""
     frequencies = ladder(real, base, pairs=D // 4)
     phases = [np.asarray(c, dtype=real)[:, None] * frequencies for c in (x, y)]
-    x_part, y_part = (np.hstack([np.sin(p), np.cos(p)]) for p in phases)
-    return np.hstack([x_part, beside(phases[1]) if mixed else y_part])
+    return np.hstack([wave(p) for p in phases for wave in (np.sin, np.cos)])
 
 
 def on_grid(code, grid=SIDES):
@@ -169,11 +138,7 @@ on_grid("axis-duplicated")(lambda real: both(real, X, X))
 on_grid("flat-index")(lambda real: beside(rows(real, 77) * ladder(real)))
 on_grid("prefix-shift")(lambda real: np.roll(both(real, Y, X), 1, axis=0))
 on_grid("grid-transposed", SIDES[::-1])(lambda real: both(real, Y, X))
-on_grid("layouts-mixed")(lambda real: both(real, Y, X, 100.0, mixed=True))
 on_grid("coordinates-unscaled")(lambda real: both(real, Y / 7, X / 11))
-on_grid("normalised-by-other-side")(
-    lambda real: both(real, 2 * np.pi * Y / 11, 2 * np.pi * X / 7, 100.0)
-)
 on_grid("points-repeat")(lambda real: both(real, Y, np.where((X == 3) & (Y == 5), 9, X)))
 
 

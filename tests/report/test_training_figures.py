@@ -6,12 +6,7 @@ import numpy as np
 from training import of_datasets, result
 
 from pefourier.report.plot import USUAL
-from pefourier.report.training_figures import (
-    comparison,
-    confusions,
-    critical_difference,
-    learning_curves,
-)
+from pefourier.report.training_figures import comparison, critical_difference
 from pefourier.train import statistics
 
 
@@ -40,15 +35,6 @@ def test_runs_are_points_differences_stand_beside_them_and_doubtful_ones_are_hol
     assert all([d.low, d.high] in ends for d in data.differences.values())
 
 
-def test_a_run_that_is_done_keeps_its_last_values():
-    curves = [np.array([[1.0, 2, 3]]), np.array([[3.0, 4, 5], [5, 6, 7]])]
-    figure = learning_curves(
-        [({"dataset": "a", "encoding": "dft"}, curve) for curve in curves], USUAL
-    )
-    drawn = [panel.lines[0].get_ydata().tolist() for panel in figure.axes]
-    assert drawn == [[2, 3], [3, 4], [4, 5]]
-
-
 def two_datasets(ranks, cliques):
     """Return a summary of two datasets with the given ranks."""
     found = statistics.summarize_runs(of_datasets(2, {"sinusoidal": 0.5}))
@@ -64,18 +50,3 @@ def test_bars_of_the_diagram_join_the_cliques():
     np.testing.assert_allclose(bars, [[-0.2, 1.2], [0.8, 2.2]])
     assert axes.lines[0].get_xdata().tolist() == sorted(ranks.values())
     assert axes.get_yticklabels()[0].get_text() == "dft  1.25"
-
-
-def test_confusions_are_counted_and_shaded_by_rows():
-    tables = {"sinusoidal": np.array([[6, 2], [1, 3]]), "dft": np.array([[8, 0], [4, 0]])}
-    rows = [
-        result(e, 0.5, seed=seed, confusion=table.tolist())
-        for e, table in tables.items()
-        for seed in range(2)
-    ]
-    panels = confusions(statistics.summarize_runs(rows), USUAL).axes
-    for panel, (name, table) in zip(panels, tables.items(), strict=False):
-        assert panel.get_title() == name
-        assert [text.get_text() for text in panel.texts] == [str(2 * n) for n in table.ravel()]
-        shares = table / table.sum(axis=1, keepdims=True)
-        np.testing.assert_allclose(panel.images[0].get_array(), shares)

@@ -91,7 +91,6 @@ REFUSED = {  # change of a folder, further arguments, and part of the error
         "--resume",
     ),
     "options": (lambda config, rows: ({**config, "seeds": "many"}, rows), (), "seeds"),
-    "classes": (lambda config, rows: ({**config, "windows": {}}, rows), (), "confusion"),
     "sizes": (lambda *both: both, ("--d", "8"), "options"),
     "another": (lambda *both: both, ("dft",), "dft"),
 }
