@@ -18,14 +18,13 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.causes.explain import Cover, Named
-from pefourier.construction.tables import true_runs
+from pefourier.construction.tables import Stretch, true_runs
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.types import (
     Array,
     Bools,
     Counts,
-    Fields,
     Floats,
     Ints,
     Places,
@@ -96,7 +95,16 @@ class Biases:
 
     def with_lags(self, table: Floats) -> Biases:
         """Return biases with the numbers (heads, 2n - 1) of each lag."""
-        return replace(self, numbers=table[:, self.lags + self.numbers.shape[2] - 1], rule=None)
+        return self.with_numbers(table[:, self.lags + self.numbers.shape[2] - 1])
+
+    def with_numbers(self, numbers: Floats) -> Biases:
+        """Return biases with other numbers, which follow no declared rule."""
+        return replace(self, numbers=numbers, rule=None)
+
+    def times(self, factor: Any) -> Biases:
+        """Return biases times a factor, or one for each head; a mask hides the same keys."""
+        shown = np.isfinite(self.numbers)
+        return self.with_numbers(self.numbers * np.where(shown, factor, 1.0))
 
 
 @frozen
@@ -159,7 +167,7 @@ class Transposed(Named):
     def apply(self, expected: Biases) -> Biases:
         """Exchange queries and keys."""
         if len(expected.queries) == expected.numbers.shape[2]:
-            return replace(expected, numbers=np.swapaxes(expected.numbers, 1, 2), rule=None)
+            return expected.with_numbers(np.swapaxes(expected.numbers, 1, 2))
         return expected.with_lags(expected.by_lag[:, ::-1])
 
 
@@ -252,45 +260,6 @@ class HeadsReordered(Named):
 
 
 @frozen
-class Scaled(Named):
-    """The biases of some heads are multiplied by one factor."""
-
-    by: float
-    heads: Counts
-    name = "scaled"
-    changed = "numbers"
-
-    @property
-    def words(self) -> str:
-        """The factor and the heads."""
-        heads = f"the biases of {in_words(self.heads)}"
-        if self.by == -1:
-            return f"{heads} given the other sign"
-        return f"{heads} multiplied by {number(self.by, 7)}"
-
-    @classmethod
-    def propose(cls, expected: Biases, observed: Biases) -> Iterator[Scaled]:
-        """Read the factor of each differing head at the largest of its biases."""
-        a, b = (relative_to_query(x).reshape(len(x.numbers), -1) for x in (expected, observed))
-        tops = np.abs(a).argmax(axis=1)[:, None]
-        first, second = (np.take_along_axis(x, tops, axis=1)[:, 0] for x in (a, b))
-        ratios = np.divide(second, first, out=np.ones(len(a)), where=first != 0)
-        eps = 4 * max(expected.eps, observed.eps, FLOAT32_EPS)
-        changed = np.flatnonzero(np.abs(ratios - 1) > eps)
-        if len(changed) and np.ptp(ratios[changed]) <= eps * (1 + np.abs(ratios).max()):
-            ratio = float(np.median(ratios[changed]))
-            by = shortest(lambda x: abs(x - ratio) <= eps * max(abs(ratio), 1.0), ratio)
-            yield cls(by, tuple(changed.tolist()))
-
-    def apply(self, expected: Biases) -> Biases:
-        """Multiply the biases of the heads."""
-        factors = np.ones((len(expected.numbers), 1, 1))
-        factors[list(self.heads)] = self.by
-        with np.errstate(invalid="ignore"):  # of keys that a mask hides
-            return replace(expected, numbers=expected.numbers * factors, rule=None)
-
-
-@frozen
 class Multiplied(Named):
     """All biases of a part are multiplied by one factor."""
 
@@ -312,16 +281,54 @@ class Multiplied(Named):
         if not a.any():
             return
         top = np.abs(a).argmax()
-        ratio, eps = float(b.flat[top] / a.flat[top]), 4 * max(observed.eps, FLOAT32_EPS)
-        by = shortest(lambda x: abs(x - ratio) <= eps * max(abs(ratio), 1.0), ratio)
+        by = short_factor(float(b.flat[top] / a.flat[top]), observed.eps)
         if by != 1:
             yield cls(by + 0.0)
 
     def apply(self, expected: Biases) -> Biases:
         """Multiply all biases that no mask hides."""
-        shown = np.isfinite(expected.numbers)
-        numbers = np.where(shown, expected.numbers, 0.0) * self.by
-        return replace(expected, numbers=np.where(shown, numbers, expected.numbers), rule=None)
+        return expected.times(self.by)
+
+
+def short_factor(ratio: float, eps: float) -> float:
+    """Return the factor with the fewest digits that a ratio rounded to eps allows."""
+    slack = 4 * max(eps, FLOAT32_EPS) * max(abs(ratio), 1.0)
+    return shortest(lambda x: abs(x - ratio) <= slack, ratio)
+
+
+@frozen
+class Scaled(Multiplied):
+    """The biases of some heads are multiplied by one factor."""
+
+    heads: Counts
+
+    @property
+    def words(self) -> str:
+        """The factor and the heads."""
+        heads = f"the biases of {in_words(self.heads)}"
+        if self.by == -1:
+            return f"{heads} given the other sign"
+        return f"{heads} multiplied by {number(self.by, 7)}"
+
+    @classmethod
+    def propose(cls, expected: Biases, observed: Biases) -> Iterator[Scaled]:
+        """Read the factor of each differing head at the largest of its biases."""
+        a, b = (relative_to_query(x).reshape(len(x.numbers), -1) for x in (expected, observed))
+        tops = np.abs(a).argmax(axis=1)[:, None]
+        first, second = (np.take_along_axis(x, tops, axis=1)[:, 0] for x in (a, b))
+        ratios = np.divide(second, first, out=np.ones(len(a)), where=first != 0)
+        coarser = max(expected.eps, observed.eps)
+        eps = 4 * max(coarser, FLOAT32_EPS)
+        changed = np.flatnonzero(np.abs(ratios - 1) > eps)
+        if len(changed) and np.ptp(ratios[changed]) <= eps * (1 + np.abs(ratios).max()):
+            by = short_factor(float(np.median(ratios[changed])), coarser)
+            yield cls(by, tuple(changed.tolist()))
+
+    def apply(self, expected: Biases) -> Biases:
+        """Multiply the biases of the heads."""
+        factors = np.ones((len(expected.numbers), 1, 1))
+        factors[list(self.heads)] = self.by
+        return expected.times(factors)
 
 
 @frozen
@@ -343,9 +350,8 @@ class Clipped(Named):
 
     def apply(self, expected: Biases) -> Biases:
         """Clip biases that no mask hides."""
-        shown = np.isfinite(expected.numbers)
-        numbers = np.where(shown, np.maximum(expected.numbers, self.at), expected.numbers)
-        return replace(expected, numbers=numbers, rule=None)
+        a = expected.numbers
+        return expected.with_numbers(np.where(np.isfinite(a), np.maximum(a, self.at), a))
 
 
 @frozen_arrays
@@ -377,47 +383,29 @@ class LagMoved(Named):
 
 
 @frozen
-class PartOfBiases:
+class PartOfBiases(Stretch):
     """Some heads, queries or keys, first and last."""
 
-    kind: Literal["heads", "queries", "keys"]
-    first: int
-    last: int
-
-    @property
-    def within(self) -> Fields:
-        """Indices for JSON."""
-        return {self.kind: (self.first, self.last)}
-
-    @property
-    def words(self) -> str:
-        """The part."""
-        noun = {"heads": "head", "queries": "query", "keys": "key"}[self.kind]
-        if self.first == self.last:
-            return f"in {noun} {self.first}"
-        return f"in {self.kind} {self.first} to {self.last}"
-
-    def index(self, biases: Biases) -> Any:
+    def place_in(self, biases: Biases) -> Any:
         """Index of the numbers of the part."""
-        if self.kind == "heads":
+        if self.axis == "heads":
             return slice(self.first, self.last + 1)
-        if self.kind == "keys":
+        if self.axis == "keys":
             return (..., slice(self.first, self.last + 1))
-        inside = (biases.queries >= self.first) & (biases.queries <= self.last)
-        return (slice(None), inside)
+        return (slice(None), (biases.queries >= self.first) & (biases.queries <= self.last))
 
     def of(self, biases: Biases) -> Biases:
         """Select the part; of keys, only the numbers."""
-        numbers, queries = biases.numbers[self.index(biases)], biases.queries
-        if self.kind == "queries":
-            queries = queries[(queries >= self.first) & (queries <= self.last)]
-        return replace(biases, numbers=numbers, queries=queries)
+        place, queries = self.place_in(biases), biases.queries
+        if self.axis == "queries":
+            queries = queries[place[1]]
+        return replace(biases, numbers=biases.numbers[place], queries=queries)
 
     def put(self, biases: Biases, part: Biases) -> Biases:
         """Replace the part."""
         numbers = biases.numbers.copy()
-        numbers[self.index(biases)] = part.numbers
-        return replace(biases, numbers=numbers, rule=None)
+        numbers[self.place_in(biases)] = part.numbers
+        return biases.with_numbers(numbers)
 
 
 def parts_of(expected: Biases, _: Biases, differs: Bools) -> Iterator[Cover[Biases]]:
@@ -473,7 +461,7 @@ class Slopes(Named):
         """Give the biases the slopes of the rule."""
         with np.errstate(all="ignore"):  # no number results without a slope, or for a hidden key
             ratios = slope_rules(len(expected.numbers))[self.rule] / expected.slopes
-            return replace(expected, numbers=expected.numbers * ratios[:, None, None], rule=None)
+            return expected.times(ratios[:, None, None])
 
 
 def slope_rules(heads: int) -> dict[str, Floats]:
@@ -523,8 +511,9 @@ class Grouped(Named):
         """Find the rule of both; groups that the expected side lacks are read from the observed."""
         fits = ([x.rule] if x.rule else [*bucket_rules(x)] for x in (expected, observed))
         for first, second in product(*fits):
-            values, known = group_values(expected, first, size_of(second, observed))
-            others, seen = group_values(observed, second, size_of(second, observed))
+            count = int(second.groups(observed.lags).max()) + 1
+            values, known = group_values(expected, first, count)
+            others, seen = group_values(observed, second, count)
             if first != second and (known & seen).sum() >= FEWEST:
                 yield cls(second, first, np.where(known, values, others))
 
@@ -532,11 +521,6 @@ class Grouped(Named):
         """Return the biases of the other groups."""
         numbers = self.values[:, self.rule.groups(expected.lags)]
         return replace(expected, numbers=numbers, rule=self.rule)
-
-
-def size_of(rule: BucketRule, biases: Biases) -> int:
-    """Return how many groups the lags of biases reach."""
-    return int(rule.groups(biases.lags).max()) + 1
 
 
 def group_values(biases: Biases, rule: BucketRule, count: int) -> tuple[Floats, Bools]:

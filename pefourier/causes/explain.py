@@ -10,7 +10,7 @@ A fault may be confined to a part of the data: rows a to b, an axis, some heads.
 cause to such a part alone. `explain` finds it for any data if it gets a function `parts`, which
 says where the numbers that differ are. A part is a frozen dataclass of few lines (`Part`):
 
-* of a table (n, d): `Rows(first, last)` selects `table[first : last + 1]`, and `Columns` likewise;
+* of a table (n, d): `Block("rows", first, last)` selects these rows; columns likewise;
 * of ids (axes, n): `rows.Piece` selects tokens, an axis, or both;
 * of biases (heads, queries, keys): heads or queries; `of` returns biases with these alone;
 * of the points of a grid: the numbers of one axis, a block of the columns.

@@ -159,14 +159,10 @@ class Blocked(Named):
         if expected.sides == observed.sides and not (height % 2 or width % 2):
             yield from map(cls, (False, True))
 
-    def points(self, sides: Counts) -> Places:
-        """Row of the expected table for each row of the observed one."""
-        blocks = rows_of_blocks(sides)
-        return np.argsort(blocks) if self.undone else blocks
-
     def apply(self, expected: Points) -> Points:
         """Reorder the points."""
-        return expected.at(self.points(expected.sides), expected.sides)
+        blocks = rows_of_blocks(expected.sides)
+        return expected.at(np.argsort(blocks) if self.undone else blocks, expected.sides)
 
 
 @frozen
@@ -196,14 +192,11 @@ class Rolled(Named):
                 axis = int(np.flatnonzero(corner)[0])
                 yield cls(axis, sides[axis] - int(corner[axis]), len(sides))
 
-    def points(self, sides: Counts) -> Places:
-        """Row of the expected table for each row of the observed one."""
-        index = np.arange(prod(sides)).reshape(sides)
-        return np.roll(index, self.by, axis=self.axis).ravel()
-
     def apply(self, expected: Points) -> Points:
         """Roll the points."""
-        return expected.at(self.points(expected.sides), expected.sides)
+        index = np.arange(prod(expected.sides)).reshape(expected.sides)
+        rows = np.roll(index, self.by, axis=self.axis).ravel()
+        return expected.at(rows, expected.sides)
 
 
 @frozen
@@ -266,8 +259,7 @@ def equal_rows(table: Array, row: Array) -> Places:
     array([2, 3])
     """
     distance = np.abs(table - row).max(axis=1)
-    near = np.flatnonzero(distance <= distance.min() + NEARLY * np.abs(row).max())
-    return near
+    return np.flatnonzero(distance <= distance.min() + NEARLY * np.abs(row).max())
 
 
 NEARLY = 1e-6  # of the largest number: rows this close may be equal

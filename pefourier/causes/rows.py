@@ -180,12 +180,6 @@ class Change(Named):
     finding: ClassVar[str]
     undo: ClassVar[str]
 
-    @property
-    def words(self) -> str:
-        """What was done; a shift by a power of two is an overflow."""
-        is_wrapped = getattr(self, "by", 1) % 2**32 == 0
-        return super().words + (" (an overflow of 32-bit integers)" if is_wrapped else "")
-
     def apply(self, expected: Numbers) -> Numbers:
         """Return what would be observed: by default the same."""
         return expected

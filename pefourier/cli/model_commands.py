@@ -3,7 +3,6 @@
 Commands that write files, list encodings or explain terms.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -47,11 +46,9 @@ from pefourier.types import Fields, Ints
 from pefourier.writing.text import number
 
 if TYPE_CHECKING:
-    from pefourier.encodings.sources.tables import RowBlocks
     from pefourier.questions.resize import Resizing
     from pefourier.report.render import Answer
     from pefourier.report.terms import Term
-    from pefourier.writing.page import Reason
 
 
 @group
@@ -116,8 +113,16 @@ def context(
         lines = "".join(map(brief_line, results.answers))
         page = replace(page, words=lambda: lines, short=None, conclusion=str, chart=str)
     if require or (required.strict and reach.length is not None):
-        unmet = misfits(results.answers, is_certain=require is None)
-        page = replace(page, reasons=[*page.reasons, *unmet])
+        from pefourier.writing.page import Reason
+
+        reasons = [*page.reasons]
+        for a in results.answers:
+            is_unknown = require and a.result.rotations and a.result.trained.length is None
+            words = "its trained length is unknown" if is_unknown else a.result.misfit
+            reasons += (
+                [Reason(a.encoding.label, "unmet", f"does not fit: {words}")] if words else []
+            )
+        page = replace(page, reasons=reasons)
     print_and_exit(page, results, output)
 
 
@@ -131,19 +136,6 @@ def brief_line(answer: "Answer") -> str:
     facts += [f"trained {result.trained}"] if result.rotations else []
     facts += [f"stated {result.stated}"] if result.stated else []
     return "; ".join(dict.fromkeys(facts)).replace("none scaling", "no scaling") + "\n"
-
-
-def misfits(answers: Sequence["Answer"], *, is_certain: bool) -> list["Reason"]:
-    """Return reasons why lengths do not fit; with `is_certain`, ignore unknown training."""
-    from pefourier.writing.page import Reason
-
-    reasons = []
-    for a in answers:
-        is_unknown = a.result.rotations and a.result.trained.length is None and not is_certain
-        words = "its trained length is unknown" if is_unknown else a.result.misfit
-        if words:
-            reasons.append(Reason(a.encoding.label, "unmet", f"does not fit: {words}"))
-    return reasons
 
 
 @group
@@ -498,6 +490,7 @@ def encode(
     if pos and storage.what == "inv_freq":
         raise PefourierError("--what inv_freq has no positions; leave out --pos")
     check_count_of_specs(options, 1, "encode writes one encoding")
+    from pefourier.encodings.sources.tables import write_csv
     from pefourier.questions import encode as of
 
     (source,) = options.sources(split=False)
@@ -505,7 +498,10 @@ def encode(
     what = storage.what or "vectors"
     if storage.out == "-":
         of_file = of.layout_of(enc, what, storage.layout), storage.dtype or "float64"
-        print_csv(of.numbers_of(enc, x, ".csv", what, *of_file))
+        for block in of.numbers_of(enc, x, ".csv", what, *of_file).blocks:
+            stream = BytesIO()
+            write_csv(stream, block)
+            say(stream.getvalue().decode())
         return
     if storage.golden:
         result = of.write_golden(enc, x if pos else None, storage.golden)
@@ -516,16 +512,6 @@ def encode(
         result = of.show_numbers(enc, x, what, storage.layout)
     options.note_without_effect([enc], quiet=output.quiet)
     print_result(result, output, figure)
-
-
-def print_csv(rows: "RowBlocks") -> None:
-    """Print a table as CSV, block by block."""
-    from pefourier.encodings.sources.tables import write_csv
-
-    for block in rows.blocks:
-        stream = BytesIO()
-        write_csv(stream, block)
-        say(stream.getvalue().decode())
 
 
 @register("report")

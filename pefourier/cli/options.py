@@ -34,7 +34,7 @@ from pefourier.cli.process import (
 )
 from pefourier.errors import PefourierError, UnknownPositions, shown
 from pefourier.types import Counts, Fields, Strings, Values
-from pefourier.writing.text import printable_lines, read_sides, whole_number
+from pefourier.writing.text import printable, read_sides, whole_number
 
 if TYPE_CHECKING:
     from pefourier.encodings.encoding import Encoding
@@ -245,7 +245,8 @@ class OutputOptions:
             return
         colour = takes_colours(sys.stdout)
         body = page.words if self.full or page.short is None else page.short
-        conclusion, words = map(printable_lines, (page.conclusion(), body()))
+        texts = (page.conclusion(), body())
+        conclusion, words = ("\n".join(map(printable, text.split("\n"))) for text in texts)
         if conclusion:
             conclusion += "\n"  # an empty line
         has_blocks = "utf" in (sys.stdout.encoding or "").lower()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -63,10 +63,10 @@ def agree(applied: Numbers, observed: Numbers) -> Bools:
 
 
 @frozen
-class Block:
-    """Rows or columns of a table, first and last."""
+class Stretch:
+    """Numbers on one axis, first and last."""
 
-    axis: ClassVar[str]
+    axis: str
     first: int
     last: int
 
@@ -77,10 +77,15 @@ class Block:
 
     @property
     def words(self) -> str:
-        """The rows or columns, as the end of a sentence."""
+        """Where the numbers are, as the end of a sentence."""
         if self.first == self.last:
-            return f"in {self.axis.removesuffix('s')} {self.first}"
+            return f"in {self.axis.replace('ies', 'ys').removesuffix('s')} {self.first}"
         return f"in {self.axis} {self.first} to {self.last}"
+
+
+@frozen
+class Block(Stretch):
+    """Rows or columns of a table."""
 
     @property
     def index(self) -> Any:
@@ -97,20 +102,6 @@ class Block:
         values, error = numbers.values.copy(), numbers.error.copy()
         values[self.index], error[self.index] = part.values, part.error
         return Numbers(values, error)
-
-
-@frozen
-class Rows(Block):
-    """Rows of a table."""
-
-    axis = "rows"
-
-
-@frozen
-class Columns(Block):
-    """Columns of a table."""
-
-    axis = "columns"
 
 
 @frozen
@@ -132,10 +123,10 @@ class Zeroed(OfNumbers):
         """Yield runs of rows and of columns that are all zeros in the observed table alone."""
         if expected.values.shape != observed.values.shape:
             return
-        for axis, part in ((1, Rows), (0, Columns)):
+        for axis, part in ((1, "rows"), (0, "columns")):
             is_zero = ~observed.values.any(axis=axis) & expected.values.any(axis=axis)
             for first, last in true_runs(np.asarray(is_zero)):
-                yield Within(part(first, last), cls())
+                yield Within(Block(part, first, last), cls())
 
     def apply(self, expected: Numbers) -> Numbers:
         """Return zeros."""
@@ -469,11 +460,11 @@ KINDS = (
 
 def parts_of(_: Numbers, __: Numbers, differs: Bools) -> Iterator[Cover[Numbers]]:
     """Yield the rows and the columns to which differences are confined: one part, or two."""
-    for axis, part in ((1, Rows), (0, Columns)):
+    for axis, part in ((1, "rows"), (0, "columns")):
         runs = true_runs(np.asarray(differs.any(axis=axis)))
         if not runs or len(runs) > 2 or runs == [(0, differs.shape[1 - axis] - 1)]:
             continue
-        yield [(part(*run), PARTIAL) for run in runs]
+        yield [(Block(part, *run), PARTIAL) for run in runs]
 
 
 PARTIAL = (Zeroed, Scaled, UnitRows, LayerNorm, Decimals, Integers)

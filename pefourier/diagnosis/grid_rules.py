@@ -47,7 +47,7 @@ from pefourier.errors import PefourierError
 from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distances
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.products import better_reading, toeplitz_residual_of_rows
-from pefourier.geometry.waves import LAYOUTS, Complex, Form, copies_of
+from pefourier.geometry.waves import LAYOUTS, Complex, Form, apart, copies_of
 from pefourier.types import Counts, Fields, Floats, Indices, Places, Table, Texts, frozen_arrays
 from pefourier.writing.text import agreeing
 
@@ -327,8 +327,7 @@ def largest_difference(facts: GridFacts, enc: Encoding, form: Form | None) -> fl
     rows = np.random.default_rng(0).permutation(rows)
     for part in np.split(rows, range(FIRST_ROWS, len(rows), AT_ONCE)):
         places = enc.domain.x[part]
-        apart = waves_of(enc.vectors(places), enc) - waves_of(facts.table[part], enc, form)
-        size = np.fmax(np.abs(apart.real), np.abs(apart.imag))
+        size = apart(waves_of(enc.vectors(places), enc), waves_of(facts.table[part], enc, form))
         phases = enc.measure.phases(enc.domain.places(places)) if enc.is_stationary else 0.0
         if (size > facts.rounding + 8 * FLOAT32_EPS * np.abs(phases)).any():
             return None

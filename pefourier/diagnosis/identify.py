@@ -4,7 +4,7 @@ Conventions
 -----------
 Closed forms give the name and parameters. Columns are :math:`A \sin(\omega (s + o))` or the cosine,
 with row s, scale A and offset o. Frequencies are :math:`\mathrm{step} \cdot \rho^{-i/D}`
-(D = d/2, d/2 - 1, …), or those of a scaled rotation or of the real DFT. `rebuild` computes the
+(D = d/2, d/2 - 1, …), or those of a scaled rotation or of the real DFT. `Formula` computes the
 vectors from name and parameters alone, by the formulas of the registry. A formula is accepted only
 if the table differs from it by rounding alone: rounding of the stored numbers, and of phases
 computed in float32 or better.
@@ -16,8 +16,9 @@ Conventions
 A column is :math:`A \sin(\omega (s + o) + \varphi)` with row s; parameters are those of `identify`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from itertools import product
 from math import exp, log, log10
 from typing import Any
@@ -30,7 +31,6 @@ from pefourier.encodings.encoding import (
     orders,
 )
 from pefourier.encodings.families.rotary import rotation_of
-from pefourier.encodings.registry import build
 from pefourier.geometry import precision
 from pefourier.geometry.waves import Waves, align, copies_of, fit, fit_columns
 from pefourier.types import Array, Bools, Fields, Floats, Indices, Table, frozen_arrays
@@ -167,22 +167,45 @@ def chosen_digits(eps: float) -> int:
 
 @frozen_arrays
 class Formula:
-    """A proposed formula of a table: its vectors at rows s (n,), and the rounding tolerance."""
+    """A proposed formula of the d columns of a table: sinusoids by name and parameters.
+
+    >>> formula = Formula("rope", {"rho": 100.0, "layout": "halves"}, 4)
+    >>> formula.vectors(np.array([1])).round(3)
+    array([[0.54 , 0.995, 0.841, 0.1  ]])
+    """
 
     encoding: str
     params: Params
-    vectors: Callable[[Array], Floats]  # (n, d) of rows s
-    tolerance: Callable[[Array, Floats, float], Any]  # of rows s, vectors, resolution
+    d: int
+    top: float = np.inf  # largest number of the table
+
+    @cached_property
+    def waves(self) -> Floats:
+        """Signed amplitude, frequency and phase of each column, (3, d)."""
+        return table_waves(self.encoding, self.params, self.d)
+
+    @cached_property
+    def offset(self) -> Any:
+        """Position of row 0, where positions run forwards."""
+        return self.params.get("offset", 0) * (-1 if self.params.get("backwards") else 1)
+
+    def vectors(self, s: Array) -> Floats:
+        """Return the vectors (n, d) of rows s (n,)."""
+        amplitude, omega, phase = self.waves
+        waves: Floats = amplitude * np.sin(np.multiply.outer(s + self.offset, omega) + phase)
+        return waves
 
     def residual(self, s: Array, vectors: Floats, eps: float) -> tuple[Floats, Bools]:
         """Return differences (n, d) at rows s, and whether rounding explains each row.
 
         Zero rows that the formula lists do not differ.
         """
-        difference = np.abs(vectors - self.vectors(s))
+        difference, largest = np.abs(vectors - self.vectors(s)), np.abs(self.waves[0]).max()
         if "zero_rows" in self.params:
             difference[np.isin(s, self.params["zero_rows"]) & ~vectors.any(axis=1)] = 0.0
-        return difference, (difference <= self.tolerance(s, vectors, eps)).all(axis=1)
+        stored = min(largest, max(self.top, np.abs(vectors).max(initial=0.0)))
+        phases = precision.phase_errors(s + self.offset, self.waves[1], eps)
+        return difference, (difference <= 3 * eps * stored + largest * phases).all(axis=1)
 
     def compare(self, table: Table, eps: float) -> tuple[float, Indices]:
         """Return the largest difference of a table, and the rows that rounding does not explain.
@@ -198,27 +221,6 @@ class Formula:
             if len(stray[-1]) > len(s) / 2:
                 break
         return largest, np.concatenate(stray)
-
-
-def rebuild(encoding: str, params: Params, d: int, top: float = np.inf) -> Formula:
-    """Rebuild sinusoids from name and parameters; `top` is the largest number of the table.
-
-    >>> rebuild("rope", {"rho": 100.0, "layout": "halves"}, 4).vectors(np.array([1])).round(3)
-    array([[0.54 , 0.995, 0.841, 0.1  ]])
-    """
-    amplitude, omega, phase = table_waves(encoding, params, d)
-    offset = params.get("offset", 0) * (-1 if params.get("backwards") else 1)
-    largest = float(np.abs(amplitude).max())
-
-    def vectors(s: Array) -> Floats:
-        waves: Floats = amplitude * np.sin(np.multiply.outer(s + offset, omega) + phase)
-        return waves
-
-    def tolerance(s: Array, vectors: Floats, eps: float) -> Floats:
-        stored = min(largest, max(top, float(np.abs(vectors).max(initial=0.0))))
-        return 3 * eps * stored + largest * precision.phase_errors(s + offset, omega, eps)
-
-    return Formula(encoding, params, vectors, tolerance)
 
 
 def table_waves(encoding: str, params: Params, d: int) -> Floats:
@@ -286,12 +288,10 @@ def identify(table: Table, eps: float = FLOAT64_EPS) -> Fields | None:
             identified["params"]["times"] = 2
         return identified
     for level in dict.fromkeys((eps, max(eps, precision.FLOAT32_EPS))):
-        for propose in (propose_still, propose_onehot, propose_waves):
-            formula = propose(table, level)
-            if formula:
-                difference, stray = formula.compare(table, level)
-                if not len(stray):
-                    return identification(formula.encoding, formula.params, difference)
+        if formula := propose_waves(table, level):
+            difference, stray = formula.compare(table, level)
+            if not len(stray):
+                return identification(formula.encoding, formula.params, difference)
     return None
 
 
@@ -308,30 +308,6 @@ def drop_twins(table: Table) -> Table | None:
     if not copies_of(cosines) == copies_of(sines) == "halves" or (cosines == sines).all():
         return None
     return np.hstack([np.split(half, 2, axis=1)[0] for half in (cosines, sines)])
-
-
-def propose_still(table: Table, _: float) -> Formula | None:
-    """Propose none for zero rows, or constant for equal rows, which encode no position."""
-    vector = table[0].astype(float)
-    if len(table) < 2 or not (table[0] == table[-1]).all():
-        return None
-    name = "constant" if vector.any() else "none"
-    return Formula(name, {}, lambda s: np.tile(vector, (len(s), 1)), lambda *_: 0.0)
-
-
-def propose_onehot(table: Table, _: float) -> Formula | None:
-    """Propose one-hot: one entry per row, of equal size, one column further in each row."""
-    n, d = table.shape
-    start, scale = int(np.argmax(table[0] != 0)), float(table[0].max())
-    if np.count_nonzero(table[0]) != 1 or scale <= 0 or min(n, d) < 2:
-        return None
-    enc = build("onehot", length=n, d=d)
-    params = {"offset": start, "scale": scale}
-
-    def vectors(s: Array) -> Floats:
-        return np.asarray(scale * enc.vectors(s + start), dtype=float)
-
-    return Formula("onehot", params, vectors, lambda *_: 0.0)
 
 
 def propose_waves(table: Table, eps: float, usable: Bools | None = None) -> Formula | None:
@@ -352,7 +328,7 @@ def propose_waves(table: Table, eps: float, usable: Bools | None = None) -> Form
         return None
     encoding, params = usual_name(*proposal)
     params |= {"odd": "zero"} if used < d else {}
-    formula = rebuild(encoding, params, d, np.abs(rows).max())
+    formula = Formula(encoding, params, d, np.abs(rows).max())
     zero = np.flatnonzero(~live)
     padding = zero[~formula.residual(zero, np.zeros((len(zero), d)), eps)[1]].tolist()
     return replace(formula, params=params | {"zero_rows": padding}) if padding else formula

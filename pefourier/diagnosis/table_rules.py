@@ -212,26 +212,20 @@ def almost_a_formula(facts: TableFacts) -> Iterator[Finding]:
 def places_of_rows(facts: TableFacts, formula: Formula, stray: Indices) -> Places | None:
     """Return the positions of the formula of all rows (n,), if it gives the stray rows elsewhere.
 
-    Every row is compared with the vector of its position. None for tables of many numbers, and if
-    the stray rows are more than a few pieces.
+    Every row is compared with the vector of its position. None for tables of many numbers.
     """
+    from scipy.spatial import KDTree  # slow import, rarely needed
+
     n, offset = len(facts.table), formula.params.get("offset", 0)
     if facts.table.size > SEARCHED or offset % 1:
         return None
     places, tried = np.arange(n), np.arange(-int(offset), 2 * n)
-    for _ in range(TILES):
-        vectors = facts.table[stray].astype(float)
-        fitting = tried[formula.residual(tried, vectors[:1], facts.level)[1]]
-        if not fitting.size:
-            return None
-        moved = stray + (fitting[0] - stray[0])
-        agree = np.append(formula.residual(moved, vectors, facts.level)[1], np.False_)
-        piece = slice(agree.argmin())
-        places[stray[piece]] = moved[piece]
-        stray = stray[piece.stop :]
-        if not stray.size:
-            return places + int(offset)
-    return None
+    vectors = facts.table[stray].astype(float)
+    directions = np.random.default_rng(0).standard_normal((vectors.shape[1], 8))
+    tree = KDTree(formula.vectors(tried) @ directions)
+    places[stray] = tried[tree.query(vectors @ directions)[1]]
+    is_found = formula.residual(places[stray], vectors, facts.level)[1].all()
+    return places + int(offset) if is_found else None
 
 
 def runs_of_rows(facts: TableFacts) -> Iterator[Bools]:

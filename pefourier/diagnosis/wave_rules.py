@@ -35,7 +35,7 @@ from pefourier.geometry.closest import ClosestPair, between_zeros, row_period
 from pefourier.geometry.precision import FLOAT32_EPS, float_blocks, phase_rounding
 from pefourier.geometry.singular_values import Factors
 from pefourier.geometry.waves import Waves, copies_of, fit_columns, recurrence, unfold
-from pefourier.types import Bools, Fields, Floats, Indices, Table, frozen_arrays
+from pefourier.types import Fields, Floats, Indices, Table, frozen_arrays
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import agreeing, first_few
 
@@ -48,8 +48,6 @@ LARGEST_FACTOR = 1024  # largest ratio of two scale factors in a known scaling
 SMALLEST_BASE = 1000  # of a model with a scaled rotation
 WAVES = 1e-3  # relative residual of sinusoids, in addition to rounding
 NOISE = 0.2  # largest residual of columns without a partner, whose phases were rounded
-
-ZERO_MEAN = 1e-6  # mean of sinusoids over whole periods, up to rounding
 
 
 def aliased_frequencies(enc: Encoding) -> Iterator[Finding]:
@@ -315,7 +313,7 @@ STILL = 1e-3  # radians over a table, below which a pair counts as not rotating
 
 
 def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
-    """Find pairs that hardly rotate, and tables whose pairs share one frequency."""
+    """Find pairs that hardly rotate."""
     if not facts.pairs:
         return
     omega = facts.pairs.frequency
@@ -328,8 +326,6 @@ def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
         yield finding("dead-pairs", "still", unrotated=count, pairs=pairs, least=STILL, span=span)
     elif len(steps) == 2 and (np.abs(steps - 2) < 1e-3 + 4 * facts.eps).all():
         yield finding("dead-pairs", "exponent")
-    if len(moving) > max(2, pairs / 2) and np.ptp(moving) < 0.01 * moving.max():
-        yield finding("single-frequency", moving=len(moving), pairs=pairs, turn=np.median(moving))
 
 
 def divided_positions(facts: TableFacts) -> Iterator[Finding]:
@@ -420,7 +416,8 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
     else:
         top = np.abs(rows[:, ~unrotated]).max(initial=0.0)
         unrotated &= np.abs(np.abs(rows[0]) - top) > slack * top
-    if unrotated.sum() in (0, len(unrotated)) or is_basis(rows, unrotated):
+    is_basis = unrotated.sum() == 1 and rows[0, unrotated].any()  # Fourier's constant vector
+    if unrotated.sum() in (0, len(unrotated)) or is_basis:
         return
     waves = facts.are_waves(rows[:, ~unrotated]) and unrotated.sum() <= max(1, rows.shape[1] // 8)
     waves &= not facts.is_calendar  # a sine at pi per step is all zeros
@@ -428,15 +425,3 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
     are = agreeing(unrotated.sum(), "is", "are")
     values = {"unrotated": unrotated.sum(), "columns": rows.shape[1], "named": names, "are": are}
     yield finding("dead-columns", "waves" if waves else "others", **values)
-
-
-def is_basis(rows: Floats, constant: Bools) -> bool:
-    """Whether the only constant column is orthogonal to all others, as in a Fourier basis.
-
-    >>> waves = np.cos(np.pi * np.outer(np.arange(8) + 0.5, np.arange(8)) / 8)
-    >>> is_basis(waves, np.arange(8) == 0), is_basis(waves + 1.0, np.arange(8) == 0)
-    (True, False)
-    """
-    if constant.sum() != 1 or not rows[0, constant].any():
-        return False
-    return bool((np.abs(rows[:, ~constant].mean(axis=0)) <= ZERO_MEAN).all())

@@ -172,40 +172,28 @@ def refuse_random(first: Encoding, second: Encoding) -> None:
 def scaling_notes(
     rotations: Sequence[Encoding], met: TrainedLength, file: "ModelConfig | GgufFile | None"
 ) -> Iterator[Finding]:
-    """Yield findings on the trained length assumed, and on scalings that depend on the length."""
-    scaled = scaled_params(rotations)
-    if met.source == "assumed" and met.length and scaled:
-        yield assumed_length(
-            scaled[0], met.length, file, is_before=any(map(trained_as_stated, scaled))
-        )
-    lengths = {p["scaling"]: p["original"] for p in scaled if p["scaling"] in BY_LENGTH}
-    for scaling, original in lengths.items():
-        yield finding("rope-by-length", scaling, n=original)
-
-
-def assumed_length(
-    params: Values,
-    length: int,
-    file: "ModelConfig | GgufFile | None",
-    *,
-    is_before: bool,
-) -> Finding:
-    """Return the finding on the trained length assumed, with the alternative if ambiguous.
+    """Yield findings on the trained length assumed, and on scalings that depend on the length.
 
     For linear and dynamic scaling, the length in a config may apply before or after scaling, unless
     the config states both.
     """
-    scaling, variant = params["scaling"], "before" if is_before else "scaled"
-    slots = {"scaling": scaling, "length": length}
-    is_open = scaling in ("linear", "dynamic") and file and not file.settles_original
-    stated = file.stated if file and is_open else None
-    if stated and 1 < params["factor"] <= FARTHEST / stated[1]:
-        key, longest = stated
-        variant = scaling if length == longest and is_before else "reached"
-        shorter = max(round(longest / params["factor"]), 1)
-        slots |= {"key": key, "longest": longest, "shorter": shorter}
-        slots |= {"reach": round(longest * params["factor"])}
-    return finding("trained-assumed", variant, **slots)
+    scaled = scaled_params(rotations)
+    if met.source == "assumed" and met.length and scaled:
+        params, is_before = scaled[0], any(map(trained_as_stated, scaled))
+        scaling, variant = params["scaling"], "before" if is_before else "scaled"
+        slots = {"scaling": scaling, "length": met.length}
+        is_open = scaling in ("linear", "dynamic") and file and not file.settles_original
+        stated = file.stated if file and is_open else None
+        if stated and 1 < params["factor"] <= FARTHEST / stated[1]:
+            key, longest = stated
+            variant = scaling if met.length == longest and is_before else "reached"
+            shorter = max(round(longest / params["factor"]), 1)
+            slots |= {"key": key, "longest": longest, "shorter": shorter}
+            slots |= {"reach": round(longest * params["factor"])}
+        yield finding("trained-assumed", variant, **slots)
+    lengths = {p["scaling"]: p["original"] for p in scaled if p["scaling"] in BY_LENGTH}
+    for scaling, original in lengths.items():
+        yield finding("rope-by-length", scaling, n=original)
 
 
 def training_length(

@@ -200,7 +200,7 @@ def batch_of(
             is_tree = not roles.keys().isdisjoint(("depth", "parents"))
             square = Mask(visible, OTHER, ()) if is_tree else read_mask(visible)
     past, hidden, mask = cached_tokens(roles, mask, shape, cached)
-    given = {role: fitted(as_ids(roles[role], role), shape, role) for role in TOKENWISE & {*roles}}
+    given = {role: fitted(roles[role], shape, role) for role in TOKENWISE & {*roles}}
     segments = given.get("segment_ids")
     if "seq_idx" in given:
         segments = given["seq_idx"] + 1
@@ -215,7 +215,7 @@ def batch_of(
         segments = np.pad(numbers, (0, count - len(numbers))).reshape(shape)
     knows_documents = segments is not None
     if mask is not None:  # one of 0 and 1 shows padding alone
-        tokens = fitted(as_ids(mask, "the mask"), shape, "the mask")
+        tokens = fitted(mask, shape, "the mask")
         knows_documents = knows_documents or int(tokens.max()) > 1
         segments = tokens if segments is None else np.where(tokens == 0, 0, segments)
     if segments is not None and segments.min() < 0:
@@ -235,7 +235,7 @@ def batch_of(
         segments = 1 + np.cumsum(falls, axis=1) if segments is None else segments
     kinds = given.get("mm_token_type_ids")
     if kinds is None and "input_ids" in roles and (vision.image or vision.video):
-        tokens = fitted(as_ids(roles["input_ids"], "input_ids"), shape, "input_ids")
+        tokens = fitted(roles["input_ids"], shape, "input_ids")
         kinds = np.select([tokens == vision.image, tokens == vision.video], [1, 2])
     if rules.has_axes and len(ids) == 1 and kinds is not None and kinds.any():
         ids = np.repeat(ids, 3, axis=0)  # as the model reads them
@@ -295,7 +295,8 @@ def cached_tokens(
 
 
 def fitted(array: Array, shape: Counts, subject: str) -> Array:
-    """Broadcast an array (n,) or (rows, n) to the shape of the ids."""
+    """Return integers of an array (n,) or (rows, n), in the shape of the ids."""
+    array = as_ids(array, subject)
     if array.size != shape[0] * shape[1] or array.shape[-1] != shape[1]:
         raise PefourierError(f"{subject} of shape {array.shape} must have that of the ids, {shape}")
     return array.reshape(shape)

@@ -16,7 +16,7 @@ ernie4_5_vl_moe.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from itertools import groupby
 from typing import Any
@@ -278,21 +278,12 @@ def is_undecided(document: Document) -> bool:
     lead = int((ids != ids[0]).argmax())
     behind = ids[lead:] if lead > 1 else ids[:0]
     is_padded = (behind == start + np.arange(len(behind)) + (ids[0] == start)).all()
-    return bool(len(behind) and is_padded) or is_zigzag(ids)
-
-
-def is_zigzag(ids: Numbers) -> bool:
-    """Whether ids are two blocks of the same size: one from the start, one mirrored at the end.
-
-    >>> is_zigzag(np.r_[2:4, 4:6]), is_zigzag(np.r_[0:2, 6:8])
-    (False, True)
-    """
-    half = len(ids) // 2
-    if len(ids) % 2 or not half:
-        return False
-    rank, mirror = (int(ids[i]) // half for i in (0, half))
-    due = shards(Rules(ranks=(rank + mirror + 1) // 2), 2 * half, rank)["zigzag"]
-    return mirror > rank + 1 and bool((ids == due).all())
+    if len(behind) and is_padded:
+        return True
+    half = max(1, len(ids) // 2)
+    rank, mirror = int(ids[0]) // half, int(ids[-1]) // half
+    zigzag = shards(Rules(ranks=(rank + mirror + 1) // 2), len(ids), rank).get("zigzag", ids[:0])
+    return mirror > rank + 1 and np.array_equal(zigzag, ids)
 
 
 def shards(rules: Rules, count: int, rank: int) -> dict[str, Numbers]:
@@ -479,30 +470,33 @@ class Image(Piece):
         return f"in image {self.number + 1} of {self.count}"
 
 
-def images_of(layout: Layout) -> list[Image]:
-    """Return the blocks of a document as parts of its ids."""
+def blocks_in(layout: Layout) -> list[tuple[int, Block, Image]]:
+    """Return the index of each block among the parts of a document, and its tokens."""
     sizes = [part if isinstance(part, int) else part.tokens for part in layout]
     starts = np.cumsum([0, *sizes]).tolist()
-    places = [i for i, part in enumerate(layout) if isinstance(part, Block)]
-    spans = [(starts[i], starts[i + 1] - 1) for i in places]
-    return [Image(span, None, number, len(spans)) for number, span in enumerate(spans)]
+    blocks = [(i, part) for i, part in enumerate(layout) if isinstance(part, Block)]
+    return [
+        (i, block, Image((starts[i], starts[i + 1] - 1), None, number, len(blocks)))
+        for number, (i, block) in enumerate(blocks)
+    ]
 
 
 def other_layouts(layout: Layout, rule: str, axes: Numbers) -> Iterator[Recounted]:
     """Yield what the ids are if all blocks, or one of several, are read in another way."""
-    places = [i for i, part in enumerate(layout) if isinstance(part, Block)]
-    readings = list(READINGS)
-    for interval in intervals(layout, axes):
+    blocks, readings, intervals = blocks_in(layout), list(READINGS), []
+    for _, block, tokens in blocks:
+        if len(block.times) > 1:  # the interval that the times suggest
+            frames = tokens.of(axes)[0, :: block.rows * block.columns]
+            intervals.append(((frames[1:] - frames[0]) / np.arange(1, len(frames))).max())
+    for interval in dict.fromkeys(x for x in intervals if 0 <= x < 1):
         words = f"frames of a video {interval:.3g} apart, so that some share a time"
-        facts = ("times-shared", "ids-times-shared", words, CHECK_TIMES)
 
         def timed(block: Block, interval: float = interval) -> Block:
             return replace(block, times=times_of(len(block.times), interval))
 
-        readings.append((*facts, timed))
-    chosen: list[tuple[Image | None, list[int]]] = [(None, places)] if places else []
-    if len(places) > 1:
-        chosen += zip(images_of(layout)[:MOST_BLOCKS], ([place] for place in places), strict=False)
+        readings.append(("times-shared", "ids-times-shared", words, CHECK_TIMES, timed))
+    one_by_one = blocks[:MOST_BLOCKS] if len(blocks) > 1 else []
+    chosen = [(None, {i for i, *_ in blocks}), *((image, {i}) for i, _, image in one_by_one)]
     for image, several in chosen:
         for code, found, words, undo, read in readings:
             parts = [
@@ -539,17 +533,6 @@ READINGS: tuple[Changed, ...] = (
         lambda block: replace(block, rows=block.columns, columns=block.rows),
     ),
 )
-
-
-def intervals(layout: Layout, axes: Numbers) -> Iterable[float]:
-    """Return the intervals from frame to frame that the first times of videos suggest."""
-    token, found = 0, []
-    for part in layout:
-        if isinstance(part, Block) and len(part.times) > 1:
-            frames = axes[0, token : token + part.tokens : part.rows * part.columns]
-            found.append(float(((frames[1:] - frames[0]) / np.arange(1, len(frames))).max()))
-        token += part if isinstance(part, int) else part.tokens
-    return dict.fromkeys(interval for interval in found if 0 <= interval < 1)
 
 
 @frozen
@@ -598,7 +581,7 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str
     if layout is None and (axes == axes[0]).all():
         return judge_flat(document), set()
     parts = layout or layout_in(axes)
-    images = images_of(parts)
+    images = [image for *_, image in blocks_in(parts)]
     due = {rule: ids_of(parts, rule) for rule in (AUTHORS, LIBRARY)}
 
     def covers(expected: Numbers, observed: Numbers, differs: Bools) -> Iterator[Cover[Numbers]]:

@@ -133,7 +133,7 @@ class Context(Result):
         "read differently": Verdict(
             "If the config is read as {r.against.other}, the rotation changes: the cosine between "
             "both first falls below 0.99 at position "
-            "{r.against.first_fall:,}.{r.against.logits_in_words}",
+            "{r.against.below[.99]:,}.{r.against.logits_in_words}",
         ),
         "logits scaled": Verdict(
             "If the config is read as {r.against.other}, the cosine between both rotations stays "
@@ -390,30 +390,29 @@ class Context(Result):
         return f"{'learned ' if self.encoding.name == 'learned' else ''}embedding table"
 
     @property
-    def limited(self) -> tuple[Layers, ...]:
-        """Layers with a window below the length, if others see all positions."""
+    def limited(self) -> tuple[int, int] | None:
+        """Layers with a window below the length, if others see all positions, and the widest."""
         runs = [run for run in self.layers if window_within(run.window, self.length)]
-        is_mixed = len(runs) < len(self.layers) and all(run.index for run in runs)
-        return tuple(runs) if is_mixed else ()
+        if not 0 < len(runs) < len(self.layers) or not all(run.index for run in runs):
+            return None
+        return sum(len(run.index) for run in runs), max(run.window or 0 for run in runs)
 
     @property
     def window_text(self) -> str | None:
         """The widest window of some layers, and their number."""
-        if not self.limited:
+        if self.limited is None:
             return None
-        layers, all_layers = (sum(len(r.index) for r in of) for of in (self.limited, self.layers))
-        widest = max(run.window or 0 for run in self.limited)
+        layers, widest = self.limited
+        total = sum(len(run.index) for run in self.layers)
         kind = " in chunks" if is_chunked(self.encoding) else ""
-        return f"{widest} positions{kind} ({layers} of {all_layers} layers)"
+        return f"{widest} positions{kind} ({layers} of {total} layers)"
 
     @property
     def windows_in_words(self) -> str:
         """A sentence on the layers with a window."""
         kind = "chunks" if is_chunked(self.encoding) else "windows"
-        widest = max((run.window or 0 for run in self.limited), default=0)
-        count = sum(len(run.index) for run in self.limited)
-        words = f" {count} layers attend within {kind} of {widest:,} positions."
-        return words if self.limited else ""
+        words = " {} layers attend within {} of {:,} positions."
+        return words.format(self.limited[0], kind, self.limited[1]) if self.limited else ""
 
     @property
     def facts(self) -> Fields:
@@ -425,7 +424,11 @@ class Context(Result):
         in_words: dict[str, Callable[[Rotation], Any]] = {
             "pairing": lambda r: r.pairing and f"{LAYOUTS[r.pairing]}{how}",
             "axes": lambda r: {a: ranges(pairs) for a, pairs in (r.axes or {}).items()} or None,
-            "base": lambda r: base_in_words(r.base, r.effective_base),
+            "base": lambda r: (
+                f"{r.effective_base:.7g} ({number(r.base)} before scaling)"
+                if r.effective_base
+                else r.base
+            ),
             "bound": lambda r: r.bound or "none below 2^20",
             "softmax_factor": lambda r: f"{number(r.softmax_factor)}{how}",
         }
@@ -551,11 +554,6 @@ def reach_of(layers: Sequence[Layers]) -> Reach | None:
     return Reach(1 + max(step for step, _ in steps), 1 + sum(s * n for s, n in steps))
 
 
-def base_in_words(base: float | None, effective: float | None) -> Any:
-    """Describe the base, preceded by the effective base of a scaling."""
-    return f"{effective:.7g} ({number(base)} before scaling)" if effective else base
-
-
 def pairs_in_words(counts: Sequence[tuple[Rotation, int]]) -> str:
     """Describe a number of pairs of each rotation, with the type of its layers if named.
 
@@ -612,6 +610,7 @@ def describe_context(
         name = "" if place is None else rotations[place].name or "all layers"
         layers.append(Layers(run.index, run.kind, place, run.window, name))
     model_rotations = list(model.rotations) or [model.encoding]
+    is_alibi = (first := model_rotations[0]).name == "alibi"
     return model_rotations, Context(
         layers=tuple(layers),
         rotations=tuple(rotations),
@@ -624,7 +623,7 @@ def describe_context(
         findings=(*model.findings, *beyond),
         encodings=(model.encoding,),
         against=read_against(model_rotations, against, model.length, d) if against else None,
-        slopes=slopes_of(model_rotations[0]),
+        slopes=tuple((-first.vectors(np.array([-1]))[0]).tolist()) if is_alibi else None,
         reach=reach_of(layers),
         stands_for=model.stands_for,
         tables=model.tables,
@@ -650,16 +649,6 @@ def beyond_training(enc: Encoding, trained: Encoding) -> list[Finding]:
         f"{shown(enc.spec)} has neither angles nor rows that depend on training; leave out "
         f"--trained {lengths['trained']}"
     )
-
-
-def slopes_of(enc: Encoding) -> tuple[float, ...] | None:
-    """Decrease of a logit per position in each head of ALiBi; None for other encodings.
-
-    >>> from pefourier.encodings import build
-    >>> slopes_of(build("alibi", length=9, d=4))
-    (0.25, 0.0625, 0.015625, 0.00390625)
-    """
-    return tuple((-enc.vectors(np.array([-1]))[0]).tolist()) if enc.name == "alibi" else None
 
 
 def is_chunked(enc: Encoding) -> bool:

@@ -307,7 +307,16 @@ def design_base(
         )
     exact = {c: exact_base(c, length, d) for c in (*criteria, *others) if c != "rank"}
     tried = sorted({*bases, *filter(None, exact.values())})
-    found = tuple(candidate_of(rho, length, d) for rho in tried)
+    bands = [(rho, build("rope", length=2, d=d, rho=rho).measure.frequencies) for rho in tried]
+    found = tuple(
+        Candidate(
+            rho=rho,
+            spec=f"rope:rho={base_text(rho)},d={d}",
+            idle=count_idle(omega, length),
+            bound=base_bound(omega),
+        )
+        for rho, omega in bands
+    )
     if dtype or "rank" in criteria:
         found = candidates_of(found, length, d, dtype)
     best = exact | {"rank": max(found, key=lambda c: (c.rank or 0, c.stable_rank or 0.0)).rho}
@@ -374,17 +383,6 @@ def exact_base(criterion: str, length: int, d: int) -> float | None:
     raise PefourierError(
         f"unknown criterion {shown(criterion)}: use {', '.join(CRITERIA)}, or wavelength=K with "
         "K > 0 lengths; for an extension use turns, bound or wavelength=K"
-    )
-
-
-def candidate_of(rho: float, length: int, d: int) -> Candidate:
-    """Measure one base by its frequencies."""
-    frequencies = build("rope", length=2, d=d, rho=rho).measure.frequencies
-    return Candidate(
-        rho=rho,
-        spec=f"rope:rho={base_text(rho)},d={d}",
-        idle=count_idle(frequencies, length),
-        bound=base_bound(frequencies),
     )
 
 

@@ -166,13 +166,14 @@ def keys_of(source: Encoding, rope: Rope, *, old: bool) -> Fields:
 def scaling_section(rope: Rope) -> Fields:
     """Return the keys of a scaling in a config, all that transformers requires."""
     kind = "default" if rope.scaling == "none" else rope.scaling
-    usual = {key: parameter.default for key, parameter in scaling_parameters(rope.scaling).items()}
-    values = {
-        ORIGINAL if key == "original" else key: value
-        for key, value in rope.scaled_by.items()
-        if value != usual[key] or kind == "llama3"
-    }
-    return {"rope_type": kind, **values}
+    values = rope.scaled_by if kind == "llama3" else changed_values(rope)
+    return {"rope_type": kind} | {ORIGINAL if k == "original" else k: v for k, v in values.items()}
+
+
+def changed_values(rope: Rope) -> Fields:
+    """Return the parameters of a scaling that differ from their defaults."""
+    usual = scaling_parameters(rope.scaling)
+    return {key: value for key, value in rope.scaled_by.items() if value != usual[key].default}
 
 
 def options_of_llama_cpp(rope: Rope) -> list[str]:
@@ -180,8 +181,7 @@ def options_of_llama_cpp(rope: Rope) -> list[str]:
     options = [f"--rope-freq-base {spelled(rope.rho)}", f"--rope-scaling {rope.scaling}"]
     if rope.scaling not in ("none", "linear", "yarn") or rope.attention_factor:
         return []
-    usual = scaling_parameters(rope.scaling)
-    changed = {key: value for key, value in rope.scaled_by.items() if value != usual[key].default}
+    changed = changed_values(rope)
     if not changed.keys() <= LLAMA_CPP.keys():
         return []
     return [*options, *(f"{LLAMA_CPP[key]} {spelled(value)}" for key, value in changed.items())]
@@ -473,11 +473,23 @@ def extend(
     model = describe_positions(spec, trained, trained, d=d)
     source = load(spec, trained or model.stands_for, d)
     rope = rope_of(source)
-    check_longer(source, trained, length)
+    if trained is None and source_of(spec) == "name":
+        raise PefourierError(
+            f"{shown(source.spec)} does not state its trained length; pass it, for example as "
+            "--length 8192"
+        )
+    if length <= (trained or len(source)):
+        raise PefourierError(
+            f"{shown(source.spec)} covers {trained or len(source)} positions; the new length must "
+            f"be longer, got {length}"
+        )
     plain = rope.unscaled
     best = {name: exact_base(name, length, source.params["rotated"]) for name in criteria}
-    original, window = length_before_scaling(source), model.widest_window()
-    stated = trained_as_stated(source.params)
+    window, stated = model.widest_window(), trained_as_stated(source.params)
+    is_divided = source.params["scaling"] in ("linear", "proportional")
+    divisor = source.params["factor"] if is_divided else 1.0
+    original = int(stated or round(len(source) / divisor))
+    check_count(f"{len(source)} positions over the factor {divisor:g}", original)
     is_before = model.trained.source == "assumed" and stated is not None  # as in `context`
     met = plain if is_before else Rope.of(source) or rope
     known = met.frequencies(trained_length := model.trained_or_native)
@@ -538,11 +550,11 @@ def choose(
         for i, e in enumerate(candidates)
         if i
     }
-    ranked = sorted(rank, key=rank.__getitem__)
-    settings = {i: settings_for(source, rotations[i], engine) for i in ranked}
-    is_open = engine != "llama.cpp"
-    choice = next((i for i in ranked if is_open or settings[i].flags), ranked[0])
-    return choice, settings[choice]
+    ranked = [
+        (i, settings_for(source, rotations[i], engine)) for i in sorted(rank, key=rank.__getitem__)
+    ]
+    usable = (row for row in ranked if engine != "llama.cpp" or row[1].flags)
+    return next(usable, ranked[0])
 
 
 def least_factor(plain: Floats, met: Floats) -> float:
@@ -566,29 +578,6 @@ def whole_layers(spec: str) -> str:
     parts = list(dict.fromkeys(run.part for run in runs if run.part and run.window is None))
     several = len({run.part for run in runs}) > 1
     return model.of_layer(parts[0]).spec if several and len(parts) == 1 else spec
-
-
-def check_longer(enc: Encoding, trained: int | None, length: int) -> None:
-    """Raise an error if the trained length is missing or not below the new length."""
-    if trained is None and source_of(enc.spec) == "name":
-        raise PefourierError(
-            f"{shown(enc.spec)} does not state its trained length; pass it, for example as "
-            "--length 8192"
-        )
-    if length <= (trained or len(enc)):
-        raise PefourierError(
-            f"{shown(enc.spec)} covers {trained or len(enc)} positions; the new length must be "
-            f"longer, got {length}"
-        )
-
-
-def length_before_scaling(enc: Encoding) -> int:
-    """Length before any scaling: as the scaling states, or the length over its factor."""
-    params = enc.params
-    interpolated = params["factor"] if params["scaling"] in ("linear", "proportional") else 1.0
-    original = int(trained_as_stated(params) or round(len(enc) / interpolated))
-    check_count(f"{len(enc)} positions over the factor {interpolated:g}", original)
-    return original
 
 
 def bound_of(enc: Encoding) -> int | None:

@@ -9,7 +9,7 @@ dump or a mask. A config sets the first id, the limit, the axes, and the effect 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -217,6 +217,11 @@ def changed_lags(ids: Array, due: Array) -> tuple[Array, Array]:
 SHOWN = 15  # rows and findings about single tokens that text lists
 WORDS = read_toml(Path(__file__).with_suffix(".toml"))  # of the answer
 WRONG_MASK = "wrong mask"
+MASK_FAULTS = {
+    "transposed": "ids-mask-transposed",
+    "inverted": "ids-mask-inverted",
+    "diagonal": "ids-mask-diagonal",
+}
 
 
 @frozen_by_name
@@ -263,11 +268,6 @@ class Positions(Result):
         if strict and any(f.severity != "note" for f in self.findings):
             return False
         return self.verdict == EXPECTED or bool(self.harmless and not strict)
-
-    @property
-    def worst(self) -> Span | None:
-        """The first document with a fault, else the first document; None for a mask alone."""
-        return next(iter(self.bad or self.rows), None)
 
     @property
     def first_rows(self) -> list[Span]:
@@ -343,17 +343,17 @@ def judge_positions(
     params: Values,
     recovered: Recovered | None,
     words: str = "",
-    *,
-    is_aligned: bool = True,
 ) -> Positions:
     """Check the ids of a batch, which may be `recovered` from a dump.
 
-    `words` say that there are fewer or more ids than tokens; then no id may be `is_aligned`.
+    `words` say that there are fewer or more ids than tokens.
     """
-    spans, followed = spans_of(batch, rules) if is_aligned else ([], set())
+    spans, followed = spans_of(batch, rules)
     square = batch.mask
     mask = describe_mask(square, batch.segments) if square else None
     changes = [consequence_of(batch, model, span, rules) for span in spans]
+    known, sizes = [c.scores_change for c in changes], [c.largest_change or 0.0 for c in changes]
+    united = Consequence(any(known), max(sizes, default=0.0) or (None if any(known) else 0.0))
     findings: list[Finding] = [finding("ids-lengths", words=words)] if words else []
     pairs = list(zip(spans, changes, strict=True))
     for span, change in pairs:
@@ -390,7 +390,7 @@ def judge_positions(
         rows=tuple(spans),
         positions=batch.ids if recovered else None,
         uncertainty=recovered.uncertainty if recovered else None,
-        consequence=united(changes) if model and spans else NOT_KNOWN,
+        consequence=NOT_KNOWN if None in known or not model or not spans else united,
         mask=mask,
         findings=tuple(
             f if isinstance(f, TokenFinding) else TokenFinding(**vars(f)) for f in findings
@@ -423,16 +423,6 @@ def consequence_of(batch: Batch, model: Model | None, span: Span, rules: Rules) 
     ids = ids[:, span.row, span.index]
     pair = (np.hstack([before, x]) for x in (ids, np.broadcast_to(span.due, ids.shape)))
     return model.consequence(*pair)
-
-
-def united(changes: Sequence[Consequence]) -> Consequence:
-    """Return the effect of all documents."""
-    if any(change.scores_change is None for change in changes):
-        return NOT_KNOWN
-    sizes = [change.largest_change for change in changes if change.scores_change]
-    if not sizes:
-        return UNCHANGED
-    return Consequence(scores_change=True, largest_change=max(filter(None, sizes), default=None))
 
 
 def lone_documents(batch: Batch, rules: Rules) -> Iterator[Finding]:
@@ -493,7 +483,7 @@ def mask_findings(mask: Visibility, model: Model | None) -> Iterator[Finding]:
         due = ", ".join(sorted(str(w or "none") for w in windows))
         yield finding("ids-mask-window", window=mask.window or "none", due=due)
     for fault in mask.faults:
-        yield finding(f"ids-mask-{fault}")
+        yield finding(MASK_FAULTS[fault])
     if mask.kind != OTHER and not mask.causal and model and model.is_causal:
         yield finding("ids-mask-later", kind=mask.kind)
     if mask.two_sided:
@@ -571,9 +561,9 @@ def judge_input(
         return found  # all tokens, beside the ids of the last ones
     elif not (found := judge(cut_to(slice(n), roles, width), None, f"{words} at the end")).bad:
         return found
-    batch = Batch(ids_by_axis(ids, "position_ids"), ignored=ignored)
-    facts = (rules, name, params, recovered, words)
-    return judge_positions(batch, model, *facts, is_aligned=False)
+    ids = ids_by_axis(ids, "position_ids")
+    batch = Batch(ids, segments=np.zeros(ids.shape[1:], int), ignored=ignored)
+    return judge_positions(batch, model, rules, name, params, recovered, words)
 
 
 def cut_to(part: slice, roles: Roles, width: int) -> dict[str, Array]:
@@ -740,9 +730,8 @@ def recover_ids(table: Encoding, model: Model) -> Recovered:
 
 def list_findings(lists: Array) -> tuple[Finding, ...]:
     """Report which rows use which list (n,) of longrope factors, if both are used."""
-    names = dict.fromkeys(lists.tolist())
-    if len(names) < 2:
-        return ()
-    places = (f"rows {ranges(np.flatnonzero(lists == name).tolist())}" for name in names)
-    words = ", ".join(f"{p} the {n} factors" for p, n in zip(places, names, strict=True))
-    return (finding("ids-two-lists", words=words),)
+    words = [
+        f"rows {ranges(np.flatnonzero(lists == name).tolist())} the {name} factors"
+        for name in dict.fromkeys(lists.tolist())
+    ]
+    return (finding("ids-two-lists", words=", ".join(words)),) if len(words) > 1 else ()

@@ -53,7 +53,7 @@ from pefourier.construction.steps import (
     is_scaled,
     name_of_order,
 )
-from pefourier.construction.tables import Rows, Zeroed, true_runs
+from pefourier.construction.tables import Block, Zeroed, true_runs
 from pefourier.encodings import load
 from pefourier.encodings.encoding import (
     AXES,
@@ -241,7 +241,7 @@ def explain_stray_rows(
     `encodings` are those of the reference and of the table.
     """
     (first, last), *others = true_runs(~is_known)
-    rows, part = encodings[1].table()[first : last + 1], Rows(first, last)
+    rows, part = encodings[1].table()[first : last + 1], Block("rows", first, last)
     if others or not rows.any():
         return () if others else (Within(part, Zeroed()),)
     rotation = encodings[0] if reference.is_declared else geometric_rotation(reference)

@@ -21,7 +21,7 @@ from dataclasses import field
 from functools import cached_property
 from math import ceil, isclose, isnan, log, pi
 from operator import attrgetter
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.model_positions import axes_of
 from pefourier.encodings.sources.huggingface import PAIRED
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Bools, Counts, Fields, Floats, Values, frozen
+from pefourier.types import Bools, Counts, Fields, Floats, frozen
 from pefourier.writing.text import number
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Band:
     @property
     def numbers(self) -> str:
         """The first and the last pair as a range."""
-        return "-".join(dict.fromkeys(map(str, (self.first_pair, self.last_pair))))
+        return from_to(self.first_pair, self.last_pair)
 
     @property
     def divided_by(self) -> str:
@@ -197,6 +197,7 @@ def describe_rotation(
     is_varying = rope and (rope.frequencies(1) != rope.frequencies(length)).any()
     keys = sorted(scaling_parameters(params["scaling"]).keys() - {"attention_factor"})
     rotating, reach = omega != 0, window_within(window, length) or length
+    letters = np.array(axes_of(enc))  # axis of each pair
     head, familiar = params["d"] + unrotated, longest_familiar(omega, met, window)
     return Rotation(
         name=name,
@@ -219,19 +220,12 @@ def describe_rotation(
         frequencies=omega[rotating],
         trained_frequencies=plain[rotating],
         precision=Losses(enc),
-        axes=pairs_by_axis(enc),
+        axes={name: tuple(np.flatnonzero(rotating & (letters == name)).tolist()) for name in AXES}
+        if letters.size
+        else None,
         scaling_parameters={key: params[key] for key in keys if params.get(key) is not None},
         by_pair=by_pair,
     )
-
-
-def pairs_by_axis(enc: Encoding) -> dict[str, Counts] | None:
-    """Pairs rotated by the frame, row and column of image tokens; None if by one index."""
-    letters = np.array(axes_of(enc))
-    if not letters.size:
-        return None
-    rotating = enc.measure.frequencies != 0
-    return {name: tuple(np.flatnonzero(rotating & (letters == name)).tolist()) for name in AXES}
 
 
 def effective_base(enc: Encoding) -> float | None:
@@ -270,34 +264,26 @@ def describe_pairs(
     """Describe the rotated pairs of a scaling in order; `met` are angles in training, or NaN.
 
     `by_pair` states that each pair has a separate factor, so no pair counts as blended.
+
+    >>> divisors = np.array([1.0, 1.5, 4.0])
+    >>> [p.treatment for p in describe_pairs(1 / divisors, np.ones(3), np.ones(3))]
+    ['kept', 'blended', 'stretched']
     """
     index = np.flatnonzero(scaled)
     omega, divisors = scaled[index], plain[index] / scaled[index]
+    unchanged = np.abs(divisors - 1) <= RATIO_SLACK
+    far = divisors.max(initial=1.0)
+    far = far if far > 1 else divisors.min(initial=1.0)
+    stretched = by_pair | (np.abs(divisors - far) <= RATIO_SLACK * far)
+    kinds: Any = np.select([unchanged, stretched], ["kept", "stretched"], "blended")
+    if unchanged.all():
+        kinds[:] = "same"
     of_pairs = (index, 2 * pi / np.abs(omega), omega, met[index] / (2 * pi), divisors)
     rows = zip(*(numbers.tolist() for numbers in of_pairs), strict=True)
     return tuple(
         Pair(name or "all layers", i, wave, w, kind, None if isnan(turns) else turns, divisor)
-        for kind, (i, wave, w, turns, divisor) in zip(
-            treatments(divisors, by_pair=by_pair), rows, strict=True
-        )
+        for kind, (i, wave, w, turns, divisor) in zip(kinds.tolist(), rows, strict=True)
     )
-
-
-def treatments(divisors: Floats, *, by_pair: bool = False) -> list[Treatment]:
-    """Classify pairs by the numbers by which a scaling divides their frequencies.
-
-    >>> treatments(np.array([1.0, 1.5, 4.0]))
-    ['kept', 'blended', 'stretched']
-    """
-    unchanged = np.abs(divisors - 1) <= RATIO_SLACK
-    if unchanged.all():
-        return ["same"] * len(divisors)
-    far = divisors.max() if divisors.max() > 1 else divisors.min()
-    stretched = by_pair | (np.abs(divisors - far) <= RATIO_SLACK * far)
-    kinds: list[Treatment] = np.select(
-        [unchanged, stretched], ["kept", "stretched"], "blended"
-    ).tolist()
-    return kinds
 
 
 def bands(pairs: Sequence[Pair], length: int) -> Iterator[Band]:
@@ -430,11 +416,6 @@ class Reading:
         return "read alike" if isclose(self.logits, 1, rel_tol=NOTICED) else "logits scaled"
 
     @property
-    def first_fall(self) -> int | None:
-        """The first position at which the cosine falls below 0.99."""
-        return self.below[".99"]
-
-    @property
     def logits_in_words(self) -> str:
         """A sentence on the change in the size of logits, if there is one."""
         is_same = isclose(self.logits, 1, rel_tol=NOTICED)
@@ -455,7 +436,6 @@ def read_against(
     for enc in encodings:
         if not enc.measure or enc.injection != "rotate":
             raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
-        check_one_axis(enc.spec, enc.measure.frequencies)
 
     def agreement(reading: Reading) -> list[float]:
         falls = [FARTHEST if p is None else p for p in reading.below.values()]
@@ -478,6 +458,7 @@ def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Re
     errors = misreading.split(",")
     settings_only = ",".join(error for error in errors if error != "layout")
     omega, settings = enc.measure.frequencies, enc.params
+    check_one_axis(enc.spec, omega)
     frequencies = omega
     if settings_only:
         frequencies, settings = misread(enc, settings_only, length, d)
@@ -491,12 +472,9 @@ def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Re
     positions = distinct(np.array(points).astype(np.int64))
     positions = positions[positions <= farthest]
     cosine = np.cos(np.multiply.outer(positions.astype(float), differences)).mean(axis=1)
-    logits = logits_factor(settings) / logits_factor(enc.params)
+    new, own = (  # queries and keys each have the attention factor
+        values["attention_factor"] ** 2 * values.get("softmax_factor", 1.0)
+        for values in (settings, enc.params)
+    )
     pairs = tuple(zip(positions.tolist(), cosine.tolist(), strict=True))
-    return Reading(misreading, layer_of(enc), pairs, below, logits, differing)
-
-
-def logits_factor(settings: Values) -> float:
-    """Factor of a rotation on logits: queries and keys each have the attention factor."""
-    factor: float = settings["attention_factor"] ** 2 * settings.get("softmax_factor", 1.0)
-    return factor
+    return Reading(misreading, layer_of(enc), pairs, below, new / own, differing)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_ROWS = 400  # in a picture
-UNITS = {"time": "unit of the times"}  # of lags
 
 
 def heat(axes: Axes, values: Array, label: str, *, place: str = "right", **style: Any) -> None:
@@ -318,6 +317,7 @@ def draw_layers(axes: Axes, result: Any, rotation: Any, layers: Sequence[Any]) -
 
 
 UNIT = "position, or unit of times"
+UNITS = {"time": "unit of the times"}  # of lags
 LITTLE = 0.0005  # negligible share of the energy
 SPARSE = 0.5  # share of lattice points with energy below which they are drawn as lines
 

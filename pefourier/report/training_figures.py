@@ -1,4 +1,4 @@
-"""Figures of training: scores, ranks and longer windows."""
+"""Figures of training: scores and longer windows."""
 
 from __future__ import annotations
 
@@ -15,19 +15,14 @@ if TYPE_CHECKING:
 
 CAPTIONS = {  # by the name of the file
     "comparison": "F1 of every run (dots), and means (diamonds), with intervals.",
-    "critical-difference": "Average ranks; bars join those without a significant difference.",
     "lengths": "Accuracy on test windows of other lengths, with 95% intervals over runs.",
 }
 
 
 def pictures(summary: Any) -> dict[str, Callable[[Any, Look], Figure]]:
     """Return the functions that draw the available figures, by file name."""
-    kinds = {
-        "comparison": (comparison, True),
-        "critical-difference": (critical_difference, summary.shows_ranks),
-        "lengths": (score_by_length, any(data.lengths for data in summary.datasets)),
-    }
-    return {name: draw for name, (draw, holds) in kinds.items() if holds}
+    longer = any(data.lengths for data in summary.datasets)
+    return {"comparison": comparison} | ({"lengths": score_by_length} if longer else {})
 
 
 def score_by_length(summary: Any, look: Look) -> Figure:
@@ -107,17 +102,3 @@ def name_rows(panel: Any, names: Strings) -> None:
     """Label rows from top to bottom."""
     panel.set_yticks(range(len(names)), names)
     panel.set_ylim(len(names) - 0.4, -0.6)
-
-
-def critical_difference(summary: Any, look: Look) -> Figure:
-    """Draw average ranks over datasets, best on top; bars join indistinguishable encodings."""
-    names = sorted(summary.ranks, key=lambda name: summary.ranks[name])
-    ranks = [summary.ranks[name] for name in names]
-    figure, (axes,) = make_panels(look, 0.8 + 0.28 * len(names))
-    axes.plot(ranks, range(len(names)), "D")
-    for i, group in enumerate(summary.cliques, 1):
-        rows = [names.index(name) for name in group]
-        axes.plot([len(names) + i / 4] * 2, [min(rows) - 0.2, max(rows) + 0.2], "-C0", linewidth=3)
-    name_rows(axes, [f"{brief(e, 28)}  {r:.2f}" for e, r in zip(names, ranks, strict=True)])
-    axes.set(xticks=range(1, len(names) + 1), xlabel=f"average rank by F1 {summary.over}")
-    return figure

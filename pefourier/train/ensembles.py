@@ -448,13 +448,18 @@ class Experiment:
         for entry in self.resolved:
             batch, _ = batch_and_steps(entry.task, self.options.batch_size)
             sizes.append(most_members(entry.model, batch, self.device))
-        versions = {"pefourier": __version__, "torch": torch.__version__, "numpy": np.__version__}
-        versions["python"] = platform.python_version()
         return {
             **{k: v for k, v in asdict(self.options).items() if k not in NOT_NUMBERS},
             **describe_data(self.resolved),
             **RULES,
-            **{"device": str(self.device), "versions": versions, "stack": max(1, min(sizes))},
+            "device": str(self.device),
+            "versions": {
+                "pefourier": __version__,
+                "torch": torch.__version__,
+                "numpy": np.__version__,
+                "python": platform.python_version(),
+            },
+            "stack": max(1, min(sizes)),
         }
 
 
@@ -530,13 +535,6 @@ def fingerprint(array: Array) -> list[float]:
     return [float(f"{number:.6g}") for number in (np.log(size), along)]
 
 
-def settings_in_common(experiment: Experiment) -> Fields:
-    """Settings that all models of a comparison share; d by dataset if it differs."""
-    settings = {k: v for k, v in asdict(experiment.options).items() if k not in APART} | RULES
-    sizes = {entry.task.name: entry.model.d for entry in experiment.resolved}
-    return settings | {"d": sizes if len({*sizes.values()}) > 1 else max(sizes.values())}
-
-
 Rows = list[dict[str, Any]]  # of results.jsonl
 LINE_EVERY = 10.0  # seconds between notes
 Note = Callable[[str], object]  # shows a line to the user during training
@@ -565,9 +563,10 @@ def train_rank(experiment: Experiment, note: Note) -> Summary | None:
         if experiment.rank:
             return None
         params = {r.task.name: parameters(r) for r in experiment.resolved}
-        return summarize_runs(
-            [rows[key] for key in experiment.keys], params, settings_in_common(experiment)
-        )
+        shared = {k: v for k, v in asdict(options).items() if k not in APART} | RULES
+        sizes = {r.task.name: r.model.d for r in experiment.resolved}
+        shared["d"] = sizes if len({*sizes.values()}) > 1 else max(sizes.values())
+        return summarize_runs([rows[key] for key in experiment.keys], params, shared)
 
 
 def agree_on_work(
@@ -938,7 +937,17 @@ def fit_into_minutes(experiment: Experiment, began: float, note: Note) -> Experi
                 f"{max(steps, 0)} steps; allow {least:g} minutes or more, or "
                 "use fewer encodings, --folds or --tokens"
             )
-        experiment = with_budget(experiment, seeds, steps)
+        given: Fields = {"minutes": None, "seeds": seeds, "steps": steps, "patience_steps": 0}
+        options = replace(options, **given)
+        resolved = [
+            replace(
+                entry,
+                schedule=schedule_of(options, batch_and_steps(entry.task, options.batch_size)[1]),
+                runs=plan_runs(entry.task, entry.arms, seeds),
+            )
+            for entry in experiment.resolved
+        ]
+        experiment = replace(experiment, options=options, resolved=resolved)
         each = of_steps(experiment) / seeds
     note(
         f"{seeds} {agreeing(seeds, 'run', 'runs')} of each fold and encoding, {steps} steps each, "
@@ -946,21 +955,6 @@ def fit_into_minutes(experiment: Experiment, began: float, note: Note) -> Experi
         "--patience-steps 0 repeats them"
     )
     return experiment
-
-
-def with_budget(experiment: Experiment, seeds: int, steps: int) -> Experiment:
-    """Change the runs and steps of an experiment; runs have no patience."""
-    given: Fields = {"minutes": None, "seeds": seeds, "steps": steps, "patience_steps": 0}
-    options = replace(experiment.options, **given)
-    resolved = [
-        replace(
-            entry,
-            schedule=schedule_of(options, batch_and_steps(entry.task, options.batch_size)[1]),
-            runs=plan_runs(entry.task, entry.arms, seeds),
-        )
-        for entry in experiment.resolved
-    ]
-    return replace(experiment, options=options, resolved=resolved)
 
 
 def plan_page(plans: Sequence[DatasetPlan]) -> Page:

@@ -504,7 +504,12 @@ def scores_page(path: str, find: float | None) -> Page:
     return answer_page(
         "scores",
         lambda: as_score(conclude_all(summary)),
-        lambda: list(map(record_of_scores, json_records(summary))),
+        lambda: [  # scores in place of what training measures
+            {key: record[key] for key in KEPT.split()}
+            | {key: as_score(record[key]) for key in ("meaning", "action", "conclusion")}
+            | {"score": record["f1"]}
+            for record in json_records(summary)
+        ],
         lambda: tables_in_words([own_table]),
         reasons,
     )
@@ -518,9 +523,3 @@ def as_score(text: str) -> str:
     """
     text = text.replace(" on these test windows of ", " on ")
     return re.sub(r"\bF1\b", "score", re.sub(r"--seeds (\d+)", r"\1 runs", text))
-
-
-def record_of_scores(record: Fields) -> Fields:
-    """Record for JSON, with scores in place of what training measures."""
-    kept = {key: record[key] for key in KEPT.split()} | {"score": record["f1"]}
-    return kept | {key: as_score(kept[key]) for key in ("meaning", "action", "conclusion")}

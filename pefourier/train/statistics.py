@@ -733,11 +733,6 @@ class Summary(Decision):
         sentence = f"With {n} datasets and {k} rows, p cannot fall below 0.05."
         return sentence if smallest_p > LEVEL else ""
 
-    @property
-    def shows_ranks(self) -> bool:
-        """Whether ranks over datasets distinguish at least two rows and deserve a figure."""
-        return self.ranked and [set(group) for group in self.cliques] != [set(self.ranks)]
-
 
 def summarize_runs(
     rows: Rows, params: Values | None = None, training: Values | None = None

@@ -317,7 +317,6 @@ class ModelWeights:
 class HeadSizes:
     """Sizes of a model's heads, from its config or GGUF file."""
 
-    kind: str  # model_type, or the architecture of a GGUF file
     d: int  # rows of a head that are used, including all rotated rows
     unrotated: int = 0  # rows of a query head before the d rows, for MLA
     heads: int | None = None  # None: derived from the number of rows
@@ -425,7 +424,7 @@ def rows_of_heads(
         q = head_rows(rows[0], sizes.unrotated + d, sizes.unrotated, d, sizes.heads)
         k = np.arange(rows[1] - d, rows[1])[None] if rows[1] >= d else k
     else:
-        is_gated = sizes.kind in KNOWN["gated"]
+        is_gated = model.kind in KNOWN["gated"]
         q = head_rows(rows[0], d + d * is_gated, 0, d, sizes.heads)
         k = head_rows(rows[1], d, 0, d, sizes.kv_heads)
     if not len(q) or not len(k) or len(q) % len(k):
@@ -583,7 +582,7 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
         kv = kv if new is True else 1 if single is not False else heads
     elif grouped:
         kv = heads
-    return HeadSizes(kind, d, file.unrotated, heads, kv, grouped)
+    return HeadSizes(d, file.unrotated, heads, kv, grouped)
 
 
 def gguf_sizes(model: ModelWeights, file: GgufFile, d: int, described: int) -> HeadSizes:
@@ -591,11 +590,11 @@ def gguf_sizes(model: ModelWeights, file: GgufFile, d: int, described: int) -> H
     if any(name.endswith("attn_kv_a_mqa.weight") for name in model.tensors):  # MLA
         wide = file.count("attention.key_length_mla") or d
         heads = file.count("attention.head_count")
-        return HeadSizes(model.kind, described, wide - described, heads, None)
+        return HeadSizes(described, wide - described, heads, None)
     if isinstance(file.metadata.get(f"{model.kind}.attention.head_count"), list):
-        return HeadSizes(model.kind, d)
+        return HeadSizes(d)
     heads, kv = (file.count(f"attention.head_count{end}") for end in ("", "_kv"))
-    return HeadSizes(model.kind, d, 0, heads, kv)
+    return HeadSizes(d, 0, heads, kv)
 
 
 @frozen

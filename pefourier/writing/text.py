@@ -40,15 +40,6 @@ def printable(text: str) -> str:
     return RUNNER.sub(lambda match: rf"\x{ord(match[0][0]):x}{match[0][1:]}", visible(text))
 
 
-def printable_lines(text: str) -> str:
-    r"""Escape each line of a text for a terminal.
-
-    >>> printable_lines("a\n ::error::\x1b")
-    'a\n \\x3a:error::\\x1b'
-    """
-    return "\n".join(map(printable, text.split("\n")))
-
-
 NOUNS = (
     "positions dimensions pairs runs rows columns vectors channels classes recordings frequencies "
     "layers heads documents tokens windows points lags groups folds seeds keys wavelengths values "
@@ -64,6 +55,7 @@ EXACT = 1e-12  # rounding of a share
 PLAIN = 1e5  # smaller numbers are written without a power of ten
 ANY_WIDTH = 10**6  # characters per line if the output is not a terminal
 GAP = 2  # spaces between columns
+WHOLE: Any = {"break_on_hyphens": False, "break_long_words": False}  # words in lines
 UNITS = {"k": 2**10, "M": 2**20}  # as in context lengths: 128k is 131072
 
 TABLE = "\x1d"  # placeholder of a table that is kept in SET_ASIDE
@@ -116,8 +108,7 @@ def broken(text: str, width: int) -> list[str]:
     (['95 % lie', 'at or', 'below'], ['  between', '  positions'])
     """
     indent = " " * (len(text) - len(text.lstrip()))
-    whole: Any = {"break_on_hyphens": False, "break_long_words": False}
-    return [text] if len(text) <= width else wrap(text, width, subsequent_indent=indent, **whole)
+    return [text] if len(text) <= width else wrap(text, width, subsequent_indent=indent, **WHOLE)
 
 
 def is_for_document() -> bool:
@@ -148,13 +139,7 @@ def paragraph(text: str, indent: str = "", goes_on: str = "") -> str:
     if SET_ASIDE.get() is not None:  # a document wraps its own lines
         return f"{text}\n"
     width = max(min(WIDEST, get_terminal_size((WIDEST, 24)).columns), 24)
-    lines = wrap(
-        text,
-        width - len(goes_on),
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    lines = wrap(text, width - len(goes_on), subsequent_indent=indent, **WHOLE)
     return f"{goes_on}\n".join(lines) + "\n"
 
 

@@ -102,8 +102,6 @@ ROUND_TRIPS = [
     ("rope", {}),
     ("rope", {"rho": 500000.0, "layout": "interleaved"}),
     ("dft", {}),
-    ("onehot", {}),
-    ("none", {}),
 ]
 
 

@@ -34,7 +34,6 @@ ZOO = {  # Toeplitz residual, shift residual, stable rank; findings; table
     "offset": (0, 0, 1.7901, ["offset note"], waves(GRID, offset=2)),
     "one row for all": (0, 0, 1.0, ["constant-codes error"], np.repeat(waves(GRID)[5:6], 128, 0)),
     "-log(1e4)/d//2": (0, 0, 1.0805, ["dead-pairs error"], waves(np.exp(-2.0 * I))),
-    "x ** 1e-4": (0, 0, 2.0506, ["single-frequency error"], waves((I / 32) ** 1e-4)),
     "padding row": (0.113, 0.089, 1.7876, ["padding-row note"], changed(1, 0.0)),
     "a row of zeros": (0.128, 0.118, 1.7913, ["padding-row warning"], changed(64, 0.0)),
     "index clipped": (0.130, 0.0023, 1.7006, CLIPPED, changed(slice(100, None), waves(GRID)[99])),
@@ -87,7 +86,7 @@ OTHER = {
     "whisper's": (whisper(512, 320), ["divisor note", "rank-of-rounding note"]),
     "phases in float32": (late_phases(), ["rounded-phases note", "rank-of-rounding note"]),
     "dead column of noise": (
-        np.where(np.arange(64) == 7, 0.5, NORMAL),
+        np.where(np.arange(64) == 7, 0.0, NORMAL),
         ["random-codes note", "dead-columns note"],
     ),
     "octaves up to a sign a row": (waves(OCTAVES), []),

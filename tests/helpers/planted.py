@@ -99,9 +99,6 @@ plant("cosines-first")(lambda real: waves(real)[:, np.r_[1:D:2, 0:D:2]])
 plant("aliased-waves")(lambda real: beside(rows(real) / ladder(real)))
 plant("aliased-frequencies")(lambda real: beside(rows(real) * (8 * ladder(real))))
 plant("dead-pairs")(lambda real: beside(rows(real) * np.exp(-2 * np.arange(D // 2, dtype=real))))
-plant("single-frequency")(
-    lambda real: beside(rows(real) * np.linspace(0, 1, D // 2, dtype=real) ** real(1e-4))
-)
 
 
 @plant("rounded-phases", forms=("code", "float32"), absent="its numbers are coarser than phases")

@@ -1,12 +1,10 @@
 """Figures of a training comparison."""
 
-from dataclasses import replace
-
 import numpy as np
-from training import of_datasets, result
+from training import result
 
 from pefourier.report.plot import USUAL
-from pefourier.report.training_figures import comparison, critical_difference
+from pefourier.report.training_figures import comparison
 from pefourier.train import statistics
 
 
@@ -33,20 +31,3 @@ def test_runs_are_points_differences_stand_beside_them_and_doubtful_ones_are_hol
     assert [marks[row].get_markerfacecolor() for row in (1, 2)] == ["C0", "none"]
     ends = [list(line.get_xdata()) for line in right.lines if len(line.get_xdata()) == 2]
     assert all([d.low, d.high] in ends for d in data.differences.values())
-
-
-def two_datasets(ranks, cliques):
-    """Return a summary of two datasets with the given ranks."""
-    found = statistics.summarize_runs(of_datasets(2, {"sinusoidal": 0.5}))
-    return replace(found, ranks=ranks, cliques=cliques)
-
-
-def test_bars_of_the_diagram_join_the_cliques():
-    ranks = {"none": 4.0, "dft": 1.25, "rope": 1.75, "sinusoidal": 3.0}
-    cliques = (("dft", "rope"), ("rope", "sinusoidal"))
-    figure = critical_difference(two_datasets(ranks, cliques), USUAL)
-    (axes,) = figure.axes
-    bars = [line.get_ydata() for line in axes.lines if line.get_linewidth() == 3]
-    np.testing.assert_allclose(bars, [[-0.2, 1.2], [0.8, 2.2]])
-    assert axes.lines[0].get_xdata().tolist() == sorted(ranks.values())
-    assert axes.get_yticklabels()[0].get_text() == "dft  1.25"

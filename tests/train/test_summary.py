@@ -119,7 +119,7 @@ def test_a_scaled_encoding_is_compared_at_its_size():
     assert apart["sinusoidal@rms=1"].mean == pytest.approx(-0.4)
 
 
-def test_average_ranks_over_datasets_and_who_is_not_distinguished(tmp_path):
+def test_average_ranks_over_datasets_and_who_is_not_distinguished():
     scores = (("sinusoidal", 0.5, 0.2), ("dft", 0.5, 0.6), ("none", 0.4, None))
     rows = [result(e, v, dataset=d) for e, *own in scores for d, v in zip("ab", own, strict=True)]
     rows = [row for row in rows if row["f1"] is not None]
@@ -132,9 +132,7 @@ def test_average_ranks_over_datasets_and_who_is_not_distinguished(tmp_path):
     for datasets, arms, apart in cases:
         scores = {e: five.get(e, 0.5) for e in arms}
         found = statistics.summarize_runs(of_datasets(datasets, scores))
-        assert (found.shows_ranks, found.out_of_reach == "") == (apart, apart)
-        write_summary(Store(tmp_path), found)  # a figure only if it has something to show
-        assert (tmp_path / "critical-difference.png").is_file() == apart
+        assert (found.out_of_reach == "") == apart
 
 
 def test_runs_that_diverge_are_scored_and_counted():
