@@ -173,17 +173,18 @@ def find_mistakes(
     [{'rho': (10000.0, 500000.0)}]
     """
     sought = Sought(enc, expected, observed, Rope.of(enc))
-    if (single := simplest(sought, plain=plain)) or plain or not sought.rope:
-        found = (single,) if single else ()
-        return found or (() if plain else reversed_mistakes(sought))
+    if (single := simplest(sought, plain=plain)) or plain:
+        return (single,) if single else ()
     for first in ignored_settings(sought):
-        rope = sought.rope.with_(**{key: pair[1] for key, pair in first.changes.items()})
+        rope = sought.rope and sought.rope.with_(
+            **{key: pair[1] for key, pair in first.changes.items()}
+        )
         waves = of_frequencies(first.omega, expected.factor, expected.length, expected.eps)
         if len(first.omega) == len(observed) and (
             second := simplest(replace(sought, rope=rope, expected=waves))
         ):
             return first, second
-    return () if plain else reversed_mistakes(sought)
+    return reversed_mistakes(sought)
 
 
 def reversed_mistakes(sought: Sought) -> tuple[Misreading, ...]:

@@ -292,6 +292,13 @@ def identify(table: Table, eps: float = FLOAT64_EPS) -> Fields | None:
             difference, stray = formula.compare(table, level)
             if not len(stray):
                 return identification(formula.encoding, formula.params, difference)
+    n, d = table.shape
+    if np.count_nonzero(table[0]) == 1 < d:
+        start = int(np.argmax(table[0]))
+        scale = float(table[0, start])
+        places = (np.arange(n)[:, None] + start) % d == np.arange(d)
+        if (table == scale * places).all():
+            return identification("onehot", {"offset": start, "scale": scale}, 0.0)
     return None
 
 

@@ -119,7 +119,10 @@ def compare_rows(
         if not is_table or len(reference) != len(table) or not explains_rows(reference):
             continue
         ordered = (enc, encodings[1 - k])
-        orders = [(w, [*changed_steps(reference, w, ordered)]) for w in both_orders(table)]
+        orders = [
+            (waves, [*changed_steps(reference, waves, ordered)])
+            for waves in (table, exchanged_waves(table))
+        ]
         for waves, steps in sorted(orders, key=lambda order: len(order[1])):
             if found := positions_in(enc, reference, waves):
                 later = [step for step in steps if step.code != "shifted"]
@@ -127,11 +130,6 @@ def compare_rows(
                     outcome, k, ordered, (reference, waves), later, *found, few=few
                 )
     return None
-
-
-def both_orders(table: Waves) -> tuple[Waves, Waves]:
-    """Return sinusoids with the cosines and sines of the table in either order."""
-    return table, exchanged_waves(table)
 
 
 def explains_rows(reference: Waves) -> bool:
@@ -548,7 +546,7 @@ def compare_shifted(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome |
     """Report additive sinusoids that begin elsewhere, with all other steps; None for all others."""
     if any(map(rotates, encodings)) or outcome.verdict == "the same":
         return None
-    for b in both_orders(pairs[1]):
+    for b in (pairs[1], exchanged_waves(pairs[1])):
         by, forms = shift_between(pairs[0], b), [*map(form_of, encodings, (pairs[0], b))]
         causes = tuple(changed_steps(pairs[0], b, encodings))
         name = name_of_order(forms[0], forms[1]) if forms[0] and forms[1] else None
@@ -583,11 +581,11 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
     if not has_factors and (are_declared or scores_differ):
         cause = settings_cause(*encodings) if are_known(*encodings) else None
         return replace(outcome, cause=cause)  # the numbers or scores already show the difference
-    part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
     if has_factors:
         return with_factors(outcome, changes)
+    part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
     if part in PARTS:
-        index = 1 if second.form and second.form.part == part else 0
+        index = second.form is not None and second.form.part == part
         note = finding("part-alone", table=SIDES[index], waves=PARTS[part])
         return outcome.with_findings(note, verdict="the same", compared=(PARTS[part],))
     transform: Fields = {}
