@@ -201,12 +201,12 @@ def describe(
     places = [(rows != due, due, code, words + hint)]
     if (rows < 0).any():
         places = [] if causes else places
-        places.append((rows < 0, due, "ids-negative", words if causes else "negative ids"))
+        places += [(rows < 0, due, "ids-negative", words if causes else "negative ids")]
         verdict = "negative" if causes else verdict
     if limit is not None and (rows >= limit).any():
         beyond = Beyond(int((rows >= limit).any(axis=0).argmax()), limit)
         largest = np.full_like(due, limit - 1)
-        places.append((rows >= limit, largest, beyond.finding, f"{beyond.words}; {beyond.undo}"))
+        places += [(rows >= limit, largest, beyond.finding, f"{beyond.words}; {beyond.undo}")]
         if verdict != UNEXPLAINED:
             causes, verdict = [*causes, beyond], "beyond"
     faults, first, runs = [], None, runs_in_words(rows[0])
@@ -222,8 +222,16 @@ def describe(
             first = first or Difference(token if ids.ndim == 1 else (axis, token), known, value)
             where += f"; token {at} has id {value}, expected {known}"
         place: Fields = {"row": document.row, "token": at, "value": value, "expected": known}
-        slots = {"where": where, "words": words, "runs": runs, "segment": document.place}
-        faults.append(TokenFinding(**vars(finding(code, doubt, **slots, **place)), **place))
+        facts = finding(
+            code,
+            doubt if code == given else "",
+            where=where,
+            words=words,
+            runs=runs,
+            segment=document.place,
+            **place,
+        )
+        faults.append(TokenFinding(**vars(facts), **place))
     return Span(
         row=document.row,
         segment=document.place,

@@ -327,6 +327,7 @@ def test_masks_are_read_with_one_fault_and_ids_are_judged_by_them(count, config)
         kind, rule, ids = drawn_mask(rng, n := int(rng.integers(9, 30)))
         hole = rule.copy()
         at = int(rng.integers(n // 2)) + (kind == "padding") * 5
+        at -= not rule[at + 1 :, at].any()  # the last token of a document would be padding
         hole[at, at] = False
         for faults, mask in (
             ((), rule),
@@ -344,12 +345,17 @@ def test_masks_are_read_with_one_fault_and_ids_are_judged_by_them(count, config)
             assert found.mask.kind == ("causal" if kind == "padding" else kind)
             assert [f.code for f in found.findings] == [f"ids-mask-{fault}" for fault in faults]
             assert found.is_fine() == (not faults)
-            moved = pefourier.positions([ids + 3], attention_mask=mask[None, None])
+            moved = pefourier.positions([ids + 99], attention_mask=mask[None, None])
             assert moved.verdict == ("several" if faults else "offset")
         for path, right in ((llama, ("causal", "documents", "padding")), (mistral, ("window",))):
             found = pefourier.positions([ids], attention_mask=rule[None, None], config=path)
             if kind != "window" or found.mask.window == 3 or path == llama:
                 assert found.is_fine() == (kind in right), (kind, path)
+
+
+def test_an_undecided_id_beyond_the_limit_gets_the_findings_of_both(config):
+    found = pefourier.positions([[5000]], config=config("llama", max_position_embeddings=99))
+    assert {"ids-undecided", "ids-beyond"} <= {f.code for f in found.findings}
 
 
 def test_what_the_input_leaves_open_is_said_and_passing_it_decides(config):
