@@ -366,7 +366,7 @@ def test_a_deleted_working_directory_is_one_line(monkeypatch, run, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
-MINUTES = ["design --length 64M --d 128 --for rank", "check-faithful rope --length 20k"]
+MINUTES = ["design --length 64M --d 128 --for distance", "check-faithful rope --length 20k"]
 MINUTES += ["context rope --length 20k --against base=1e6", "check-faithful tupe:length=10000"]
 
 

@@ -149,35 +149,6 @@ def test_python_of_the_readme_runs():
     assert names["found"].verdict == "isometric"
 
 
-def test_the_hook_of_the_readme_measures_what_projections_make(folder, monkeypatch):
-    import torch
-
-    transformers = pytest.importorskip("transformers")
-    sizes = {"hidden_size": 16, "intermediate_size": 8, "vocab_size": 50, "num_hidden_layers": 2}
-    config = transformers.LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2)
-    model, seen = transformers.AutoModelForCausalLM.from_config(config).eval(), {}
-    for layer, block in enumerate(model.model.layers):
-        for which in "qk":
-            block.self_attn.get_submodule(f"{which}_proj").register_forward_hook(
-                lambda _m, _i, out, at=(layer, which): seen.update(
-                    {at: out[0].double().numpy(force=True)}
-                )
-            )
-    (block,) = re.findall(r"^    import sys, numpy, torch\n(?:    .*\n|\n)+", TEXT, re.MULTILINE)
-    code = "\n".join(line[4:] for line in block.splitlines())
-    room = sys.modules[type(model).__module__]
-    monkeypatch.setattr(room, "apply_rotary_pos_emb", room.apply_rotary_pos_emb)
-    exec(compile(code, "README.md", "exec"), {"model": model, "tokens": torch.arange(7)[None]})
-    config.save_pretrained(folder)
-    found = pefourier.usage("config.json", stats="means.npz")
-    for one in found.shares:
-        for which, shares in (("q", one.q), ("k", one.k)):
-            rows = seen[one.layer, which].reshape(7, -1, 4)
-            sizes = np.hypot(rows[..., :2], rows[..., 2:]).mean(axis=0) ** 2
-            sizes = np.repeat(sizes, 4 // len(sizes), axis=0)
-            np.testing.assert_allclose(shares, sizes / sizes.sum(axis=1)[:, None], rtol=1e-5)
-
-
 def test_numbers_in_prose_are_those_of_the_program():
     llama = "rope:rho=5e5,scaling=llama3,factor=8,original=8192"
     bands = pefourier.context(llama, length=2**17, d=128).rotations[0].bands

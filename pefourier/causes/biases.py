@@ -377,6 +377,41 @@ class LagMoved(Named):
 
 
 @frozen
+class KeysAdded(Named):
+    """A constant is added to the biases of each key, for all queries."""
+
+    keys: Counts
+    values: tuple[float, ...]
+    name = "keys-added"
+    changed = "numbers"
+
+    @property
+    def words(self) -> str:
+        """The keys and, if there is one, the constant."""
+        places = first_few(joined_runs(self.keys, " to "))
+        if len({*self.values}) == 1:
+            return f"{number(self.values[0], 6)} added to the biases of key {places}"
+        return f"a constant for each key added to the biases (keys {places})"
+
+    @classmethod
+    def propose(cls, expected: Biases, observed: Biases) -> Iterator[KeysAdded]:
+        """Read the constants at the last query."""
+        shown = np.isfinite(expected.numbers[0, -1]) & np.isfinite(observed.numbers[0, -1])
+        added = np.where(shown, observed.numbers[0, -1] - expected.numbers[0, -1], 0.0)
+        top = np.abs(observed.numbers[0, -1][shown]).max(initial=0.0)
+        keys = np.flatnonzero(np.abs(added) > 16 * max(observed.eps, FLOAT32_EPS) * (top + 1e-30))
+        if len(keys):
+            values = (float(f"{value:.7g}") for value in added[keys])
+            yield cls(tuple(keys.tolist()), tuple(values))
+
+    def apply(self, expected: Biases) -> Biases:
+        """Add the constants."""
+        numbers = expected.numbers.copy()
+        numbers[..., list(self.keys)] += self.values
+        return replace(expected, numbers=numbers, rule=None)
+
+
+@frozen
 class PartOfBiases:
     """Some heads, queries or keys, first and last."""
 
@@ -605,5 +640,5 @@ def agree_with(counted: Bools, tolerance: Floats) -> Callable[[Biases, Biases], 
 PARTIAL = (Multiplied, Clipped, LagMoved, Transposed)
 KINDS = (
     *(Window, Transposed, LaterKeys, Slopes, Scaled, HeadsReordered, Grouped),
-    *(Clipped, LagMoved),
+    *(Clipped, LagMoved, KeysAdded),
 )

@@ -123,13 +123,6 @@ class Within(Generic[Data]):
         return self.part.put(expected, self.cause.apply(self.part.of(expected)))
 
 
-def record(cause: Any) -> Fields:
-    """Return the code of a cause and what is needed to apply it, for JSON."""
-    if isinstance(cause, Within):
-        return {**record(cause.cause), "within": cause.part.within}
-    return fields_of(cause)
-
-
 @frozen
 class Difference:
     """The first number that is not as expected."""

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.causes.explain import Cause, Difference, Named
+from pefourier.causes.explain import Cause, Difference
 from pefourier.causes.rows import explain_rows
 from pefourier.encodings.encoding import FLOAT64_EPS, Wave, row_blocks
-from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, phase_rounding, rounded
+from pefourier.geometry.precision import FLOAT32_EPS, phase_rounding
 from pefourier.geometry.waves import (
     BLOCK,
     NEAR,
@@ -412,25 +412,6 @@ def describe_runs(runs: Sequence[PositionRun], noun: str = "position(s)") -> str
     return ", ".join(texts + more)
 
 
-@frozen
-class Rounded(Named):
-    """Positions are rounded to a format."""
-
-    form: str
-    name = "rounded"
-
-    @property
-    def words(self) -> str:
-        """What was done."""
-        most = 2 ** FORMATS[self.form].digits
-        return f"positions rounded to {self.form}, which has no odd integer above {most}"
-
-    def apply(self, expected: Indices) -> Indices:
-        """Round positions."""
-        with np.errstate(invalid="ignore"):  # numbers beyond the format
-            return rounded(expected.astype(float), FORMATS[self.form]).astype(np.int64)
-
-
 def causes_of(positions: Indices) -> tuple[Cause[Any], ...]:
     """Return the causes that give all positions of rows that should count from 0.
 
@@ -443,8 +424,5 @@ def causes_of(positions: Indices) -> tuple[Cause[Any], ...]:
     """
     numbers = positions.astype(np.int64)
     counts = [n for n in (len(positions), int(positions.max()) + 1) if n >= len(positions)]
-    for form in map(Rounded, ("bfloat16", "float16")):
-        if (form.apply(np.arange(len(positions))) == positions).all():
-            return (form,)
     found = [explain_rows(np.arange(n), numbers).causes for n in counts]
     return min(filter(None, found), key=len, default=())

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.causes.explain import Explanation, Kind, Named, explain
-from pefourier.types import Bools, frozen, frozen_arrays
+from pefourier.causes.explain import Cover, Explanation, Kind, Named, explain
+from pefourier.geometry.precision import FORMATS, rounded
+from pefourier.types import Bools, Counts, Fields, frozen, frozen_arrays
 
 Numbers = NDArray[np.int64]
 HIDDEN = {"told": False}
 PLACES = 4  # changes from either end at which causes are proposed
+LEAST = 3  # length of each of two parts; fewer are explained too easily
 CORNERS = 8  # changes of the step that one cause makes, at most
 
 
@@ -37,21 +40,109 @@ def agree(expected: Numbers, observed: Numbers) -> Bools:
 
 
 def explain_rows(
-    expected: Numbers, observed: Numbers, known: Sequence[Kind[Numbers]] = ()
+    expected: Numbers,
+    observed: Numbers,
+    known: Sequence[Kind[Numbers]] = (),
+    *,
+    in_parts: bool = False,
 ) -> Explanation[Numbers]:
     """Return the causes of observed numbers (n,); `known` are kinds that are tried first.
 
     >>> [cause.words for cause in explain_rows(np.arange(6), np.array([3, 4, 5, 7, 8, 9])).causes]
     ['positions shifted by +3', 'positions shifted by +1 from index 3 on']
+    >>> observed = np.array([0, 1, 7, 8, 9, 5, 6])
+    >>> [cause.words for cause in explain_rows(np.arange(7), observed, in_parts=True).causes]
+    ['positions shifted by +5 in tokens 2 to 4']
     """
     bends = corners(expected)
     if corners(observed) > 4 * bends + 2 * CORNERS:
-        return Explanation((), agree(expected, observed))
+        return explain(expected, observed, (*known, *UNEVEN), agree, lambda *_: False)
 
     def near(remaining: Numbers, observed: Numbers) -> bool:
         return bends > 0 or corners(shift_of(remaining, observed)) <= CORNERS
 
-    return explain(expected, observed, (*known, *KINDS), agree, near)
+    parts = {"parts": parts_of} if in_parts else {}
+    return explain(expected, observed, (*known, *KINDS), agree, near, **parts)
+
+
+@frozen
+class Piece:
+    """Some tokens of numbers (n,) or (axes, n), or some on one axis, or on neighbouring ones."""
+
+    tokens: Counts | None = None  # first and last
+    axis: int | Counts | None = None  # one axis, or the first and last
+
+    @property
+    def within(self) -> Fields:
+        """Indices for JSON."""
+        found = {"axis": self.axis, "rows": self.tokens}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def words(self) -> str:
+        """The axis and the tokens."""
+        axis = "" if self.axis is None else f"on axis {self.axis}"
+        if isinstance(self.axis, tuple):
+            axis = "on axes {} to {}".format(*self.axis)
+        tokens = "in tokens {} to {}".format(*self.tokens) if self.tokens else ""
+        return " ".join(filter(None, (axis, tokens)))
+
+    @property
+    def index(self) -> Any:
+        """Index of the part in an array."""
+        first, last = self.tokens or (0, -1)
+        axis: Any = ... if self.axis is None else self.axis
+        if isinstance(axis, tuple):
+            axis = slice(axis[0], axis[1] + 1)
+        return axis, slice(first, last + 1 or None)
+
+    def of(self, numbers: Numbers) -> Numbers:
+        """Select the part."""
+        return np.asarray(numbers[self.index])
+
+    def put(self, numbers: Numbers, part: Numbers) -> Numbers:
+        """Replace the part."""
+        whole = numbers.copy()
+        held = whole[self.index]
+        held[...] = part[..., : held.shape[-1]]
+        return whole
+
+
+def parts_of(expected: Numbers, observed: Numbers, differs: Bools) -> Iterator[Cover[Numbers]]:
+    """Yield the axes and tokens to which differences are confined: one part, or two."""
+    shift, flat = shift_of(expected, observed), np.atleast_2d(differs)
+    axes = np.flatnonzero(flat.any(axis=1)).tolist()
+    if differs.ndim == 1:
+        axes = [None]
+    lines = [differs if axis is None else differs[axis] for axis in axes]
+    if axes != [None] and len(axes) < 3:
+        yield [(Piece(axis=axis), KINDS) for axis in axes]
+    if len(axes) == 2:
+        ends = [tuple(np.flatnonzero(line)[[0, -1]].tolist()) for line in lines]
+        if ends[0] == ends[1] and axes[1] == axes[0] + 1:
+            yield [(Piece(ends[0], tuple(axes)), (Shifted,))]
+        yield [(Piece(end, axis), KINDS) for end, axis in zip(ends, axes, strict=True)]
+    kinds: Sequence[Any] = KINDS if len(axes) == 1 else (Shifted, AxesExchanged)
+    for runs in stretches(np.asarray(flat.any(axis=0)), changes(shift)):
+        yield [(Piece(run, axes[0] if len(axes) == 1 else None), kinds) for run in runs]
+
+
+def stretches(differs: Bools, cuts: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
+    """Yield the first and last index of the numbers that differ, in one stretch or in two.
+
+    >>> list(stretches(np.array([0, 0, 1, 1, 0, 1, 1, 1, 1]) > 0, [2, 5]))
+    [[(2, 8)], [(1, 8)]]
+    """
+    at = np.flatnonzero(differs)
+    widest = at[1:][np.diff(at).argmax()] if len(at) > 1 else 0  # behind most that agree
+    halves = [(at[at < cut], at[at >= cut]) for cut in (widest, *cuts)]
+    for parts in ((at,), *(pair for pair in halves if min(map(len, pair)) > 1)):
+        # some causes keep the first number of a part
+        for kept in product((0, 1), repeat=len(parts)):
+            runs = [(int(x[0]) - k, int(x[-1])) for x, k in zip(parts, kept, strict=True)]
+            is_apart = runs[0][0] >= 0 and (len(runs) == 1 or runs[1][0] > runs[0][1])
+            if is_apart and (len(runs) == 1 or min(b - a for a, b in runs) > LEAST):
+                yield runs
 
 
 def corners(numbers: Numbers) -> int:
@@ -89,6 +180,12 @@ class Change(Named):
     finding: ClassVar[str]
     undo: ClassVar[str]
 
+    @property
+    def words(self) -> str:
+        """What was done; a shift by a power of two is an overflow."""
+        is_wrapped = getattr(self, "by", 1) % 2**32 == 0
+        return super().words + (" (an overflow of 32-bit integers)" if is_wrapped else "")
+
     def apply(self, expected: Numbers) -> Numbers:
         """Return what would be observed: by default the same."""
         return expected
@@ -98,7 +195,10 @@ class Change(Named):
 class Reversed(Change):
     """The numbers stand in the opposite order.
 
-    >>> [cause.code for cause in explain_rows(np.arange(9), np.arange(9)[::-1][:4]).causes]
+    >>> [cause.code for cause in explain_rows(np.arange(2), np.array([1, 0])).causes]
+    ['reversed']
+    >>> observed = np.arange(9)[::-1][:4]  # of more rows
+    >>> [cause.code for cause in explain_rows(np.arange(9), observed).causes]
     ['reversed']
     """
 
@@ -121,8 +221,8 @@ class Step(Change):
 
     >>> [cause.by for cause in Step.propose(np.arange(3), np.array([0, 1, 3]))]
     [-1, -2, 2]
-    >>> [cause.words for cause in explain_rows(np.arange(2), np.array([0, 5])).causes]  # no step
-    ['positions shifted by +4 from index 1 on']
+    >>> [cause.code for cause in explain_rows(np.arange(2), np.array([0, 5])).causes]  # no step
+    ['gap']
     >>> tuple(c.words for c in explain_rows(np.arange(9), np.array([0, 3, 6, 5])).causes)
     ('positions that advance by 3', 'positions shifted by -4 from index 3 on')
     """
@@ -143,6 +243,82 @@ class Step(Change):
 
     def apply(self, expected: Numbers) -> Numbers:
         return np.full_like(expected, expected[0]) + self.by * np.arange(len(expected))
+
+
+@frozen
+class Rounded(Change):
+    """Numbers are rounded to a floating-point format.
+
+    >>> Rounded("bfloat16").apply(np.array([255, 257, 259]))
+    array([255, 256, 260])
+    """
+
+    form: str
+    name = "rounded"
+    finding = "ids-stored"
+    says = "positions rounded to {c.form}"
+    undo = "keep them as integers"
+
+    @classmethod
+    def propose(cls, expected: Numbers, _: Numbers) -> Changes:
+        for name in ("bfloat16", "float16"):
+            if np.abs(expected).max() > 2 ** FORMATS[name].digits:
+                yield cls(name)
+
+    def apply(self, expected: Numbers) -> Numbers:
+        form = FORMATS[self.form]
+        most = int(form.largest)  # beyond, they are infinite
+        return rounded(np.clip(expected, -most, most), form).astype(np.int64)
+
+
+@frozen
+class Wrapped(Change):
+    """Numbers overflow an integer type.
+
+    >>> observed = np.array([126, 127, -128, -127])
+    >>> [cause.words for cause in explain_rows(np.arange(126, 130), observed).causes]
+    ['positions stored as int8, which overflows']
+    """
+
+    type: str
+    name = "wrapped"
+    finding = "ids-stored"
+    says = "positions stored as {c.type}, which overflows"
+    undo = "use 64 bits"
+
+    @classmethod
+    def propose(cls, _: Numbers, observed: Numbers) -> Changes:
+        for bits in (32, 16, 8):
+            for name in (f"int{bits}", f"uint{bits}"):
+                if np.array_equal(observed, observed.astype(name)):
+                    yield cls(name)
+
+    def apply(self, expected: Numbers) -> Numbers:
+        return expected.astype(self.type).astype(np.int64)
+
+
+@frozen
+class Divided(Change):
+    """Numbers are divided by a constant and rounded down.
+
+    >>> [cause.words for cause in explain_rows(np.arange(8), np.arange(8) // 2).causes]
+    ['positions divided by 2 and rounded down']
+    """
+
+    by: int
+    name = "divided"
+    finding = "ids-repeated"
+    says = "positions divided by {c.by} and rounded down"
+    undo = "count every token"
+
+    @classmethod
+    def propose(cls, _: Numbers, observed: Numbers) -> Changes:
+        rises = np.flatnonzero(np.diff(observed)).tolist()
+        if rises and (by := (rises[1] - rises[0]) if len(rises) > 1 else rises[0] + 1) > 1:
+            yield cls(by)
+
+    def apply(self, expected: Numbers) -> Numbers:
+        return expected // self.by
 
 
 @frozen
@@ -176,8 +352,8 @@ class Shifted(Change):
 class Restarted(Change):
     """From an index on the numbers begin again.
 
-    >>> [c.at for c in Restarted.propose(np.arange(2, 7), np.array([2, 3, 4, 0, 1]))]
-    [3]
+    >>> [c.words for c in Restarted.propose(np.arange(2, 7), np.array([2, 3, 4, 0, 1]))]
+    ['positions that begin again at 0 from index 3 on']
     >>> [c.at for c in Restarted.propose(np.arange(5), np.array([0, 0, 1, 1, 3]))]  # repeated
     []
     >>> Restarted(3, 0).apply(np.arange(5))
@@ -229,7 +405,7 @@ class Clamped(Change):
         n = len(observed)
         equal = max(1, int((observed != observed[-1])[::-1].argmax()))  # at the end
         for to in dict.fromkeys((int(observed.max()), int(observed[-1]), int(expected[n - equal]))):
-            if (expected[:n] > to).sum() > 1:
+            if expected[0] <= to and (expected[:n] > to).sum() > 1:
                 yield cls(to)
 
     def apply(self, expected: Numbers) -> Numbers:
@@ -344,18 +520,39 @@ class Exchanged(Change):
     def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
         shift = shift_of(expected, observed)
         wrong, cuts = np.flatnonzero(shift).tolist(), changes(shift)
-        for first in wrong[:1]:
-            counts = [cut - first for cut in cuts if cut > first][:1]
-            for second in np.flatnonzero(expected[: len(observed)] == observed[first])[:1].tolist():
-                for count in counts:
-                    if count <= second - first and second + count <= len(expected):
-                        yield cls(first, second, count)
+        if not wrong:
+            return
+        first = wrong[0]
+        second = int((expected[: len(observed)] == observed[first]).argmax())
+        count = next((cut - first for cut in cuts if cut > first), 0)
+        if 0 < count <= second - first and second + count <= len(expected):
+            yield cls(first, second, count)
 
     def apply(self, expected: Numbers) -> Numbers:
         numbers = expected.copy()
         a, b = (slice(i, i + self.count) for i in (self.first, self.second))
         numbers[a], numbers[b] = expected[b], expected[a]
         return numbers
+
+
+@frozen
+class AxesExchanged(Change):
+    """Two axes are exchanged."""
+
+    axes: tuple[int, int]
+    name = "axes-exchanged"
+    finding = "ids-backwards"
+    says = "axes {c.axes[0]} and {c.axes[1]} exchanged (0: time, 1: row, 2: column)"
+    undo = "exchange them back"
+
+    @classmethod
+    def propose(cls, _: Numbers, __: Numbers) -> Changes:
+        yield from map(cls, ((1, 2), (0, 1), (0, 2)))
+
+    def apply(self, expected: Numbers) -> Numbers:
+        ids = expected.copy()
+        ids[list(self.axes)] = expected[list(self.axes[::-1])]
+        return ids
 
 
 @frozen
@@ -410,6 +607,7 @@ class Recounted:
     words: str = field(metadata=HIDDEN)
     undo: str = field(metadata=HIDDEN)
     numbers: Numbers = field(metadata=HIDDEN, compare=False)
+    within: Fields | None = None  # the part that was read so, for JSON
 
     def apply(self, _: Numbers) -> Numbers:
         return self.numbers
@@ -426,7 +624,8 @@ class Given:
         return self.causes
 
 
+UNEVEN = (Rounded, Wrapped, Divided)  # their numbers advance in many different steps
 KINDS = (  # of two that give the same numbers, the earlier is reported
-    *(Reversed, Step, Shifted, Restarted, Clamped, Repeated),
-    *(Gap, Backwards, Wrong, Exchanged),
+    *(Rounded, Wrapped, Reversed, Step, Shifted, Restarted, Clamped, Repeated),
+    *(Gap, Backwards, Wrong, Exchanged, Divided),
 )

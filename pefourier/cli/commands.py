@@ -218,7 +218,8 @@ def relations(options: EncodingOptions, output: AnswerOptions, figure: FigureOpt
     """Show how the vectors of positions relate to each other.
 
     Shows inner products by lag, whether one matrix maps every vector to the next, and whether
-    distances are kept. --csv lists the inner product at each lag. Default: sinusoidal and dft.
+    distances are kept; for biases, how fast they fall. --csv lists inner products, or biases, by
+    lag. Default: sinusoidal and dft.
 
     \b
     Example:

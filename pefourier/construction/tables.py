@@ -263,6 +263,27 @@ class LayerNorm(OfNumbers):
 
 
 @frozen
+class Centred(OfNumbers):
+    """Each row has its mean subtracted."""
+
+    name = "centred"
+    says = "the mean of each row subtracted"
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Centred]:
+        """Yield the cause if observed rows have mean 0 and expected rows do not."""
+        means = (np.abs(x.values.mean(axis=1)).max(initial=0.0) for x in (expected, observed))
+        before, after = means
+        if after <= 1e-3 * before:
+            yield cls()
+
+    def apply(self, expected: Numbers) -> Numbers:
+        """Subtract means."""
+        mean, error = (x.mean(axis=1, keepdims=True) for x in (expected.values, expected.error))
+        return Numbers(expected.values - mean, expected.error + error)
+
+
+@frozen
 class Decimals(OfNumbers):
     """Numbers are rounded to decimals."""
 
@@ -462,7 +483,7 @@ def nearest(a: Floats, b: Floats) -> Places:
 
 
 KINDS = (
-    *(Transposed, Padding, Zeroed, Scaled, OffsetRow, UnitRows, LayerNorm),
+    *(Transposed, Padding, Zeroed, Scaled, OffsetRow, UnitRows, LayerNorm, Centred),
     *(Decimals, Integers, Ordered, Moved),
 )
 

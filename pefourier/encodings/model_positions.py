@@ -105,8 +105,7 @@ def describe_positions(
     """
     source = source_of(spec)
     file = open_model(spec) if source in ("config", "gguf") else None
-    model = file.model if isinstance(file, ModelFile) else None
-    stating = file.model if isinstance(file, ModelFile) else file
+    model = file if isinstance(file, ModelFile) else None
     layers = layer_runs(file, spec, d)
     parts = tuple(dict.fromkeys(run.part for run in layers if run.kind == "rotary"))
     is_endless = source == "name" or (model is not None and model.longest() is None)
@@ -135,7 +134,7 @@ def describe_positions(
         encoding=rotations[0],
         indexer=load_model(file.of_layer(INDEXER), longest, d) if file and is_indexed else None,
         trained=trained_length,
-        stated=stated_length(stating, native) if stating else None,
+        stated=stated_length(file, native) if file else None,
         stands_for=native_length if file and scaled_params(native) else trained_length.length,
         length=longest,
         allowed=native_length if model else None,
@@ -148,7 +147,7 @@ def describe_positions(
         findings=(
             *(note for note in notes if length is None or note.code != "length-default"),
             *(lint_layers(model, layers, trained_length.length or longest) if model else ()),
-            *scaling_notes(rotations, trained_length, stating),
+            *scaling_notes(rotations, trained_length, file),
         ),
     )
 
@@ -158,6 +157,16 @@ def temperature_of(enc: Encoding, length: int) -> Temperature | None:
     model = enc.file and enc.file.model
     temperature = read_temperature(model, length) if model else temperature_in(enc.params, length)
     return temperature if temperature and temperature.layers == "all" else None
+
+
+def refuse_random(first: Encoding, second: Encoding) -> None:
+    """Refuse to compare numbers that a config leaves to its weights with other numbers."""
+    for enc, other in ((first, second), (second, first)):
+        if enc.file is not None and enc.untrained and not other.untrained:
+            raise PefourierError(
+                f"the numbers of {shown(enc.spec)} are random, because its folder has no weights; "
+                "put model.safetensors there to compare them"
+            )
 
 
 def scaling_notes(

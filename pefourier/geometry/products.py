@@ -42,22 +42,28 @@ def by_inner_products(enc: Encoding) -> Encoding:
     return replace(enc, measure=enc.kernel) if is_line else enc
 
 
-def toeplitz_residual(enc: Encoding) -> float | None:
+def toeplitz_residual(enc: Encoding, sigma: Floats | None = None) -> float | None:
     r"""Return the relative distance of the inner products to a function of the lag.
 
     :math:`\lVert G - \mathrm{Toep}(G)\rVert_F / \lVert G\rVert_F` with :math:`G = E E^T` and Toep
     the mean along diagonals (Wang et al., 2021). The residual is 0 if the encoding declares
     shift-invariant inner products. On a grid, the lag is the displacement. The residual is None
     for nodes of a tree, which have no lags, and for uneven times, where a lag rarely recurs.
+    The singular values `sigma` of the table, if known, give the norm of G.
     """
     if enc.measure.squared_length:
         return 0.0
     if not enc.domain.has_lags:
         return None
-    return toeplitz_residual_of_rows(enc.table(), enc.domain.sides)
+    return toeplitz_residual_of_rows(enc.table(), enc.domain.sides, sigma=sigma)
 
 
-def toeplitz_residual_of_rows(table: Table, sides: Counts, placed: Indices | None = None) -> float:
+def toeplitz_residual_of_rows(
+    table: Table,
+    sides: Counts,
+    placed: Indices | None = None,
+    sigma: Floats | None = None,
+) -> float:
     r"""Return the Toeplitz residual of rows (k, d) at some points of a grid, by default at all.
 
     Computed from :math:`\lVert G\rVert^2 - \lVert\mathrm{Toep}(G)\rVert^2`, which resolves 1e-7;
@@ -70,12 +76,15 @@ def toeplitz_residual_of_rows(table: Table, sides: Counts, placed: Indices | Non
     unit, (n, d) = unit_of(table), table.shape
     sums = products_at_lags(table, sides, placed, unit)
     counts = np.rint(products_at_lags(np.ones((n, 1)), sides, placed))
-    size = min(n, d)
-    gram = np.zeros((size, size))  # of rows, or of columns: their squares have the same sum
-    for part in row_blocks(max(n, d), BLOCK, size):
-        vectors = (table[part].T if n > d else table[:, part]).astype(float) * unit
-        gram += vectors @ vectors.T
-    total = (gram**2).sum()
+    if sigma is not None:
+        total = ((sigma * unit) ** 4).sum()
+    else:
+        size = min(n, d)
+        gram = np.zeros((size, size))  # of rows, or of columns: their squares have the same sum
+        for part in row_blocks(max(n, d), BLOCK, size):
+            vectors = (table[part].T if n > d else table[:, part]).astype(float) * unit
+            gram += vectors @ vectors.T
+        total = (gram**2).sum()
     share = 1 - (sums**2 / np.maximum(counts, 1)).sum() / total if total else 0.0
     return float(np.sqrt(share)) if share > RESOLVED**2 else 0.0
 

@@ -20,67 +20,9 @@ import numpy as np
 
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, check_size, shown
+from pefourier.ids.masks import OTHER, Mask, as_visible, read_mask, segments_in
 from pefourier.types import Array, Counts, Texts, Values, frozen, frozen_arrays
 from pefourier.writing.files import label, os_errors, read_toml, suffix_of
-
-
-@frozen
-class Visibility:
-    """Common properties of all matrices of a mask; None: they differ or are unknown."""
-
-    causal: bool  # no query sees a later key
-    window: int | None  # number of nearest keys that a query sees, including itself
-    reach: int  # 1 + the largest distance of a visible key within a document
-    two_sided: bool  # whether the window includes later keys
-    documents_seen: bool | None = None  # a query sees a key of another document
-    pads_seen: bool | None = None  # a token sees padding
-
-
-def describe_mask(visible: Array, segments: Array | None = None) -> Visibility:
-    """Read a mask (matrices, n, n) of booleans.
-
-    >>> lag = np.subtract.outer(np.arange(6), np.arange(6))
-    >>> describe_mask(((lag >= 0) & (lag < 3))[None]).window
-    3
-    """
-    n, count = visible.shape[-1], len(visible)
-    lag = np.subtract.outer(np.arange(n, dtype=np.int32), np.arange(n, dtype=np.int32))
-    causal = not (visible & (lag < 0)).any()
-    numbers = np.ones((1, n), int) if segments is None else segments  # of each row
-    numbers = np.repeat(numbers, max(1, count // len(numbers)), axis=0)[:count]
-    query, key = numbers[:, :, None], numbers[:, None, :]
-    judged, hidden = (query == key) & (query != 0), (query != 0) & (key == 0)
-    others = (query != key) & (query != 0) & (key != 0)
-    documents, pads = (
-        bool((visible & cells).any()) if cells.any() else None for cells in (others, hidden)
-    )
-    reach = int(np.abs(np.where(visible & judged, lag, 0)).max()) + 1
-    inside = (np.abs(lag) < reach) & ((lag >= 0) | (not causal)) & judged
-    is_window = bool((visible & judged == inside).all() and (judged & (np.abs(lag) >= reach)).any())
-    window = reach if is_window else None
-    return Visibility(causal, window, reach, is_window and not causal, documents, pads)
-
-
-def segments_in(seen: Array) -> Array:
-    """Return the segment number of each token of a mask (n, n); 0: padding.
-
-    A token sees itself, and another token or is seen by it. Documents are blocks of tokens of
-    which none sees another block. A query of padding may see everything.
-    """
-    n = len(seen)
-    unattended = seen.all(axis=1) & (np.arange(n) < n - 1) & (not seen.all())
-    seen = seen & ~unattended[:, None]
-    others = seen & ~np.eye(n, dtype=bool)
-    at = np.flatnonzero(seen.diagonal() & (others.any(axis=0) | others.any(axis=1)))
-    joined = seen[at[1:], at[:-1]] | seen[at[:-1], at[1:]]
-    numbers = np.zeros(n, np.int64)
-    numbers[at] = 1 + np.cumsum(np.r_[False, ~joined])[: len(at)]
-    real = numbers > 0
-    if (seen & np.not_equal.outer(numbers, numbers))[np.ix_(real, real)].any():
-        raise PefourierError(
-            "the mask is not of documents or one sequence; pass segments, or depths for a tree"
-        )
-    return numbers
 
 
 @frozen
@@ -128,7 +70,7 @@ class Batch:
     past: Array | None = None  # (rows,) tokens in the cache, without padding
     hidden: Array | None = None  # (rows,) padding in the cache
     stated: Array | None = None  # (rows, tokens): ids that a dump should follow
-    visible: Array | None = None  # (…, queries, keys): whether a query sees a key
+    mask: Mask | None = None  # of queries and keys
     depth: Array | None = None  # (rows, tokens), for nodes of a tree
     kinds: Array | None = None  # (rows, tokens): 0 text, 1 image, 2 video
     images: Array | None = None  # (images, 3): frames, rows, columns of patches
@@ -251,10 +193,12 @@ def batch_of(
         stored = stored[:, None]
     ids = ids_by_axis(stored, "position_ids")
     shape = ids.shape[1:]
-    mask, visible = roles.get("attention_mask"), None
+    mask, square = roles.get("attention_mask"), None
     if mask is not None and mask.ndim > 1 and mask.shape[-1] == mask.shape[-2]:
         if mask.ndim > 2 or mask.shape != shape:
             visible, mask = as_visible(mask, shape), None
+            is_tree = not roles.keys().isdisjoint(("depth", "parents"))
+            square = Mask(visible, OTHER, ()) if is_tree else read_mask(visible)
     past, hidden, mask = cached_tokens(roles, mask, shape, cached)
     given = {role: fitted(as_ids(roles[role], role), shape, role) for role in TOKENWISE & {*roles}}
     segments = given.get("segment_ids")
@@ -277,12 +221,12 @@ def batch_of(
     if segments is not None and segments.min() < 0:
         raise PefourierError(f"segment numbers must be at least 0; got {int(segments.min())}")
     depth = depth_of(given)
-    if visible is not None and segments is None and depth is None:
-        heads = max(1, len(visible) // shape[0])  # a matrix for each row shows what any head sees
-        by_row = visible.reshape(-1, heads, *visible.shape[1:])
+    if square is not None and segments is None and depth is None:
+        visible, heads = square.visible, max(1, len(square.visible) // shape[0])
+        by_row = visible.reshape(-1, heads, *visible.shape[1:])  # what any head of a row sees
         shown_by = np.broadcast_to([segments_in(seen.any(axis=0)) for seen in by_row], shape)
         segments = None if (shown_by == 1).all() else shown_by  # as without a mask
-        knows_documents = bool(shown_by.max() > 1)
+        knows_documents = square.kind != OTHER or bool(shown_by.max() > 1)
     if segments is not None and not segments.any():
         raise PefourierError("all tokens are padding; check the mask")
     if stated is not None:
@@ -295,7 +239,7 @@ def batch_of(
         kinds = np.select([tokens == vision.image, tokens == vision.video], [1, 2])
     if rules.has_axes and len(ids) == 1 and kinds is not None and kinds.any():
         ids = np.repeat(ids, 3, axis=0)  # as the model reads them
-    if len(ids) > 1 and past is not None and past.any():
+    if past is not None and past.any() and (ids != ids[0]).any():
         raise PefourierError(
             "ids on several axes after a cache depend on its images; pass the whole sequence"
         )
@@ -307,7 +251,7 @@ def batch_of(
         past=past,
         hidden=hidden,
         stated=stated,
-        visible=visible,
+        mask=square,
         depth=depth,
         kinds=kinds,
         images=grids_of(roles, "image_grid_thw"),
@@ -355,25 +299,6 @@ def fitted(array: Array, shape: Counts, subject: str) -> Array:
     if array.size != shape[0] * shape[1] or array.shape[-1] != shape[1]:
         raise PefourierError(f"{subject} of shape {array.shape} must have that of the ids, {shape}")
     return array.reshape(shape)
-
-
-def as_visible(mask: Array, shape: Counts | None = None) -> Array:
-    """Convert a mask to booleans (matrices, queries, keys): whether a query sees a key.
-
-    Masks have booleans, 0 and 1, or are additive: 0 for visible keys, -inf or a large negative
-    number for hidden ones.
-    """
-    mask = np.asarray(mask)
-    if shape is not None and mask.shape[-2] != shape[1]:
-        raise PefourierError(f"a mask {mask.shape} does not fit position ids of shape {shape}")
-    if mask.dtype.kind == "f" and np.isnan(mask).any():
-        raise PefourierError("a mask must not hold NaN")
-    is_additive = mask.dtype.kind == "f" and mask.min() < 0
-    visible = mask > HIDDEN if is_additive else mask != 0
-    return visible.reshape(-1, *mask.shape[-2:])
-
-
-HIDDEN = -1e4 + 1  # an additive mask hides keys below this; ALiBi biases stay above
 
 
 def depth_of(given: Roles) -> Array | None:

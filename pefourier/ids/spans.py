@@ -16,18 +16,19 @@ ernie4_5_vl_moe.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from pefourier.causes.explain import Difference, Explanation, explain
+from pefourier.causes.explain import Cover, Difference, Explanation, Within, explain
 from pefourier.causes.rows import (
     CORNERS,
     HIDDEN,
-    KINDS,
+    PLACES,
+    AxesExchanged,
     Beyond,
     Change,
     Changes,
@@ -36,13 +37,16 @@ from pefourier.causes.rows import (
     NotRestarted,
     Numbers,
     PaddingCounted,
+    Piece,
     Recounted,
+    Restarted,
     Shifted,
     TableOffset,
     agree,
     changes,
     corners,
     explain_rows,
+    parts_of,
     shift_of,
 )
 from pefourier.encodings.encoding import Finding, finding
@@ -85,6 +89,7 @@ class Span:
     first_id: int = field(default=0, metadata=HIDDEN)
     index: Numbers = field(repr=False, compare=False, kw_only=True, metadata=HIDDEN)  # in the row
     faults: tuple[TokenFinding, ...] = field(default=(), metadata=HIDDEN)
+    doubt: str = field(default="", metadata=HIDDEN)  # what the input leaves open, if undecided
     due: Numbers | None = field(default=None, repr=False, compare=False, metadata=HIDDEN)
 
 
@@ -149,12 +154,16 @@ def judge_line(document: Document) -> Span:
         known.append(
             Recounted("index-for-depth", "ids-index-for-depth", words, "use depths", index)
         )
-    found = explain_rows(expected, ids, [Given(known)])
-    is_shift = found.reproduced.all() and all(isinstance(c, Shifted) for c in found.causes)
     is_open = not batch.knows_documents and batch.depth is None
-    if is_open and not is_shift and is_undecided(document):
-        return describe(document, expected, found, "ids-undecided")
-    return describe(document, expected, found)
+    kinds = (Given(known), SecondDocument) if is_open else (Given(known),)
+    found = explain_rows(expected, ids, kinds, in_parts=True)
+    is_shift = found.reproduced.all() and all(isinstance(c, Shifted) for c in found.causes)
+    doubt = ""
+    if batch.past is None and ids.shape == batch.ids.shape[2:] == (1,) and ids[0] > start:
+        doubt = "step"
+    elif is_open and not is_shift and is_undecided(document):
+        doubt = "open" if batch.segments is None else "documents"
+    return describe(document, expected, found, "ids-undecided" if doubt else None, doubt=doubt)
 
 
 def describe(
@@ -163,16 +172,23 @@ def describe(
     found: Explanation[Numbers],
     given: str | None = None,
     hint: str = "",
+    doubt: str = "",
 ) -> Span:
     """Return the span of a document with what was found.
 
-    `given` is the code of its finding, if it is known; `hint` adds what else may be expected.
+    `given` is the code of its finding, if it is known; `hint` adds what else may be expected, and
+    `doubt` is what the input leaves open.
     """
     ids, tokens, limit = document.ids, document.tokens, document.rules.limit
     rows, due = np.atleast_2d(ids), np.atleast_2d(expected)
     causes: list[Any] = [] if given == "ids-undecided" else list(found.causes)
     kinds = list(dict.fromkeys(kind_of(cause.finding) for cause in causes))
     code, words = "ids-unexplained", "no cause that was tried gives these ids"
+    if not causes and not found.reproduced.all():
+        cover = next(iter(parts_of(expected, ids, ~found.reproduced)), ())
+        parts = [part.words for part, _ in cover]
+        if len(parts) == 1 or " ".join(parts).count("axis") == 2:  # else two stretches of tokens
+            words += f", which differ {' and '.join(parts)} alone"
     if causes:
         undo = "" if len(causes) > 1 else f"; {causes[0].undo}"
         code, words = causes[0].finding, ", then ".join(cause.words for cause in causes) + undo
@@ -200,7 +216,8 @@ def describe(
             value, right = int(rows[axis, token]), int(due[axis, token])
             first = first or Difference(token if ids.ndim == 1 else (axis, token), right, value)
             right = limit - 1 if limit and code == "ids-beyond" else right
-            faults.append(fault(document, code, words, int(tokens[token]), value, right))
+            due_there = None if given == "ids-text-only" else right
+            faults.append(fault(document, code, words, int(tokens[token]), value, due_there, doubt))
     is_decided = given not in ("ids-undecided", "ids-text-only")  # else nothing is expected
     return Span(
         row=document.row,
@@ -216,23 +233,28 @@ def describe(
         first_id=int(rows[0, 0]),
         index=tokens,
         faults=tuple(faults),
+        doubt=doubt,
         due=due if is_decided else None,
     )
 
 
 def fault(
-    document: Document, code: str, words: str, token: int, value: int, expected: int
+    document: Document,
+    code: str,
+    words: str,
+    token: int,
+    value: int,
+    expected: int | None,
+    doubt: str = "",
 ) -> TokenFinding:
     """Return the finding about an unexpected id, with the words for what is wrong."""
     place: Fields = {"row": document.row, "token": token, "value": value, "expected": expected}
-    at = f"row {document.row}, document {document.place}: {words}; token {token}"
+    where = f"row {document.row}, document {document.place}: {words}"
+    if expected is not None:
+        where += f"; token {token} has id {value}, expected {expected}"
+    runs = runs_in_words(np.atleast_2d(document.ids)[0])
     found = finding(
-        code,
-        where=f"{at} has id {value}, expected {expected}",
-        words=words,
-        runs=runs_in_words(np.atleast_2d(document.ids)[0]),
-        segment=document.place,
-        **place,
+        code, doubt, where=where, words=words, runs=runs, segment=document.place, **place
     )
     return TokenFinding(**vars(found), **place)
 
@@ -247,9 +269,28 @@ def kind_of(code: str) -> str:
 
 
 def record(cause: Any) -> Fields:
-    """Return the code of a cause and what is needed to apply it, with the axis if it has one."""
-    fields = fields_of(cause) | {"step": "rows"}
-    return fields if "axis" not in fields else {**record(cause.inner), **fields}
+    """Return the code of a cause and what is needed to apply it, with its step and its axis."""
+    found = {**fields_of(cause), "step": "rows"}
+    axis = (found.get("within") or {}).get("axis")
+    found["axis"] = axis if isinstance(axis, int) else None
+    return {name: value for name, value in found.items() if value is not None}
+
+
+@frozen
+class SecondDocument(Restarted):
+    """From an index on, a second document is counted, but its first id is one off."""
+
+    start: int
+    name = "second-document"
+    finding = "ids-backwards"
+    says = "a second document from token {c.at} on, which begins at {c.start}"
+    undo = "begin each document at the same id, and pass --segments"
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
+        for at in changes(shift_of(expected, observed)):
+            if abs(observed[at] - expected[0]) == 1 and observed[at] < observed[at - 1]:
+                yield cls(at, int(observed[at]))
 
 
 def is_undecided(document: Document) -> bool:
@@ -318,7 +359,7 @@ def judge_shard(document: Document, index: Numbers) -> Span:
             if 0 <= rank < rules.ranks and (ids == numbers).all():
                 known.append(Recounted(*facts, numbers))
     tries = [(explain_rows(part, ids, [Given(known)]), part) for part in chosen.values()]
-    found, expected = min(tries, key=rank_of)
+    found, expected = min(tries, key=lambda tried: (*rank_of(tried), np.abs(tried[1] - ids).sum()))
     code = (
         "ids-wrong-shard"
         if found.causes and not any(cause.code == "local-ids" for cause in found.causes)
@@ -404,19 +445,19 @@ def layout_of(kinds: Any, blocks: dict[int, Iterator[Block]]) -> Layout:
     token = 0
     for kind, group in groupby(kinds.tolist()):
         count = len(list(group))
-        parts += [count] if kind == 0 else []
-        end = token + count
-        while kind and token < end:
-            block = next(blocks[kind], None) if kind in blocks else None
-            if block is None or block.tokens > end - token:
+        own: list[Block] = []
+        while kind and sum(block.tokens for block in own) < count:
+            block = next(blocks.get(kind, iter(())), None)
+            own += [block] if block else []
+            if not block or sum(block.tokens for block in own) > count:
+                sizes = " and ".join(str(block.tokens) for block in own) or "no"
                 raise PefourierError(
-                    f"{count} {KINDS_OF_TOKENS.get(kind, 'unknown')} tokens at token {token} do "
-                    f"not fit a grid of {block.tokens if block else 'no'} tokens; check grids and "
-                    "token types"
+                    f"{count} {KINDS_OF_TOKENS.get(kind, 'unknown')} tokens from token {token} on "
+                    f"do not fit the next grids ({sizes} tokens); check token types, grids, and "
+                    "the order of grids"
                 )
-            parts.append(block)
-            token += block.tokens
-        token = end
+        parts += own or [count]
+        token += count
     return parts
 
 
@@ -439,55 +480,6 @@ def ids_of(layout: Layout, rule: str) -> Numbers:
 
 
 @frozen
-class OnAxis:
-    """A cause on one of several axes."""
-
-    inner: Change = field(metadata=HIDDEN)
-    axis: int
-
-    def __getattr__(self, name: str) -> Any:
-        """Return the finding and the advice of the cause."""
-        return getattr(self.inner, name)
-
-    @property
-    def words(self) -> str:
-        return f"on axis {self.axis}, {self.inner.words}"
-
-    @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Any]:
-        for axis in np.flatnonzero((expected != observed).any(axis=1)).tolist():
-            for kind in KINDS:
-                for cause in kind.propose(expected[axis], observed[axis]):
-                    yield cls(cause, axis)
-
-    def apply(self, expected: Numbers) -> Numbers:
-        line = self.inner.apply(expected[self.axis])[: expected.shape[1]]
-        ids = expected[:, : len(line)].copy()
-        ids[self.axis] = line
-        return ids
-
-
-@frozen
-class AxesExchanged(Change):
-    """Two axes are exchanged."""
-
-    axes: tuple[int, int]
-    name = "axes-exchanged"
-    finding = "ids-backwards"
-    says = "axes {c.axes[0]} and {c.axes[1]} exchanged (0: time, 1: row, 2: column)"
-    undo = "exchange them back"
-
-    @classmethod
-    def propose(cls, _: Numbers, __: Numbers) -> Changes:
-        yield from map(cls, ((1, 2), (0, 1), (0, 2)))
-
-    def apply(self, expected: Numbers) -> Numbers:
-        ids = expected.copy()
-        ids[list(self.axes)] = expected[list(self.axes[::-1])]
-        return ids
-
-
-@frozen
 class BlockStart(Gap):
     """From a token on, ids on all axes are larger, or smaller."""
 
@@ -502,25 +494,84 @@ class BlockStart(Gap):
         yield from (cls(at, int(steps[at])) for at in changes(shift) if steps[at])
 
 
+@frozen
+class Image(Piece):
+    """The tokens of one image, video or frame of a document."""
+
+    number: int = 0
+    count: int = 1
+
+    @property
+    def within(self) -> Fields:
+        """Index of the image for JSON."""
+        return {"image": self.number}
+
+    @property
+    def words(self) -> str:
+        """Number of the image, from 1."""
+        return f"in image {self.number + 1} of {self.count}"
+
+
+def images_of(layout: Layout) -> list[Image]:
+    """Return the blocks of a document as parts of its ids."""
+    sizes = [part if isinstance(part, int) else part.tokens for part in layout]
+    starts = np.cumsum([0, *sizes]).tolist()
+    places = [i for i, part in enumerate(layout) if isinstance(part, Block)]
+    spans = [(starts[i], starts[i + 1] - 1) for i in places]
+    return [Image(span, None, number, len(spans)) for number, span in enumerate(spans)]
+
+
 def other_layouts(layout: Layout, rule: str, axes: Numbers) -> Iterator[Recounted]:
-    """Yield what the ids are if blocks are read in another way."""
-    blocks = [part for part in layout if isinstance(part, Block)]
-    if not blocks:
-        return
-    text = np.tile(np.arange(axes.shape[1]), (3, 1))
-    words, undo = "the same positions on all axes, as for text", "use the model's get_rope_index"
-    yield Recounted("text-only", "ids-text-only", words, undo, text)
-    turned = [replace(p, by_columns=True) if isinstance(p, Block) else p for p in layout]
-    words = "the tokens of an image in the order of its columns"
-    yield Recounted("column-major", "ids-backwards", words, undo, ids_of(turned, rule))
+    """Yield what the ids are if all blocks, or one of several, are read in another way."""
+    places = [i for i, part in enumerate(layout) if isinstance(part, Block)]
+    readings = list(READINGS)
     for interval in intervals(layout, axes):
-        timed = [
-            replace(p, times=times_of(len(p.times), interval)) if isinstance(p, Block) else p
-            for p in layout
-        ]
         words = f"frames of a video {interval:.3g} apart, so that some share a time"
-        undo = "check second_per_grid_ts, tokens_per_second, and the rounding of their product"
-        yield Recounted("times-shared", "ids-times-shared", words, undo, ids_of(timed, rule))
+        facts = ("times-shared", "ids-times-shared", words, CHECK_TIMES)
+
+        def timed(block: Block, interval: float = interval) -> Block:
+            return replace(block, times=times_of(len(block.times), interval))
+
+        readings.append((*facts, timed))
+    chosen: list[tuple[Image | None, list[int]]] = [(None, places)] if places else []
+    if len(places) > 1:
+        chosen += zip(images_of(layout)[:MOST_BLOCKS], ([place] for place in places), strict=False)
+    for image, several in chosen:
+        for code, found, words, undo, read in readings:
+            parts = [
+                read(part) if i in several and isinstance(part, Block) else part
+                for i, part in enumerate(layout)
+            ]
+            where, within = (f"{image.words}, ", image.within) if image else ("", None)
+            yield Recounted(code, found, where + words, undo, ids_of(parts, rule), within)
+
+
+MOST_BLOCKS = 16  # blocks that are read in another way one by one
+CHECK_TIMES = "check second_per_grid_ts, tokens_per_second, and the rounding of their product"
+Changed = tuple[str, str, str, str, Callable[[Block], int | Block]]
+READINGS: tuple[Changed, ...] = (
+    (
+        "text-only",
+        "ids-text-only",
+        "the same positions on all axes, as for text",
+        "use the model's get_rope_index",
+        lambda block: block.tokens,
+    ),
+    (
+        "column-major",
+        "ids-backwards",
+        "the tokens of an image in the order of its columns, or rows and columns exchanged",
+        "use the model's get_rope_index",
+        lambda block: replace(block, by_columns=True),
+    ),
+    (
+        "sides-exchanged",
+        "ids-backwards",
+        "the numbers of rows and columns exchanged",
+        "check the order of image_grid_thw",
+        lambda block: replace(block, rows=block.columns, columns=block.rows),
+    ),
+)
 
 
 def intervals(layout: Layout, axes: Numbers) -> Iterable[float]:
@@ -534,6 +585,43 @@ def intervals(layout: Layout, axes: Numbers) -> Iterable[float]:
     return dict.fromkeys(interval for interval in found if 0 <= interval < 1)
 
 
+@frozen
+class Chunked(Change):
+    """From a token on, axes are read from a flat array (t, h, w) with the stride of a chunk."""
+
+    at: int
+    name = "flat-chunk"
+    finding = "ids-backwards"
+    says = "from token {c.at} on, the flat array of all axes read with the stride of this chunk"
+    undo = "cut each axis into chunks"
+
+    @classmethod
+    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
+        yield from map(cls, changes(shift_of(expected, observed))[:PLACES])
+
+    def apply(self, expected: Numbers) -> Numbers:
+        count = expected.shape[1] - self.at
+        places = self.at + np.arange(len(expected) * count).reshape(-1, count)
+        return np.hstack([expected[:, : self.at], expected.ravel()[places]])
+
+
+def judge_flat(document: Document, *, is_text: bool = False) -> Span:
+    """Judge a document with equal ids on all axes; tokens may be of images unless it `is_text`.
+
+    The cache may hold images in any case; then ids are smaller than its number of tokens.
+    """
+    batch, axes = document.batch, document.ids
+    wrong: Explanation[Numbers] = Explanation((), np.zeros(axes.shape, dtype=bool))
+    is_cached = batch.past is not None and bool(batch.past.any())
+    is_known = is_text or is_cached
+    if not is_known and (batch.images is not None or batch.videos is not None):
+        return describe(document, axes - 1, wrong, "ids-text-only")
+    line = judge_line(replace(document, ids=axes[0]))
+    if is_known if line.verdict == EXPECTED else not is_cached:
+        return line
+    return describe(document, axes - 1, wrong, "ids-undecided", doubt="text")
+
+
 def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str]]:
     """Judge a document on three axes (3, n); return also the rule that its ids alone follow.
 
@@ -541,31 +629,44 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str
     """
     axes = document.ids
     if layout is None and (axes == axes[0]).all():
-        words = "the same positions on all axes, as for text; use the model's get_rope_index"
-        first, nothing = int(axes[0, 0]), np.zeros(axes.shape, dtype=bool)
-        flat = fault(document, "ids-text-only", words, int(document.tokens[0]), first, first)
-        span = describe(document, axes, Explanation((), nothing), "ids-text-only")
-        return replace(span, faults=(flat,)), set()
-    parts = read_layout(axes) if layout is None else layout
+        return judge_flat(document), set()
+    parts = layout or layout_in(axes)
+    images = images_of(parts)
     due = {rule: ids_of(parts, rule) for rule in (AUTHORS, LIBRARY)}
+
+    def covers(expected: Numbers, observed: Numbers, differs: Bools) -> Iterator[Cover[Numbers]]:
+        counts = [int(differs[image.index].sum()) for image in images]
+        held = [image for image, count in zip(images, counts, strict=True) if count]
+        if 0 < len(held) < 3 and sum(counts) == differs.sum():
+            yield [(image, (Shifted, AxesExchanged)) for image in held]
+        yield from parts_of(expected, observed, differs)
+
     tries = []
     for rule, ids in due.items():
         known = Given([*other_layouts(parts, rule, axes), *document.shifts()])
-        kinds = (Shifted, known, AxesExchanged, BlockStart)
-        found = explain(ids, axes, kinds, agree)
-        if not found.causes:
-            found = explain(
-                ids,
-                axes,
-                (*kinds, OnAxis),
-                agree,
-                # few places separate ids from those expected, as one cause on an axis makes
-                lambda due, seen: corners(shift_of(due, seen)) <= CORNERS,
-            )
+        kinds = (Shifted, known, AxesExchanged, BlockStart, Chunked)
+        # few places separate ids from those expected, as one cause makes
+        found = explain(
+            *(ids, axes, kinds, agree),
+            lambda due, seen: corners(shift_of(due, seen)) <= CORNERS,
+            covers,
+        )
+        alone = np.flatnonzero((ids != axes).any(axis=1)).tolist()
+        if not found.causes and len(alone) == 1:  # two causes on one axis
+            line = explain_rows(ids[alone[0]], axes[alone[0]])
+            several = tuple(Within(Piece(axis=alone[0]), cause) for cause in line.causes)
+            found = Explanation(several, ids == ids) if several else found
         tries.append((found, ids))
     found, expected = min(tries, key=rank_of)
     followed = {rule for rule, ids in due.items() if (ids == axes).all()}
     return describe(document, expected, found), followed if len(followed) == 1 else set()
+
+
+def layout_in(axes: Numbers) -> Layout:
+    """Read the layout of ids, or of ids with rows and columns exchanged if these are regular."""
+    own, exchanged = read_layout(axes), axes[[0, 2, 1]]
+    other = own if np.array_equal(ids_of(own, AUTHORS), axes) else read_layout(exchanged)
+    return other if np.array_equal(ids_of(other, AUTHORS), exchanged) else own
 
 
 def read_layout(axes: Numbers) -> Layout:

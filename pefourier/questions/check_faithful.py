@@ -33,6 +33,7 @@ from pefourier.encodings.encoding import (
     without_prefix,
 )
 from pefourier.encodings.loader import Source, load
+from pefourier.errors import command_line
 from pefourier.questions.result import Result
 from pefourier.types import Counts, Fields, Values, frozen
 from pefourier.writing.text import Verdict, agreeing, join, number
@@ -47,6 +48,7 @@ LADDER = ("collides", "constant", "injective", "separable", "invertible", "isome
 SYMMETRIC, DISTINCT_LAGS = "symmetric in the lag", "distinct lags"
 ELSEWISE = ("rows-of-lags", "duplicate-rows", "bias-of-pairs")  # fewer positions may not help
 NOTES = {"cos": "cosines alone", "sin": "sines alone", 2: "each column twice"}
+READABLE = 2**11  # most positions for which as many dimensions are practical
 RECOVERED = 1e-6  # sine of the largest angle that counts as rounding
 
 
@@ -60,26 +62,33 @@ class Faithfulness(Result):
         "collides": Verdict(
             "Not all {r.length:,} {r.points} have distinct vectors (distinct: {r.distinct:,}): "
             "{r.closest_ends} share a vector.",
-            "{r.advice}",
+            "{r.collision_step}",
         ),
         "symmetric in the lag": Verdict(
             "Opposite {r.points} share a vector ({r.length:,} {r.points}, {r.distinct} distinct "
             "vectors), so without a causal mask attention cannot tell before from after.",
+            "Use a causal mask if order matters, or a bias that differs by direction, such as t5.",
         ),
-        "distinct lags": Verdict("{r.all_distinct}, so attention can tell one lag from another."),
+        "distinct lags": Verdict(
+            "{r.all_distinct}, so attention can tell one lag from another.", "{r.next_step}"
+        ),
         "injective": Verdict(
             "{r.all_distinct}, but {r.span}, so a linear layer cannot read all {r.points} back.",
+            "{r.next_step}",
         ),
         "separable": Verdict(
             "{r.all_distinct}. A linear layer can read back each coordinate, but not every point.",
+            "{r.next_step}",
         ),
         "invertible": Verdict(
             "{r.all_distinct}, and a linear layer can read all {r.points} back; the layer "
             "amplifies noise by up to {r.condition_number:3} (the condition number).",
+            "{r.next_step}",
         ),
         "isometric": Verdict(
             "{r.all_distinct}, and a linear layer can read all {r.points} back without amplifying "
             "noise.",
+            "{r.next_step}",
         ),
         "constant": Verdict(
             "The vectors do not depend on position: all {r.length:,} are the same up to rounding.",
@@ -152,6 +161,11 @@ class Faithfulness(Result):
     findings: list[Finding]
 
     @property
+    def advice(self) -> str:
+        """Advice on the number of points; empty if there is none."""
+        return ""
+
+    @property
     def points(self) -> str:
         """What the rows represent: positions, lags, times or nodes."""
         return points_in_words(self.encodings[0])
@@ -170,6 +184,24 @@ class Faithfulness(Result):
             return f"the vectors span only {self.rank} of {self.dimension} dimensions"
         few = agreeing(self.dimension, "dimension is", "dimensions are")
         return f"{self.dimension} {few} fewer than {self.length:,} {self.points}"
+
+    @property
+    def collision_step(self) -> str:
+        """Advice on the number of positions; findings have advice of their own."""
+        return self.advice or ("" if self.findings else self.next_step)
+
+    @property
+    def next_step(self) -> str:
+        """An encoding that a linear layer can read back, or the question about relations."""
+        enc, n = self.encodings[0], self.length
+        if self.verdict == "injective" and enc.domain.kind == "position" and 2 < n <= READABLE:
+            if not enc.domain.grid:
+                words = ("dft", "--length", n, "--d", max(n, self.dimension))
+                command = command_line("pefourier", "check-faithful", *words)
+                return f"If a layer must read them back, use dft: see `{command}`."
+        command = self.command_on("relations" if enc.domain.has_lags else "spectrum")
+        what = "how they relate by lag" if enc.domain.has_lags else "their frequencies"
+        return f"Run `{command}` to see {what}."
 
     @property
     def period(self) -> int | None:
@@ -241,7 +273,6 @@ class GridFaithfulness(Faithfulness):
     """Faithfulness of an encoding of a grid; `length` counts points, pairs hold row numbers."""
 
     on_grid = True
-    advice = ""
 
     grid: Counts  # points along each axis, in row-major order
     prefix: int  # rows before the grid that have no place
@@ -337,7 +368,7 @@ def check_faithful(
         condition_number=factors.condition_number,
         inverse_error=factors.inverse_error(),
         stable_rank=factors.stable_rank,
-        toeplitz_residual=toeplitz_residual(inner),
+        toeplitz_residual=toeplitz_residual(inner, factors.sigma),
         identified=identified,
         precision=losses,
         findings=findings + noted,

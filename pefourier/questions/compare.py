@@ -55,7 +55,7 @@ from pefourier.encodings.loader import (
     source_of,
     specs_of_rotations,
 )
-from pefourier.encodings.model_positions import temperature_of
+from pefourier.encodings.model_positions import refuse_random, temperature_of
 from pefourier.errors import OtherGrid, PefourierError
 from pefourier.geometry.interpolation import recovered_sides
 from pefourier.geometry.waves import LAYOUTS, copies_of
@@ -274,6 +274,7 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
     ('equivalent', 'interleaved to halves', 2)
     """
     encodings = as_encoding(a), as_encoding(b)
+    refuse_random(*encodings)
     if any(e.injection == "bias" or e.origin != "formula" for e in encodings):
         from pefourier.questions.biases import compare_biases
 

@@ -285,7 +285,7 @@ def design_base(
     --------
     >>> found = design_base(80, 256)
     >>> round(found.best["turns"], 2), found.other
-    (12.99, {'bound': 134.9})
+    (12.99, {'bound': 135.2})
     """
     check_count("length", length, minimum=2)
     if d % 2:

@@ -27,18 +27,19 @@ from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.waves import declared, fit
 from pefourier.ids.batch import (
     NAMES,
+    TOKENWISE,
     Batch,
+    Roles,
     Rules,
-    Visibility,
     Vision,
     arrays_by_role,
-    as_visible,
     batch_of,
-    describe_mask,
+    ids_by_axis,
     path_of,
     read_arrays,
     read_role,
 )
+from pefourier.ids.masks import OTHER, Visibility, as_visible, describe_mask, read_mask
 from pefourier.ids.spans import (
     BY_FRAME,
     EXPECTED,
@@ -49,15 +50,26 @@ from pefourier.ids.spans import (
     blocks_of,
     documents_of,
     judge_axes,
+    judge_flat,
     judge_line,
     layout_of,
 )
 from pefourier.questions.result import HIDDEN, Result, csv_table
 from pefourier.questions.rotation_pairs import FARTHEST, at_rows_of, positions_in
-from pefourier.types import Array, Counts, Fields, Values, frozen, frozen_arrays, frozen_by_name
+from pefourier.types import (
+    Array,
+    Counts,
+    Fields,
+    Values,
+    frozen,
+    frozen_arrays,
+    frozen_by_name,
+)
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import Verdict, ranges
 
+# parts of the names of model types whose tokens may see later ones: encoders, prefixes, diffusion
+TWO_SIDED = "bert esm roformer t5 vit clip siglip dino encoder dream llada".split()
 LAGS = 4096  # vectors, or lags in a block
 MOST_LAGS = 2**20  # at which changes of scores are computed
 LEAST = 1e-12  # change of a mean cosine that is no rounding
@@ -91,6 +103,15 @@ class Model:
     def axis(self) -> Array | None:
         """The axis of ids of each rotary pair; None: ids have one axis."""
         return axis_in(self.encoding) if self.encoding.injection == "rotate" else None
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether the model's tokens see no later ones, as far as its type shows."""
+        kind = str(self.values.get("model_type", ""))
+        if classes := self.values.get("architectures"):
+            return "CausalLM" in str(classes) or "LMHead" in str(classes)
+        is_two_sided = "vision_config" in self.values or any(part in kind for part in TWO_SIDED)
+        return bool(kind) and self.encoding.injection != "add" and not is_two_sided
 
     def vision(self) -> Vision:
         """Token ids of images and videos, and the conversion of their patches to tokens."""
@@ -196,6 +217,11 @@ def changed_lags(ids: Array, due: Array) -> tuple[Array, Array]:
 SHOWN = 15  # rows and findings about single tokens that text lists
 WORDS = read_toml(Path(__file__).with_suffix(".toml"))  # of the answer
 WRONG_MASK = "wrong mask"
+MASK_FAULTS = {  # finding, and words of a row
+    "transposed": ("ids-mask-transposed", "transposed"),
+    "inverted": ("ids-mask-inverted", "inverted"),
+    "diagonal": ("ids-mask-diagonal", "diagonal hidden"),
+}
 
 
 @frozen_by_name
@@ -226,6 +252,8 @@ class Positions(Result):
             kinds.add("mask read")
         if any(f.code.startswith("ids-mask") and f.severity != "note" for f in self.findings):
             kinds.add(WRONG_MASK)
+        if any(f.code == "ids-lengths" for f in self.findings):
+            return "lengths differ"
         if len(kinds) > 1:
             kinds -= {"undecided", "mask read"}
         return EXPECTED if not kinds else kinds.pop() if len(kinds) == 1 else "several"
@@ -287,7 +315,23 @@ class Positions(Result):
             return None
         sides = "both sides" if self.mask.two_sided else "past"
         window = f", window {self.mask.window} ({sides})" if self.mask.window else ""
-        return f"{'causal' if self.mask.causal else 'not causal'}{window}"
+        kind = f", {self.mask.kind}" if self.mask.kind in ("documents", "prefix") else ""
+        faults = "".join(f", {MASK_FAULTS[fault][1]}" for fault in self.mask.faults)
+        return f"{'causal' if self.mask.causal else 'not causal'}{window}{kind}{faults}"
+
+    @property
+    def doubt(self) -> str:
+        """What the input leaves open, and what to pass."""
+        return next((WORDS["doubts"][span.doubt] for span in self.rows if span.doubt), "")
+
+    @property
+    def starts(self) -> str:
+        """The ids at which documents begin."""
+        first = [str(span.expected_first) for span in self.rows]
+        if len({*first}) == 1:
+            return f"each document then begins at id {first[0]}"
+        more = ", …" if len(first) > SHOWN else ""
+        return f"the documents then begin at the ids {', '.join(first[:SHOWN])}{more}"
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each document."""
@@ -302,15 +346,24 @@ def judge_positions(
     spec: str,
     params: Values,
     recovered: Recovered | None,
+    words: str = "",
+    *,
+    is_aligned: bool = True,
 ) -> Positions:
-    """Check the ids of a batch, which may be `recovered` from a dump."""
-    spans, followed = spans_of(batch, rules)
-    mask = None if batch.visible is None else describe_mask(batch.visible, batch.segments)
+    """Check the ids of a batch, which may be `recovered` from a dump.
+
+    `words` say that there are fewer or more ids than tokens; then no id may be `is_aligned`.
+    """
+    spans, followed = spans_of(batch, rules) if is_aligned else ([], set())
+    square, mask = batch.mask, None
+    if square:
+        mask = describe_mask(square.visible, batch.segments)
+        mask = replace(mask, kind=square.kind, faults=square.faults)
     changes = [consequence_of(batch, model, span, rules) for span in spans]
-    findings: list[Finding] = []
+    findings: list[Finding] = [finding("ids-lengths", words=words)] if words else []
     pairs = list(zip(spans, changes, strict=True))
     for span, change in pairs:
-        is_note = is_harmless(span, change)
+        is_note = is_harmless(span, change, model)
         findings += (
             replace(f, severity="note") if is_note and f.severity == "error" else f
             for f in span.faults
@@ -319,27 +372,25 @@ def judge_positions(
     findings = findings[:SHOWN]
     if hidden > 0:
         findings.append(finding("ids-more", count=hidden))
-    findings += lone_documents(batch, rules)
+    findings += lone_documents(batch, rules) if spans else ()
     if len(followed) == 1:
         findings.append(finding("ids-vision-rule", rule=followed.pop()))
     if batch.ignored:
         findings.append(finding("ids-ignored", names=", ".join(batch.ignored)))
-    findings += [
-        *(mask_findings(mask, model) if mask else ()),
-        *(recovered.findings if recovered else ()),
-    ]
+    findings += mask_findings(mask, model) if mask else ()
+    findings += recovered.findings if recovered else ()
     bad = [pair for pair in pairs if pair[0].verdict != EXPECTED]
     is_unread = any(f.code.startswith("ids-mask") and f.severity != "note" for f in findings)
     harmless = ""
-    if model and bad and not is_unread and all(is_harmless(*pair) for pair in bad):
+    if model and bad and not is_unread and all(is_harmless(*pair, model) for pair in bad):
         what = "rotary scores" if model.encoding.injection == "rotate" else "biases"
         harmless = f" This is harmless for this model: {what} depend on lags alone."
-        is_open = batch.segments is None and batch.past is None and batch.visible is None
-        harmless += " Pass --past N if keys are cached." * is_open
+        if batch.segments is None and batch.past is None and square is None:
+            harmless += " Pass --past N if keys are cached."
     shape = batch.ids.shape if len(batch.ids) > 1 else batch.ids.shape[1:]
     table, name = np.concatenate(batch.ids).T, "position ids"
-    if batch.visible is not None and not spans:  # a mask alone
-        shape, table, name = batch.visible.shape, batch.visible[0], "mask"
+    if square and not spans:  # a mask alone
+        shape, table, name = square.visible.shape, square.visible[0], "mask"
     return Positions(
         shape=shape,
         rows=tuple(spans),
@@ -347,15 +398,19 @@ def judge_positions(
         uncertainty=recovered.uncertainty if recovered else None,
         consequence=united(changes) if model and spans else NOT_KNOWN,
         mask=mask,
-        findings=tuple(map(with_place, findings)),
+        findings=tuple(
+            f if isinstance(f, TokenFinding) else TokenFinding(**vars(f)) for f in findings
+        ),
         harmless=harmless,
         ids=batch.ids,
         encodings=(from_table(table, name, spec=spec, params=params),),
     )
 
 
-def is_harmless(span: Span, change: Consequence) -> bool:
-    """Whether unexpected ids of a document change no attention score."""
+def is_harmless(span: Span, change: Consequence, model: Model | None) -> bool:
+    """Whether unexpected ids of a document change no attention score, as far as they show."""
+    if span.doubt == "step":
+        return model is not None and model.encoding.injection != "add"
     return change.scores_change is False and span.verdict not in (EXPECTED, "beyond")
 
 
@@ -371,7 +426,8 @@ def consequence_of(batch: Batch, model: Model | None, span: Span, rules: Rules) 
         before = np.full((len(ids), 1), rules.start)
     elif batch.past is not None and not span.segment:
         before = np.tile(rules.start + np.arange(batch.past[span.row]), (len(ids), 1))
-    pair = (np.hstack([before, x]) for x in (ids[:, span.row, span.index], span.due))
+    ids = ids[:, span.row, span.index]
+    pair = (np.hstack([before, x]) for x in (ids, np.broadcast_to(span.due, ids.shape)))
     return model.consequence(*pair)
 
 
@@ -415,8 +471,10 @@ def spans_of(batch: Batch, rules: Rules) -> tuple[list[Span], set[str]]:
             kinds = None if batch.kinds is None else batch.kinds[row, tokens]
             is_text = kinds is not None and not kinds.any() and (ids == ids[0]).all()
             document = Document(ids, tokens, row, place, previous, rules, batch)
-            if len(axes) == 1 or is_text:
+            if len(axes) == 1:
                 span = judge_line(replace(document, ids=ids[0]))
+            elif is_text:
+                span = judge_flat(document, is_text=True)
             else:
                 is_known = kinds is not None and (has_grids or not kinds.any())
                 layout = layout_of(kinds, blocks) if is_known else None
@@ -427,11 +485,6 @@ def spans_of(batch: Batch, rules: Rules) -> tuple[list[Span], set[str]]:
             spans.append(span)
             previous = int(ids[:, -1].max())
     return spans, followed
-
-
-def with_place(note: Finding) -> TokenFinding:
-    """Convert a finding to one with a token, or about the whole batch."""
-    return note if isinstance(note, TokenFinding) else TokenFinding(**vars(note))
 
 
 def mask_findings(mask: Visibility, model: Model | None) -> Iterator[Finding]:
@@ -445,6 +498,10 @@ def mask_findings(mask: Visibility, model: Model | None) -> Iterator[Finding]:
     if windows and mask.window not in windows and (mask.window or mask.reach > widest):
         due = ", ".join(sorted(str(w or "none") for w in windows))
         yield finding("ids-mask-window", window=mask.window or "none", due=due)
+    for fault in mask.faults:
+        yield finding(MASK_FAULTS[fault][0])
+    if mask.kind != OTHER and not mask.causal and model and model.is_causal:
+        yield finding("ids-mask-later", kind=mask.kind)
     if mask.two_sided:
         yield finding("ids-mask-two-sided", window=mask.window)
 
@@ -486,13 +543,15 @@ def judge_input(
     lone = next(iter(roles.values())) if len(content) == 1 else np.zeros(0)
     if is_mask(lone) and not content.keys() & {*NAMES["position_ids"]}:
         visible = as_visible(lone)
-        batch = Batch(np.zeros((1, 0, visible.shape[-1]), np.int64), visible=visible)
+        batch = Batch(np.zeros((1, 0, visible.shape[-1]), np.int64), mask=read_mask(visible))
         return judge_positions(batch, model, rules, name, params, None)
     parts = ("cos", "sin") if {"cos", "sin"} <= roles.keys() else ("position_ids",) * is_wave(lone)
     waves = [roles.pop(role) for role in parts]
     stated = recovered = None
     if waves:
-        recovered = recover(waves, model, name, is_alone=len(content) == len(waves))
+        subject = f"{' and '.join(parts)} of {label}" if len(content) > 1 else label
+        is_table = len(content) == len(waves) and name != "ids"
+        recovered = recover(waves, model, name, subject, is_table=is_table)
         stated = roles.pop("position_ids", None)
         roles["position_ids"] = recovered.ids
     for role, value in files.items():
@@ -500,14 +559,44 @@ def judge_input(
             roles |= read_role(path, role, roles["position_ids"].shape)
         elif value is not None:
             roles[role] = numbers(value)
-    batch = batch_of(roles, label, rules, past, stated, ignored)
-    return judge_positions(batch, model, rules, name, params, recovered)
+
+    def judge(roles: Roles, past: int | None, words: str = "") -> Positions:
+        batch = batch_of(roles, label, rules, past, stated, ignored)
+        return judge_positions(batch, model, rules, name, params, recovered, words)
+
+    ids, tokens = roles["position_ids"], roles.get("input_ids", np.zeros(0))
+    n, width, mask = ids.shape[-1], tokens.shape[-1], roles.get("attention_mask", tokens)
+    is_open = past is None and "cache_position" not in roles and mask.shape[-1] == width
+    if n == 1 or width in (0, n, ids.size) or not is_open:
+        return judge(roles, past)
+    others = " and ".join(role for role in ("input_ids", "attention_mask") if role in roles)
+    words = f"position_ids have {n} tokens, {others} {width}: {width - n} ids are missing"
+    if width < n:
+        words = f"position_ids have {n} tokens, {others} {width}: {n - width} ids have no token"
+    elif (found := judge(cut_to(slice(-n, None), roles, width), width - n)).verdict == EXPECTED:
+        return found  # all tokens, beside the ids of the last ones
+    elif not (found := judge(cut_to(slice(n), roles, width), None, f"{words} at the end")).bad:
+        return found
+    batch = Batch(ids_by_axis(ids, "position_ids"), ignored=ignored)
+    facts = (rules, name, params, recovered, words)
+    return judge_positions(batch, model, *facts, is_aligned=False)
+
+
+def cut_to(part: slice, roles: Roles, width: int) -> dict[str, Array]:
+    """Cut arrays of `width` tokens; the mask of a cache keeps its width."""
+    names = TOKENWISE | {"input_ids"}
+    if part.start is None:
+        names |= {"attention_mask"}
+    return {
+        role: array[..., part] if role in names and array.shape[-1] == width else array
+        for role, array in roles.items()
+    }
 
 
 def arrays_of(source: Any) -> dict[str, Array]:
     """Read the arrays of a file or a mapping; "" names an array without a name."""
     if (path := path_of(source)) is not None:
-        return read_arrays(path)
+        return batch_of_recording(path) or read_arrays(path)
     if isinstance(source, Mapping):
         return {str(name): numbers(value) for name, value in source.items() if value is not None}
     return {"": numbers(source)}
@@ -541,10 +630,12 @@ def is_wave(array: Array) -> bool:
     return is_finite and bool((np.rint(array) != array).any())
 
 
-def recover(waves: list[Array], model: Model | None, name: str, *, is_alone: bool) -> Recovered:
+def recover(
+    waves: list[Array], model: Model | None, name: str, subject: str, *, is_table: bool
+) -> Recovered:
     """Recover the positions (rows, n) or (axes, rows, n) of the rows of a dump.
 
-    A file that holds the dump alone is read as a table.
+    A file that holds the dump alone is read as a table; messages call it `subject`.
     """
     if model is None:
         raise PefourierError(f"{shown(name)} holds cosines and sines; also pass the model's config")
@@ -555,8 +646,8 @@ def recover(waves: list[Array], model: Model | None, name: str, *, is_alone: boo
         raise PefourierError(f"cosines and sines must be (n, d) or (rows, n, d); got {found}")
     rows, dump = sides[0] if len(sides) > 1 else 1, np.concatenate(waves, axis=-1)
     dump = dump.reshape(-1, dump.shape[-1])
-    is_table = rows == 1 and is_alone and name != "ids"
-    table = load(name) if is_table else from_table(dump, name, eps=float(np.finfo(dump.dtype).eps))
+    facts: Fields = {"spec": subject, "eps": float(np.finfo(dump.dtype).eps)}
+    table = load(name) if rows == 1 and is_table else from_table(dump, name, **facts)
     find, factor = recover_ids, float(model.encoding.params.get("attention_factor", 1.0))
     if model.encoding.injection == "add":
         find = matched_rows
@@ -628,7 +719,7 @@ def recover_ids(table: Encoding, model: Model) -> Recovered:
             f"{shown(table.label)} must hold cosines and sines of {len(reference)} pairs, as "
             f"{shown(model.spec)} does; it has {count}, up to {np.abs(table.table()).max():.4g}"
         )
-    row = 0
+    bad = []  # first row that is not explained, for each order of cosines and sines
     for own in (waves, exchanged_waves(waves)):
         if axis is None:
             found = positions_in(enc, reference, own)
@@ -646,10 +737,10 @@ def recover_ids(table: Encoding, model: Model) -> Recovered:
                 uncertainty = tuple(int(part.uncertainty.max()) for part in rows)
                 ids = np.array([part.positions for part in rows])
                 return Recovered(ids, uncertainty, list_findings(lists))
-            row = int(explained.argmin())
+            bad.append(int(explained.argmin()))
     raise PefourierError(
-        f"no position of {shown(model.spec)} explains row {row} of {shown(table.label)}; use "
-        "pefourier compare to see how the frequencies differ"
+        f"no position of {shown(model.spec)} explains row {max(bad, default=0)} of "
+        f"{table.label}; use pefourier compare to see how the frequencies differ"
     )
 
 

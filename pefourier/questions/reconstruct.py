@@ -10,12 +10,10 @@ torus, every frequency is weighted by its density, so flat weights reproduce the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
-from math import prod
+from math import ceil, prod
 from operator import lt
 from typing import Any, ClassVar
 
@@ -31,7 +29,6 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.encoding import lattice as lattice_of
 from pefourier.encodings.loader import Count, Source, load, whole_numbers
-from pefourier.encodings.registry import BUILDERS, build, canonical_spec
 from pefourier.errors import PefourierError, check_size, check_whole
 from pefourier.geometry.torus import multiplicity
 from pefourier.questions.result import HIDDEN, Result
@@ -42,7 +39,7 @@ from pefourier.questions.spectral_density import (
     lattice_sides,
 )
 from pefourier.types import Counts, Fields, Floats, Ints, frozen
-from pefourier.writing.text import Verdict, join, number
+from pefourier.writing.text import Verdict, agreeing, join, ranges
 
 USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, and their length
 USUAL_MOST = 1024  # most points of a lattice on which these are distinguishable
@@ -50,12 +47,8 @@ EXACT = 1e-6  # l2 distance to a delta that counts as rounding
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
 HALF = 0.5 - 1e-12  # of a peak, minus rounding: a cosine of 60° counts as half
 VALUES, BESIDES = 2**26, 5  # numbers of position functions, and additional arrays: 512 MiB
-BASES = (10, 100, 1000)  # divisors of a base in the search for a sharper peak
-TRIED = 2**12  # most points of a lattice for which other bases are tried
-SHARPER = 0.8  # ratio of widths or areas that justifies a smaller base
-NO_PEAK = ("lost", "repeated", "shared vectors", "smoothing alone")
+NEXT_STEP = "Run `{r.check_command}` to see whether a linear layer tells them apart."
 Distances = list[tuple[int, int]]  # to the top of a peak, and to its last point
-OWN_BASE = re.compile(r"[:,](rho|base|theta)=")
 
 
 @frozen
@@ -79,6 +72,11 @@ class Reconstruction:
         """Positions or points at or above half of the peak."""
         return int((self.values >= HALF * self.peak).sum())
 
+    @property
+    def confused(self) -> str | None:
+        """Other positions at or above half of the peak; None on a grid."""
+        return None
+
 
 @frozen
 class LineReconstruction(Reconstruction):
@@ -88,6 +86,17 @@ class LineReconstruction(Reconstruction):
     width: float  # full width at half height, linear interpolation
     half_max_count: int  # samples at or above half the peak
 
+    @property
+    def reach(self) -> int:
+        """Distance to the last sample of the peak."""
+        return ceil(self.width / 2 - EXACT) - 1
+
+    @property
+    def confused(self) -> str | None:
+        """Other positions of the lattice at or above half of the peak."""
+        high = np.flatnonzero(self.values >= HALF * self.peak)
+        return ranges(high[high != self.position].tolist(), limit=3) or None
+
 
 @frozen
 class GridReconstruction(Reconstruction):
@@ -96,6 +105,13 @@ class GridReconstruction(Reconstruction):
     position: Counts
     half_max_area: int  # points at or above half the peak
     cross: float  # energy on points that share a coordinate with the position
+
+    @property
+    def reach(self) -> int:
+        """Largest number of steps along an axis to a point at or above half of the peak."""
+        high = np.argwhere(self.values >= HALF * self.peak) - np.array(self.position)
+        steps = np.abs(high) % np.array(self.values.shape)
+        return int(np.minimum(steps, self.values.shape - steps).max())
 
 
 @frozen
@@ -122,13 +138,15 @@ class Reconstructions(Result):
         ),
         "lost": Verdict(
             "Reconstructed from the frequencies alone, the position disappears: all {r.points} "
-            "points reach half of the peak ({r.first.peak:2}).",
-            "{r.advice:?{r.advice}.}",
+            "points reach half of the peak ({r.first.peak:2}), so none can be told apart.",
+            NEXT_STEP,
         ),
         "repeated": Verdict(
-            "Reconstructed from the frequencies alone, a position appears in several places: other "
-            "peaks reach half of the main one{r.is_hidden:? without smoothing (--sigma 0)}, the "
-            "farthest {r.farthest_repeat} positions away.",
+            "Reconstructed from the frequencies alone, a position appears in several places and "
+            "cannot be told apart from these: other peaks reach half of the main one"
+            "{r.is_hidden:? before smoothing, which hides them below}, the farthest "
+            "{r.farthest_repeat} positions away.",
+            "{r.is_hidden:?Pass --sigma 0 to turn smoothing off in the table and the picture.}",
         ),
         "shared vectors": Verdict(
             "Not every position can be reconstructed, because some share a vector (such as "
@@ -137,28 +155,35 @@ class Reconstructions(Result):
         ),
         "smoothing alone": Verdict(
             "Smoothing alone makes the peak: {r.first.half_max} of {r.points} points reach half of "
-            "it, but {r.plain_half_max} without smoothing (--sigma 0).",
+            "it, but {r.plain_half_max} without smoothing.",
+            "Pass --sigma 0 to turn smoothing off in the table and the picture.",
         ),
         "sharp": Verdict(
             "Reconstructed from the frequencies alone, a position is a single sample "
-            "{r.first.peak:3} high (exact would be 1){r.echo:?; lattice points farther away than "
-            "any position also reach half of it}.",
+            "{r.first.peak:3} high (exact would be 1), told apart from all others{r.echo:?; "
+            "lattice points farther away than any position also reach half of it}.",
+            NEXT_STEP,
         ),
         "blurred": Verdict(
             "Reconstructed from the frequencies alone, a position spreads into a peak "
-            "{r.first.width:2} positions wide and {r.first.peak:3} high (exact would be 1).",
-            "{r.advice:?{r.advice} ({r.first.width:2} now).}",
+            "{r.first.width:2} positions wide and {r.first.peak:3} high (exact would be 1), "
+            "{r.confusion}.",
+            NEXT_STEP,
         ),
-        "exact": Verdict("Reconstructed from the frequencies alone, a point comes back exactly."),
+        "exact": Verdict(
+            "Reconstructed from the frequencies alone, a point comes back exactly.",
+            NEXT_STEP,
+        ),
         "sharp point": Verdict(
             "Reconstructed from the frequencies alone, a point is a peak {r.first.peak:3} high "
             "(exact would be 1), and no other point reaches half of it.",
+            NEXT_STEP,
         ),
         "blurred point": Verdict(
             "Reconstructed from the frequencies alone, a point is a peak {r.first.peak:3} high "
             "(exact would be 1), and {r.first.half_max_area} of {r.points} points reach half of "
-            "it.",
-            "{r.advice:?{r.advice} ({r.first.half_max_area} now).}",
+            "it, {r.confusion}.",
+            NEXT_STEP,
         ),
     }
     shown: ClassVar[dict[str, str]] = {}
@@ -168,6 +193,7 @@ class Reconstructions(Result):
             "peak": "peak",
             "width": "width",
             "points at half height or more": "half_max",
+            "not told apart from": "confused",
             "energy on row and column": "cross",
             "side lobe": "side_lobe",
             "error": "error",
@@ -180,6 +206,7 @@ class Reconstructions(Result):
             "peak",
             "width",
             "points at half height or more",
+            "not told apart from",
             "error",
         ),
     }
@@ -235,34 +262,16 @@ class Reconstructions(Result):
         limit = 1 if coarse else self.points - 1
         return bool(self.sigma and self.plain_half_max > limit)
 
-    @cached_property
-    def sharper(self) -> tuple[float, float] | None:
-        """A smaller base that narrows the peak, and the new width, or area on a grid."""
-        base = self.encodings[0].params.get("rho") if self.points <= TRIED else None
-        start = float(f"{base or 0:.2g}")
-        lattice = self.sides[0] if len(set(self.sides)) == 1 else None
-        for rho in (start / divisor for divisor in BASES if start > divisor):
-            with suppress(PefourierError):  # a scaling may refuse a base
-                enc = rebase(self.encodings[0], rho)
-                if enc is None:
-                    return None
-                method = self.estimate.measure.method
-                rebased = position_functions(enc, None, lattice, self.sigma, method)
-                now, extent = (getattr(r.first, "width", r.first.half_max) for r in (self, rebased))
-                if extent <= SHARPER * now and rebased.verdict not in NO_PEAK:
-                    return rho, extent
-        return None
-
     @property
-    def advice(self) -> str:
-        """Advice on a smaller base and the resulting peak; empty if there is none."""
-        if self.sharper is None:
-            return ""
-        in_spec = OWN_BASE.search(self.encodings[0].spec)
-        option = f"{in_spec[1]}=" if in_spec else "--rho "
-        unit = "points large" if self.on_grid else "positions wide"
-        rho, extent = self.sharper
-        return f"{option}{number(rho)} makes the peak {number(extent, 2)} {unit}"
+    def confusion(self) -> str:
+        """From how far points cannot be told apart, in words."""
+        reach = self.first.reach
+        if self.on_grid:
+            steps = agreeing(reach, "step", "steps")
+            return f"up to {reach} {steps} away: these cannot be told apart"
+        if not reach:
+            return "and no other position reaches half of it"
+        return f"so it cannot be told apart from positions up to {reach} away"
 
     @property
     def shape(self) -> str:
@@ -475,20 +484,6 @@ def distinct_vectors(enc: Encoding, sides: Counts) -> Vectors:
         again = np.flatnonzero(first != np.arange(len(first)))
         pair, distinct = (*first[again[:1]], *again[:1]), len(rows) - len(again)
     return Vectors(len(rows), distinct, tuple(rows[list(pair)].tolist()))
-
-
-def rebase(enc: Encoding, rho: float) -> Encoding | None:
-    """Build a named encoding with a different base; None if it has no base."""
-    params, builder = enc.params, BUILDERS.get(enc.name)
-    is_named = canonical_spec(enc.spec).partition(":")[0] == enc.name
-    if not is_named or params.get("demean") or not builder or "rho" not in builder.parameters:
-        return None
-    settings = {key: params[key] for key in builder.parameters if key in params} | {"rho": rho}
-    rebased = build(enc.name, length=params["length"], d=params["d"], spec=enc.spec, **settings)
-    rebased = without_prefix(rebased)
-    if (rebased.dim, rebased.domain.sides) != (enc.dim, enc.domain.sides):
-        return None  # d differs from the request, or the grid is given separately
-    return replace(rebased, lattice=enc.lattice)
 
 
 def where_to_rebuild(

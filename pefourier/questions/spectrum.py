@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import (
+    FLOAT32_EPS,
     Finding,
     axis_letters,
     finding,
@@ -44,12 +45,16 @@ from pefourier.questions.spectral_density import (
     summarize_density,
 )
 from pefourier.types import Counts, Fields, Floats, frozen
-from pefourier.writing.text import Verdict, percent
+from pefourier.writing.text import Verdict, join, number, percent
 
 MANY, SOME = 0.75, 0.05  # shares of the energy
 EVEN = 0.15  # largest distance of the cumulative energy from an even spread
 PEAKS, PEAK = 4, 0.05  # most peaks of a table that are listed, and their least share of energy
 ONE_SIDED, ROUND = 0.99, 0.15  # limits of A2 and A4 for one or two directions, and for none
+SAME = 1e-5  # relative difference of fitted frequencies that counts as rounding
+FEW_NAMES = ("No", "One", "Two", "Three", "Four", "Five", "Six")
+FEW = len(FEW_NAMES) - 1  # most frequencies that are listed
+UNEVEN = ("graph", "tree")  # domains without even steps
 MOST_WAVES = 0.5  # share of idle frequencies that is reported
 
 
@@ -72,57 +77,73 @@ class Spectrum(Result):
             "{r.demean_helps:?Use --demean to remove the mean row.}",
         ),
         "one frequency": Verdict(
-            "All energy is at one frequency, a wavelength of {r.cutoff_wave:4} {r.unit}.",
+            "All energy is at one frequency, a wavelength of {r.single_wave:4} {r.unit}.",
+            "{r.next_step}",
+        ),
+        "few frequencies": Verdict(
+            "{r.few_in_words} carry all energy.",
+            "{r.next_step}",
         ),
         "even": Verdict(
             "The energy is spread evenly over the frequency axis: the share below a frequency "
             "differs from an even spread by at most {r.measure.unevenness:2%}.",
+            "{r.next_step}",
         ),
         "mostly slow": Verdict(
             "Wavelengths of {r.cutoff_wave:3-} {r.unit} or longer carry "
             "{r.measure.up_to_cutoff:3%} of the energy. Long wavelengths separate distant "
             "positions; short ones separate neighbours.",
+            "{r.next_step}",
             title="mostly low frequencies",
         ),
         "mostly fast": Verdict(
             "Wavelengths below four steps carry {r.measure.high:3%} of the energy. Short "
             "wavelengths separate neighbours; long ones separate distant positions.",
+            "{r.next_step}",
             title="mostly high frequencies",
         ),
         "slow and fast": Verdict(
             "Wavelengths of four steps or longer carry {r.measure.low:3%} of the energy, shorter "
             "ones {r.measure.high:3%}; the zero frequency has {r.measure.at_zero:3%}.",
+            "{r.next_step}",
             title="low and high frequencies",
         ),
         "constant and fast": Verdict(
             "The zero frequency has {r.measure.at_zero:3%} of the energy, wavelengths shorter than "
             "four steps {r.measure.high:3%} and longer ones {r.measure.low:3%}.",
+            "{r.next_step}",
             title="constant and high frequencies",
         ),
         "along one axis": Verdict(
             "Every frequency runs along one axis; the mean frequency is {r.measure.centroid:3} rad "
             "per point.",
+            "{r.next_step}",
         ),
         "along the axes": Verdict(
             "Every frequency runs along an axis, none diagonally; the mean frequency is "
             "{r.measure.centroid:3} rad per point.",
+            "{r.next_step}",
         ),
         "one direction": Verdict(
             "The frequencies run in one diagonal direction (A2 {r.isotropy[A2]:3}; 1 if exactly); "
             "the mean frequency is {r.measure.centroid:3} rad per point.",
+            "{r.next_step}",
         ),
         "two directions": Verdict(
             "The frequencies run in two directions at right angles (A4 {r.isotropy[A4]:3}; 1 if "
             "exactly); the mean frequency is {r.measure.centroid:3} rad per point.",
+            "{r.next_step}",
         ),
         "all directions": Verdict(
             "The frequencies favour no direction and no right-angled pair of directions (A2 "
             "{r.isotropy[A2]:2}, A4 {r.isotropy[A4]:2}; 0 without any preference); the mean "
             "frequency is {r.measure.centroid:3} rad per point.",
+            "{r.next_step}",
         ),
         "uneven directions": Verdict(
             "The frequencies favour some directions (A2 {r.isotropy[A2]:2}, A4 {r.isotropy[A4]:2}; "
             "0 if none); the mean frequency is {r.measure.centroid:3} rad per point.",
+            "{r.next_step}",
         ),
     }
     shown = {
@@ -179,12 +200,27 @@ class Spectrum(Result):
         return self.place_of_energy
 
     @property
+    def next_step(self) -> str:
+        """The question that shows what the spectrum means for positions."""
+        domain = self.encodings[0].domain
+        uneven = domain.irregular or domain.kind in UNEVEN
+        command = self.check_command if uneven else self.command_on("reconstruct")
+        return f"Run `{command}` to see which points cannot be told apart."
+
+    @cached_property
+    def few(self) -> Floats:
+        """The few frequencies of all energy; none on a grid."""
+        return np.zeros(0)
+
+    @property
     def place_of_energy(self) -> str:
-        """Verdict: energy at one frequency, spread evenly, or at low or high frequencies."""
+        """Verdict: energy at few frequencies, spread evenly, or at low or high frequencies."""
         measure = self.measure
         waves = measure.sizes[measure.weights > NEGLIGIBLE]
         if waves.max() - waves.min() <= 1e-9 * waves.max():
             return "one frequency"
+        if len(self.few):
+            return "few frequencies" if len(self.few) > 1 else "one frequency"
         if measure.unevenness <= EVEN:
             return "even"
         if measure.high <= 1 - MOST + NEGLIGIBLE and measure.cutoff95 > 0:
@@ -226,6 +262,32 @@ class LineSpectrum(Spectrum):
     lattice: int
     omega: Floats  # (K,), like the density
 
+    @cached_property
+    def few(self) -> Floats:
+        """The frequencies of a table whose columns are sinusoids of only a few frequencies."""
+        from pefourier.geometry.waves import fit_columns  # tables only
+
+        enc = self.encodings[0]
+        if not self.peaks or enc.domain.kind != "position":
+            return np.zeros(0)
+        pairs = fit_columns(np.asarray(enc.table(), dtype=float), max(enc.eps, FLOAT32_EPS))
+        if pairs is None or np.unique(pairs.columns).size < enc.dim:  # others are constant
+            return np.zeros(0)
+        lines = np.sort(pairs.frequency)
+        lines = lines[np.append(True, np.diff(lines) > SAME * lines[1:])]
+        return np.asarray(lines if len(lines) <= FEW and lines[0] > 0 else lines[:0])
+
+    @property
+    def single_wave(self) -> float:
+        """The wavelength of all energy at one frequency."""
+        return self.period_of(self.few[0]) if len(self.few) else self.cutoff_wave
+
+    @property
+    def few_in_words(self) -> str:
+        """Their number, and their wavelengths from short to long."""
+        waves = [number(self.period_of(omega), 4) for omega in self.few[::-1]]
+        return f"{FEW_NAMES[len(waves)]} wavelengths, {join(waves)} {self.unit},"
+
     @property
     def unit(self) -> str:
         """Unit of wavelengths."""
@@ -253,8 +315,8 @@ class LineSpectrum(Spectrum):
 
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
         """Names of the columns of CSV, and a row for each frequency of the lattice."""
-        rows = ([k, omega, self.density[k]] for k, omega in enumerate(self.omega))
-        return ["k", "omega", "density"], rows
+        rows = ([k, omega, self.density[k], self.sigma] for k, omega in enumerate(self.omega))
+        return ["k", "omega", "density", "sigma"], rows
 
 
 @frozen
@@ -288,9 +350,14 @@ class GridSpectrum(Spectrum):
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
         """Names of the columns of CSV, and a row for each frequency of the lattice."""
         axes = axis_letters(len(self.omega))
-        names = [*(f"k_{axis}" for axis in axes), *(f"omega_{axis}" for axis in axes), "density"]
+        names = [
+            *(f"k_{axis}" for axis in axes),
+            *(f"omega_{axis}" for axis in axes),
+            "density",
+            "sigma",
+        ]
         return names, (
-            [*k, *(line[i] for line, i in zip(self.omega, k, strict=True)), share]
+            [*k, *(line[i] for line, i in zip(self.omega, k, strict=True)), share, self.sigma]
             for k, share in np.ndenumerate(self.density)
         )
 

@@ -7,6 +7,7 @@ terminal.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from math import pi
 from typing import TYPE_CHECKING, Any
 
@@ -137,21 +138,30 @@ def draw_singular_values(axes: Axes, answers: Answers) -> None:
 
 
 def relations(answers: Answers, look: Look) -> Figure:
-    """Draw inner products by lag, or note that there are none."""
-    figure, (axes,) = make_panels(look, 3.4)
-    draw_kernels(axes, answers)
+    """Draw inner products by lag, and biases by lag in a panel of their own."""
+    biases = [a for a in answers if hasattr(a.result, "by_lag")]
+    vectors = [a for a in answers if a not in biases]
+    count = bool(vectors) + bool(biases)
+    figure, panels = make_panels(look, 3.4 * count, count)
+    if vectors:
+        draw_kernels(panels[0], vectors)
+    if biases:
+        draw_kernels(panels[-1], biases, len(vectors))
+        panels[-1].set(xlabel="lag (positions before the query)", ylabel="bias (mean over heads)")
     return figure
 
 
-def draw_kernels(axes: Axes, answers: Answers) -> None:
-    """Draw inner products by lag (on grids, along each axis); many lags on a logarithmic axis."""
+def draw_kernels(axes: Axes, answers: Answers, first: int = 0) -> None:
+    """Draw inner products by lag (on grids, along each axis); many lags on a logarithmic axis.
+
+    The first curve has the colour `first` of the cycle.
+    """
     steps = [1.0]
-    for i, a in enumerate(answers):
-        curves = a.result.kernel_lines or {"": ([], [])}  # lags and inner products, by axis
-        for (name, (lags, line)), dashes in zip(curves.items(), plot.LINES, strict=False):
-            style = {"color": f"C{i}", "linestyle": dashes} if name else {}
-            label = entry(axes, a.encoding, f" along {name}" if name else "")
-            plot.draw_dense(axes, lags, line, label=label, **style)
+    for i, a in enumerate(answers, first):
+        curves = a.result.kernel_lines or {"": (np.zeros(0), np.zeros(0))}  # by axis, in words
+        for k, (name, (lags, line)) in enumerate(curves.items()):
+            style = {"color": f"C{i}", "linestyle": plot.LINES[(i + k) % len(plot.LINES)]}
+            plot.draw_dense(axes, lags, line, label=entry(axes, a.encoding, name), **style)
             steps += [lags[1]] if len(line) > plot.DENSE else []
     if len(steps) > 1:
         axes.set_xscale("symlog", linthresh=min(steps))
@@ -330,8 +340,8 @@ def draw_layers(axes: Axes, result: Any, rotation: Any, layers: Sequence[Any]) -
     axes.set_title(", ".join(filter(None, names)), pad=ABOVE)
 
 
-UNIT = "position, or unit of times"
 LITTLE = 0.0005  # negligible share of the energy
+MARKERS = "ox+"  # of single frequencies: each shows over the others
 SPARSE = 0.5  # share of lattice points with energy below which they are drawn as lines
 
 
@@ -341,6 +351,12 @@ def by_decade(answers: Answers, axis: str) -> bool:
         raise PefourierError("--axis log draws frequencies of one axis, not of grids; leave it out")
     is_slow = not any_grid(answers) and bool(answers[0].result.measure.is_slow)
     return axis == "log" or (axis == "auto" and is_slow)  # of the first: others can be added
+
+
+def unit_of_axis(answers: Answers) -> str:
+    """Return the unit of the points of all answers, in words."""
+    kinds = (a.encoding.domain.kind == "time" for a in answers)
+    return " or ".join(dict.fromkeys("unit of times" if kind else "position" for kind in kinds))
 
 
 def spectrum_chart(answers: Answers, axis: str = "auto") -> str:
@@ -356,7 +372,7 @@ def spectrum_chart(answers: Answers, axis: str = "auto") -> str:
             density = a.result.measure.by_decade if decades else a.result
             curves.append((a.encoding.label, *curve_of(a, density)))
     of = "per factor ten of frequency (log)" if decades else "at each lattice frequency"
-    title = f"share of energy {of}, ω in radians per {UNIT}"
+    title = f"share of energy {of}, ω in radians per {unit_of_axis(answers)}"
     parts += [chart(title, curves, logarithmic=decades)] if curves else []
     return "".join(f"{part}\n" for part in parts)
 
@@ -377,16 +393,18 @@ def spectrum(answers: Answers, look: Look, axis: str = "auto") -> Figure:
         return spectrum_on_grids(answers, look)
     figure, (axes,) = make_panels(look, 3.4)
     (draw_decades if decades else draw_densities)(axes, answers)
-    axes.set(xlabel=f"angular frequency ω (radians per {UNIT})", ylim=(0, None))
+    axes.set(xlabel=f"angular frequency ω (radians per {unit_of_axis(answers)})", ylim=(0, None))
     return figure
 
 
 def draw_densities(axes: Axes, answers: Answers) -> None:
     """Draw densities over the frequencies of the lattice."""
-    for a in answers:
+    for a, marker in zip(answers, cycle(MARKERS)):
         x, y = curve_of(a, a.result)
         is_sparse = a.result.sigma == 0 and (y > 0).mean() < SPARSE  # single frequencies
-        style: Fields = {"marker": "o", "linestyle": "", "markevery": y > 0} if is_sparse else {}
+        style: Fields = {}
+        if is_sparse:
+            style = {"marker": marker, "linestyle": "", "markevery": y > 0}
         axes.plot(x, y, label=entry(axes, a.encoding), **style)
     axes.set(ylabel="share of energy $g_k$", xlim=(0, None))
     if not any(a.encoding.domain.irregular for a in answers):
@@ -397,11 +415,11 @@ def draw_densities(axes: Axes, answers: Answers) -> None:
 def draw_decades(axes: Axes, answers: Answers) -> None:
     """Draw densities over the logarithm of frequency, with wavelengths above."""
     separate = all((a.result.sigma, a.result.method) == (0, "declared") for a in answers)
-    for a in answers:
+    for a, marker in zip(answers, cycle(MARKERS)):
         density = a.result.measure.waves if separate else a.result.measure.by_decade
         zero = f" ({percent(density.at_zero)} at 0)" if density.at_zero >= LITTLE else ""
-        x, y = curve_of(a, density)
-        axes.plot(x, y, "o" if separate else "-", label=entry(axes, a.encoding, zero))
+        style: Fields = {"marker": marker, "linestyle": ""} if separate else {}
+        axes.plot(*curve_of(a, density), label=entry(axes, a.encoding, zero), **style)
     length = len(answers[0].encoding) * unit_of_waves(answers[0].encoding)[0]
     label = f"1 rotation in {length:.6g}"
     axes.axvline(2 * np.pi / length, color=GREY, linestyle=":", label=label)
@@ -409,7 +427,7 @@ def draw_decades(axes: Axes, answers: Answers) -> None:
     axes.set(xscale="log", ylabel=share)
     axes.set_xlim(axes.get_xlim())
     above = axes.twiny()
-    above.set(xscale="log", xlabel=f"wavelength ({UNIT})")
+    above.set(xscale="log", xlabel=f"wavelength ({unit_of_axis(answers)})")
     above.set_xlim(*(2 * np.pi / omega for omega in axes.get_xlim()))
 
 
@@ -477,12 +495,18 @@ def reconstruct(answers: Answers, look: Look) -> Figure:
     for axes, a in zip(panels, answers, strict=True):
         for r in a.result.reconstructions:
             axes.plot(r.values, label=f"s = {r.position}")
-        tops = np.array([top for peaks in a.result.repeats for top, _ in peaks], dtype=int)
-        for r in a.result.reconstructions if len(tops) else ():
-            places = np.append(r.position + tops, r.position - tops) % a.result.lattice
-            axes.plot(places, r.values[places], "v", color="0.3", label="repeated position")
+        names = ("repeated position", "repeated position, hidden by smoothing")
+        for name, marker, peaks in zip(names, "vx", a.result.repeats, strict=True):
+            tops = np.array([top for top, _ in peaks], dtype=int)
+            for r in a.result.reconstructions if len(tops) else ():
+                places = np.append(r.position + tops, r.position - tops) % a.result.lattice
+                axes.plot(places, r.values[places], marker, color="0.3", label=name)
+            if not a.result.is_hidden:
+                break
         label = f"position (a circle: {a.result.lattice} is 0 again)"
-        axes.set(title=entry(axes, a.encoding), xlabel=label, ylabel="reconstructed value")
+        smoothing = f", smoothed (sigma {a.result.sigma:g})" if a.result.sigma else ""
+        title = entry(axes, a.encoding, smoothing)
+        axes.set(title=title, xlabel=label, ylabel="reconstructed value")
     return figure
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.errors import PefourierError, shown
-from pefourier.train.data.tables import number_in, read_columns
+from pefourier.train.data.tables import numbers_in, read_columns
 from pefourier.train.options import seeds_of
 from pefourier.train.statistics import (
     COLLIDES,
@@ -446,16 +446,17 @@ def read_scores(path: str) -> list[Fields]:
                 f"--scores {shown(path)} needs one column {name}, and at best dataset, seed and "
                 f"fold; its first line names {shown(', '.join(names))}"
             )
-    columns = dict(zip(names, found.cells, strict=True))
+    columns = {name: found.frame[i].to_list() for i, name in enumerate(names)}
+    scores = numbers_in(found.frame[names.index(score)], found.decimal)
     units = [name for name in ("dataset", "encoding", "seed", "fold") if name in names]
     rows, lines_of, counts = list[dict[str, Any]](), dict[Any, int](), Counter[Any]()
-    for i, line in enumerate(found.lines.tolist()):
+    for i, line in enumerate(found.frame.index):
         where = f"--scores {shown(path)}, line {line}"
         own = {"dataset": Path(path).stem} | {unit: str(columns[unit][i]) for unit in units}
         if not {"seed", "fold"} & own.keys():  # paired in order
             counts[own["dataset"], own["encoding"]] += 1
             own["seed"] = str(counts[own["dataset"], own["encoding"]])
-        value = number_in(str(columns[score][i]), found.delimiter)
+        value = float(scores[i])
         if not 0 <= value <= 1 or "" in own.values():
             raise PefourierError(
                 f"{where}: expected a score from 0 to 1 (percent: divide by 100) and no empty "

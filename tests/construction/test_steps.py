@@ -170,6 +170,7 @@ def with_heads(changes):
 
 BIASES = {
     ("clipped",): np.maximum(biases(), -5),
+    ("keys-added",): biases() + np.linspace(1, 2, 24),
     ("heads-reordered",): biases()[[2, 0, 1, 3, 5, 4, 7, 6]],
     ("scaled", "clipped"): with_heads({2: lambda x: 3 * x, 5: lambda x: np.maximum(x, -0.2)}),
     ("scaled",): np.where(np.arange(24)[:, None] >= 12, 0, biases()),

@@ -86,10 +86,10 @@ def test_orthonormal_rows_beyond_memory_are_isometric(rng):
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".safetensors"])
 def test_a_table_that_memory_does_not_hold_is_written_in_blocks(suffix, monkeypatch, tmp_path):
-    enc = build("rope", length=2**13, d=64)
+    enc = build("rope", length=2**11, d=64)
     table, path = enc.table(), str(tmp_path / f"x{suffix}")
-    monkeypatch.setattr("pefourier.encodings.encoding.COMPUTED", 2**16)
-    monkeypatch.setattr("pefourier.encodings.sources.tables.AT_ONCE", 2**15)
+    monkeypatch.setattr("pefourier.encodings.encoding.COMPUTED", 2**14)
+    monkeypatch.setattr("pefourier.encodings.sources.tables.AT_ONCE", 2**12)
     with pytest.raises(PefourierError, match="limit"):
         enc.table()
     tracemalloc.start()

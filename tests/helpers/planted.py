@@ -311,7 +311,7 @@ ELSEWHERE = {
         unread-key trained-assumed vision-tower gguf-unsaid model-type-unknown remote-code
         length-default weights-config biases-by-layer with-convolution position-offset grid-default
         grid-convention table-beside trained-key tokens-in-blocks layers-inverted
-        layers-no-global""",
+        layers-no-global layers-chunked""",
     "an encoding by name": """
         text-collides-with-patch bfloat16-positions bias-of-pairs times-unit eigenvector-signs
         equal-eigenvalues cut-eigenspace distances-interpolated""",

@@ -10,6 +10,7 @@ APPLIED = {  # what each cause makes of a list, with the test's own arithmetic
     "gap": lambda e, at, by: e[:at] + [x + by for x in e[at:]],
     "backwards": lambda e, at, by: e[:at] + [x - by for x in e[at:]],
     "wrong": lambda e, at, value: [*e[:at], value, *e[at + 1 :]],
+    "divided": lambda e, by: [x // by for x in e],
     "exchanged": lambda e, first, second, count: [
         *e[:first],
         *e[second : second + count],
@@ -30,6 +31,7 @@ def drawn(code, rng, n):
     return {
         "shifted": {"by": by * int(rng.choice([-1, 1]))},
         "reversed": {},
+        "divided": {"by": by},
         "step": {"by": by * int(rng.choice([-1, 1]))},
         "clamped": {"to": at},
         "repeated": {"at": at, "count": int(rng.integers(1, 4))},
@@ -40,14 +42,25 @@ def drawn(code, rng, n):
     }[code]
 
 
+def applied(cause, numbers):
+    """Return what a cause makes of a list, in the rows that it is confined to."""
+    facts = {k: v for k, v in cause.items() if k not in ("code", "step", "within", "axis")}
+    first, last = cause.get("within", {}).get("rows", (0, len(numbers) - 1))
+    part = APPLIED[cause["code"]](numbers[first : last + 1], **facts)
+    return [*numbers[:first], *part[: last + 1 - first], *numbers[last + 1 :]]
+
+
 def reproduces(causes, expected, observed):
     """Whether causes give the observed numbers; those that begin again do so at either start."""
     lists = [list(expected)]
     for cause in causes:
-        facts = {k: v for k, v in cause.items() if k not in ("code", "step")}
-        made = [APPLIED[cause["code"]](e, **facts) for e in lists]
+        made = [applied(cause, e) for e in lists]
         if cause["code"] == "restarted":
-            made += [[*e[: facts["at"]], *range(len(e) - facts["at"])] for e in lists]
+            first, last = cause.get("within", {}).get("rows", (0, len(expected) - 1))
+            made += [
+                [*e[: first + cause["at"]], *range(last + 1 - first - cause["at"]), *e[last + 1 :]]
+                for e in lists
+            ]
         lists = made
     return list(observed) in lists
 

@@ -9,7 +9,7 @@ from planted_rows import APPLIED, drawn
 
 import pefourier
 from pefourier.errors import PefourierError
-from pefourier.ids.batch import describe_mask
+from pefourier.ids.masks import describe_mask
 
 LONE, OVER = "ids-lone-documents", "ids-offset ids-beyond"
 BOTH = f"ids-undecided {LONE}"
@@ -46,6 +46,7 @@ CASES = [  # ids, other arrays, verdict, codes of causes, codes of findings, whe
     (np.arange(66) + 2, {"config": "roberta"}, "beyond", "beyond", "ids-beyond", False),
     (range(64), {"config": "opt"}, "as expected", "", "", True),
     (range(65), {"config": "gpt2"}, "beyond", "beyond", "ids-beyond", False),
+    (np.r_[:5, 1:8], {}, "backwards", "second-document", "ids-backwards", False),
     ([5, 9, 2, 7], {"rank": "1/4"}, "unexplained", "", "ids-unexplained", False),
 ]
 
@@ -296,3 +297,128 @@ def test_ids_are_never_vectors(folder, run):
             done = run(command, str(folder / name))
             assert done.status == 2
             assert "pefourier positions" in done.err
+
+
+def drawn_mask(rng, n):
+    """Draw a mask (n, n) by its rule: its kind, ids that fit, and the number of documents."""
+    lag = np.subtract.outer(np.arange(n), np.arange(n))
+    kind = str(rng.choice(["causal", "full", "window", "prefix", "documents", "padding"]))
+    width, cut = int(rng.integers(2, 5)), int(rng.integers(3, n - 3))
+    segments = np.repeat([1, 2], [cut, n - cut])
+    rule = {
+        "causal": lag >= 0,
+        "full": lag < n,
+        "window": (lag >= 0) & (lag < width),
+        "prefix": (lag >= 0) | (np.arange(n) < width),
+        "documents": (lag >= 0) & np.equal.outer(segments, segments),
+        "padding": (lag >= 0) & (np.arange(n) >= width),
+    }[kind]
+    ids = np.arange(n)
+    if kind == "documents":
+        ids = np.r_[:cut, : n - cut]
+    return kind, rule, np.maximum(ids - width, 0) if kind == "padding" else ids
+
+
+@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.long)])
+def test_masks_are_read_with_one_fault_and_ids_are_judged_by_them(count, config):
+    rng = np.random.default_rng(9)
+    llama, mistral = config("llama"), config("mistral", sliding_window=3)
+    for _ in range(count):
+        kind, rule, ids = drawn_mask(rng, n := int(rng.integers(9, 30)))
+        hole = rule.copy()
+        at = int(rng.integers(n // 2)) + (kind == "padding") * 5
+        hole[at, at] = False
+        for faults, mask in (
+            ((), rule),
+            (("transposed",), rule.T),
+            (("inverted",), ~rule),
+            (("diagonal",), hole),
+        ):
+            if kind == "full" and faults != ("diagonal",) and faults:
+                continue  # symmetric, or all hidden
+            found = pefourier.positions([ids], attention_mask=np.where(mask, 0.0, -1e9)[None, None])
+            assert (found.mask.faults, {row.verdict for row in found.rows}) == (
+                faults,
+                {"as expected"},
+            )
+            assert found.mask.kind == ("causal" if kind == "padding" else kind)
+            assert [f.code for f in found.findings] == [f"ids-mask-{fault}" for fault in faults]
+            assert found.is_fine() == (not faults)
+            moved = pefourier.positions([ids + 3], attention_mask=mask[None, None])
+            assert moved.verdict == ("several" if faults else "offset")
+        for path, right in ((llama, ("causal", "documents", "padding")), (mistral, ("window",))):
+            found = pefourier.positions([ids], attention_mask=rule[None, None], config=path)
+            if kind != "window" or found.mask.window == 3 or path == llama:
+                assert found.is_fine() == (kind in right), (kind, path)
+
+
+def test_what_the_input_leaves_open_is_said_and_passing_it_decides(config):
+    llama, qwen = config("llama"), config("qwen2_vl", image_token_id=8)
+    packed, flat = np.r_[:5, :7], np.tile(np.arange(12), (3, 1, 1))
+    padded, ones = np.r_[[1] * 4, :8], np.ones((1, 12), int)
+    cases = [  # ids, given, what is open, and what decides
+        (packed[None], {}, "open", {"segments": [[1] * 5 + [2] * 7]}),
+        (packed[None], {"attention_mask": ones}, "documents", {"segments": [[1] * 5 + [2] * 7]}),
+        (padded[None], {}, "open", {"attention_mask": [[0] * 4 + [1] * 8]}),
+        (1 + 4 * np.arange(9)[None], {}, "open", {"rank": "1/4"}),
+        ([[9]], {}, "step", {"past": 9}),
+        ([[9]], {"config": llama}, "step", {"past": 9}),
+        (flat, {"config": qwen}, "text", {"input_ids": 0 * ones}),
+        (flat, {"config": qwen, "attention_mask": ones}, "text", {"mm_token_type_ids": 0 * ones}),
+        (flat[:, :, :1] + 4, {"config": qwen, "past": 9}, "text", None),
+    ]
+    for ids, given, doubt, decided in cases:
+        found = pefourier.positions(np.array(ids), **given)
+        assert (found.verdict, found.rows[0].doubt) == ("undecided", doubt)
+        assert "mask" not in found.doubt.lower() or "attention_mask" not in given
+        if decided:
+            assert pefourier.positions(ids, **{**given, **decided}).verdict == "as expected"
+    assert pefourier.positions(flat + 9, config=qwen, past=9).verdict == "as expected"
+
+
+def test_lengths_that_disagree_are_said_before_ids_are_aligned():
+    tokens, ids, documents = np.ones((1, 24), int), np.r_[:9, :8][None], [[1] * 9 + [2] * 8]
+    padded = np.pad(documents, ((0, 0), (0, 7)))
+    for given, rows, end in (
+        ({"attention_mask": padded}, 2, True),
+        ({"attention_mask": tokens}, 1, True),
+        ({"position_ids": ids + 3, "attention_mask": tokens}, 0, False),
+        ({"input_ids": tokens[:, :12]}, 0, False),
+    ):
+        found = pefourier.positions({"position_ids": ids, "input_ids": tokens} | given)
+        assert (found.verdict, len(found.rows), found.is_fine()) == ("lengths differ", rows, False)
+        assert found.findings[0].message.endswith("at the end") == end
+    late = {"position_ids": [np.arange(20, 24)], "input_ids": tokens, "attention_mask": tokens}
+    assert pefourier.positions(late).verdict == "as expected"
+
+
+def test_advice_that_is_followed_gives_ids_as_expected(config):
+    mask = np.array([[0, 0, 1, 1, 1, 1], [1] * 6, [0, 1, 1, 1, 1, 1]])
+    past = {"attention_mask": np.pad(mask, ((0, 0), (0, 1)), constant_values=1)}
+    found = pefourier.positions(np.full((3, 1), 6), **past)
+    starts = [[int(text)] for text in found.starts.rpartition("ids ")[2].split(", ")]
+    assert pefourier.positions(starts, **past).verdict == "as expected"
+    off = np.arange(12, 24) - 1
+    found = pefourier.positions([off], rank="1/2")
+    assert found.rows[0].causes == ({"code": "shifted", "step": "rows", "by": -1},)
+    assert found.rows[0].expected_first == 12
+    near = pefourier.positions([np.arange(6, 18) - 1], rank="1/2")
+    assert (near.rows[0].expected_first, near.rows[0].causes[0]["by"]) == (6, -1)
+    for one in (found, near):
+        due = one.ids[0] - one.rows[0].causes[0]["by"]
+        assert pefourier.positions(due, rank="1/2").verdict == "as expected"
+    qwen, kinds = config("qwen2_vl"), [[0, 0, 0, *[1] * 6, 0, *[1] * 4, 0, 0]]
+    batch = {"mm_token_type_ids": kinds, "config": qwen}
+    with pytest.raises(PefourierError, match="6 image tokens from token 3 on"):
+        pefourier.positions(np.zeros((3, 1, 16)), image_grid_thw=[[1, 4, 4], [1, 4, 6]], **batch)
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "int32", "bfloat16", "float16"])
+def test_ids_in_a_type_that_does_not_hold_them_are_named(kind):
+    torch = pytest.importorskip("torch")
+    past = 2**31 - 9 if kind == "int32" else 3
+    ids = torch.arange(past, past + (40000 if kind == "int16" else 2200))
+    stored = ids.to(getattr(torch, kind)).to(torch.int64)
+    code, name = ("wrapped", "type") if "int" in kind else ("rounded", "form")
+    causes = pefourier.positions(stored, past=past).rows[0].causes
+    assert causes == ({"code": code, "step": "rows", name: kind},)

@@ -107,19 +107,20 @@ def test_a_peak_that_smoothing_makes_is_named():
     assert position_functions(load("axial", None, 64, grid=(14, 14)), sigma=0).verdict == "lost"
 
 
-@pytest.mark.parametrize(
-    ("spec", "advice"), [("sinusoidal", "--rho 1000 "), ("sinusoidal:base=1e5", "base=1000 ")]
-)
-def test_a_smaller_base_is_advised_after_it_was_tried(spec, advice):
-    result = position_functions(load(spec, 80, 256))
-    action = result.to_dict()["action"]
-    assert action.startswith(advice)
-    rho, width = result.sharper
-    again = position_functions(load(f"sinusoidal:rho={rho}", 80, 256))
-    assert width == pytest.approx(again.first.width)
-    assert width < 0.8 * result.first.width
-    for other in ("ramp", "alibi", "recurrent", "time2vec"):
-        assert position_functions(load(other, 80, 64)).to_dict()["action"] == ""
+@pytest.mark.parametrize(("spec", "sigma"), [("sinusoidal", None), ("rope:rho=100", 1), ("dft", 0)])
+def test_positions_that_cannot_be_told_apart_are_listed(spec, sigma):
+    """They are the runs of positions at or above half of the peak, without the position itself."""
+    result = position_functions(load(spec, 80, 64), [0, 40], sigma=sigma)
+    for r in result.reconstructions:
+        high = set(np.flatnonzero(r.values >= r.peak / 2 - 1e-12).tolist()) - {r.position}
+        listed = set()
+        for run in (r.confused or "").split(", ") if r.confused else ():
+            first, _, last = run.partition("-")
+            listed |= set(range(int(first), int(last or first) + 1))
+        assert listed == high
+        assert r.reach == max(
+            (min(abs(t - r.position), 64 - abs(t - r.position)) for t in high), default=0
+        )
 
 
 def test_half_of_a_peak_has_a_margin_for_rounding():

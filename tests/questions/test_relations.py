@@ -87,26 +87,65 @@ def test_distances_of_a_ramp_are_those_of_positions(monkeypatch):
 
 
 def test_biases_of_lags():
-    alibi = relate(build("alibi", length=9, d=4))
-    assert (alibi.asymmetry, alibi.first_rise, alibi.verdict) == (0.0, None, "distance only")
-    assert alibi.kernel[1] == pytest.approx(np.exp(-(2.0 ** -np.arange(2, 9, 2))).mean())
+    alibi = relate(build("alibi", length=80, d=4))
+    slopes = 2.0 ** -np.arange(2, 9, 2)
+    assert (alibi.asymmetry, alibi.verdict, alibi.length) == (0.0, "distance only", 80)
+    np.testing.assert_allclose(alibi.by_lag, -slopes.mean() * np.arange(80), atol=1e-12)
+    weights = np.exp(-np.outer(np.arange(80), slopes)).mean(axis=1)
+    assert [alibi.half, alibi.zero] == [int((weights > 0.5).sum()), None]
+    assert [s["weight"] for s in alibi.samples[:3]] == pytest.approx(weights[:3].tolist())
+    far = np.exp(-np.outer(np.arange(2000), slopes)).mean(axis=1)
+    assert relate(build("alibi", length=2000, d=4)).tenth == (far > 0.1).sum()
     t5 = relate(build("t5", length=80, d=4))
-    assert (t5.kernel[0], t5.asymmetry > 0.1, t5.verdict) == (1.0, True, "direction told")
+    assert (t5.constant_from, t5.asymmetry > 0.1, t5.verdict) == (64, True, "direction told")
+    names, rows = t5.series()
+    rows = list(rows)
+    assert (names[:3], len(rows), rows[0][0]) == (["lag", "bias", "head_0"], 159, "-79")
+    assert [row[1] for row in rows[79:]] == t5.by_lag.tolist()
     causal = relate(build("alibi", length=9, d=4, causal=True))
     assert (causal.asymmetry, causal.verdict) == (None, "one direction")
+    for absent in ("kernel", "toeplitz_residual", "first_rise", "shift_residual"):
+        assert absent not in causal.to_dict()
     window = build("beit", length=9, d=4)  # on a line, after 3 rows; in one direction before
     table = window.table()[3:]
     asymmetry = np.linalg.norm(table - table[::-1]) / (2 * np.linalg.norm(table))
     assert relate(window).asymmetry == pytest.approx(asymmetry)
     shaw = relate(build("shaw", length=9, d=4))
     assert (shaw.kernel, shaw.shift_residual, shaw.distance_preservation) == (None, None, None)
+    assert shaw.toeplitz_residual is None
+
+
+def test_a_change_of_sign_is_the_zero_of_a_bias():
+    lag = np.subtract.outer(np.arange(9), np.arange(9))
+    assert relate(load((3.5 - np.abs(lag))[None])).zero == 4
+
+
+FALLEN = {  # first lags at most half, a tenth and zero: by the sums of cosines
+    ("rope:rho=100", 200, 64): None,
+    ("sinusoidal", 2000, 32): None,
+    ("dft", 40, 64): (1, 1, 1),
+    ("onehot", 5, 8): (1, 1, 1),
+    ("none", 9, 4): (None, None, None),
+}
+
+
+@pytest.mark.parametrize(("spec", "n", "d"), FALLEN)
+def test_three_numbers_say_how_inner_products_fall(spec, n, d):
+    r = relate(load(spec, n, d))
+    expected = FALLEN[spec, n, d]
+    if expected is None:
+        k = np.cos(np.outer(np.arange(n), load(spec, n, d).measure.frequencies)).mean(axis=1)
+        low = ((k <= level).argmax() for level in (0.5, 0.1, 0.0))
+        expected = tuple(int(lag) or None for lag in low)
+    assert (r.half, r.tenth, r.zero) == expected
 
 
 @pytest.mark.parametrize("name", sorted(BUILDERS))
 @pytest.mark.parametrize("length", [1, 2, 17])
 def test_relations_of_every_encoding_are_numbers(name, length):
     r = relate(build(name, length=length, d=8))
-    values = r.shift_residual, r.toeplitz_residual, r.asymmetry, r.distance_preservation, r.kernel
+    names = ("shift_residual", "toeplitz_residual", "distance_preservation", "kernel", "by_lag")
+    values = [r.asymmetry, *(getattr(r, name, None) for name in names)]
     assert all(np.isfinite(value).all() for value in values if value is not None)
 
 

@@ -32,7 +32,9 @@ from pefourier.encodings.families.rotary import (
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.huggingface import (
     LayerRun,
+    ModelConfig,
     family_lost,
+    layer_schedule,
     lost_family,
     original_of_linear,
     trained_as_stated,
@@ -246,11 +248,11 @@ class GgufFile(Section):
 
     def base(self, *, local: bool) -> float:
         """Return the base of layers with a window, or of the others: by key or llama.cpp's."""
-        base = self.positive("rope.freq_base") or 1e4
-        if local:
-            usual = 1e4 if self.is_listed("windows", "own_base") else base
-            base = self.positive("rope.freq_base_swa") or usual
-        return base
+        usual = self.positive("rope.freq_base") or 1e4
+        if not local:
+            return usual
+        is_own = self.is_listed("windows", "own_base")
+        return self.positive("rope.freq_base_swa") or (1e4 if is_own else usual)
 
     def of_layer(self, layer: str) -> "GgufFile":
         """Return the file with another type of layer selected; "" selects all layers."""
@@ -260,26 +262,24 @@ class GgufFile(Section):
     def layers(self) -> list[LayerRun]:
         """Return runs of layers with equal positions; one run if their types are unknown."""
         count, window = self.count("block_count") or 0, self.count("attention.sliding_window")
-        sliding = sliding_layers(self, count) if window else [False] * count
-        if not sliding:
-            return [LayerRun((), "rotary", "", None)]
+        sliding = (sliding_layers(self, count) if window else [False] * count) or []
         unrotated = DECIDED["unrotated"].get(self.kind)
-        split = any(sliding) and (
-            self.base(local=True) != self.base(local=False)
-            or any(
-                self.count(f"{key}_swa") not in (None, self.count(key))
-                for key in ("rope.dimension_count", "attention.key_length")
-            )
+        values: Fields = {"num_hidden_layers": len(sliding) or None}
+        if unrotated == "every fourth":
+            values["no_rope_layers"] = [i % 4 != 3 for i in range(len(sliding))]
+        elif unrotated and window:  # the layers without a window
+            values["no_rope_layers"] = sliding
+        if window:
+            values["layer_types"] = [PARTS[local] for local in sliding]
+            values["sliding_window"] = window if sliding else None
+        config = ModelConfig(
+            label=self.label, values=values, file=self.path, part="", kind=self.kind, row={}
         )
-        runs: dict[tuple[Any, ...], list[int]] = {}
-        for i, local in enumerate(sliding):
-            still = (
-                i % 4 == 3 if unrotated == "every fourth" else unrotated and window and not local
-            )
-            part = PARTS[local] if split and not still else ""
-            key = ("none" if still else "rotary", part, window if local else None)
-            runs.setdefault(key, []).append(i)
-        return [LayerRun(tuple(index), *key) for key, index in runs.items()]
+        is_split = self.base(local=True) != self.base(local=False) or any(
+            self.count(f"{key}_swa") not in (None, self.count(key))
+            for key in ("rope.dimension_count", "attention.key_length")
+        )
+        return layer_schedule(config, PARTS if any(sliding) and is_split else [""])
 
     def axis_of_pairs(self, pairs: int) -> Places | None:
         """Return the axis (t, y, x or e) that rotates each pair; None if not set.
@@ -384,7 +384,8 @@ def open_gguf(spec: str) -> GgufFile:
 
 def head_sizes(file: GgufFile, d: int | None) -> tuple[int, int]:
     """Return the size of a head, and the number of its rotated dimensions."""
-    local = ("_swa",) * (file.part == PARTS[1])  # keys of layers with a window have priority
+    # keys of layers with a window have priority
+    local = ("_swa",) if file.part == PARTS[1] else ()
     rotated = file.count(*(f"rope.dimension_count{end}" for end in (*local, "")))
     stated = file.count(*(f"attention.key_length{end}" for end in (*local, "_mla", "")))
     width, heads = file.count("embedding_length"), file.count("attention.head_count")

@@ -46,7 +46,7 @@ from pefourier.train.data.split import (
     machine_memory,
 )
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
-from pefourier.train.data.tables import NAMES, SUFFIXES, from_tables, read_columns
+from pefourier.train.data.tables import NAMES, SUFFIXES, counted, from_tables, read_columns
 from pefourier.train.options import PUBLISHED, SYNTHETIC, Options, flag_of
 from pefourier.types import Array, Fields, Strings, Texts, frozen
 from pefourier.writing.files import label as name_of_file
@@ -124,11 +124,15 @@ def find_task(name: str, options: Options) -> Task:
         return replace(task, folds=task.folds[:1])  # fresh draws replace further folds
     task = reader(Path(name), options)
     how = task.remarks.get("read", ["one array or line per series"])[0]
-    sizes = f"{len(task.starts)} windows of {task.length} rows and {task.rows.shape[1]} channels"
-    read = {"read": [f"{how}; {sizes}, {len(task.classes)} classes"]}
+    sizes = f"{counted(len(task.starts), 'window')} of {counted(task.length, 'row')} and "
+    sizes += counted(task.rows.shape[1], "channel")
+    if options.predict is None:
+        sizes += f", {len(task.classes)} classes"
+    read = {"read": [f"{how}; {sizes}"]}
     if task.own_names:  # examples
         copies = len(task.starts) - len({x.tobytes() for x in np.split(task.rows, task.starts[1:])})
-        read["copies"] = [str(copies)] * bool(copies)
+        if copies:
+            read["copies"] = [str(copies)]
     return replace(task, remarks=read | {**task.remarks} | read)
 
 
@@ -137,9 +141,15 @@ def reader_of(name: str) -> Callable[[Path, Options], Task] | None:
     path = Path(name)
     if name.startswith("uea:") or (path.is_dir() and any(path.glob("*.ts"))):
         return from_ts
-    if path.suffix.lower() in READERS or not path.is_dir():
-        return READERS.get(path.suffix.lower())
+    suffix = suffix_of(name)
+    if suffix or not path.is_dir():
+        return READERS.get(suffix)
     return from_arrays if any(path.glob("[Xx]*.npy")) else from_tables
+
+
+def suffix_of(name: str) -> str:
+    """Return the suffix of a user's file of data; "" for other names."""
+    return next((suffix for suffix in READERS if name.lower().endswith(suffix)), "")
 
 
 def check_dataset(name: str) -> None:
@@ -147,7 +157,7 @@ def check_dataset(name: str) -> None:
     path, suffix = Path(name), Path(name).suffix.lower()
     if "://" in name:
         raise not_here(name)
-    is_file = suffix in READERS or (name and path.is_dir())
+    is_file = suffix_of(name) or (name and path.is_dir())
     if name.partition(":")[0] in (*SYNTHETIC, "uea") or name in PUBLISHED or is_file:
         return
     if suffix in (".xls", ".xlsx"):
@@ -285,14 +295,15 @@ def with_rows_first(
     if x.ndim != 3:
         return x, {}
     _, rows, channels = x.shape
-    first, guessed = options.channels_first, False
+    first, doubts = options.channels_first, list[str]()
     if first is None:
-        first = guessed = rows < channels and (times is None or times.shape[-1:] != (rows,))
-    doubt = (
-        f"X {x.shape} is read as X.transpose(0, 2, 1), {channels} rows of {rows} channels, "
-        "because it would have fewer rows than channels; use --no-channels-first if it has"
-    )
-    return x.swapaxes(1, 2) if first else x, {"doubts": [doubt] * guessed}
+        first = rows < channels and (times is None or times.shape[-1:] != (rows,))
+        doubt = (
+            f"X {x.shape} is read as X.transpose(0, 2, 1), {channels} rows of {rows} channels, "
+            "because it would have fewer rows than channels; use --no-channels-first if it has"
+        )
+        doubts += [doubt] if first else []
+    return x.swapaxes(1, 2) if first else x, {"doubts": doubts}
 
 
 READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by suffix
@@ -344,8 +355,9 @@ def scale_recording(
         raise PefourierError(
             f"{name}: expected rows (n, channels), labels (n,), got {test.shape} and {label.shape}"
         )
-    for wrong in label[~np.isin(label, (0, 1))][:1]:
-        raise PefourierError(f"{name}: row labels must be 0 or 1, got {shown(wrong.item())}")
+    odd = label[~np.isin(label, (0, 1))]
+    if len(odd):
+        raise PefourierError(f"{name}: row labels must be 0 or 1, got {shown(odd[0].item())}")
     check_rows(f"{name}, test", test)
     check_rows(f"{name}, train", train)
     if train.shape[1] != test.shape[1]:
@@ -437,18 +449,18 @@ def read_machines(folder: Path) -> Iterator[tuple[str, Recording]]:
 def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
     """Read the MSL channels in the list of anomalies, beside train/ and test/ or above them."""
     path = folder / LIST if (folder / LIST).is_file() else folder.parent / LIST
-    parse = partial(parse_or_refuse, file=name_of_file(str(path)), suffix=".csv", advice=AGAIN)
     found = read_columns(path)
     for name in set(COLUMNS) - set(found.names):
         raise PefourierError(f"{path} has no column {name} in its first line; {AGAIN}")
-    columns = dict(zip(found.names, found.cells, strict=True))
-    listed = zip(*map(columns.get, COLUMNS), strict=True)
+    columns = [found.frame[found.names.index(name)] for name in COLUMNS]
+    listed = zip(*columns, strict=True)
     events = {channel: text for channel, spacecraft, text in listed if spacecraft == "MSL"}
     for name in sorted(events):
         if not re.fullmatch(SOURCES["msl"].names, name):
             raise PefourierError(f"MSL has no channel {shown(name)}; {AGAIN}")
         train, test = (read_part(folder / p / f"{name}.npy", ".npy") for p in ("train", "test"))
-        yield name, (train, test, parse(partial(label_events, name, events[name], len(test))))
+        act = partial(label_events, name, events[name], len(test))
+        yield name, (train, test, parse_or_refuse(act, name_of_file(str(path)), ".csv", AGAIN))
 
 
 def label_events(name: str, text: str, n: int) -> Array:

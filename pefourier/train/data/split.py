@@ -142,7 +142,7 @@ class Series:
 
 
 @frozen
-class Span:
+class RowSpan:
     """Rows [start, stop) of all series concatenated, and the unit that is dealt as a whole."""
 
     start: int
@@ -222,23 +222,23 @@ def split_series(
     return check_task(Task(*whole, dropped=dropped, **facts))
 
 
-def spans_of(series: Sequence[Series], cut: Callable[[Series], Cut]) -> list[Span]:
+def spans_of(series: Sequence[Series], cut: Callable[[Series], Cut]) -> list[RowSpan]:
     """Return the spans into which each series is cut."""
-    spans, first = list[Span](), 0
+    spans, first = list[RowSpan](), 0
     for s in series:
         for number, a, b in cut(s):
             inner = tuple(first + row for row in sorted({*s.gaps, *s.changes}) if a < row < b)
-            spans.append(Span(first + a, first + b, (s.dealt_with, number), first, inner))
+            spans.append(RowSpan(first + a, first + b, (s.dealt_with, number), first, inner))
         first += len(s.rows)
     return spans
 
 
-def whole_spans(series: Sequence[Series]) -> list[Span]:
+def whole_spans(series: Sequence[Series]) -> list[RowSpan]:
     """Return one span for each series."""
     return spans_of(series, lambda s: [(0, 0, len(s.rows))])
 
 
-def chronological_spans(series: Sequence[Series], window: int) -> list[Span]:
+def chronological_spans(series: Sequence[Series], window: int) -> list[RowSpan]:
     """Training, validation and test spans in time order, with gaps of one window."""
 
     def cut(s: Series) -> Cut:
@@ -250,7 +250,7 @@ def chronological_spans(series: Sequence[Series], window: int) -> list[Span]:
     return spans_of(series, cut)
 
 
-def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span]:
+def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[RowSpan]:
     """Cut every series into blocks, and drop half a window on each side of a border."""
     half = window // 2
 
@@ -294,7 +294,9 @@ def borders(events: Array, n: int, blocks: int, window: int, clock: int) -> list
     return sorted(edges)
 
 
-def count_dropped(series: Sequence[Series], spans: Sequence[Span], window: int) -> dict[str, int]:
+def count_dropped(
+    series: Sequence[Series], spans: Sequence[RowSpan], window: int
+) -> dict[str, int]:
     """Count series shorter than a window, rows after the last window, and windows at borders."""
     sizes = np.array([len(s.rows) for s in series])
     between = [np.diff([0, *s.gaps, len(s.rows)]) // window for s in series]
@@ -326,7 +328,7 @@ def deal_spans(
     blocks: int,
     *,
     grouped: bool,
-) -> tuple[list[Span], list[Parts]]:
+) -> tuple[list[RowSpan], list[Parts]]:
     """Return spans and the parts of each fold: whole series if possible, else blocks of time."""
     if series[0].unit and split == "blocks":
         spans = whole_spans(series)
@@ -377,7 +379,7 @@ def leave_groups_out(counts: Array, group: Array) -> list[Parts]:
     return dealt
 
 
-def cut_windows(spans: Sequence[Span], window: int, stride: int) -> Array:
+def cut_windows(spans: Sequence[RowSpan], window: int, stride: int) -> Array:
     """Windows within spans: the span's number and the first row of each window, (n, 2)."""
     starts = [
         np.concatenate(
@@ -392,7 +394,7 @@ def cut_windows(spans: Sequence[Span], window: int, stride: int) -> Array:
     return np.column_stack([numbers, np.concatenate(starts)])
 
 
-def count_classes(spans: Sequence[Span], label: Array, window: int) -> Array:
+def count_classes(spans: Sequence[RowSpan], label: Array, window: int) -> Array:
     """Count the windows of each class in each span, (n, K)."""
     number, starts = cut_windows(spans, window, window).T
     counts = np.zeros((len(spans), 1 + max(int(label.max()), 1)), int)
@@ -401,7 +403,7 @@ def count_classes(spans: Sequence[Span], label: Array, window: int) -> Array:
 
 
 def cut_spans(
-    spans: Sequence[Span], dealt: Sequence[Parts], window: int, stride: int
+    spans: Sequence[RowSpan], dealt: Sequence[Parts], window: int, stride: int
 ) -> tuple[Array, list[Parts], int]:
     """Return starts of windows, the parts of each fold, and the count of overlaps in time.
 
@@ -421,7 +423,7 @@ def cut_spans(
     return starts, parts, overlaps
 
 
-def overlap_in_time(spans: Sequence[Span], windows: Array, tested: Array, window: int) -> Array:
+def overlap_in_time(spans: Sequence[RowSpan], windows: Array, tested: Array, window: int) -> Array:
     """Whether windows (n, 2) share a tick of a campaign's clock with a test window."""
     longest = max(span.stop - span.first for span in spans)
     _, campaign = np.unique([span.unit[0] for span in spans], return_inverse=True)
@@ -490,8 +492,8 @@ def deal_groups(labels: Array, groups: Array, folds: int = FOLDS) -> list[Parts]
     [[0, 1, 4, 5], [2, 3]]
     """
     _, unit = np.unique(groups, return_inverse=True)
-    counts = total_counts(unit, np.eye(labels.max() + 1)[labels])
-    return rotate_parts(deal_classes(counts, folds)[unit], folds)
+    total = total_counts(unit, np.eye(labels.max() + 1)[labels])
+    return rotate_parts(deal_classes(total, folds)[unit], folds)
 
 
 def deal_within_classes(labels: Array) -> list[Parts]:
@@ -642,9 +644,9 @@ def check_rows(name: str, rows: Array) -> None:
             f"{name}: expected numbers of shape (n, channels), got {rows.dtype} {rows.shape}"
         )
     wide = rows.astype(np.float32) if rows.dtype.name == "float16" else rows
-    for row, column in (
-        np.argwhere(~(np.abs(wide) <= LARGEST))[:1] if wide.dtype.kind == "f" else ()
-    ):
+    wrong = ~(np.abs(wide) <= LARGEST) if wide.dtype.kind == "f" else np.zeros(0, bool)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
         value = rows[row, column]
         way_out = "scale such values" if np.isfinite(value) else "fill missing values"
         raise PefourierError(
@@ -667,29 +669,33 @@ def fill_series(
     >>> fill_series([rows], "previous", lambda *_: "")[0][0].tolist()
     [[2.0, 1.0], [2.0, 1.0]]
     """
-    filled, complete, count, absent = list[Array](), list[Array](), 0, list(map(np.isnan, series))
-    for number, (rows, lacking) in enumerate(zip(series, absent, strict=True)):
-        known = ~lacking
-        kept = np.asarray(known.all(axis=1) | (missing != "drop"))
-        if not known.all() and (missing is None or not (kept.any() and known.any(axis=0).all())):
-            every = np.concatenate(absent)
-            each = [f"{names[i] if names else i} {n}" for i, n in enumerate(every.sum(axis=0)) if n]
-            raise PefourierError(
-                f"{place(number, *np.argwhere(lacking)[0].tolist())} is missing "
-                f"({first_few(each)} of {len(every)} rows); fill it, or pass "
-                "--missing previous, mean or drop if some remain"
-            )
-        own = rows if kept.all() else rows[kept]
-        if missing == "mean":
-            own = np.where(known, rows, np.nanmean(rows, axis=0))
-        elif missing == "previous":
-            last = np.maximum.accumulate(np.where(known, np.arange(len(rows))[:, None], -1), axis=0)
-            last = np.where(last < 0, known.argmax(axis=0), last)
-            own = np.take_along_axis(rows, last, axis=0)
-        filled.append(own)
-        complete.append(kept)
-        count += 0 if missing == "drop" else int(lacking.sum())
-    return filled, complete, count
+    from pandas import DataFrame
+
+    sizes = [len(rows) for rows in series]
+    number, cuts = np.repeat(np.arange(len(series)), sizes), np.cumsum(sizes)[:-1]
+    frame = found = DataFrame(np.concatenate(series))
+    lacking = frame.isna()
+    if missing == "drop":
+        found = frame.dropna()
+    elif missing == "mean":
+        found = frame.fillna(frame.groupby(number).transform("mean"))
+    elif missing == "previous":
+        found = frame.groupby(number).ffill().groupby(number).bfill()
+    kept, wrong = frame.index.isin(found.index), np.ones(len(series), bool)
+    wrong[number[kept]] = False
+    wrong[number[kept][found.isna().any(axis=1)]] = True
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        each = zip(names or frame.columns, lacking.sum(), strict=True)
+        raise PefourierError(
+            f"{place(at, *np.argwhere(np.isnan(series[at]))[0].tolist())} is missing "
+            f"({first_few([f'{name} {n}' for name, n in each if n])} of {len(frame)} rows); "
+            "fill it, or pass --missing previous, mean or drop if some remain"
+        )
+    complete = np.split(kept, cuts)
+    parts = np.split(found.reindex(frame.index).to_numpy(), cuts)
+    filled = [rows[own] for rows, own in zip(parts, complete, strict=True)]
+    return filled, complete, 0 if missing == "drop" else int(lacking.to_numpy().sum())
 
 
 def padded_series(series: Sequence[Array]) -> tuple[Array, Array]:
@@ -701,8 +707,7 @@ def padded_series(series: Sequence[Array]) -> tuple[Array, Array]:
     """
     lengths = np.array([len(example) for example in series])
     x = np.zeros((len(series), lengths.max(), *series[0].shape[1:]))
-    for padded, example in zip(x, series, strict=True):
-        padded[: len(example)] = example
+    x[np.arange(x.shape[1]) < lengths[:, None]] = np.concatenate(series)
     return x, lengths
 
 
@@ -733,7 +738,8 @@ def check_times(name: str, times: Array, shape: Counts, lengths: Array | None = 
     places = np.minimum(np.arange(shape[1]), last[:, None] - 1)
     times = np.take_along_axis(times.astype(float), places, axis=1)
     wrong = ~((np.diff(times) > 0) | (np.diff(places) == 0)) | ~np.isfinite(times[:, 1:])
-    for example, row in np.argwhere(wrong)[:1]:
+    if wrong.any():
+        example, row = np.argwhere(wrong)[0]
         raise PefourierError(
             f"{name}: times must increase; example {example} has {times[example, row]} in row "
             f"{row} and {times[example, row + 1]} in the next"

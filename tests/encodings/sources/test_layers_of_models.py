@@ -40,6 +40,14 @@ SCHEDULES = {  # config, and its runs: layers, kind, part, window
         {"model_type": "gpt_neo", "num_layers": 4, "attention_layers": ["global", "local"] * 2},
         [((0, 2), "learned"), ((1, 3), "learned", "", 256)],
     ),
+    "types with repetitions": (
+        {"model_type": "gpt_neo", "num_layers": 4, "attention_types": [[["global", "local"], 2]]},
+        [((0, 2), "learned"), ((1, 3), "learned", "", 256)],
+    ),
+    "chunks": (
+        {"model_type": "llama4_text", "num_hidden_layers": 4, "attention_chunk_size": 64},
+        [(*ALL(0, 1, 2), "", 64, True), NONE(3)],
+    ),
     "a formula of the number": (
         {"model_type": "lfm3", "num_hidden_layers": 9},
         [NONE(), (*ALL(), FULL), (*ALL(), LOCAL, 256)],
@@ -72,7 +80,7 @@ def runs(config):
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_layers_that_are_equal_are_one_run(name, runs):
     values, wanted = SCHEDULES[name]
-    padded = [(*run, *("", None)[len(run) - 2 :]) for run in wanted]
+    padded = [(*run, *("", None, False)[len(run) - 2 :]) for run in wanted]
     assert runs(**values) == [LayerRun(*run) for run in padded]
 
 
@@ -213,6 +221,8 @@ REFUSED = [
     ({**NOBODY, "num_layers": 16385}, MANY),
     ({**FIVE, "model_type": "deepseek_v4", "compress_ratios": [0, 5]}, "compress_ratios"),
     ({**FIVE, "model_type": "deepseek_v4", "compress_ratios": 3}, "compress_ratios"),
+    ({"model_type": "gpt_neo", "attention_types": [["global"], 2]}, "attention_types"),
+    ({"model_type": "gpt_neo", "attention_types": [[["global"], 10**9]]}, "attention_types"),
     ({**FIVE, "model_type": "bamba", "attn_layer_indices": "2"}, "indices .* layer numbers"),
 ]
 

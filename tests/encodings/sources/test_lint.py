@@ -90,6 +90,41 @@ def test_published_configs_have_no_mistake(name, findings):
     assert [f.code for f in found if f.severity != "note" or f.code in stated] == []
 
 
+LLAMA2 = PUBLISHED["meta-llama/Llama-2-7b-hf"]
+SECOND = {  # a second name of a setting, with its value in the first config
+    "initial_context_length": (GPT_OSS, 4096),
+    "seq_length": (LLAMA2, 4096),
+    "n_positions": (LLAMA2, 4096),
+    "model_max_length": (LLAMA2, 4096),
+    "n_embd": (LLAMA2, 4096),
+    "n_head": (LLAMA2, 32),
+    "rotary_emb_base": (changed(LLAMA2, rope_theta=10000.0), 10000),
+    "kv_channels": (changed(LLAMA2, head_dim=128), 128),
+}
+
+
+@pytest.mark.parametrize("key", SECOND)
+def test_a_second_name_of_a_setting_has_a_finding_if_it_contradicts_the_first(key, findings):
+    config, value = SECOND[key]
+    for own, expected in (value, []), (2 * value, ["unread-key"]):
+        found = [f.code for f in findings(changed(config, **{key: own})) if f.code == "unread-key"]
+        assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "trained"),
+    [
+        (changed(LLAMA2, max_position_embeddings=131072), 4096),
+        (changed(LLAMA2, model_type="olmo", max_position_embeddings=32768), 2048),
+        (changed(LLAMA2, max_position_embeddings=8192), None),
+        (changed(LLAMA2, max_position_embeddings=131072, rope_theta=1e6), None),
+    ],
+)
+def test_a_raised_length_without_scaling_is_noted(values, trained, findings):
+    (message,) = [f.message for f in findings(values) if f.code == "rope-length-raised"] or [""]
+    assert (str(trained) in message) if trained else not message
+
+
 @pytest.mark.parametrize("kind", ["musicflamingo", "granite_speech", "granite_speech_plus"])
 def test_keys_of_other_parts_of_a_model_have_no_finding(kind, findings):
     with quiet():

@@ -33,6 +33,16 @@ def test_shards_are_found_by_their_index(config, folder, rng):
         load(str(folder))
 
 
+def test_random_biases_of_a_config_are_not_compared_with_trained_ones(config, folder, rng, run):
+    path = config({"model_type": "t5", "num_heads": 3, "d_kv": 4, "d_model": 12})
+    assert "untrained" in {f.code for f in load(path, 9).findings}
+    np.save(folder / "biases.npy", rng.normal(size=(17, 3)))
+    for pair in ([path, "biases.npy"], ["biases.npy", path]):
+        done = run("compare", *pair)
+        assert (done.status, done.err.count("\n"), "model.safetensors" in done.err) == (2, 1, True)
+    assert run("compare", path, path).status == 0
+
+
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 def test_t5s_trained_biases_are_looked_up_as_its_code_does(side, config, folder, rng):
     from transformers.models.t5.modeling_t5 import T5Attention

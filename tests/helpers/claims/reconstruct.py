@@ -11,8 +11,6 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import spectrum
 
-OPTION = re.compile(r"(?:--rho |rho=)([\d.e+]+)")
-
 
 def draw(rng, number):
     """Draw registered encodings by SPEC, and tables with equal rows, on lattices.
@@ -142,7 +140,7 @@ def is_lost(c):
 
 def is_repeated(c):
     """Another peak reaches half, and the farthest has its top at a row of the table."""
-    values = c.plain if "--sigma 0" in c.text else c.values
+    values = c.plain if "before smoothing" in c.text else c.values
     half = np.append(high(values)[: len(values) // 2 + 1], False)
     runs = np.split(np.arange(len(half)), np.flatnonzero(half[1:] != half[:-1]) + 1)[2::2]
     ends = [run[-1] for run in runs if run[np.argmax(values[run])] < len(c.rows)]
@@ -176,6 +174,9 @@ def is_sharp(c):
 def is_blurred(c):
     wide, peak = numbers(c)[:2]
     is_wide = abs(wide[0] - width_of(c.values)) <= 0.06 * wide[0] and wide[0] > 1.4
+    near = (np.append(high(c.values), False).argmin()) - 1  # the last sample of the peak
+    said = re.search(r"up to (\d+) away", c.text)
+    assert near == (int(said[1]) if said else 0)
     return is_wide and agrees(peak, c.values[0]) and keeps_positions_apart(c)
 
 
@@ -187,23 +188,6 @@ def is_blurred_point(c):
 
 def is_exact(c):
     return abs(c.values.flat[0] - 1) < 1e-10 and keeps_positions_apart(c)
-
-
-def sharpens(c):
-    """The base, typed as printed, makes the peak as narrow as the action states."""
-    action = c.text
-    rho = OPTION.search(action)[1]
-    spec, sizes = c.source, c.sizes
-    if "--rho" in action:
-        sizes = {**sizes, "rho": float(rho)}
-    else:
-        spec = re.sub(r"rho=[^,]*", f"rho={rho}", spec)
-    again = position_functions(load(spec, **sizes), **c.options)
-    promised = float(re.search(r"peak ([\d.e+]+)", action)[1])
-    measured = again.first.half_max_area if again.on_grid else again.first.width
-    before = c.answer.first.half_max_area if c.answer.on_grid else c.answer.first.width
-    assert again.verdict in ("sharp", "blurred", "sharp point", "blurred point", "exact")
-    return abs(measured - promised) <= 0.06 * promised and measured < 0.85 * before
 
 
 def beyond(c):
@@ -232,6 +216,5 @@ FINDINGS = {
     "beyond-codes": beyond,
     "coarse-lattice": lambda c: c.answer.sigma * 8 > c.answer.points // 2 + 1,
 }
-ACTIONS = dict.fromkeys(("lost", "blurred", "blurred point"), sharpens)
 WITHOUT = {"rotation-rebuilt": "a fact of the encoding"}
 WITHOUT["before-training"] = "a fact of the registry"

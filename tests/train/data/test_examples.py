@@ -23,7 +23,6 @@ def test_scale_of_examples_comes_from_training_windows_alone(rng, unit):
     fold = task.folds[2]
     np.testing.assert_allclose(fold.mean, x[fold.train].mean(axis=(0, 1)), rtol=1e-5)
     np.testing.assert_allclose(fold.scale, [x[fold.train, :, 0].std(), 1], rtol=1e-5)
-    assert sorted(np.concatenate([f.test for f in task.folds])) == list(range(50))
     (fold,) = from_examples("x", x, y, Options(split="chronological")).folds
     parts = [fold.train, fold.valid, fold.test]
     np.testing.assert_array_equal(np.concatenate(parts), np.arange(50))
@@ -88,8 +87,7 @@ def test_resamples_have_the_sizes_of_the_published_split():
     pytest.importorskip("aeon", reason="needs the package aeon")
     task, published = (read("uea:ItalyPowerDemand", resamples=n) for n in (7, None))
     own = [[fold.train, fold.valid, fold.test] for fold in (*published.folds, *task.folds)]
-    for part, other in zip(*own[:2], strict=True):
-        np.testing.assert_array_equal(part, other)
+    np.testing.assert_array_equal(own[0][2], own[1][2])
     counts = [[np.bincount(task.labels[part]).tolist() for part in fold] for fold in own]
     assert counts == [counts[0]] * 8
     for fold in own:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from pefourier.errors import PefourierError
 from pefourier.train.data.load import load_task
 from pefourier.train.ensembles import SPREAD, parameters, plan_training, resolve
 from pefourier.train.options import Options
@@ -31,25 +30,6 @@ def state(t):
 
 
 FILES = {
-    # times with a zone, and a named state in each row
-    "plant.csv": (
-        table(
-            "Timestamp,machine,temp,pressure,state",
-            lambda s, t, x: [f"{stamp(t)}+01:00", f"m{s}", *map(str, x[:2]), state(t)],
-        ),
-        {"window": 4},
-        {"channels": ["temp", "pressure"], "windows": 60, "classes": ("ok", "fault")},
-    ),
-    # a spreadsheet with decimal commas and other column names
-    "export.csv": (
-        table(
-            "Zeit;Gerät;Wert;Zustand",
-            lambda s, t, x: [stamp(t), f"g{s}", str(x[0]).replace(".", ","), "ab"[s % 2]],
-            by=";",
-        ),
-        {"columns": "time=Zeit,series=Gerät,label=Zustand"},
-        {"channels": ["Wert"], "windows": SERIES},
-    ),
     # written by pandas with row numbers, from patients, with a column of text
     "ward.csv": (
         table(
@@ -109,44 +89,6 @@ def test_files_are_read_as_they_are_meant(tmp_path, name):
     found |= {key: getattr(task, key) for key in facts if hasattr(task, key)}
     assert {key: found.get(key) for key in facts} == facts
     assert found["left out"] == facts.get("left out", [])
-
-
-def test_zones_and_rows_out_of_order_are_one_clock(tmp_path):
-    """Times in two zones, with shuffled lines, give the rows of plain numbers."""
-    rng, lines, plain = np.random.default_rng(1), [], []
-    for s in range(SERIES):
-        for t in range(ROWS):
-            v, label = f"{rng.normal():.3f}", s % 2
-            zone = "+02:00" if t % 2 else "-0330"
-            hours = np.timedelta64(120 if t % 2 else -210, "m")
-            lines.append(f"{s},{START + np.timedelta64(10 * t * t, 'm') + hours}{zone},{v},{label}")
-            plain.append(f"{s},{600 * t * t},{v},{label}")
-    rng.shuffle(lines)
-    tasks = []
-    for name, body in (("zoned", lines), ("plain", plain)):
-        path = tmp_path / f"{name}.csv"
-        path.write_text("\n".join(["id,time,v,label", *body]))
-        tasks.append(load_task(str(path)))
-    np.testing.assert_array_equal(tasks[0].rows, tasks[1].rows)
-    assert (tasks[0].uneven, tasks[1].uneven) == (True, True)
-
-
-REFUSED = {
-    "x.xlsx": ("", "read_excel"),
-    "x.XLS": ("", "read_excel"),
-    "no-series.csv": ("time,sensor,v,label\n0,a,1,0\n0,b,2,1\n", "--columns series=NAME"),
-    "dates.csv": ("time,v,label\n31.05.2024 12:00,1,0\n", "pandas.to_datetime"),
-    "thousands.csv": ('time,v,label\n0,"1,234",0\n1,"2,345.5",1\n', "without thousands separators"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_other_files_are_refused_with_a_way_out(tmp_path, name):
-    text, named = REFUSED[name]
-    (tmp_path / name).write_text(text)
-    with pytest.raises(PefourierError, match=named) as refused:
-        load_task(str(tmp_path / name))
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("seeds", [3, 8, 30])

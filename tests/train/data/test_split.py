@@ -24,17 +24,25 @@ def rows_of(task, windows):
     return {row for s in task.starts[windows] for row in range(s, s + task.length)}
 
 
-def test_no_event_lies_on_two_sides_and_no_windows_touch(rng):
+@pytest.mark.parametrize("stride", [None, 5])
+@pytest.mark.parametrize("how", ["blocks", "chronological"])
+def test_no_row_and_no_event_is_on_two_sides_whatever_the_stride(rng, how, stride):
     one = series_of(rng)
-    task = split.split_series("s", [one], 20, stride=5, split="blocks")
+    task, sparse = (split.split_series("s", [one], 20, step, how) for step in (stride, None))
     event = np.cumsum(np.diff(one.label.astype(int), prepend=0) == 1) * one.label
-    for fold in task.folds:
+    for fold, other in zip(task.folds, sparse.folds, strict=True):
         parts = [rows_of(task, part) for part in (fold.train, fold.valid, fold.test)]
-        for a in range(3):
-            for b in range(a):
-                assert not parts[a] & parts[b]
-                events = [set(event[list(parts[i])]) - {0} for i in (a, b)]
-                assert not events[0] & events[1]
+        assert sum(map(len, parts)) == len(set.union(*parts))
+        events = [set(event[list(rows)]) - {0} for rows in parts]
+        assert how == "chronological" or sum(map(len, events)) == len(set.union(*events))
+        for name in ("valid", "test"):
+            own = [t.starts[getattr(f, name)] for t, f in ((task, fold), (sparse, other))]
+            np.testing.assert_array_equal(*own)
+        assert (len(fold.train) > 3 * len(other.train)) == (stride == 5)
+        gaps = [min(b) - max(a) for a, b in pairwise(parts)]
+        assert how == "blocks" or min(gaps) > 20
+    shuffled = split.split_series("s", [one], 20, stride, "random")
+    assert (shuffled.leaky, task.leaky) == (True, False)
 
 
 @pytest.mark.parametrize("how", ["blocks", "chronological"])
@@ -79,27 +87,6 @@ def test_borders_are_the_same_rows_in_all_recordings_of_one_length():
     event = (np.arange(1200) >= 470) & (np.arange(1200) < 500)  # near the border at 480
     both = [quiet("a", 1200, "r", event), quiet("b", 1200, "r")]
     assert starts_of(both, 0) == starts_of(both, 1200) != [0, *range(130, 1200, 120)]
-
-
-def test_validation_and_test_windows_do_not_overlap_whatever_the_stride(rng):
-    one = series_of(rng)
-    dense, sparse = (split.split_series("s", [one], 20, stride=stride) for stride in (5, None))
-    for a, b in zip(dense.folds, sparse.folds, strict=True):
-        np.testing.assert_array_equal(dense.starts[a.test], sparse.starts[b.test])
-        np.testing.assert_array_equal(dense.starts[a.valid], sparse.starts[b.valid])
-        assert len(a.train) > 3 * len(b.train)
-
-
-def test_chronological_leaves_a_gap_and_random_is_marked(rng):
-    one = series_of(rng)
-    task = split.split_series("s", [one], 20, split="chronological")
-    (fold,) = task.folds
-    last = [task.starts[part].max() + 20 for part in (fold.train, fold.valid)]
-    first = [task.starts[part].min() for part in (fold.valid, fold.test)]
-    assert all(a + 20 <= b for a, b in zip(last, first, strict=True))
-    shuffled = split.split_series("s", [one], 20, stride=5, split="random")
-    assert (shuffled.leaky, task.leaky) == (True, False)
-    assert rows_of(shuffled, shuffled.folds[0].train) & rows_of(shuffled, shuffled.folds[0].test)
 
 
 def test_folds_are_of_one_size():

@@ -1,14 +1,16 @@
 """Read the positions of a model from Hugging Face's config.json, as data.
 
-`model` opens a config and tries one reader after another: rotations and mistakes in their settings,
-grids, biases, sinusoids, and tables in the weights of the config's folder. `config` describes the
-types of models, and determines which layers have positions. Other packages import only from here.
+`model` opens a config and calls the reader that the row of its model type names: of rotations and
+mistakes in their settings, grids, biases, sinusoids, or tables in the weights of the config's
+folder. `config` describes the types of models, and determines which layers have positions. Other
+packages import only from here.
 """
 
 from pefourier.encodings.sources.huggingface.config import (
     PAIRED,
     LayerRun,
     ModelConfig,
+    layer_schedule,
     lint_layers,
     model_types,
     read_temperature,
@@ -36,6 +38,7 @@ __all__ = (
     "all_tensors",
     "family_lost",
     "first_row",
+    "layer_schedule",
     "lint_layers",
     "lost_family",
     "model_types",

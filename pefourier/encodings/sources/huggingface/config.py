@@ -10,7 +10,7 @@ Conventions
 An error names the key, the file, the rule and the value. A key that is null counts as not set.
 
 `ModelRow` lists the keys of a row. A rotation's row also holds the differences from the defaults of
-`Rotary`; with ``layers`` it has such differences for each type of layer.
+`RotationKeys`; with ``layers`` it has such differences for each type of layer.
 
 Derive the positions of each layer of a model from its config, as runs of equal layers.
 
@@ -23,16 +23,16 @@ block and pixels per side of a patch, each [key, default]; ``shifted``, keys for
 tokens before the query (1), or for the first distance without a visible token, plus 1 (-1);
 ``local``, the types of layers with a window; ``slides``, the layers with a window if
 ``use_sliding_window`` is true; ``rotation_of``, the rotation of types of layers that have no
-rotation under their name; ``indexed`` [key, type of the layers that it lists, type of the others,
-default list: null for all]; ``coded`` [key of a list with a number per layer, type of layer by
-number]; ``every`` [keys for the period of full_attention]; ``from_end``, the period of layers
-without positions, counted from the last layer; ``dense_turn``, if dense layers at the start are
-rotated whatever their type.
+rotation under their name; ``order``, the name of a function in `ORDERS` that reads the types of
+layers, and its arguments (coded: key, types by number; indexed: key, type of the layers that it
+lists, type of the others, default list; repeated: key); ``every`` [keys for the period of
+full_attention]; ``from_end``, the period of layers without positions, counted from the last layer;
+``dense_turn``, if dense layers at the start are rotated whatever their type.
 """
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from functools import cache, cached_property, partial
 from itertools import cycle, islice
@@ -46,6 +46,7 @@ from pefourier.encodings.registry import build
 from pefourier.encodings.sources.json_object import (
     HEADS,
     LAYERS,
+    MOST_LAYERS,
     SINGLE,
     Section,
     TrackedKeys,
@@ -56,11 +57,10 @@ from pefourier.types import Counts, Fields, Strings, Values, frozen, frozen_by_n
 Sized = tuple[Strings, int | None]  # keys of a size in order of priority, and its default
 Pairing = Literal["halves", "neighbours"]
 PAIRED: dict[str, Pairing] = {"halves": "halves", "interleaved": "neighbours"}  # by layout
-PARAMS = "params.json"  # config format of Mistral's and Meta's original weights
 
 
 @frozen
-class Rotary:
+class RotationKeys:
     """Keys and defaults of a model type's configs for the rotation of one type of layer."""
 
     size: Strings = ("head_dim",)  # keys of the size of a head, in order of priority
@@ -88,6 +88,9 @@ class Rotary:
 # kind: str
 # otherwise: str; kind if `switch` is off
 # switch: Sequence[Any]; key, values that switch the rotation on, default
+# reader: str; the function that reads the positions, if the kind does not name it
+# section: str; the function that reads the section of a rotation in a vendor's words
+# temperature: str; the function that reads the temperature of queries
 # reason: str; why the type is not supported
 # source: str; where the facts come from
 # types: str; types of a row by hand
@@ -123,13 +126,11 @@ class Rotary:
 # renamed: dict[str, str]; names of scalings
 # unread: list[str]; keys that the type ignores
 # unscaled: str; why a scaling is refused
-# takes: str; the scaling that the type accepts
 # flat: Sequence[str] | None; types of layers that one rope_parameters reaches; None: refused
 # scaled: Sequence[str] | None; the same for rope_scaling
 # new_only: bool; rope_scaling is refused
 # own_base: bool; types of layers keep their base and share
 # given_whole: bool; a section without a share rotates the whole head
-# alpha: bool; a dynamic scaling may be static, by alpha
 # softmax: bool; mscale_all_dim scales logits
 # sections: Sequence[int]; pairs of each axis
 # interleaved: bool | Literal["rows"]; whether axes alternate
@@ -147,8 +148,7 @@ class Rotary:
 # still: Sequence[str]; keys of a list with 0 for each layer without positions
 # from_end: int
 # every: Sequence[str]
-# indexed: Sequence[Any]
-# coded: tuple[str, dict[str, str]]
+# order: Sequence[Any]; the function that reads the types of layers, and its arguments
 # rotation_of: Mapping[str, str]
 # dense_turn: bool
 # without_window: str
@@ -243,27 +243,24 @@ def version() -> str:
     return str(model_types()["transformers"])
 
 
-def rotary(row: ModelRow, layer: str = "") -> Rotary:
+def rotary(row: ModelRow, layer: str = "") -> RotationKeys:
     """Return the rotation of a type of layer from a row.
 
     >>> rotary(type_row("gemma3_text"), "full_attention").base
     1000000.0
     """
     settings = {**row, **row["layers"].get(layer, {})} if "layers" in row else row
-    return Rotary(**{key: settings[key] for key in NAMES & settings.keys()})
+    return RotationKeys(**{key: settings[key] for key in NAMES & settings.keys()})
 
 
-NAMES = {parameter.name for parameter in fields(Rotary)}
+NAMES = {parameter.name for parameter in fields(RotationKeys)}
 
 
 USUAL_LENGTH = 80
 NESTED = "thinker_config text_config llm_config language_config decoder".split()
 WIDTH = tuple("d_model hidden_size n_embd emb_dim dim".split())
 ORIGINAL = "original_max_position_embeddings"
-TUNED = {  # key of the scale of a temperature in the rope section, by model type
-    "ministral3": "llama_4_scaling_beta",
-    "mistral4": "llama_4_scaling_beta",
-}
+TUNED = "llama_4_scaling_beta"  # the scale of a temperature in the rope section
 LONGEST = tuple(
     """max_position_embeddings n_positions max_source_positions max_target_positions max_seq_len
     seq_length context_length""".split()
@@ -276,6 +273,18 @@ LENGTHS = tuple(  # other names of the longest sequence, in configs of unknown t
 TRAINING = set(
     "train trained training pretrain pretrained pretraining native original orig".split()
 )
+SYNONYMS = [  # names of one setting
+    tuple(names.split())
+    for names in (
+        """max_position_embeddings n_positions n_ctx max_seq_len max_sequence_length max_seq_length
+        seq_length context_length model_max_length""",
+        "rope_theta rotary_emb_base",
+        "hidden_size n_embd d_model",
+        "num_attention_heads n_head n_heads num_heads",
+        "head_dim kv_channels",
+        "num_hidden_layers n_layer n_layers num_layers",
+    )
+]
 OF_LENGTHS = set("length len positions position context ctx seq seqlen sequence".split())
 
 
@@ -303,10 +312,18 @@ class ModelConfig(Section):
     grid: Counts = ()  # requested grid; empty: from the config
     prefix: int = 0
 
+    @property
+    def reader(self) -> str:
+        """Return the name of the function that reads the positions of the model type."""
+        if not self.row:
+            return "unknown"
+        kind = self.row.get("kind", "").partition(" ")[0]
+        usual = kind if kind in ("rotary", "alibi", "t5", "sinusoidal", "learned") else "weights"
+        return str(self.row.get("reader", usual))
+
     @cached_property
     def rope_key(self) -> str:
         """Return the key of the section that sets the rotation."""
-        self.get("rope_parameters")  # mark as read: lint reports two sections
         return "rope_scaling" if self.get("rope_scaling") else "rope_parameters"
 
     def sized(self, keys: Sized) -> int | None:
@@ -424,7 +441,7 @@ class ModelConfig(Section):
 def first_names(names: Iterable[str]) -> str:
     """Return the first of some names, escaped for a terminal."""
     shown_names = [shown(name)[1:-1] for name in islice(names, 9)]
-    return ", ".join(shown_names[:8] + ["…"] * (len(shown_names) > 8))
+    return ", ".join(shown_names if len(shown_names) < 9 else [*shown_names[:8], "…"])
 
 
 def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
@@ -512,6 +529,7 @@ class LayerRun:
     kind: str  # rotary, none, or empty for the kind of the whole model
     part: str  # the type of layer that names its rotation; empty if all layers share a rotation
     window: int | None  # positions that a query sees; None: all
+    chunked: bool = False  # the window is a block: queries see no position before its start
 
 
 def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> list[LayerRun]:
@@ -537,7 +555,8 @@ def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> lis
         has_rotation = part in sections or not model.row  # else without positions
         rotates = rotary and has_rotation and (i < dense or kind in rotating) and i not in unrotated
         run_kind = "rotary" if rotates else "none" if rotary else ""
-        run = LayerRun((), run_kind, part if rotates else "", windows[kind][i])
+        laid_out = (part if rotates else "", windows[kind][i], "chunked" in kind)
+        run = LayerRun((), run_kind, *laid_out)
         runs.setdefault(run, []).append(i)
     placed = number and laid
     placed_runs = [
@@ -552,18 +571,13 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
 
     Without a number of layers, each type is listed once. Empty if there are no types.
     """
+    row = model.row
+    name, *settings = row.get("order", [""])
     stated = stated_types(model.values)
-    key, types = model.row.get("coded", ("", {}))
-    if not stated and model.get("attention_types"):  # of GPT-Neo, with repetitions
-        raise model.wrong("attention_layers", None, "the type of each layer of attention_types")
-    if not stated and model.get(key) is not None:  # a number for each layer, as in DeepSeek-V4
-        codes = model.get(key)
-        if not isinstance(codes, list) or any(str(code) not in types for code in codes):
-            raise model.wrong(key, codes, f"a list of {', '.join(types)}, one for each layer")
-        stated = [types[str(code)] for code in codes]
+    if name and not stated:
+        stated = ORDERS[name](model, number, *settings)
     if stated:
         return (stated[:number], True) if number else (list(dict.fromkeys(stated)), False)
-    row = model.row
     if "irregular" in row:  # a formula of the class
         return row["layer_types"], False
     once = row.get("layer_types", [])
@@ -575,18 +589,50 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
         once = [FULL, *windowed] if once[0] == FULL else [*windowed, FULL]
     if "slides" in row:
         once = sliding_or_not(model, number) if number else []
-    if "indexed" in row:  # the config lists the numbers of the layers of one type
-        key, listed, other_type, usual = row["indexed"]
-        entries = usual if model.get(key) is None else model.get(key)
-        if not isinstance(entries, list | None) or any(type(i) is not int for i in entries or ()):
-            raise model.wrong(key, entries, "a list of layer numbers")
-        once = [listed if entries is None or i in entries else other_type for i in range(number)]
     if not number:
         return list(dict.fromkeys(once)), False
     if "from_end" in row:
         return list(islice(cycle(once[::-1]), number))[::-1], True
     first = [FULL] * min(dense_layers(model), number)
     return [*first, *islice(cycle(once), number - len(first))], True
+
+
+def coded_types(model: ModelConfig, _: int, key: str, types: Mapping[str, str]) -> list[str]:
+    """Return the type of each layer from a number for each layer, as in DeepSeek-V4."""
+    codes = [] if model.get(key) is None else model.get(key)
+    if not isinstance(codes, list) or any(str(code) not in types for code in codes):
+        raise model.wrong(key, codes, f"a list of {', '.join(types)}, one for each layer")
+    return [types[str(code)] for code in codes]
+
+
+def indexed_types(
+    model: ModelConfig, number: int, key: str, listed: str, other: str, usual: list[int] | None
+) -> list[str]:
+    """Return the type of each layer from the numbers of the layers of one type; null: all."""
+    entries = usual if model.get(key) is None else model.get(key)
+    if not isinstance(entries, list | None) or any(type(i) is not int for i in entries or ()):
+        raise model.wrong(key, entries, "a list of layer numbers")
+    return [listed if entries is None or i in entries else other for i in range(number)]
+
+
+def repeated_types(model: ModelConfig, _: int, key: str) -> list[str]:
+    """Return the type of each layer from GPT-Neo's list of [types, times]; empty if not set."""
+    stated = model.get(key) or []
+    try:
+        pairs = [(list(map(str, names)), int(times)) for names, times in stated]
+        if any(not 0 < times * len(names) <= MOST_LAYERS for names, times in pairs):
+            raise ValueError
+    except (TypeError, ValueError):
+        rule = f"a list of [types, times] of at most {MOST_LAYERS} layers"
+        raise model.wrong(key, stated, rule) from None
+    return [name for names, times in pairs for _ in range(times) for name in names]
+
+
+ORDERS: dict[str, Callable[..., list[str]]] = {  # of layers, by the name in a row
+    "coded": coded_types,
+    "indexed": indexed_types,
+    "repeated": repeated_types,
+}
 
 
 def dense_layers(model: ModelConfig) -> int:
@@ -662,8 +708,8 @@ def seen_of(model: ModelConfig, key: str, window: object) -> int | None:
 def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     """Return the layers without positions in a rotary model."""
     row = model.row
-    keys = ("no_rope_layers",) if not row or "unrotated" in row else ()
-    keys = row.get("still", keys) if row else (*keys, "layer_rope_theta")
+    keys: Strings = ("no_rope_layers",) if "unrotated" in row else ()
+    keys = row.get("still", keys) if row else ("no_rope_layers", "layer_rope_theta")
     flags = next(filter(None, map(model.get, keys)), None)
     if isinstance(flags, list):  # 1, or a base, if a layer rotates
         return {i for i, rotates in enumerate(flags) if not rotates}
@@ -690,9 +736,6 @@ def rotates_by_type(model: ModelConfig, kind: str) -> bool:
     return kind in row.get("turning", [kind])
 
 
-LLAMA4 = {"attn_temperature_tuning": True, "floor_scale": 8192, "attn_scale": 0.1}
-
-
 def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
     """Return how queries grow with their position; None if they do not."""
     temperature = known_temperature(model)
@@ -700,25 +743,48 @@ def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
 
 
 def known_temperature(model: ModelConfig) -> Temperature | None:
-    """Return the temperature of queries by the model type and the keys of a config."""
-    if model.kind == "llama4_text":
-        stated = {key: value for key, value in model.values.items() if value is not None}
-        filled = Section(model.label, LLAMA4 | stated)
-        scale, floor = filled.number("attn_scale"), filled.count("floor_scale")
-        if not filled.get("attn_temperature_tuning") or scale is None or floor is None:
-            return None
-        return Temperature("without positions", scale, floor, 1)
-    if model.kind == "qwen" and model.get("use_logn_attn", True):
-        n = model.count("seq_length") or 0
-        return Temperature("all", 1 / log(n), n, 1, stepwise=False) if n > 1 else None
-    key, section = TUNED.get(model.kind), model.section(model.rope_key)
-    if model.kind == PARAMS:
-        key, section = "beta", model.section("llama_4_scaling")
-    elif not section.values:
+    """Return the temperature of queries that a row names; None without one."""
+    name = model.row.get("temperature")
+    return TEMPERATURES[name](model) if name else None
+
+
+def floored_temperature(model: ModelConfig) -> Temperature | None:
+    """Return the temperature of Llama 4's layers without positions."""
+    usual = {"attn_temperature_tuning": True, "floor_scale": 8192, "attn_scale": 0.1}
+    stated = {key: value for key, value in model.values.items() if value is not None}
+    filled = Section(model.label, usual | stated)
+    scale, floor = filled.number("attn_scale"), filled.count("floor_scale")
+    if not filled.get("attn_temperature_tuning") or scale is None or floor is None:
+        return None
+    return Temperature("without positions", scale, floor, 1)
+
+
+def logarithmic_temperature(model: ModelConfig) -> Temperature | None:
+    """Return the temperature of Qwen: the logarithm of the position to the base n, from n on."""
+    n = (model.get("use_logn_attn", True) and model.count("seq_length")) or 0
+    return Temperature("all", 1 / log(n), n, 1, stepwise=False) if n > 1 else None
+
+
+def tuned_temperature(model: ModelConfig) -> Temperature | None:
+    """Return the temperature of Ministral 3, in the section of the rotation."""
+    section = model.section(model.rope_key)
+    if not section.values:
         section = Section(model.rope_key, model.row.get("rope", {}))
-    scale = section.number(key) if key else None
-    before = section.count("original_max_position_embeddings")
+    return temperature_in(section, TUNED)
+
+
+def temperature_in(section: Section, key: str) -> Temperature | None:
+    """Return the temperature with the scale under a key of a section."""
+    scale, before = section.number(key), section.count(ORIGINAL)
     return Temperature("all", scale, before, 0) if scale and before else None
+
+
+TEMPERATURES: dict[str, Callable[[ModelConfig], Temperature | None]] = {
+    "floored": floored_temperature,
+    "logarithmic": logarithmic_temperature,
+    "tuned": tuned_temperature,
+    "params": lambda model: temperature_in(model.section("llama_4_scaling"), "beta"),
+}
 
 
 def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
@@ -737,6 +803,11 @@ def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> I
     if is_stated and windows and (widest := max(windows)) < trained:
         layers, reach = len(windows), sum(windows) - len(windows)
         yield says("layers-no-global", layers=layers, reach=reach, widest=widest, trained=trained)
+    chunks = [run for run in runs if run.chunked and run.window]
+    for chunk in dict.fromkeys(run.window for run in chunks):
+        count = sum(len(run.index) for run in chunks if run.window == chunk)
+        which = f"{count} of {number} layers" if count else "some layers"
+        yield says("layers-chunked", layers=which, chunk=chunk)
     if "indexer" in model.row:
         layouts = (model.row["indexer"], model.row.get("layout", "halves"))
         indexed, attended = map(PAIRED.get, layouts)

@@ -50,7 +50,7 @@ factor by which training stretches coordinates.
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
@@ -64,12 +64,12 @@ import numpy as np
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
+    VectorsAt,
     axes_of_sections,
     describe_axes,
     exchanged,
     finding,
     from_table,
-    lags_between,
     lags_on,
     lattice,
     rows_up_to,
@@ -91,14 +91,14 @@ from pefourier.encodings.sources.huggingface.config import (
     NESTED,
     ORIGINAL,
     PAIRED,
-    PARAMS,
+    SYNONYMS,
     TUNED,
     WIDTH,
     LayerRun,
     ModelConfig,
     ModelRow,
     Pairing,
-    Rotary,
+    RotationKeys,
     as_timm,
     choose_part,
     family_of,
@@ -340,19 +340,15 @@ def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
     return enc
 
 
-def bucket_keys(model: ModelConfig) -> Fields:
-    """Return the parameters of T5's buckets from a config."""
-    return {
+def read_t5(model: ModelConfig) -> Encoding:
+    """Read T5's biases, one column per head: trained, by default the encoder's, or untrained."""
+    from pefourier.encodings.sources.tables import read_table
+
+    settings: Fields = {
         "buckets": model.count("relative_attention_num_buckets") or 32,
         "max_distance": model.count("relative_attention_max_distance") or 128,
         "causal": "decoder" in model.part.split("."),
     }
-
-
-def read_buckets(model: ModelConfig) -> Encoding | None:
-    """Read T5's trained biases, one column per head, by default the encoder's."""
-    from pefourier.encodings.sources.tables import read_table
-
     tensors = sibling_tensors(model, T5_BIAS)
     if len(tensors) > 1 and not model.part:
         tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
@@ -361,10 +357,9 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     is_first = 1 < len(layers) == len(tensors)  # UMT5: a table in each layer
     tensor = next(iter(layers.items())) if is_first else only_one(tensors, model, "lags")
     if tensor is None:
-        return None
+        return model.build("t5", heads_of(model), finding("untrained", "t5"), **settings)
     name, path = tensor
     bias, eps = read_table(path, name)
-    settings = bucket_keys(model)
     if len(bias) != settings["buckets"]:
         rows = f"{settings['buckets']} rows (relative_attention_num_buckets), got {len(bias)}"
         raise PefourierError(f"{name} of {shown(path)} must have {rows}")
@@ -372,17 +367,37 @@ def read_buckets(model: ModelConfig) -> Encoding | None:
     def vectors(lag: Array) -> Floats:
         return np.asarray(bias[t5_buckets(lag, **settings)], dtype=float)
 
-    length, silent = model.positions()
     heads = model.sized(model.own("heads", HEADS))
     doubts = shape_findings(model, name, path, bias.shape, (settings["buckets"], heads))
     if is_first:
         doubts = (*doubts, one_of_several("plain", name, [*layers]))
     d = model.dimension(bias.shape[1], f"tensor {name}")
-    domain = lags_between(length, causal=settings["causal"])
-    enc = Encoding("t5", domain, d, vectors, injection="bias", eps=eps, origin="weights")
-    params = {"length": length, "d": d, **settings, "path": path, "array": name}
-    params["model_type"] = model.kind
-    return replace(enc, params=params, findings=(*silent, *doubts))
+    return of_weights(model.build("t5", d, **settings), settings, vectors, eps, name, path, doubts)
+
+
+def of_weights(
+    enc: Encoding,
+    settings: Collection[str],
+    vectors: VectorsAt,
+    eps: float,
+    name: str,
+    path: str,
+    findings: tuple[Finding, ...],
+) -> Encoding:
+    """Return a built encoding with the trained vectors of a tensor in place of the initial ones."""
+    others = tuple(note for note in enc.findings if note.code != "untrained")
+    read = {"length", "d", "model_type", *settings}  # others are about initial vectors
+    params = {key: value for key, value in enc.params.items() if key in read}
+    params |= {"path": path, "array": name}
+    return replace(
+        enc,
+        vectors=vectors,
+        params=params,
+        eps=eps,
+        findings=(*others, *findings),
+        origin="weights",
+        untrained=False,
+    )
 
 
 def has_no_table(model: ModelConfig) -> bool:
@@ -418,19 +433,22 @@ IDLE = """rotary_embedding_base left_max_position_embeddings right_max_position_
 
 
 def read_lags(model: ModelConfig) -> Encoding | None:
-    """Read relative sinusoids or DeBERTa's vectors; None for other models."""
-    if "xl" in model.row and model.part == model.row["xl"].get("part", model.part):
-        return read_relative_sinusoids(model, model.row["xl"])
+    """Read relative sinusoids, or the positions of another part of the model."""
+    xl = model.row["xl"]
+    is_other = model.part != xl.get("part", model.part)
+    return read_computed(model) if is_other else read_relative_sinusoids(model, xl)
+
+
+def read_terms(model: ModelConfig) -> Encoding | None:
+    """Read DeBERTa's vectors of distances, or its table of positions."""
     is_relative = has_no_table(model) and distance_terms(model)
-    return read_distances(model) if is_relative else None
+    return read_distances(model) if is_relative else read_weights(model)
 
 
 def read_relative_sinusoids(model: ModelConfig, row: Fields) -> Encoding:
     """Read the sines and cosines of lags that a model's source code computes."""
     if "part" not in row:
         check_part(model)
-    for key in IDLE:
-        model.get(key)  # mark as read
     if "type" in row:
         kind = model.get("position_embeddings_type", row["type"])
         if kind not in ("relative", *INSTEAD):
@@ -486,13 +504,17 @@ def read_distances(model: ModelConfig) -> Encoding:
     longest = longest or model.longest() or 512
     usual = model.row.get("usual", {}).get("position_buckets", 0)
     buckets = max(model.count("position_buckets", minimum=-1) or usual, 0)
-    buckets *= model.row["relative"] == "deberta-v2"
+    if model.row["relative"] != "deberta-v2":
+        buckets = 0
     d = model.width
     settings = {"buckets": buckets, "max_distance": longest, "p2c": "p2c" in terms}
-    notes = (finding("with-convolution"),) * ("convolutional" in model.row["kind"])
+    notes = [finding("untrained", "lags")]
+    if "convolutional" in model.row["kind"]:
+        notes.append(finding("with-convolution"))
+    enc = model.build("deberta", d, *notes, **settings)
     tensor = only_one(sibling_tensors(model, VECTORS), model, "distances")
     if tensor is None:
-        return model.build("deberta", d, finding("untrained", "lags"), *notes, **settings)
+        return enc
     name, path = tensor
     table, eps = read_table(path, name)
     shape = 2 * (buckets or longest), d
@@ -507,33 +529,28 @@ def read_distances(model: ModelConfig) -> Encoding:
         vectors = vectors - vectors.mean(axis=1, keepdims=True)
         floor = model.number("layer_norm_eps") or 1e-7
         vectors = vectors / np.sqrt(vectors.var(axis=1, keepdims=True) + floor) * gain + shift
-    length, silent = model.positions()
-    enc = of_distances(length, vectors, buckets, longest, p2c="p2c" in terms)
-    params = {"length": length, "d": d, **settings, "array": name, "path": path}
-    params["model_type"] = model.kind
-    return replace(enc, params=params, eps=eps, findings=(*notes, *silent), origin="weights")
+    rows = of_distances(1, vectors, buckets, longest).vectors
+    return of_weights(enc, settings, rows, eps, name, path, ())
 
 
-def read_biases(model: ModelConfig) -> Encoding | None:
-    """Read ALiBi or T5's buckets, one column per head."""
+def read_alibi(model: ModelConfig) -> Encoding | None:
+    """Read ALiBi, one column per head; None if the config switches it off."""
     row = model.row
-    kind, attention = row.get("kind"), model.section(row["inside"]) if "inside" in row else model
-    is_switched = not row or "alibi" in (kind, row.get("otherwise"))
-    alibi = attention.get("alibi", kind == "alibi") if is_switched else False
+    attention = model.section(row["inside"]) if "inside" in row else model
+    alibi = attention.get("alibi", row.get("kind") == "alibi")
     if not isinstance(alibi, bool):
         raise attention.wrong("alibi", alibi, "true or false")
-    if alibi:
-        if (steepest := attention.number("alibi_bias_max")) not in (None, 8.0):
-            raise attention.wrong("alibi_bias_max", steepest, "8, the slopes of ALiBi")
-    elif kind != "t5":
+    if not alibi:
         return None
-    elif trained := read_buckets(model):
-        return trained
+    if (steepest := attention.number("alibi_bias_max")) not in (None, 8.0):
+        raise attention.wrong("alibi_bias_max", steepest, "8, the slopes of ALiBi")
+    return model.build("alibi", heads_of(model), causal=True)
+
+
+def heads_of(model: ModelConfig) -> int:
+    """Return the number of heads of a model whose biases are those of all layers."""
     check_part(model)
-    heads = model.dimension(model.sized(model.own("heads", HEADS)), "number of heads")
-    if alibi:
-        return model.build("alibi", heads, causal=True)
-    return model.build("t5", heads, finding("untrained", "t5"), **bucket_keys(model))
+    return model.dimension(model.sized(model.own("heads", HEADS)), "number of heads")
 
 
 def check_part(model: ModelConfig) -> None:
@@ -542,54 +559,76 @@ def check_part(model: ModelConfig) -> None:
         raise unknown(f"part of {shown(model.file)}", model.part, ("encoder", "decoder"))
 
 
-def read_sinusoid(model: ModelConfig) -> Encoding | None:
-    """Read sinusoids that the model's source code computes."""
+def read_computed(model: ModelConfig) -> Encoding | None:
+    """Read sinusoids that the model's source code computes, or the table of positions."""
     row = model.row
     if not model.computes or (model.part and model.part == row.get("learned_part")):
-        return None
+        return read_weights(model)
     check_part(model)
-    d = model.width
     offset = first_row(model)
-    enc = model.build(
-        "sinusoidal", d, *offset_notes(model.kind, offset), **row["table"], offset=offset
-    )
+    notes = offset_notes(model.kind, offset)
+    enc = model.build("sinusoidal", model.width, *notes, **row["table"], offset=offset)
     if not row.get("cosines_first"):
         return read_stored_sinusoid(model, enc)
     return replace(enc, vectors=lambda x: exchanged(enc.vectors(x), row["table"]["layout"]))
 
 
-Block = Values
+def read_weights(model: ModelConfig) -> Encoding | None:
+    """Read biases of displacements, or positions, from the weights in the config's folder."""
+    return read_displacements(model) or read_positions(model)
+
+
+def read_switched(model: ModelConfig) -> Encoding | None:
+    """Read a rotation, or what the model type has if its config switches the rotation off."""
+    otherwise = model.row.get("otherwise", "off")
+    return read_rotation(model) if rotates(model) else READERS[otherwise](model)
+
+
+def read_none(model: ModelConfig) -> Encoding | None:
+    """Return an encoding without positions, of a config that switches its rotation off."""
+    width = model.sized(model.own("width", WIDTH)) or model.d
+    return model.build("none", model.dimension(width, "width"))
+
+
+def read_unknown(model: ModelConfig) -> Encoding | None:
+    """Read the positions of an unknown type of model by the keys that it shares with others."""
+    stored = read_displacements(model) or read_alibi(model)
+    if stored or rotates(model):
+        return stored or read_rotation(model)
+    is_off = model.get("position_embedding_type") in ("nope", "none", "no_position")
+    return read_none(model) if is_off else read_positions(model)
+
+
 Sides = tuple[int, ...]
 SCALED_FROM = 64  # patches per side at which PixArt's scale is 1
 
 
 def read_axes(model: ModelConfig) -> Encoding | None:
-    """Read the positions on a vision model's grid; None if its type is not known to have a grid."""
-    block = block_of(model)
-    if block is None:
-        return None
+    """Read the positions on a vision model's grid, or its biases by displacement."""
+    if (stored := read_displacements(model)) or not (block := block_of(model)):
+        return stored or read_computed(model)
     if "table_beside" in model.row and model.part and grid_tensors(model):
         block = {"encoding": "learned"}
     is_learned = block["encoding"] == "learned"
     enc = read_grid(model, block) if is_learned or block.get("stored") else None
     if enc is not None or is_learned:
-        return enc  # without weights, another reader reports where the table is
+        return enc or read_positions(model)  # which reports where the table should be
     if model.part:
         raise PefourierError(f"{shown(model.file)} has no part {shown(model.part)}; leave out #")
     return formula(model, block)
 
 
-def block_of(model: ModelConfig) -> Block | None:
-    """Return the first block of the model's row that matches its config."""
+def block_of(model: ModelConfig) -> Values:
+    """Return the first block of the model's row that matches its config; empty without one."""
     entry = model.row.get("axial", [])
     for block in entry if isinstance(entry, list) else [entry]:
         key, expected, usual = block.get("when", ("", None, None))
         if not key or model.get(key, usual) == expected:
             return dict(block)
-    return None
+    return {}
 
 
-def formula(model: ModelConfig, block: Block) -> Encoding:
+def formula(model: ModelConfig, block: Values) -> Encoding:
     """Build the encoding that the model computes, or that its training starts from."""
     sides, findings = sides_of(model, block)
     parameters = {**block.get("own", {}), **values_read(model, block)}
@@ -629,7 +668,7 @@ def formula(model: ModelConfig, block: Block) -> Encoding:
     return replace(enc, params={**enc.params, **noted})
 
 
-def window_of(model: ModelConfig, block: Block, stage: int = 0) -> Sides:
+def window_of(model: ModelConfig, block: Values, stage: int = 0) -> Sides:
     """Return the window of a stage (stages halve the image's patches); empty if unknown."""
     if model.grid or "sides" not in block:
         return tuple(model.grid)
@@ -649,7 +688,7 @@ def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0, minimum: i
     return replace(model, values={key: value}).count(key, minimum=minimum) or default or 0
 
 
-def sides_of(model: ModelConfig, block: Block) -> tuple[Sides, tuple[Finding, ...]]:
+def sides_of(model: ModelConfig, block: Values) -> tuple[Sides, tuple[Finding, ...]]:
     """Return the sides of the grid: requested, from the config, or default sides with a note."""
     if model.grid:
         return tuple(model.grid), ()
@@ -673,13 +712,13 @@ def side_of(model: ModelConfig, axis: Values, place: int) -> int:
     return side
 
 
-def prefix_of(model: ModelConfig, block: Block) -> int:
+def prefix_of(model: ModelConfig, block: Values) -> int:
     """Return the number of rows before the grid."""
     registers = model.count(block["registers"], minimum=0) if "registers" in block else 0
     return model.prefix or int(block.get("prefix", 0)) + (registers or 0)
 
 
-def values_read(model: ModelConfig, block: Block) -> Fields:
+def values_read(model: ModelConfig, block: Values) -> Fields:
     """Read parameters from the config and its rope_parameters."""
     parameters = {}
     rope = model.section("rope_parameters")
@@ -694,7 +733,7 @@ def values_read(model: ModelConfig, block: Block) -> Fields:
     return parameters
 
 
-def references(model: ModelConfig, block: Block) -> tuple[float, ...]:
+def references(model: ModelConfig, block: Values) -> tuple[float, ...]:
     """Return the base of each axis, divided by the scale of its coordinates."""
     bases = []
     for axis in block["reference"]:
@@ -713,7 +752,7 @@ def divisor_of(model: ModelConfig, key: str, usual: float) -> float:
     return usual if divisor is None else divisor
 
 
-def read_grid(model: ModelConfig, block: Block) -> Encoding | None:
+def read_grid(model: ModelConfig, block: Values) -> Encoding | None:
     """Read the table of positions from the weights in the config's folder, on its grid."""
     tensors = grid_tensors(model)
     if len(tensors) != 1:
@@ -745,13 +784,13 @@ def read_displacements(model: ModelConfig) -> Encoding | None:
     """Read the biases by displacement, or vectors by lag, of one layer; None without tables."""
     block, kinds = block_of(model), (model.row or {"kind": "relative"}).get("kind", "").split()
     if block and (block["encoding"] == "learned" or not BUILDERS[block["encoding"]].untrained):
-        block = None  # its sides describe a grid, not a window
+        block = {}  # its sides describe a grid, not a window
     is_named = bool(DISPLACED.search(model.part))
     if not (block or is_named) and ("relative" not in kinds or grid_tensors(model)):
         return None
     tensors = sibling_tensors(model, DISPLACED)
     if not tensors:
-        if block is None:
+        if not block:
             return None
         where = f" of {shown(model.part)}" if model.part else ""
         raise UnknownPositions(
@@ -765,15 +804,15 @@ def read_displacements(model: ModelConfig) -> Encoding | None:
     return replace(enc, origin="weights")
 
 
-def read_stored(model: ModelConfig, block: Block | None, name: str, path: str) -> Encoding:
+def read_stored(model: ModelConfig, block: Values, name: str, path: str) -> Encoding:
     """Read the biases of a window, or the vectors of lags, from a tensor."""
     from pefourier.encodings.sources.tables import read_named_table
 
     stored, stage = read_named_table(path, name), STAGE.search(name)
     place = int(stage[2]) if stage else 0
-    window = window_of(model, block, place) if block else tuple(model.grid)
+    window = window_of(model, block, place)
     if name.endswith(".0.weight"):
-        side = value_of(model, (block.get("pretrained", ""), 0), place, 0) if block else 0
+        side = value_of(model, (block.get("pretrained", ""), 0), place, 0)
         trained = (side,) * len(window) if side else ()
         return replace(of_stored_network(model, name, path, window, trained), eps=stored.eps)
     rows, heads = stored.vectors.shape[0], stored.vectors.shape[-1]
@@ -857,7 +896,27 @@ SEEN = 300  # largest number of keys that are compared with known keys
 NAMED = 5  # largest number of keys with findings
 
 
-def section_of_params(config: Section) -> Section:
+def section_by_length(model: ModelConfig, section: Section) -> Section:
+    """Return the NTK scaling of Qwen: factor 1 up to the trained length n, 3 up to 2n, then 7, …"""
+    trained, length = model.count("seq_length"), model.length or model.longest() or 0
+    steps = bool(trained and model.get("use_dynamic_ntk", True))
+    values: Fields = {"rope_type": "default", ORIGINAL: trained, "steps": steps}
+    if trained and steps and length > trained:
+        doublings = ((length - 1) // trained).bit_length()
+        values |= {"rope_type": "ntk", "factor": float(2 ** (doublings + 1) - 1)}
+    return replace(section, values=values)
+
+
+def section_by_alpha(model: ModelConfig, section: Section) -> Section:
+    """Return HunYuan's static NTK scaling if its dynamic scaling sets alpha."""
+    alpha = section.number("alpha") if type_of_scaling(model, section) == "dynamic" else None
+    if not alpha:
+        return section
+    others = {key: value for key, value in section.values.items() if key != "type"}
+    return replace(section, values={**others, "rope_type": "ntk", "factor": alpha})
+
+
+def section_of_params(config: ModelConfig, _: Section) -> Section:
     """Return the scaling of a params.json: Mistral's ``yarn``, or Meta's ``use_scaled_rope``."""
     yarn = config.section("yarn")
     if yarn.values:
@@ -873,6 +932,11 @@ def section_of_params(config: Section) -> Section:
 
 
 YARN_OF_PARAMS = {"beta": "beta_fast", "alpha": "beta_slow"}
+SECTIONS = {  # sections in a vendor's words, by name in a row
+    "by length": section_by_length,
+    "by alpha": section_by_alpha,
+    "params": section_of_params,
+}
 SCALED_ROPE = {  # the scaling of llama-models if use_scaled_rope is true
     "rope_type": "llama3",
     "low_freq_factor": 1.0,
@@ -885,24 +949,19 @@ def read_scaling(
     model: ModelConfig, section: Section, *, layered: bool
 ) -> tuple[str, Fields, set[str]]:
     """Return the scaling of a section, its parameters for `rope`, and the keys that it may have."""
-    if model.kind == "qwen":
-        # the NTK factor is 1 up to the trained length n, 3 up to 2 n, then 7, 15, …
-        trained, length = model.count("seq_length"), model.length or model.longest() or 0
-        if not model.get("use_dynamic_ntk", True) or not trained or length <= trained:
-            return "none", {}, set()
-        doublings = ((length - 1) // trained).bit_length()
-        return "ntk", {"factor": float(2 ** (doublings + 1) - 1)}, set()
     kind = type_of_scaling(model, section)
-    if kind == "dynamic" and model.row.get("alpha") and section.number("alpha"):
-        return "ntk", {"factor": section.number("alpha")}, set()
+    if kind == "ntk":
+        return kind, {"factor": section.number("factor")}, set()
     scaling = TYPES[kind]
     kinds = {key: parameter.annotation for key, parameter in scaling_parameters(scaling).items()}
     needs_original = kinds.pop("original", None) is not None
     allowed = COMMON | kinds.keys()
     if needs_original and kind != "dynamic":
         allowed |= {ORIGINAL}
-    if model.kind in TUNED:
-        allowed |= {TUNED[model.kind], LONGEST[0]}
+    if "section" in model.row:
+        allowed |= {ORIGINAL, "steps"}
+    if model.row.get("temperature") == "tuned":
+        allowed |= {TUNED, LONGEST[0]}
     for key in REQUIRED.get(scaling, "").split():
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
         if section.get(key) is None and not implied:
@@ -935,6 +994,8 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
         raise PefourierError(f"rope_type of {section.label} is axial (several axes), not supported")
     kind = model.row.get("renamed", {}).get(kind, kind)
     kind = kind if kind in TYPES else known_scaling(kind) or kind
+    if kind == "ntk" and "section" in model.row:
+        return kind
     if kind not in TYPES:
         raise unknown(f"rope_type of {section.label}", kind, TYPES)
     if TYPES[kind] != "none" and "unscaled" in model.row:
@@ -1022,7 +1083,7 @@ class ConfigCase:
     model: ModelConfig
     layer: str  # type of layer; empty if there is one rotation for all
     section: Section
-    type_keys: Rotary
+    type_keys: RotationKeys
     enc: Encoding
 
     @cached_property
@@ -1109,6 +1170,15 @@ def lint_lengths(case: ConfigCase) -> Notes:
         yield says("rope-scaling-lost", "told", longest=stated, before=original)
     elif family and "factor" not in case.section.values:
         yield family_lost(model.label, stated, family)
+    # a length above that of published models with this base, or of the model type by default
+    known = max(
+        (*published.get("lengths", ()), published.get("trained", 0), published.get("ended", 0))
+    )
+    is_usual = rho == case.type_keys.base and not case.layer
+    usual = known or (is_usual and model.row.get("length", (None, 0))[1]) or 0
+    if scaling == "none" and usual and stated >= LONG * usual and not (original or family):
+        variant = "family" if known else "usual"
+        yield says("rope-length-raised", variant, longest=stated, before=usual)
     # lengths before and after scaling that contradict the factor
     start = before or params.get("trained")
     ratio = longest / start if start else 0.0
@@ -1168,20 +1238,18 @@ THETA = ("rope_theta", "rotary_emb_base")
 SHARE = ("partial_rotary_factor", "rotary_pct")
 DIMENSIONS = ("rotary_dim", "qk_rope_head_dim")  # numbers of rotated dimensions, not shares
 EVIDENCE = {"rope_parameters", "rope_scaling", "rotary_dim", *THETA, *SHARE, GLOBAL_THETA}
-UNKNOWN = Rotary(  # keys for unknown model types
+UNKNOWN = RotationKeys(  # keys for unknown model types
     size=("qk_rope_head_dim", "head_dim"),
     width=(WIDTH, None),
     heads=(HEADS, None),
     bases=THETA,
     shares=(*SHARE, "rotary_dim"),
 )
-Layer = tuple[Section, Rotary]
+Layer = tuple[Section, RotationKeys]
 
 
-def read_rotation(model: ModelConfig) -> Encoding | None:
+def read_rotation(model: ModelConfig) -> Encoding:
     """Read rotary positions from the new ``rope_parameters`` or the old ``rope_scaling``."""
-    if not rotates(model):
-        return None
     if len(model.grid) > 1 and rotates_on_axes(model):
         rule = "rotates text by one position, without a grid"
         raise PefourierError(f"{shown(model.file)} {rule}; name an image's part, #vision_config")
@@ -1224,11 +1292,9 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
             axes = axes_of_sections(*sections, enc.params["rotated"] // 2)
             facts["mrope_section"] = describe_axes(axes)
     stated = stated_original(model, section, layered=bool(layer))
-    if model.kind == "qwen":
-        stated = model.count("seq_length")
-        if stated and model.get("use_dynamic_ntk", True):
-            findings = [finding("rope-by-length", "steps", n=stated, length=len(enc))]
-            enc = replace(enc, findings=(*enc.findings, *findings))
+    if section.get("steps"):
+        steps = finding("rope-by-length", "steps", n=stated, length=len(enc))
+        enc = replace(enc, findings=(*enc.findings, steps))
     if stated and scaled.get("original") != stated:  # dynamic and linear ignore it
         facts["trained"] = stated
     enc = replace(enc, params={**enc.params, **facts})
@@ -1245,14 +1311,12 @@ def read_rotation(model: ModelConfig) -> Encoding | None:
     return replace(enc, params=params, findings=(*enc.findings, *mistakes))
 
 
-def rotation_of_indexer(model: ModelConfig) -> Encoding | None:
+def rotation_of_indexer(model: ModelConfig) -> Encoding:
     """Return the rotation of the indexer: the frequencies of attention with a different pairing.
 
     If the config does not set the width of the indexer's heads, it is the rotated width.
     """
     enc = read_rotation(replace(model, part="", d=None))
-    if enc is None:
-        return None
     names = ("rho", "scaling", "length", *scaling_parameters(enc.params["scaling"]))
     inherited = {key: enc.params[key] for key in names}
     rotated, width = enc.params["rotated"], model.count("index_head_dim") or 0
@@ -1283,24 +1347,25 @@ def rotates(model: ModelConfig) -> bool:
 def layout_of(model: ModelConfig) -> str:
     """Return the layout of pairs, halves or interleaved."""
     layout = str(model.row.get("layout", "halves"))
-    if layout == "use_hf_rope":
-        return "halves" if model.get(layout) is True else "interleaved"
-    if not layout.startswith("rope_interleave"):
+    if layout not in HALVED:
         return layout
-    interleaved = model.get("rope_interleave", " " not in layout)
-    return "interleaved" if interleaved is not False else "halves"
+    return "halves" if model.get(layout) is HALVED[layout] else "interleaved"
 
 
-def head_by_layer(model: ModelConfig, type_keys: Rotary, layer: str) -> int | None:
+HALVED = {"use_hf_rope": True, "rope_interleave": False}  # keys that decide, for halves
+
+
+def head_by_layer(model: ModelConfig, type_keys: RotationKeys, layer: str) -> int | None:
     """Return the size of a head of a type of layer from ``per_layer_config``; None if not set."""
     row, key = model.row, "per_layer_config"
     if "layers" not in row or key not in model.values or [*type_keys.size] not in HEAD_BY_LAYER:
         return None
     section, kinds = model.section(key), model.get("layer_types")
-    sizes = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
-    if not any(sizes.values()) and [*type_keys.size] == HEAD_BY_LAYER[0]:
+    counts = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
+    sizes = {i: size for i, size in counts.items() if size}
+    if not sizes and [*type_keys.size] == HEAD_BY_LAYER[0]:
         return None
-    if any(sizes.values()) and not isinstance(kinds, list):
+    if sizes and not isinstance(kinds, list):
         raise PefourierError(f"{section.label} needs layer_types, the type of each layer")
     usual = model.count("head_dim") or min(rotary(row, name).head or 0 for name in row["layers"])
     places = [i for i, kind in enumerate(kinds or ()) if kind == layer]
@@ -1315,7 +1380,7 @@ def head_by_layer(model: ModelConfig, type_keys: Rotary, layer: str) -> int | No
 HEAD_BY_LAYER = (["head_dim"], ["global_head_dim"])  # the first has priority
 
 
-def find_head(model: ModelConfig, type_keys: Rotary, layer: str = "") -> int:
+def find_head(model: ModelConfig, type_keys: RotationKeys, layer: str = "") -> int:
     """Return the size of a head: from the config, the request, or the default of the type."""
     if size := head_by_layer(model, type_keys, layer):
         return model.dimension(size, "head_dim")
@@ -1331,7 +1396,7 @@ def find_head(model: ModelConfig, type_keys: Rotary, layer: str = "") -> int:
 
 
 def find_share(
-    model: ModelConfig, section: Section, type_keys: Rotary, d: int, scaling: str
+    model: ModelConfig, section: Section, type_keys: RotationKeys, d: int, scaling: str
 ) -> tuple[float, list[Finding]]:
     """Return the rotated share of a head, with findings."""
     ignored = type_keys.fixed or (type_keys.whole and scaling == "none")
@@ -1343,16 +1408,8 @@ def find_share(
         if partial not in (None, 1.0) and not type_keys.fixed:
             key, inside = section.first(*SHARE)
             key = model.first(*keys)[0] if inside is None else key
-            findings = [
-                finding(
-                    "unread-key",
-                    "share",
-                    kind=shown(model.kind),
-                    key=key,
-                    value=partial,
-                    config=model.label,
-                )
-            ]
+            slots = {"kind": shown(model.kind), "key": key, "value": partial}
+            findings = [finding("unread-key", "share", config=model.label, **slots)]
         return 1.0, findings
     is_listed = section.key in model.row.get("layers", ())
     if partial is None and scaling == "none" and is_listed and model.row.get("given_whole"):
@@ -1402,7 +1459,7 @@ def rotates_on_axes(model: ModelConfig) -> bool:
 def sections_of(model: ModelConfig) -> tuple[Counts, bool | Literal["rows"]] | None:
     """Return the number of pairs of each axis, and whether axes alternate (`axes_of_sections`)."""
     interleaved, config = model.row.get("interleaved", False), model.untracked
-    for key in filter(config.values.__contains__, ("rope_parameters", "rope_scaling")):
+    for key in ("rope_parameters", "rope_scaling"):
         section = config.section(key)
         sections = section.parameter("mrope_section", tuple[float, ...])
         if sections is not None:
@@ -1429,8 +1486,8 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
         section = replace(section, values={})
     elif "type" in row.get("unread", ()) and section.values:
         section = replace(section, values={"rope_type": "default", **section.values})
-    if model.kind == PARAMS:
-        section = section_of_params(model)
+    if "section" in row:
+        section = SECTIONS[row["section"]](model, section)
     names = [name for name, value in section.values.items() if isinstance(value, dict)]
     if "layers" in row:
         return dict(known_layers(model, key, section, names))
@@ -1477,7 +1534,9 @@ def known_layers(
         yield layer, (replace(section, values={**added, **section.values}), type_keys)
 
 
-def choose_layer(model: ModelConfig, sections: Mapping[str, Layer]) -> tuple[str, Section, Rotary]:
+def choose_layer(
+    model: ModelConfig, sections: Mapping[str, Layer]
+) -> tuple[str, Section, RotationKeys]:
     """Return the rotation of the selected type of layer, or of any type if all are equal."""
     part, file = model.part, shown(model.file)
     if part and "" in sections:
@@ -1593,18 +1652,15 @@ class ModelFile(ModelConfig):
         """
         own = select_part(self.spec, self.file, self.outer.values)  # no key is read yet
         model = replace(own, length=length, d=d, grid=grid, prefix=prefix)
-        ways = (read_lags, read_displacements, read_axes, read_biases, read_sinusoid)
-        for reader in (*ways, read_rotation, read_none, read_positions):
-            enc = reader(model)
-            if enc is not None:
-                notes = [] if split_spec(self.spec)[1] else tower_notes(self)
-                enc = note_unread(with_trained(enc, model), model)
-                remote = [key for key in ("auto_map", "trust_remote_code") if model.get(key)]
-                for key in remote[:1]:
-                    note = finding("remote-code", key=key, config=model.label, version=version())
-                    notes.append(note)
-                return replace(enc, spec=self.spec, file=self, findings=(*enc.findings, *notes))
-        raise no_answer(model)
+        enc = READERS[model.reader](model)
+        if enc is None:
+            raise no_answer(model)
+        notes = [] if split_spec(self.spec)[1] else tower_notes(self)
+        enc = note_unread(with_trained(enc, model), model)
+        if key := next(filter(model.get, ("auto_map", "trust_remote_code")), None):
+            note = finding("remote-code", key=key, config=model.label, version=version())
+            notes.append(note)
+        return replace(enc, spec=self.spec, file=self, findings=(*enc.findings, *notes))
 
     def table_without_weights(self) -> Encoding | None:
         """Return a learned table with the length of the config, if weights are absent.
@@ -1658,16 +1714,20 @@ def tower_notes(file: ModelFile) -> list[Finding]:
     return [finding("vision-tower", asked=" or ".join(towers))] if towers else []
 
 
-def read_none(model: ModelConfig) -> Encoding | None:
-    """Return an encoding without positions if a config switches off its model type's rotation."""
-    row, embedding_type = model.row, model.untracked.get("position_embedding_type")
-    switched = "switch" in row and row["kind"].split() == ["rotary"] and "otherwise" not in row
-    if rotates(model) or not (
-        switched or (not row and embedding_type in ("nope", "none", "no_position"))
-    ):
-        return None
-    width = model.sized(model.own("width", WIDTH)) or model.d
-    return model.build("none", model.dimension(width, "width"))
+Reader = Callable[[ModelConfig], Encoding | None]
+READERS: dict[str, Reader] = {  # by the reader that a row names
+    "rotary": read_switched,
+    "alibi": read_alibi,
+    "t5": read_t5,
+    "sinusoidal": read_computed,
+    "learned": read_computed,
+    "off": read_none,
+    "weights": read_weights,
+    "unknown": read_unknown,
+    "grid": read_axes,
+    "lags": read_lags,
+    "terms": read_terms,
+}
 
 
 OF_POSITIONS = re.compile(
@@ -1683,6 +1743,7 @@ HARMLESS = {*LONGEST} | set(
     positionwise_layer_type qk_nope_head_dim qk_rope_head_dim rope_interleave
     segment_means_seq_len sliding_window_pattern video_seq_length""".split()
 )
+LENGTHS_OF = ("length", "original", "trained")  # parameters of an encoding
 MISSPELT = 0.85  # similarity from which a key counts as a misspelling of another
 SCHEDULED = {  # keys that are read if a row has the field
     "slides": "max_window_layers sliding_window",
@@ -1692,7 +1753,7 @@ SCHEDULED = {  # keys that are read if a row has the field
     "axial": "window_size use_relative_position_bias use_shared_relative_position_bias",
 }
 STATING = (  # keys that repeat a parameter of the encoding
-    ("_len(gth)?$", "length"),
+    *(("_len(gth)?$", name) for name in LENGTHS_OF),
     ("theta|base", "rho"),
     ("dim", "rotated"),
     ("factor|rotary_p|rope_p|fraction", "partial"),
@@ -1710,29 +1771,58 @@ def with_trained(enc: Encoding, model: ModelConfig) -> Encoding:
     return replace(enc, params=params, findings=(*enc.findings, note))
 
 
-def find_unread(model: ModelFile, enc: Encoding) -> Texts:
-    """Return the keys about positions, in a config and around it, that no reader has used.
+def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
+    """Return the keys about positions that no reader has used, with variants of their finding.
 
-    Keys around the config of a tower are about the text model.
+    With the variant comes the key that is meant or contradicted. Keys of the config and around it
+    are searched; keys around the config of a tower are about the text model.
     """
-    with suppress(PefourierError):  # reported by the commands that need these keys
-        read_the_rest(model)
     whole = type_row(str(model.outer.untracked.get("model_type"))) or {}
     is_tower = model.key and model.key not in (*NESTED, whole.get("text"))
-    unread_keys = {*enc.params.get("unread", ())} | sections_not_read(model)
+    plain = {*enc.params.get("unread", ())} | sections_not_read(model)
+    found, used = dict.fromkeys(plain, ("plain", "")), used_by_others(model)
     for section in (model,) if is_tower else (model, model.outer):
         values = section.untracked.values
         foreign = () if section is model else whole.get("beside", ())  # of other parts of the model
-        unread = sorted(getattr(section.values, "unread", set()).difference(foreign))
-        misspelt = {key for key in unread[:SEEN] if near_key(key, values)}
-        for key in unread:
+        unread: set[str] = getattr(section.values, "unread", set()).difference(foreign)
+        unread -= used if section.values is model.values else set()
+        others = second_names(values, unread, enc.params) if rotates(model) else {}
+        unset = sorted(EVIDENCE - values.keys())
+        for place, key in enumerate(sorted(unread)):
+            compared = unset if place < SEEN else ()
+            near = "".join(get_close_matches(key[:80], compared, n=1, cutoff=MISSPELT))
             names = [name for pattern, name in STATING if re.search(pattern, key)]
             repeats = any(values[key] == enc.params.get(name) for name in names)
             # without positions, the keys of a rotation are switched off
             is_off = enc.name == "none" and key in EVIDENCE
-            if (key in misspelt or is_about(key, values)) and not (repeats or is_off):
-                unread_keys.add(key)
-    return tuple(sorted(unread_keys)[:SEEN])
+            if others.get(key):
+                found[key] = "second", others[key]
+            elif (near or is_about(key, values)) and not (repeats or is_off or key in others):
+                found[key] = ("misspelt", near) if near else ("plain", "")
+    return {key: found[key] for key in sorted(found)[:SEEN]}
+
+
+def second_names(values: Values, unread: Collection[str], params: Values) -> dict[str, str]:
+    """Return the unread names of settings that are read under another name, which they contradict.
+
+    The other name is empty if both agree. A length may also be the length before scaling.
+
+    >>> second_names({"hidden_size": 64, "n_embd": 64, "d_model": 32}, {"n_embd", "d_model"}, {})
+    {'n_embd': '', 'd_model': 'hidden_size'}
+    """
+    found = {}
+    for names in SYNONYMS:
+        stated = {key: values[key] for key in names if is_number(values.get(key))}
+        read = {key: number for key, number in stated.items() if key not in unread}
+        agreed = {*read.values()}
+        if LONGEST[0] in names:
+            factor = params.get("factor") or 1
+            agreed |= {n for key in LENGTHS_OF if (n := params.get(key))}
+            agreed |= {n * factor for n in agreed}
+        for key in stated if read else ():
+            if key not in read:
+                found[key] = "" if stated[key] in agreed else next(iter(read))
+    return found
 
 
 def sections_not_read(model: ModelConfig) -> set[str]:
@@ -1750,27 +1840,24 @@ def sections_not_read(model: ModelConfig) -> set[str]:
     return {key for key in unread - {"type"} if values.get(key)}
 
 
-def read_the_rest(model: ModelConfig) -> None:
-    """Read the keys of all rotations, layers, windows and temperatures of queries.
+def used_by_others(model: ModelConfig) -> set[str]:
+    """Return the keys of rotations, layers and windows that other commands use, or without effect.
 
-    This also marks the keys of windows as read if no layer has a window: they have no effect.
+    Keys of windows have no effect if no layer has a window.
     """
-    for name in SCHEDULED.keys() & model.row.keys():
-        for key in SCHEDULED[name].split():
-            model.get(key)
-    sections = layer_sections(model) if rotates(model) else None
-    for _, turns in (sections or {}).values():
-        for keys in filter(None, (turns.bases, turns.shares, turns.size)):
-            model.first(*keys)
-    layer_schedule(model, sections)
-    known_temperature(model)
-    model.tables()
-
-
-def near_key(key: str, values: Values) -> list[str]:
-    """Return the unset rotation key that a key probably misspells."""
-    candidates = sorted(EVIDENCE - values.keys())
-    return get_close_matches(key[:80], candidates, n=1, cutoff=MISSPELT)
+    row, config = model.row, model.untracked
+    used = {"rope_parameters", *(IDLE if "xl" in row else ())}
+    for name in SCHEDULED.keys() & row.keys():
+        used.update(SCHEDULED[name].split())
+    with suppress(PefourierError):  # reported by the commands that need these keys
+        sections = layer_sections(model) if rotates(model) else None
+        for _, turns in (sections or {}).values():
+            keys_of_turns = filter(None, (turns.bases, turns.shares, turns.size))
+            used.update(config.first(*keys)[0] for keys in keys_of_turns)
+        layer_schedule(model, sections)
+        known_temperature(model)
+        model.longest()
+    return used
 
 
 def is_about(key: str, values: Values) -> bool:
@@ -1781,9 +1868,8 @@ def is_about(key: str, values: Values) -> bool:
     """
     value = values[key]
     is_config = isinstance(value, dict) and key.endswith("_config")
-    if value in (None, False, "", [], {}) or key in HARMLESS or is_config:
-        return False
-    if not OF_POSITIONS.search(key):
+    has_no_effect = value in (None, False, "", [], {}) or key in HARMLESS or is_config
+    if has_no_effect or not OF_POSITIONS.search(key):
         return False
     if key == "position_embedding_type":
         return value not in ("rope", "rotary", "absolute")  # which model types imply
@@ -1797,22 +1883,16 @@ def note_unread(enc: Encoding, model: ModelFile) -> Encoding:
 
     Keys that already have a finding get no second one.
     """
-    unread, findings = find_unread(model, enc), list(enc.findings)
+    unread, within = find_unread(model, enc), enc.params.get("unread", ())
     messages = " ".join(note.message for note in enc.findings if note.code == "unread-key")
-    within = enc.params.get("unread", ())
+    findings = list(enc.findings)
     for key in [key for key in unread if key not in messages and key not in within][:NAMED]:
         section = (model if key in model.values else model.outer).untracked
-        similar = "".join(near_key(key, section.values))
-        variant = "misspelt" if similar else "plain"
-        findings.append(
-            finding(
-                "unread-key",
-                variant,
-                config=section.label,
-                key=shown(key),
-                value=shown(section.get(key, "…")),
-                near=similar,
-            )
+        variant, near = unread[key]
+        values = {"value": shown(section.get(key, "…")), "other": shown(section.get(near))}
+        note = finding(
+            "unread-key", variant, config=section.label, key=shown(key), near=near, **values
         )
-    params = {**enc.params, "unread": unread} if unread else enc.params
+        findings.append(note)
+    params = {**enc.params, "unread": tuple(unread)} if unread else enc.params
     return replace(enc, params=params, findings=tuple(findings))
