@@ -192,8 +192,8 @@ def reversed_mistakes(sought: Sought) -> tuple[Misreading, ...]:
     if len(expected) != len(observed) or not (expected.frequency * observed.frequency).sum() < 0:
         return ()
     numbers = observed.numbers
-    phases = {"frequency": -observed.frequency, "phase": -observed.phase}
-    mirrored = replace(observed, numbers=lambda rows: numbers(rows).conj(), **phases)
+    mirrored = replace(observed, frequency=-observed.frequency, phase=-observed.phase)
+    mirrored = replace(mirrored, numbers=lambda rows: numbers(rows).conj())
     found = simplest(replace(sought, observed=mirrored))
     if not found or found.angles or found.divisor > 1:
         return ()

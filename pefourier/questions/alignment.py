@@ -34,8 +34,6 @@ from pefourier.questions.outcome import Outcome, Two
 from pefourier.questions.rotation_pairs import is_matched, with_rows
 from pefourier.types import Bools, Fields, Floats, Indices, Places, Table
 
-FEWEST = 4  # rows needed to fit a scale and a constant for each column
-CORRELATED = 0.9  # least correlation of columns that match up to sign, scale and constant
 NEAR = 1e-6  # correlations this close to 1 are recomputed as distances
 FEW = 64  # rows on which candidate matches of columns are tested first
 PROBES = 8  # random directions in which rows are matched

@@ -352,7 +352,8 @@ def with_changes(outcome: Outcome, changes: Changes, sides: Counts) -> Outcome:
         code = CAUSES.get(name, "coordinates")
         change = Changed(code, step_of(code), {name: pair})
         if axis:
-            causes.append(Within(Axis(axis_letters(len(sides)).index(axis), axis), change))
+            part: Any = Axis(axis_letters(len(sides)).index(axis), axis)
+            causes.append(Within(part, change))
         else:
             causes.append(change)
     cause = Cause("both", (*dict.fromkeys(c.code for c in causes),), changes, {})

@@ -28,6 +28,7 @@ from pefourier.geometry.waves import (
     Form,
     Waves,
     declared,
+    evaluate,
     follow_phases,
     position_offset,
 )
@@ -267,7 +268,8 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     half, waves = np.arange(len(positions)) // 2, []
     for factor, moved in ((ratio * meant.factor**2, 0), (1.0, ahead)):
         places = (positions + moved) // divisor
-        waves.append(rotation_matrices(factor * np.exp(1j * np.outer(places, omega)), pairs, d))
+        turns = evaluate(np.multiply.outer(places, omega), factor)
+        waves.append(rotation_matrices(turns, pairs, d))
     rotated, key = np.swapaxes(waves[0], 1, 2), waves[1]
     made = np.stack([rotated @ key[0], rotated[0] @ key, rotated @ key[half]])
     apart = np.abs(made - score_matrices(observed, positions))

@@ -56,6 +56,7 @@ from pefourier.ids.spans import (
 )
 from pefourier.questions.result import HIDDEN, Result, csv_table
 from pefourier.questions.rotation_pairs import FARTHEST, at_rows_of, positions_in
+from pefourier.recording.file import batch_of_recording
 from pefourier.types import (
     Array,
     Counts,

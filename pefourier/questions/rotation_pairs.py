@@ -81,7 +81,6 @@ from pefourier.types import Array, Bools, Fields, Floats, Indices, Places, Texts
 from pefourier.writing.text import ranges
 
 LARGEST, WIDEST = 2**23, 2**10  # most numbers and columns of tables that are matched
-FACTOR = 1e-3  # relative tolerance of the factors of tables
 SAMPLE = 64  # rows tested before all rows are matched
 FARTHEST = 2**17  # positions of a rotation that are searched, at least
 
@@ -336,7 +335,8 @@ def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outco
     if not is_scaled(meant.factor, table.factor, meant, table):
         return outcome
     change = {"attention_factor": (first.factor, second.factor)}
-    return with_factors(outcome, [*outcome.causes, Changed("mscale", "waves", change)])
+    causes: list[Any] = [*outcome.causes, Changed("mscale", "waves", change)]
+    return with_factors(outcome, causes)
 
 
 def orders_of_axes(axis: Texts) -> Iterator[Texts]:

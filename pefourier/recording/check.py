@@ -12,6 +12,7 @@ changes no attention score.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,13 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pefourier.causes.biases import Biases
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.loader import open_model
 from pefourier.encodings.sources.huggingface import ModelFile, first_row
+from pefourier.encodings.sources.huggingface.model import T5_BIAS
+from pefourier.encodings.sources.tables import write_tensors
 from pefourier.errors import PefourierError
-from pefourier.ids.batch import as_visible
+from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.ids.masks import as_visible
+from pefourier.questions.biases import compare_heads, first_keys, read_bias
 from pefourier.questions.compare import compare
+from pefourier.questions.outcome import uncompared
 from pefourier.recording.file import LayerArrays, Sequence, config_of
 from pefourier.types import (
     Array,
@@ -39,6 +46,7 @@ from pefourier.types import (
     frozen_arrays,
 )
 from pefourier.weights.pair_energy import pair_rows
+from pefourier.writing.page import fields_of
 from pefourier.writing.text import ranges
 
 if TYPE_CHECKING:
@@ -113,9 +121,9 @@ class Due:
     """What a config sets for a layer."""
 
     kind: str  # rotate, none, add, bias or unknown
-    encoding: Encoding | None
-    layout: str | None
-    window: int | None
+    encoding: Encoding | None = None
+    layout: str | None = None
+    window: int | None = None
 
 
 @frozen_arrays
@@ -154,10 +162,14 @@ def check_recording(
         for one in sequences:
             file = open_model(str(path)) if spec is None else None
             for number, layer in one.layers.items():
-                due = due_of(file, spec, number, one, layer)
+                enc = stored_bias(folder, model, one.names[number], one) if spec is None else None
+                due = Due("bias", enc) if enc else due_of(file, spec, number, one, layer)
                 found = check_layer(number, layer, one, due, left_out)
                 key = found.verdict, str(found.causes), found.seen
                 groups.setdefault(key, ([], found))[0].append(number)
+            for number in unseen_layers(one, model, file):
+                found = LayerCheck((), VERDICTS[1], (), ("attention was not seen",))
+                groups.setdefault((found.verdict, "", found.seen), ([], found))[0].append(number)
             is_added = all(
                 due_of(file, spec, i, one, x).kind != "rotate" for i, x in one.layers.items()
             )
@@ -172,16 +184,39 @@ def check_recording(
     )
 
 
+def unseen_layers(one: Sequence, model: nn.Module, file: Any) -> list[int]:
+    """Return the layers beside those that were seen in which the config has positions."""
+    stacks = {name.rpartition(".")[0] for name in one.names.values() if "." in name}
+    if file is None or len(stacks) != 1:
+        return []
+    every = range(len(list(model.get_submodule(stacks.pop()).children())))
+    due = {i for run in file.layers if run.kind != "none" for i in run.index or every}
+    return sorted(due & {*every} - one.layers.keys())
+
+
+def stored_bias(folder: str, model: nn.Module, layer: str, one: Sequence) -> Encoding | None:
+    """Return the trained biases of a layer of T5, or those that its stack shares; None without."""
+    tables = {n: x for n, x in model.state_dict().items() if T5_BIAS.search(n)}
+    stack, _, _ = layer.partition(".")
+    own = next((n for n in tables if n.startswith(f"{layer}.")), None)
+    name = own or next((n for n in tables if n.startswith(f"{stack}.")), None)
+    if name is None or stack not in ("encoder", "decoder"):
+        return None
+    with (Path(folder) / "model.safetensors").open("wb") as stream:
+        write_tensors(stream, {name: tables[name].detach().float().cpu().numpy()})
+    return open_model(f"{folder}#{stack}").encoding(max(one.width, 2))
+
+
 def due_of(file: Any, spec: str | None, number: int, one: Sequence, layer: LayerArrays) -> Due:
     """Return what a config or a SPEC sets for a layer."""
     if spec is not None:
         size = None if layer.q_before is None else layer.q_before.shape[-1]
         sized = {} if size is None or "d=" in spec else {"d": size}
         enc = load(spec, max(one.width, 2), **sized)
-        return Due("rotate" if enc.injection == "rotate" else enc.injection, enc, None, None)
+        return Due(enc.injection, enc)
     run = next((run for run in file.layers if number in run.index or not run.index), None)
     if run is None:
-        return Due("unknown", None, None, None)
+        return Due("unknown")
     if run.kind == "none":
         return Due("none", None, None, run.window)
     try:
@@ -219,6 +254,9 @@ def check_layer(
             else:
                 is_partial = True
                 seen.append("a rotation that the config does not describe")
+    elif due.kind == "bias" and due.encoding is not None and layer.bias is not None:
+        causes += check_bias(layer.bias[0], one, due.encoding)
+        seen.append("biases of the recorded heads")
     elif due.kind in ("none", "add") and layer.is_attended:
         seen.append("attention without a rotation")
     else:
@@ -286,8 +324,8 @@ def fit_rotation(
     elif width < d and np.array_equal(before[..., : d - width], after[..., : d - width]):
         columns = slice(d - width, d)
     x, y = (np.asarray(a[..., columns], float) for a in (before, after))
-    is_coarse = not (np.ascontiguousarray(after, np.float32).view(np.uint32) & 0xFFFF).any()
-    limit = COARSE**2 if is_coarse else NOT_ROTATION
+    rounded = is_coarse(after)
+    limit = COARSE**2 if rounded else NOT_ROTATION
     order = sorted(LAYOUTS, key=lambda name: name != layout)
     fits = []
     for layouts in sorted(product(order, order), key=lambda two: two[0] != two[1]):
@@ -302,11 +340,16 @@ def fit_rotation(
         if fits[-1][0] <= limit:
             break
     rest, w, weight, layouts = min(fits, key=lambda one: one[0])
-    near = COARSE if is_coarse else NEAR
+    near = COARSE if rounded else NEAR
     passed = passed_waves(layer, w.shape)
     if passed is not None and deviation(w, passed, weight) <= near:
-        w, weight, near = passed, np.ones(w.shape), COARSE if is_coarse else EXACT
+        w, weight, near = passed, np.ones(w.shape), COARSE if rounded else EXACT
     return Applied(w, weight, layouts, near, rest <= limit)
+
+
+def is_coarse(numbers: Array) -> bool:
+    """Whether all numbers are in bfloat16."""
+    return not (np.ascontiguousarray(numbers, np.float32).view(np.uint32) & 0xFFFF).any()
 
 
 def passed_waves(layer: LayerArrays, shape: Counts) -> Array | None:
@@ -495,6 +538,28 @@ def check_mask(layer: LayerArrays, one: Sequence, due: Due) -> tuple[list[Fields
     if (visible == pairs).all():
         return [{"code": "not-causal"}], False
     return [], True
+
+
+def check_bias(bias: Array, one: Sequence, enc: Encoding) -> list[Fields]:
+    """Compare the biases of the first row head by head, for tokens that are no padding."""
+    heads, count, width = bias.shape
+    keys = np.arange(width)
+    if one.attention_mask is not None:
+        keys = np.flatnonzero(one.attention_mask[0, :width])
+    due, is_new = read_bias(enc), keys >= width - count
+    if due is None or not is_new.any():
+        return []
+    queries = np.flatnonzero(is_new)
+    numbers = bias[:, keys[is_new] - width + count][:, :, keys]
+    due = first_keys(due, len(keys)).at(queries)
+    due = replace(due, numbers=due.numbers[:heads])
+    eps = float(2**-8 if is_coarse(bias) else FLOAT32_EPS)
+    got = Biases(queries, numbers, eps, causal=due.causal)
+    sizes = (len(keys),) * 2, (heads,) * 2
+    found = compare_heads(uncompared("heads", *sizes), due, got)
+    if found.verdict == "the same":
+        return []
+    return [fields_of(cause) for cause in found.causes] or [{"code": "unexplained"}]
 
 
 def check_added(name: str, one: Sequence, file: Any, model: nn.Module) -> LayerCheck:

@@ -178,6 +178,7 @@ class Sequence:
         """Finish a call."""
         sizes = [x.q_after.shape[2] for x in self.layers.values() if x.q_after is not None]
         sizes += [x.shape[1] for x in self.added.values()]
+        sizes += [x.bias.shape[2] for x in self.layers.values() if x.bias is not None]
         # last, because transformers may pad a single query
         sizes += [x.queries.shape[2] for x in self.layers.values() if x.queries is not None]
         self.steps = sizes[:1]

@@ -35,6 +35,7 @@ ROTARY = re.compile(r"rotary|rope", re.IGNORECASE)
 TABLE = re.compile(r"(^|\.)(wpe|embed_positions?|w?position\w*)$")
 OTHER = re.compile(r"cross|encdec|encoder_attn", re.IGNORECASE)  # keys of another sequence
 SDPA = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+BIASES = ("position_bias", "alibi")
 KEYS = ("k", "xk", "key", "key_layer", "key_states")
 
 
@@ -153,9 +154,9 @@ class Recording:
             from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
             for name, function in list(ALL_ATTENTION_FUNCTIONS.items()):
-                if "sdpa" not in name:  # records itself
-                    ALL_ATTENTION_FUNCTIONS[name] = self.attending(function)
-                    self.undo.callback(ALL_ATTENTION_FUNCTIONS.__setitem__, name, function)
+                wrapper = self.biasing if "sdpa" in name else self.attending  # sdpa records itself
+                ALL_ATTENTION_FUNCTIONS[name] = wrapper(function)
+                self.undo.callback(ALL_ATTENTION_FUNCTIONS.__setitem__, name, function)
 
     def replace(self, place: Any, name: str, wrapper: Callable[..., Any]) -> None:
         """Replace a function of a module or class until the recording ends."""
@@ -180,6 +181,7 @@ class Recording:
                 wide.shape[1] if wide is not None else self.running[-1][2] if self.running else 0
             )
             self.running.append((name, module, count))
+            self.note_bias(kwargs)
             ids = kwargs.get("position_ids")
             if ids is None and ROTARY.search(name):
                 ids = next(
@@ -335,18 +337,45 @@ class Recording:
 
         return wrapped
 
+    def biasing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a function that adds a bias before it calls one that attends."""
+
+        @wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            self.note_bias(kwargs)
+            return function(*args, **kwargs)
+
+        return wrapped
+
     def note_mask(self, layer: LayerArrays, given: dict[str, Any]) -> None:
         """Keep the mask or bias that is added to scores."""
         mask = given.get("attn_mask", given.get("attention_mask"))
         layer.is_causal = bool(given.get("is_causal"))
-        for name, value in (("mask", mask), ("bias", given.get("position_bias"))):
-            if not isinstance(value, Tensor) or value.ndim != 4:
-                continue
-            key = value.data_ptr(), value.shape, value.stride()
-            if key not in self.masks:
-                part = value[:, : self.heads, : self.tokens, : self.tokens]
-                self.masks[key] = value, copy(part)
-            setattr(layer, name, self.masks[key][1])
+        self.note_bias(given)
+        if isinstance(mask, Tensor) and mask.ndim == 4:
+            layer.mask = self.copied(mask[:, : self.heads, : self.tokens, : self.tokens])
+
+    def note_bias(self, given: dict[str, Any]) -> None:
+        """Keep the bias of the first row for each query; one for all queries may have more keys."""
+        bias = next((x for name in BIASES if isinstance(x := given.get(name), Tensor)), None)
+        layer = None if bias is None else self.layer()
+        if bias is None or layer is None or self.call is None or bias.ndim not in (3, 4):
+            return
+        if layer.bias is not None:  # the next may be that of cross-attention
+            return
+        count = self.running[-1][2]
+        heads = bias[: self.heads] if bias.ndim == 3 else bias[0, : self.heads]
+        width = min(self.call.past + count, heads.shape[2])
+        layer.bias = self.copied(heads[None, :, : self.tokens, -width:])
+        if layer.bias.shape[2] == 1:
+            layer.bias = np.repeat(layer.bias, min(count, self.tokens), axis=2)
+
+    def copied(self, tensor: Tensor) -> Array:
+        """Copy a mask or bias once for all layers that get it."""
+        key = tensor.data_ptr(), tensor.shape, tensor.stride()
+        if key not in self.masks:
+            self.masks[key] = tensor, copy(tensor)
+        return self.masks[key][1]
 
 
 def copy(tensor: Tensor) -> Array:

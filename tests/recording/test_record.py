@@ -272,6 +272,36 @@ def test_rotation_left_out_in_one_layer_is_named(ids):
     assert found == {(0,): [], (1,): ["unrotated"]}
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "code"),
+    [
+        ("bloom", "_get_alibi_slopes", lambda slopes: 2 * slopes, "scaled"),
+        ("bloom", "_get_alibi_slopes", lambda slopes: slopes[[1, 0, 2, 3]], "heads-reordered"),
+        ("mpt", "build_mpt_alibi_tensor", lambda bias: bias / 2, "scaled"),
+    ],
+)
+def test_biases_are_compared_head_by_head(kind, name, change, code):
+    model = tiny(kind)
+    ids, mask = batch()
+    given = {"input_ids": ids, "attention_mask": mask}
+    assert codes(run(model, **given)) == (set(), "as expected")
+    source = sys.modules[type(model).__module__]
+    function = getattr(source, name)
+    with mock.patch.object(source, name, lambda *x, **y: change(function(*x, **y))):
+        assert codes(run(model, **given)) == ({code}, "different")
+
+
+def test_biases_of_buckets_are_those_of_the_weights(ids):
+    model = tiny("t5")
+    given = {"input_ids": ids, "decoder_input_ids": ids}
+    assert codes(run(model, **given)) == (set(), "as expected")
+    attention = type(model.encoder.block[0].layer[0].SelfAttention)
+    own = attention._relative_position_bucket
+    closer = staticmethod(lambda x, **more: own(x, **{**more, "max_distance": 10}))
+    with mock.patch.object(attention, "_relative_position_bucket", closer):
+        assert codes(run(model, **given))[1] == "different"
+
+
 class Own(nn.Module):
     """Attention of a model of one's own, with a rotation from a package."""
 

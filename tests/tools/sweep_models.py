@@ -116,8 +116,11 @@ def checks(model):
     ids, mask = batch(model.config.get_text_config().pad_token_id)
     found = {}
     with quiet(), torch.no_grad():
+        given = {"input_ids": ids.flip(0)[:1]}
+        if "decoder_input_ids" in inspect.signature(model.forward).parameters:
+            given["decoder_input_ids"] = given["input_ids"]
         with pefourier.record(model) as seen:
-            model(input_ids=ids.flip(0)[:1])
+            model(**given)
         found["forward"] = seen.check()
         if hasattr(model, "generate") and model.can_generate():
             with pefourier.record(model) as seen:
@@ -151,6 +154,9 @@ def main(kinds):
         found = checks_of_type(kind)
         for what, check in found.items():
             reason = EXCEPTIONS.get(kind, "") if check.verdict == "different" else ""
+            if check.verdict == "partly seen":
+                unseen = [g.seen[-1] for g in check.layers if g.verdict == "partly seen"]
+                reason = "; ".join(dict.fromkeys(unseen))
             rows.append(
                 f"| {kind} | {what} | {len(set().union(*(g.layers for g in check.layers)))} "
                 f"| {check.verdict} | {reason} |"
