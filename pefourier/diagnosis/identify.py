@@ -293,6 +293,8 @@ def identify(table: Table, eps: float = FLOAT64_EPS) -> Fields | None:
             if not len(stray):
                 return identification(formula.encoding, formula.params, difference)
     n, d = table.shape
+    if 1 < n and (table[0] == table[-1]).all() and (table == table[0]).all():
+        return identification("constant" if table[0].any() else "none", {}, 0.0)
     if np.count_nonzero(table[0]) == 1 < d:
         start = int(np.argmax(table[0]))
         scale = float(table[0, start])

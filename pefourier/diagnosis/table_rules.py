@@ -27,10 +27,12 @@ from pefourier.diagnosis.wave_rules import (
     SEARCHED,
     TableFacts,
     aliased_frequencies,
+    alternating_rows,
     dead_columns,
     divided_positions,
     irregular_frequencies,
     is_constant,
+    mismatched_pairs,
     rounded_phases,
     unusual_conventions,
     useless_frequencies,
@@ -149,7 +151,7 @@ def zero_rows(facts: TableFacts) -> Iterator[Finding]:
     explained = facts.identified and "zero_rows" not in facts.params
     if facts.is_calendar:  # binary columns may all be 0
         zero = zero[(zero < facts.inner.start) | (zero >= facts.inner.stop)]
-    if len(zero) == 0 or explained or facts.lag_zero:
+    if len(zero) == 0 or explained or facts.lag_zero or any(alternating_rows(facts)):
         return
     if len(zero) > 1 and zero[0] == n - len(zero):
         yield finding("unused-tail", first=zero[0], last=n - 1)
@@ -294,6 +296,8 @@ RULES = (
     repeating_vectors,
     phases_alone,
     zero_rows,
+    alternating_rows,
+    mismatched_pairs,
     useless_frequencies,
     divided_positions,
     unusual_conventions,

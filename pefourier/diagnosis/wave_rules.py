@@ -34,7 +34,7 @@ from pefourier.encodings.encoding import (
 from pefourier.geometry.closest import ClosestPair, between_zeros, row_period
 from pefourier.geometry.precision import FLOAT32_EPS, float_blocks, phase_rounding
 from pefourier.geometry.singular_values import Factors
-from pefourier.geometry.waves import Waves, copies_of, fit_columns, recurrence, unfold
+from pefourier.geometry.waves import LAYOUTS, Waves, copies_of, fit_columns, recurrence, unfold
 from pefourier.types import Fields, Floats, Indices, Table, frozen_arrays
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import agreeing, first_few
@@ -47,6 +47,7 @@ ROUNDED = 2.0**-7  # relative tolerance for frequencies in 16 bits
 LARGEST_FACTOR = 1024  # largest ratio of two scale factors in a known scaling
 SMALLEST_BASE = 1000  # of a model with a scaled rotation
 WAVES = 1e-3  # relative residual of sinusoids, in addition to rounding
+ZERO_MEAN = 1e-6  # mean of sinusoids over whole periods, up to rounding
 NOISE = 0.2  # largest residual of columns without a partner, whose phases were rounded
 
 
@@ -312,8 +313,44 @@ PAPERS = {"offset": 0, "divisor": "d", "scale": 1.0, "step": 1.0}  # usual value
 STILL = 1e-3  # radians over a table, below which a pair counts as not rotating
 
 
+def alternating_rows(facts: TableFacts) -> Iterator[Finding]:
+    """Find sines in even rows and cosines in odd rows.
+
+    Such columns satisfy x(t+2) + x(t-2) = 2 cos(2w) x(t), but not x(t+1) + x(t-1) = 2 cos(w) x(t).
+    """
+    mostly_distinct = facts.closest.distinct > 0.75 * len(facts.table)
+    if facts.pairs or len(facts.sample) < 8 or facts.identified or not mostly_distinct:
+        return
+    next_row, row_after = (recurrence(facts.sample, lag)[1] for lag in (1, 2))
+    if next_row > 0.05 and row_after < SHARE + 4 * facts.eps:
+        yield finding("alternating-rows")
+
+
+def mismatched_pairs(facts: TableFacts) -> Iterator[Finding]:
+    """Find pairs whose sine and cosine have different frequencies, in either order."""
+    rows = facts.sample
+    n, d = rows.shape
+    if facts.pairs or d < 4 or d % 2 or n < 8:
+        return
+    cosine, residual, _ = recurrence(rows, 1)
+    if residual >= SHARE + 4 * facts.eps:
+        return
+    is_cosine = np.abs(rows[0]) > 0.5 * np.abs(rows).max()  # only sines start at 0
+    facts_of_columns = np.array([np.arccos(cosine), is_cosine, np.arange(d)])
+    for layout in LAYOUTS:
+        (a, first, i), (b, second, j) = split_pairs(facts_of_columns, layout)
+        fast = np.minimum(a, b) > 3 / n
+        differs = fast & (np.abs(a - b) > (SHARE + 8 * facts.eps) * a)
+        if (first + second == 1).all() and not np.ptp(first) and differs.sum() > fast.sum() / 2:
+            k = np.argmax(differs)
+            base, columns = (b[k] / a[k]) ** -d, (int(i[k]), int(j[k]))
+            roots = {"base": base, "root": np.sqrt(base)}
+            yield finding("mismatched-pairs", turns=(a[k], b[k]), d=d, columns=columns, **roots)
+            return
+
+
 def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
-    """Find pairs that hardly rotate."""
+    """Find pairs that hardly rotate, and tables whose pairs share one frequency."""
     if not facts.pairs:
         return
     omega = facts.pairs.frequency
@@ -326,6 +363,8 @@ def useless_frequencies(facts: TableFacts) -> Iterator[Finding]:
         yield finding("dead-pairs", "still", unrotated=count, pairs=pairs, least=STILL, span=span)
     elif len(steps) == 2 and (np.abs(steps - 2) < 1e-3 + 4 * facts.eps).all():
         yield finding("dead-pairs", "exponent")
+    if len(moving) > max(2, pairs / 2) and np.ptp(moving) < 0.01 * moving.max():
+        yield finding("single-frequency", moving=len(moving), pairs=pairs, turn=np.median(moving))
 
 
 def divided_positions(facts: TableFacts) -> Iterator[Finding]:
@@ -417,6 +456,7 @@ def dead_columns(facts: TableFacts) -> Iterator[Finding]:
         top = np.abs(rows[:, ~unrotated]).max(initial=0.0)
         unrotated &= np.abs(np.abs(rows[0]) - top) > slack * top
     is_basis = unrotated.sum() == 1 and rows[0, unrotated].any()  # Fourier's constant vector
+    is_basis &= (np.abs(rows[:, ~unrotated].mean(axis=0)) <= ZERO_MEAN).all()
     if unrotated.sum() in (0, len(unrotated)) or is_basis:
         return
     waves = facts.are_waves(rows[:, ~unrotated]) and unrotated.sum() <= max(1, rows.shape[1] // 8)

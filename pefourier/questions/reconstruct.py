@@ -47,7 +47,7 @@ EXACT = 1e-6  # l2 distance to a delta that counts as rounding
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
 HALF = 0.5 - 1e-12  # of a peak, minus rounding: a cosine of 60° counts as half
 VALUES, BESIDES = 2**26, 5  # numbers of position functions, and additional arrays: 512 MiB
-NEXT_STEP = "Run `{r.check_command}` to see whether a linear layer tells them apart."
+NEXT_STEP = "Ask check-faithful of the same SPEC whether a linear layer tells them apart."
 Distances = list[tuple[int, int]]  # to the top of a peak, and to its last point
 
 

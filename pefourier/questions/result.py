@@ -5,26 +5,23 @@ Results hold numbers and arrays; `report.render` makes text and records from any
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pefourier.encodings.encoding import Encoding
-from pefourier.errors import PefourierError, command_line, shorten
+from pefourier.errors import PefourierError, shorten
 from pefourier.report import render
 from pefourier.types import Array, Fields, Floats, frozen_by_name
 from pefourier.writing.escapes import in_html
 from pefourier.writing.page import plain
-from pefourier.writing.text import Verdict, number, printable
+from pefourier.writing.text import Verdict, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 SENTENCE = 180  # characters of a conclusion in one line
-USUAL = {"length": 80, "d": 256, "rho": 1e4}  # defaults of most encodings
-OTHER_NAMES = {"rho": "rho|base|theta"}
 HIDDEN = {"told": False}  # metadata of fields that no output shows
 
 
@@ -58,34 +55,6 @@ class Result:
         from pefourier.report import figures
 
         return str(getattr(figures, cls.curves)(answers, **options)) if cls.curves else ""
-
-    def command_on(self, command: str) -> str:
-        """Return a command that asks another question about the same encoding.
-
-        >>> import pefourier
-        >>> pefourier.check("rope", length=9, d=256, rho=5.0).command_on("spectrum")
-        'pefourier spectrum rope --length 9 --rho 5'
-        """
-        enc = self.encodings[0]
-        if enc.origin == "code" and not enc.spec.startswith("py:"):
-            return f"pefourier {command}"  # an array or a function in memory has no SPEC
-        words, params = [enc.spec], enc.params if enc.origin in ("formula", "code") else {}
-        grid = "x".join(map(str, params.get("grid") or ()))
-        sizes: Fields = {"grid": grid} if grid else {"length": params.get("length")}
-        for name in ("d", "prefix", "rho"):
-            sizes[name] = params.get(name)
-        for name, value in sizes.items():
-            is_typed = re.search(rf"[:,]({OTHER_NAMES.get(name, name)})=", enc.spec)
-            if value and value != USUAL.get(name) and not is_typed:
-                words += [f"--{name}", number(value, 17)]
-        if enc.params.get("demean"):
-            words.append("--demean")
-        return command_line("pefourier", command, *words)
-
-    @property
-    def check_command(self) -> str:
-        """The command that shows which points can be told apart."""
-        return self.command_on("check-faithful")
 
     def extra_fields(self) -> Fields:
         """Return additional fields of JSON."""

@@ -102,6 +102,7 @@ ROUND_TRIPS = [
     ("rope", {}),
     ("rope", {"rho": 500000.0, "layout": "interleaved"}),
     ("dft", {}),
+    ("none", {}),
     ("onehot", {}),
 ]
 

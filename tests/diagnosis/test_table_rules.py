@@ -25,6 +25,12 @@ def codes_of(enc, least="note"):
     return [f"{f.code} {f.severity}" for f in check_faithful(enc).findings if f.severity in wanted]
 
 
+def below(exponent):
+    return 1e4 ** (-exponent / DIM)
+
+
+MISMATCHED = ["mismatched-pairs error"]
+BY_ROW = np.where(S % 2 == 0, np.sin(S * np.repeat(GRID, 2)), np.cos(S * np.repeat(GRID, 2)))
 CLIPPED = ["clipped-index error", "stray-rows note"]
 EQUAL_ROWS = ["duplicate-rows error", "stray-rows note"]
 ZOO = {  # Toeplitz residual, shift residual, stable rank; findings; table
@@ -33,6 +39,10 @@ ZOO = {  # Toeplitz residual, shift residual, stable rank; findings; table
     "divisor": (0, 0, 1.7481, ["divisor note"], waves(1e4 ** (-I / 31))),
     "offset": (0, 0, 1.7901, ["offset note"], waves(GRID, offset=2)),
     "one row for all": (0, 0, 1.0, ["constant-codes error"], np.repeat(waves(GRID)[5:6], 128, 0)),
+    "rows alternate": (0.609, 0.52, 1.970, ["alternating-rows error"], BY_ROW),
+    "exponent 2 x column": (0.0500, 0.155, 1.2786, MISMATCHED, waves(GRID**2, below(4 * I + 2))),
+    "exponent = column": (0.0853, 0.184, 1.7513, MISMATCHED, waves(GRID, below(2 * I + 1))),
+    "x ** 1e-4": (0, 0, 2.0506, ["single-frequency error"], waves((I / 32) ** 1e-4)),
     "-log(1e4)/d//2": (0, 0, 1.0805, ["dead-pairs error"], waves(np.exp(-2.0 * I))),
     "padding row": (0.113, 0.089, 1.7876, ["padding-row note"], changed(1, 0.0)),
     "a row of zeros": (0.128, 0.118, 1.7913, ["padding-row warning"], changed(64, 0.0)),
@@ -86,7 +96,7 @@ OTHER = {
     "whisper's": (whisper(512, 320), ["divisor note", "rank-of-rounding note"]),
     "phases in float32": (late_phases(), ["rounded-phases note", "rank-of-rounding note"]),
     "dead column of noise": (
-        np.where(np.arange(64) == 7, 0.0, NORMAL),
+        np.where(np.arange(64) == 7, 0.5, NORMAL),
         ["random-codes note", "dead-columns note"],
     ),
     "octaves up to a sign a row": (waves(OCTAVES), []),
@@ -167,10 +177,13 @@ LAGS = [load(spec, 40, 6).table() for spec in ("alibi", "kerple", "t5", "shaw", 
 
 
 REPEATED = [[0, 0, 0, 1, 1, 1, 1], [0, 1, 2, 1, 0], [0, 3, 1, 2, 1, 3, 0], [0, 0, 1, 1, 1, 2, 2]]
+WIDE, BFLOAT16 = np.arange(64), FORMATS["bfloat16"]
+PHASES = S * 1e4 ** (-WIDE / 64)
 SWEPT = [
     *(("positions-divided", pairs((S[:80] + k) // by * GRID)) for by in (2, 3, 7) for k in (0, 1)),
     *(("repeating-codes", np.tile(NORMAL[:k, :d], (80 // k, 1))) for k, d in ((2, 2), (8, 64))),
     *(("duplicate-rows", NORMAL[rows, :6]) for rows in REPEATED),
+    ("mismatched-pairs", rounded(np.where(WIDE % 2, np.cos(PHASES), np.sin(PHASES)), BFLOAT16)),
 ]
 
 

@@ -96,6 +96,23 @@ plant("scale")(lambda real: 8 * waves(real))
 plant("step")(lambda real: beside(rows(real) * (ladder(real) / 4)))
 plant("base")(lambda real: waves(real, 1e3))
 plant("cosines-first")(lambda real: waves(real)[:, np.r_[1:D:2, 0:D:2]])
+plant("single-frequency")(
+    lambda real: beside(rows(real) * np.linspace(0, 1, D // 2, dtype=real) ** real(1e-4))
+)
+
+
+@plant("alternating-rows")
+def alternating(real):
+    phases = rows(real) * np.repeat(ladder(real), 2)
+    return np.where(rows(real) % 2 == 0, np.sin(phases), np.cos(phases))
+
+
+@plant("mismatched-pairs")
+def mismatched(real):
+    phases = rows(real) * ladder(real, pairs=D)
+    return beside(phases[:, ::2], phases[:, 1::2])
+
+
 plant("aliased-waves")(lambda real: beside(rows(real) / ladder(real)))
 plant("aliased-frequencies")(lambda real: beside(rows(real) * (8 * ladder(real))))
 plant("dead-pairs")(lambda real: beside(rows(real) * np.exp(-2 * np.arange(D // 2, dtype=real))))
@@ -273,7 +290,7 @@ ELSEWHERE = {
         unread-key trained-assumed vision-tower gguf-unsaid model-type-unknown remote-code
         length-default weights-config biases-by-layer with-convolution position-offset grid-default
         grid-convention table-beside trained-key tokens-in-blocks layers-inverted
-        layers-no-global layers-chunked""",
+        layers-no-global""",
     "an encoding by name": """
         text-collides-with-patch bfloat16-positions bias-of-pairs times-unit eigenvector-signs
         equal-eigenvalues cut-eigenspace distances-interpolated""",

@@ -92,14 +92,9 @@ def is_needed(p: inspect.Parameter) -> bool:
     return p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
 
 
-def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters of a function."""
-    return [*inspect.signature(function).parameters.values()]
-
-
 def needed_names(function: Callable[..., Any]) -> list[str]:
     """Return the names of the parameters that a call must pass."""
-    return [p.name for p in parameters_of(function) if is_needed(p)]
+    return [p.name for p in inspect.signature(function).parameters.values() if is_needed(p)]
 
 
 def roles_of(names: list[str]) -> set[str]:
@@ -122,7 +117,7 @@ def call_with_sizes(
     """
     is_class, values, unnamed = inspect.isclass(function), {}, []
     sizes = {"length": request.length, "d": request.d, "dropout": 0.0}
-    for p in parameters_of(function):
+    for p in inspect.signature(function).parameters.values():
         role = ROLE.get(p.name)
         is_enough = is_class and type(p.default) is int and p.default >= request.length
         if role in sizes and not (role == "length" and is_enough):

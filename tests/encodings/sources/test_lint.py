@@ -111,20 +111,6 @@ def test_a_second_name_of_a_setting_has_a_finding_if_it_contradicts_the_first(ke
         assert found == expected
 
 
-@pytest.mark.parametrize(
-    ("values", "trained"),
-    [
-        (changed(LLAMA2, max_position_embeddings=131072), 4096),
-        (changed(LLAMA2, model_type="olmo", max_position_embeddings=32768), 2048),
-        (changed(LLAMA2, max_position_embeddings=8192), None),
-        (changed(LLAMA2, max_position_embeddings=131072, rope_theta=1e6), None),
-    ],
-)
-def test_a_raised_length_without_scaling_is_noted(values, trained, findings):
-    (message,) = [f.message for f in findings(values) if f.code == "rope-length-raised"] or [""]
-    assert (str(trained) in message) if trained else not message
-
-
 @pytest.mark.parametrize("kind", ["musicflamingo", "granite_speech", "granite_speech_plus"])
 def test_keys_of_other_parts_of_a_model_have_no_finding(kind, findings):
     with quiet():

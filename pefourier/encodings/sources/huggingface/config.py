@@ -380,7 +380,7 @@ class ModelConfig(Section):
     @cached_property
     def trained_key(self) -> str | None:
         """Return the key that states the trained length under another name; None if ambiguous."""
-        stated = {k: n for k, n in self.untracked.values.items() if states_training(k, n)}
+        stated = {k: n for k, n in self.values.items() if states_training(k, n)}
         return next(iter(stated)) if len(set(stated.values())) == 1 else None
 
     @property
@@ -529,7 +529,6 @@ class LayerRun:
     kind: str  # rotary, none, or empty for the kind of the whole model
     part: str  # the type of layer that names its rotation; empty if all layers share a rotation
     window: int | None  # positions that a query sees; None: all
-    chunked: bool = False  # the window is a block: queries see no position before its start
 
 
 def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> list[LayerRun]:
@@ -555,8 +554,7 @@ def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> lis
         has_rotation = part in sections or not model.row  # else without positions
         rotates = rotary and has_rotation and (i < dense or kind in rotating) and i not in unrotated
         run_kind = "rotary" if rotates else "none" if rotary else ""
-        laid_out = (part if rotates else "", windows[kind][i], "chunked" in kind)
-        run = LayerRun((), run_kind, *laid_out)
+        run = LayerRun((), run_kind, part if rotates else "", windows[kind][i])
         runs.setdefault(run, []).append(i)
     placed = number and laid
     placed_runs = [
@@ -803,11 +801,6 @@ def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> I
     if is_stated and windows and (widest := max(windows)) < trained:
         layers, reach = len(windows), sum(windows) - len(windows)
         yield says("layers-no-global", layers=layers, reach=reach, widest=widest, trained=trained)
-    chunks = [run for run in runs if run.chunked and run.window]
-    for chunk in dict.fromkeys(run.window for run in chunks):
-        count = sum(len(run.index) for run in chunks if run.window == chunk)
-        which = f"{count} of {number} layers" if count else "some layers"
-        yield says("layers-chunked", layers=which, chunk=chunk)
     if "indexer" in model.row:
         layouts = (model.row["indexer"], model.row.get("layout", "halves"))
         indexed, attended = map(PAIRED.get, layouts)

@@ -170,7 +170,7 @@ def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
     """Yield the names of the tensors in a folder's weights, and their files."""
     with os_errors("look into", folder):
         files = sorted(path.name for path in Path(folder).iterdir())
-    index = next((name for name in files if INDEX.fullmatch(name)), None)
+    index = next(filter(INDEX.fullmatch, files), None)
     if index is not None:
         placed = Section(shown(index), read_object(inside(folder, index)))
         for name, file in placed.section("weight_map").values.items():
@@ -433,20 +433,13 @@ IDLE = """rotary_embedding_base left_max_position_embeddings right_max_position_
 
 
 def read_lags(model: ModelConfig) -> Encoding | None:
-    """Read relative sinusoids, or the positions of another part of the model."""
-    xl = model.row["xl"]
-    is_other = model.part != xl.get("part", model.part)
-    return read_computed(model) if is_other else read_relative_sinusoids(model, xl)
+    """Read the sines and cosines of lags that a model's source code computes.
 
-
-def read_terms(model: ModelConfig) -> Encoding | None:
-    """Read DeBERTa's vectors of distances, or its table of positions."""
-    is_relative = has_no_table(model) and distance_terms(model)
-    return read_distances(model) if is_relative else read_weights(model)
-
-
-def read_relative_sinusoids(model: ModelConfig, row: Fields) -> Encoding:
-    """Read the sines and cosines of lags that a model's source code computes."""
+    Another part of the model may have other positions.
+    """
+    row = model.row["xl"]
+    if model.part != row.get("part", model.part):
+        return read_computed(model)
     if "part" not in row:
         check_part(model)
     if "type" in row:
@@ -490,14 +483,17 @@ def distance_terms(model: ModelConfig) -> Texts:
     return tuple(terms) if setting(model, "relative_attention") is True else ()
 
 
-def read_distances(model: ModelConfig) -> Encoding:
-    """Read DeBERTa's vectors of distances from the weights, or their values before training.
+def read_terms(model: ModelConfig) -> Encoding | None:
+    """Read DeBERTa's vectors of distances, or its table of positions.
 
-    The vectors are normalized if the model normalizes them.
+    The vectors are those of the weights, normalized if the model normalizes them, or their values
+    before training.
     """
     from pefourier.encodings.sources.tables import read_numbers, read_table
 
-    terms = distance_terms(model)
+    terms = distance_terms(model) if has_no_table(model) else ()
+    if not terms:
+        return read_weights(model)
     if "c2p" not in terms:
         raise model.wrong("pos_att_type", "|".join(terms), "c2p|p2c or c2p")
     longest = max(model.count("max_relative_positions", minimum=-1) or 0, 0)
@@ -586,8 +582,7 @@ def read_switched(model: ModelConfig) -> Encoding | None:
 
 def read_none(model: ModelConfig) -> Encoding | None:
     """Return an encoding without positions, of a config that switches its rotation off."""
-    width = model.sized(model.own("width", WIDTH)) or model.d
-    return model.build("none", model.dimension(width, "width"))
+    return model.build("none", model.width)
 
 
 def read_unknown(model: ModelConfig) -> Encoding | None:
@@ -990,8 +985,6 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     kind = "default" if kind is None else kind
     if not isinstance(kind, str):
         raise section.wrong("rope_type", kind, "a string")
-    if kind == "axial":
-        raise PefourierError(f"rope_type of {section.label} is axial (several axes), not supported")
     kind = model.row.get("renamed", {}).get(kind, kind)
     kind = kind if kind in TYPES else known_scaling(kind) or kind
     if kind == "ntk" and "section" in model.row:
@@ -1170,15 +1163,6 @@ def lint_lengths(case: ConfigCase) -> Notes:
         yield says("rope-scaling-lost", "told", longest=stated, before=original)
     elif family and "factor" not in case.section.values:
         yield family_lost(model.label, stated, family)
-    # a length above that of published models with this base, or of the model type by default
-    known = max(
-        (*published.get("lengths", ()), published.get("trained", 0), published.get("ended", 0))
-    )
-    is_usual = rho == case.type_keys.base and not case.layer
-    usual = known or (is_usual and model.row.get("length", (None, 0))[1]) or 0
-    if scaling == "none" and usual and stated >= LONG * usual and not (original or family):
-        variant = "family" if known else "usual"
-        yield says("rope-length-raised", variant, longest=stated, before=usual)
     # lengths before and after scaling that contradict the factor
     start = before or params.get("trained")
     ratio = longest / start if start else 0.0
@@ -1527,10 +1511,9 @@ def known_layers(
             section = replace(outer, values=shared)
         else:
             section = Section(f"{layer} of {outer.label}", type_keys.rope)
-        spelling, kind = section.first("rope_type", "type")
-        if not isinstance(kind, str | None):
-            raise section.wrong(spelling, kind, "a string")
-        added = type_keys.added.get(kind, {}) if kind and layer not in names else {}
+        kind = section.first("rope_type", "type")[1]
+        is_above = isinstance(kind, str) and layer not in names
+        added = type_keys.added.get(kind, {}) if is_above else {}
         yield layer, (replace(section, values={**added, **section.values}), type_keys)
 
 
