@@ -46,7 +46,7 @@ SCHEDULES = {  # config, and its runs: layers, kind, part, window
     ),
     "chunks": (
         {"model_type": "llama4_text", "num_hidden_layers": 4, "attention_chunk_size": 64},
-        [(*ALL(0, 1, 2), "", 64, True), NONE(3)],
+        [(*ALL(0, 1, 2), "", 64), NONE(3)],
     ),
     "a formula of the number": (
         {"model_type": "lfm3", "num_hidden_layers": 9},
@@ -80,7 +80,7 @@ def runs(config):
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_layers_that_are_equal_are_one_run(name, runs):
     values, wanted = SCHEDULES[name]
-    padded = [(*run, *("", None, False)[len(run) - 2 :]) for run in wanted]
+    padded = [(*run, *("", None)[len(run) - 2 :]) for run in wanted]
     assert runs(**values) == [LayerRun(*run) for run in padded]
 
 
