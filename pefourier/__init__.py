@@ -52,15 +52,17 @@ if TYPE_CHECKING:
     from pefourier.questions.reconstruct import position_functions as reconstruct
     from pefourier.questions.resize import resize
     from pefourier.questions.spectrum import spectrum
+    from pefourier.recording.record import record
 
 __all__ = ["PefourierError", "check", "compare", "context", "design", "encode", "extend"]
-__all__ += ["positions", "reconstruct", "relations", "resize", "spectrum", "usage"]
+__all__ += ["positions", "reconstruct", "record", "relations", "resize", "spectrum", "usage"]
 HOMES = {  # of names outside `api`
     "PefourierError": "errors.PefourierError",
     "check": "questions.check_faithful.check_faithful",
     "encode": "questions.encode.encode",
     "extend": "questions.extend.extend",
     "reconstruct": "questions.reconstruct.position_functions",
+    "record": "recording.record.record",
     "resize": "questions.resize.resize",
     "spectrum": "questions.spectrum.spectrum",
 }

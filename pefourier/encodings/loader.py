@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pefourier.encodings.encoding import (
+    FLOAT32_EPS,
     Encoding,
     as_encoding,
     finding,
@@ -375,8 +376,14 @@ def build_by_name(
 def load_file(spec: str, length: int | None) -> Encoding:
     """Load the first `length` rows (default all) of the table in a file."""
     from pefourier.encodings.sources.tables import read_named_table
+    from pefourier.recording.file import waves_of_recording
 
     path, key = split_spec(spec)
+    waves = None if key else waves_of_recording(path)
+    if waves is not None:
+        waves = rows_up_to(waves, length, shown(spec))
+        params = {"length": len(waves), "d": waves.shape[1], "path": path}
+        return from_table(waves, spec, eps=FLOAT32_EPS, origin="file", params=params, spec=spec)
     stored = read_named_table(path, key or None)
     if stored.vectors.ndim > 2:
         bias = stored.vectors[..., :length, :length]

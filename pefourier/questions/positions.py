@@ -56,6 +56,7 @@ from pefourier.ids.spans import (
 )
 from pefourier.questions.result import HIDDEN, Result, csv_table
 from pefourier.questions.rotation_pairs import FARTHEST, at_rows_of, positions_in
+from pefourier.recording.file import batch_of_recording
 from pefourier.types import (
     Array,
     Counts,
@@ -580,7 +581,7 @@ def cut_to(part: slice, roles: Roles, width: int) -> dict[str, Array]:
 def arrays_of(source: Any) -> dict[str, Array]:
     """Read the arrays of a file or a mapping; "" names an array without a name."""
     if (path := path_of(source)) is not None:
-        return read_arrays(path)
+        return batch_of_recording(path) or read_arrays(path)
     if isinstance(source, Mapping):
         return {str(name): numbers(value) for name, value in source.items() if value is not None}
     return {"": numbers(source)}

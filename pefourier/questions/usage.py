@@ -391,7 +391,7 @@ def use_of_model(
         file = described.encoding.file
         name = file.pairing if file and file.model else None
         pairing = PairLayout(name or "halves", "stats", None, None)
-        found = shares_of_means(stats, frequencies[0] != 0)
+        found = shares_of_means(stats, frequencies[0] != 0, pairing.name)
     length = length or described.trained_or_native
     chosen = [layer for layer in found if layers is None or layer.layer in layers]
     if not chosen:

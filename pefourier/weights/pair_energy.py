@@ -21,6 +21,7 @@ from pefourier.encodings.encoding import Finding, finding
 from pefourier.encodings.sources.huggingface import ModelFile
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
+from pefourier.recording.file import means_of_recording
 from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen
 from pefourier.weights.model import LayerEnergies, ModelWeights
 from pefourier.writing.text import number, percent, ranges
@@ -162,11 +163,11 @@ def normalised(energies: Floats) -> Floats:
     return shares
 
 
-def shares_of_means(path: str, rotating: Bools) -> Iterator[LayerShares]:
+def shares_of_means(path: str, rotating: Bools, layout: str = "halves") -> Iterator[LayerShares]:
     """Yield shares of squared mean lengths, layer by layer, from a file of mean activations.
 
-    `rotating` (pairs,) is True for rotary pairs. Keys may be stored for groups of heads, under the
-    first head numbers, or be absent.
+    `rotating` (pairs,) is True for rotary pairs; `layout` is that of a recording. Keys may be
+    stored for groups of heads, under the first head numbers, or be absent.
 
     Raises
     ------
@@ -174,10 +175,11 @@ def shares_of_means(path: str, rotating: Bools) -> Iterator[LayerShares]:
         If the file has no such names, lacks a head, or has another number of pairs.
     """
     means: dict[int, dict[str, dict[int, Floats]]] = {}
+    recorded = means_of_recording(path, pair_rows(len(rotating), layout))
     with open_arrays(path, regular=True) as file:
-        for match in filter(None, map(MEANS.fullmatch, file.arrays)):
+        for match in filter(None, map(MEANS.fullmatch, recorded or file.arrays)):
             name, (layer, head, part) = match[0], match.groups()
-            row = file.load(name, "float64").reshape(-1)
+            row = recorded[name] if recorded else file.load(name, "float64").reshape(-1)
             if len(row) != len(rotating) or not np.isfinite(row).all():
                 raise PefourierError(
                     f"{name} of {shown(path)} must be {len(rotating)} finite numbers; it has "
