@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # imported when a function is called
     from pefourier.questions.context import Context
     from pefourier.questions.design import Design
     from pefourier.questions.positions import Positions
-    from pefourier.questions.relations import Relations
+    from pefourier.questions.relations import BiasRelations, Relations
     from pefourier.questions.usage import Usage
 
 FilePath = str | os.PathLike[str]
@@ -90,7 +90,7 @@ def compare(
     return compare_encodings(*pair, tolerance)
 
 
-def relations(encoding: Source, **params: Any) -> Relations:
+def relations(encoding: Source, **params: Any) -> Relations | BiasRelations:
     """Describe how the vectors of positions, or of lags, relate to one another.
 
     Examples

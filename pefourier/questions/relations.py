@@ -12,8 +12,9 @@ position. On a grid, lags are displacements (dy, dx), and each axis has a T for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from pefourier.geometry.products import mean_products, toeplitz_residual
 from pefourier.geometry.waves import numbers_look_random
 from pefourier.questions.result import Result
 from pefourier.types import Counts, Floats, Table, frozen
-from pefourier.writing.text import Verdict
+from pefourier.writing.text import Verdict, number
 
 EXACT = 1e-6  # largest residual that counts as rounding
 MOST_LAGS = 2**16  # most lags of times at uneven steps
@@ -47,12 +48,36 @@ LARGEST_SHIFT = FITTED // 2  # most dimensions for which a shift is fitted
 SAMPLE = 2**10  # evenly spaced positions used to correlate distances
 
 
+FALLS = {  # labels of rows
+    "falls to half at lag": "half",
+    "falls to a tenth at lag": "tenth",
+    "changes its sign at lag": "zero",
+}
+OF_LAGS = {
+    "one direction": Verdict(
+        "The encoding is causal: keys after the query have no vector, so directions cannot be "
+        "compared.{r.fall}",
+    ),
+    "distance only": Verdict(
+        "A lag and its opposite have the same vector, so without a causal mask attention "
+        "cannot tell before from after.{r.fall}",
+    ),
+    "direction told": Verdict(
+        "A lag and its opposite have different vectors (asymmetry {r.asymmetry:2}), so "
+        "attention can tell before from after.{r.fall}",
+        title="asymmetric in the lag",
+    ),
+}
+
+
 @frozen
 class Relations(Result):
     """Relations of vectors to the distance and order of positions; None if undefined."""
 
     command = "relations"
     figure = "relations"
+    quantity = "kernel (1 at lag 0)"
+    fall = ""
     verdicts = {
         "no lags": Verdict(
             "No lag occurs often enough between these points to compare their vectors.",
@@ -71,22 +96,7 @@ class Relations(Result):
             "Inner products{r.encodings[0].inverse_keys:? of queries and keys} depend only on the "
             "lag between positions.",
         ),
-        "one direction": Verdict(
-            "The encoding is causal: keys after the query have no vector, so directions cannot be "
-            "compared.",
-        ),
-        "distance only": Verdict(
-            "A lag and its opposite have the same vector, so without a causal mask attention "
-            "cannot tell before from after.",
-        ),
-        "direction told": Verdict(
-            "A lag and its opposite have different vectors (asymmetry {r.asymmetry:2}), so "
-            "attention can tell before from after.",
-            title="asymmetric in the lag",
-        ),
-        "biases": Verdict(
-            "These are biases added to attention logits, so they have no inner products.",
-        ),
+        **OF_LAGS,
         "depends on place": Verdict(
             "Inner products depend on where two points are, not only on their displacement "
             "(Toeplitz residual {r.toeplitz_residual:2}; 0 would mean the displacement alone).",
@@ -100,6 +110,7 @@ class Relations(Result):
         "dimensions": "dimension",
         "Toeplitz residual (0 = lag alone)": "toeplitz_residual",
         "inner products first rise at lag": "first_rise",
+        **FALLS,
         "residual of one-step map T(1)": "shift_residual",
         "asymmetry (lag vs. opposite)": "asymmetry",
         "distance correlation": "distance_preservation",
@@ -112,6 +123,9 @@ class Relations(Result):
     kernel: Floats | None  # (K,) inner product at each lag, relative to lag 0
     lags: Floats | None  # (K,) in the unit of times; None for 0, 1, … positions
     first_rise: float | list[int | None] | None  # first lag at which the kernel rises
+    half: float | list[int | None] | None  # first lag at which the kernel is at most this
+    tenth: float | list[int | None] | None
+    zero: float | list[int | None] | None
     asymmetry: float | None  # 0: opposite lags have equal vectors
     distance_preservation: float | None  # correlation of distances of vectors and of positions
 
@@ -145,13 +159,8 @@ class Relations(Result):
     def series(self) -> tuple[list[str], Iterator[list[Any]]]:
         """Column names for CSV, and the inner product at each lag (dy×dx on grids)."""
         kernel = np.zeros(0) if self.kernel is None else self.kernel
-        middle = [n // 2 if self.on_grid else 0 for n in kernel.shape]
-        rows = (
-            ["×".join(str(i - m) for i, m in zip(index, middle, strict=True)), value]
-            if self.lags is None
-            else [self.lags[index], value]
-            for index, value in np.ndenumerate(kernel)
-        )
+        lags = lag_names(kernel) if self.lags is None else self.lags.tolist()
+        rows = map(list, zip(lags, kernel.ravel().tolist(), strict=True))
         return ["lag", "inner_product"], rows
 
     @property
@@ -177,11 +186,90 @@ class GridRelations(Relations):
     def verdict(self) -> str:
         """The property on which inner products on a grid depend."""
         if self.kernel is None:
-            return "biases" if self.encodings[0].domain.kind == "lag" else "zero codes"
+            return "zero codes"
         return "depends on displacement alone" if self.by_lag else "depends on place"
 
 
-def relate(encoding: Encoding | ArrayLike) -> Relations:
+@frozen
+class BiasRelations(Result):
+    """How biases change with the lag, a number of positions from the query back to the key.
+
+    On a grid, lags are displacements, and the numbers are lists with one lag per axis.
+    """
+
+    command = "relations"
+    figure = "relations"
+    quantity = "mean bias"
+    verdicts = {
+        **OF_LAGS,
+        "biases": Verdict("Biases of displacements, which are added to attention logits.{r.fall}"),
+    }
+    shown = {
+        "positions": "length",
+        "heads": "dimension",
+        **FALLS,
+        "asymmetry (lag vs. opposite)": "asymmetry",
+    }
+
+    length: int
+    dimension: int
+    by_lag: Floats  # mean bias over heads at each lag
+    half: int | list[int | None] | None  # first lag at which exp(bias) is at most this
+    tenth: int | list[int | None] | None
+    zero: int | list[int | None] | None  # first lag at which the mean bias has another sign
+    asymmetry: float | None  # 0: opposite lags have equal biases
+
+    @property
+    def verdict(self) -> str:
+        """Whether biases tell a lag from its opposite."""
+        if self.by_lag.ndim > 1:
+            return "biases"
+        if self.asymmetry is None:
+            return "one direction"
+        return "distance only" if self.asymmetry <= EXACT else "direction told"
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Findings of the encoding."""
+        return list(self.encodings[0].findings)
+
+    @property
+    def fall(self) -> str:
+        """How the weight of a key falls, and where the bias ends, in a sentence."""
+        if self.by_lag.ndim > 1:
+            return ""
+        falls = [
+            f"to {n} at lag {x}" for n, x in (("half", self.half), ("a tenth", self.tenth)) if x
+        ]
+        fall = f"falls {' and '.join(falls)}" if falls else "stays above half of that at lag 0"
+        return (
+            f" Averaged over heads, the weight exp(bias) {fall}; the mean bias is "
+            f"{number(float(self.by_lag[-1]), 3)} at the last lag, {len(self.by_lag) - 1}."
+        )
+
+    @property
+    def kernel_lines(self) -> Any:
+        """Mean biases by lag, for the figure."""
+        return kernel_curves(self.encodings[0], self.by_lag)
+
+    def series(self) -> tuple[list[str], Iterator[list[Any]]]:
+        """Column names for CSV, and the mean bias at each lag (dy×dx on grids)."""
+        rows = zip(lag_names(self.by_lag), self.by_lag.ravel().tolist(), strict=True)
+        return ["lag", "bias"], map(list, rows)
+
+
+def lag_names(values: Floats) -> list[str]:
+    """Return the name of each lag of an array: a number, or dy×dx around the middle of a grid.
+
+    >>> lag_names(np.zeros(2)), lag_names(np.zeros((1, 3)))
+    (['0', '1'], ['0×-1', '0×0', '0×1'])
+    """
+    middle = [n // 2 if values.ndim > 1 else 0 for n in values.shape]
+    places = np.ndindex(values.shape)
+    return ["×".join(str(i - m) for i, m in zip(at, middle, strict=True)) for at in places]
+
+
+def relate(encoding: Encoding | ArrayLike) -> Relations | BiasRelations:
     """Measure relations between the vectors of positions, or of lags.
 
     Parameters
@@ -191,9 +279,8 @@ def relate(encoding: Encoding | ArrayLike) -> Relations:
 
     Notes
     -----
-    Biases of lags are compared directly. Their kernel is the mean of exp(bias) over heads at keys
-    before the query. It is the only result that depends on their unit, as the softmax does. Vectors
-    of lags and nodes of a tree have no kernel here.
+    Biases of lags are compared directly: see `BiasRelations`. Vectors of lags and nodes of a tree
+    have no kernel here.
 
     Examples
     --------
@@ -205,6 +292,8 @@ def relate(encoding: Encoding | ArrayLike) -> Relations:
     """
     source = as_encoding(encoding)
     enc = without_prefix(source)
+    if enc.injection == "bias" and enc.domain.kind == "lag":
+        return relate_biases(source, enc)
     k = kernel(enc)
     has_unit = enc.domain.kind == "time"
     sequence = has_unit or enc.domain.kind == "position"
@@ -218,9 +307,37 @@ def relate(encoding: Encoding | ArrayLike) -> Relations:
         toeplitz_residual=0.0 if enc.inverse_keys else toeplitz_residual(enc),
         kernel=k,
         lags=in_units(enc, np.arange(len(k))) if has_unit and k is not None else None,
-        first_rise=rising_lags(enc, k),
+        first_rise=first_lags(enc, k, partial(first_rise, eps=enc.eps)),
+        half=first_lags(enc, k, partial(first_low, level=0.5)),
+        tenth=first_lags(enc, k, partial(first_low, level=0.1)),
+        zero=first_lags(enc, k, partial(first_low, level=0.0)),
         asymmetry=asymmetry(enc),
         distance_preservation=distance_preservation(enc) if sequence else None,
+        encodings=(source,),
+    )
+
+
+def relate_biases(source: Encoding, enc: Encoding) -> BiasRelations:
+    """Measure how the biases of lags fall; `enc` is the source without its prefix.
+
+    >>> from pefourier.encodings import load
+    >>> result = relate(load("alibi", length=9, d=4))
+    >>> result.by_lag[:2], result.half, result.tenth
+    (array([ 0.        , -0.08300781]), None, None)
+    """
+    back = enc.table(None if enc.domain.grid else enc.domain.x[enc.domain.x <= 0][::-1])
+    sides = enc.domain.sides if enc.domain.grid else (len(back),)
+    at_zero = np.ravel_multi_index([n // 2 for n in sides], sides) if enc.domain.grid else 0
+    weights = kernel_of_biases(np.vstack([back[at_zero], back]))[1:].reshape(sides)
+    means = back.mean(axis=1).reshape(sides)
+    return BiasRelations(
+        length=enc.tokens if enc.domain.grid == () else prod((n + 1) // 2 for n in sides),
+        dimension=enc.dim,
+        by_lag=means,
+        half=first_lags(enc, weights, partial(first_low, level=0.5)),
+        tenth=first_lags(enc, weights, partial(first_low, level=0.1)),
+        zero=first_lags(enc, means, first_change_of_sign),
+        asymmetry=asymmetry(enc),
         encodings=(source,),
     )
 
@@ -327,12 +444,32 @@ def in_units(enc: Encoding, lag: Any) -> Any:
     return lag * enc.domain.spacing / lag_axis(enc)[1]
 
 
-def rising_lags(enc: Encoding, k: Floats | None) -> float | list[int | None] | None:
-    """First lag at which the kernel rises; on a grid, along each axis."""
+def first_lags(enc: Encoding, k: Floats | None, find: Callable[[Floats], int | None]) -> Any:
+    """Return the first lag that a function finds on a line; on a grid, along each axis."""
     if k is None:
         return None
-    rises = [first_rise(line, enc.eps) for line in kernel_lines(k)]
-    return rises if k.ndim > 1 else in_units(enc, rises[0])
+    found = [find(line) for line in kernel_lines(k)]
+    return found if k.ndim > 1 else in_units(enc, found[0])
+
+
+def first_low(line: Floats, level: float) -> int | None:
+    """Return the first lag at which a curve is at most a level; None if it never is.
+
+    >>> first_low(np.array([1.0, 0.6, 0.2]), 0.5)
+    2
+    """
+    low = line <= level
+    return int(low.argmax()) if low.any() else None
+
+
+def first_change_of_sign(line: Floats) -> int | None:
+    """Return the first lag whose number has another sign than those before; zeros have none.
+
+    >>> first_change_of_sign(np.array([0.0, -1.0, 2.0])), first_change_of_sign(np.zeros(2))
+    (2, None)
+    """
+    nonzero = line[line != 0]
+    return first_low(line * np.sign(nonzero[0]), -5e-324) if len(nonzero) else None
 
 
 def kernel_curves(enc: Encoding, k: Floats | None) -> dict[str, tuple[Floats, Floats]] | None:

@@ -139,6 +139,7 @@ def relations(answers: Answers, look: Look) -> Figure:
     """Draw inner products by lag, or note that there are none."""
     figure, (axes,) = make_panels(look, 3.4)
     draw_kernels(axes, answers)
+    axes.set_ylabel(" or ".join(dict.fromkeys(a.result.quantity for a in answers)))
     return figure
 
 

@@ -111,7 +111,9 @@ def test_biases_of_displacements_have_answers_too(tmp_path, rng):
     enc = load("beit", None, 4, grid=(3, 4))
     r = check_faithful(enc)
     assert (r.grid, r.length) == ((5, 7), 35)
-    assert (relate(enc).kernel, r.points) == (None, "displacements")
+    biases = relate(enc)
+    assert (biases.by_lag.shape, biases.length, r.points) == ((5, 7), 12, "displacements")
+    np.testing.assert_allclose(biases.by_lag.ravel(), enc.table()[3:].mean(axis=1))
     stored = rng.normal(size=(13 * 13 + 3, 4))
     np.save(tmp_path / "beit.npy", stored)
     for sides in ((7, 7), (13, 13)):

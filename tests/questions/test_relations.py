@@ -88,10 +88,16 @@ def test_distances_of_a_ramp_are_those_of_positions(monkeypatch):
 
 def test_biases_of_lags():
     alibi = relate(build("alibi", length=9, d=4))
-    assert (alibi.asymmetry, alibi.first_rise, alibi.verdict) == (0.0, None, "distance only")
-    assert alibi.kernel[1] == pytest.approx(np.exp(-(2.0 ** -np.arange(2, 9, 2))).mean())
+    assert (alibi.asymmetry, alibi.zero, alibi.verdict) == (0.0, None, "distance only")
+    slopes, lags = 2.0 ** -np.arange(2, 9, 2), np.arange(400)
+    np.testing.assert_allclose(alibi.by_lag, -slopes.mean() * lags[:9])
+    weights = np.exp(-np.outer(lags, slopes)).mean(axis=1)
+    long = relate(build("alibi", length=400, d=4))
+    assert (long.half, long.tenth) == tuple((weights <= level).argmax() for level in (0.5, 0.1))
+    assert (long.length, len(long.by_lag), long.tenth > long.half) == (400, 400, True)
     t5 = relate(build("t5", length=80, d=4))
-    assert (t5.kernel[0], t5.asymmetry > 0.1, t5.verdict) == (1.0, True, "direction told")
+    assert (t5.asymmetry > 0.1, t5.verdict) == (True, "direction told")
+    assert t5.zero == (np.sign(t5.by_lag) == -np.sign(t5.by_lag[0])).argmax()
     causal = relate(build("alibi", length=9, d=4, causal=True))
     assert (causal.asymmetry, causal.verdict) == (None, "one direction")
     window = build("beit", length=9, d=4)  # on a line, after 3 rows; in one direction before
@@ -105,8 +111,9 @@ def test_biases_of_lags():
 @pytest.mark.parametrize("name", sorted(BUILDERS))
 @pytest.mark.parametrize("length", [1, 2, 17])
 def test_relations_of_every_encoding_are_numbers(name, length):
+    names = "shift_residual toeplitz_residual asymmetry distance_preservation kernel by_lag half"
     r = relate(build(name, length=length, d=8))
-    values = r.shift_residual, r.toeplitz_residual, r.asymmetry, r.distance_preservation, r.kernel
+    values = [getattr(r, name, None) for name in names.split()]
     assert all(np.isfinite(value).all() for value in values if value is not None)
 
 

@@ -71,7 +71,7 @@ def unit_free(identified):
 IN_UNITS = ("min_distance", "rank_tolerance")
 OF_UNITS = ("precision", "identified", "findings")
 IN_FORMATS = ("scale", "near-duplicates")  # the latter depends on rows that bfloat16 makes equal
-BIASES = ("kernel", "first_rise")  # logits have the unit of the softmax
+BIASES = ("by_lag", "half", "tenth")  # logits have the unit of the softmax
 
 
 @pytest.mark.parametrize("question", [check_faithful, relate])

@@ -107,7 +107,7 @@ def test_a_long_kernel_is_a_mean_in_a_band_of_all_its_values():
     answers = [Answer(one, relate(one)) for one in (enc, alibi)]
     (axes,) = Relations.draw(answers, plot.USUAL).axes
     line, biases, _ = axes.lines
-    np.testing.assert_array_equal(biases.get_ydata(), kernel(alibi))
+    np.testing.assert_array_equal(biases.get_ydata(), relate(alibi).by_lag)
     (band,) = axes.collections
     corners = band.get_paths()[0].vertices[:, 1]
     assert (corners.min(), corners.max()) == (curve.min(), curve.max())
