@@ -26,11 +26,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pefourier.errors import PefourierError, check_count
+from pefourier.errors import PefourierError, check_count, shown
 from pefourier.recording.check import Check, check_recording
 from pefourier.recording.file import KEPT, LayerArrays, Sequence, config_of
 from pefourier.types import Array
-from pefourier.writing.files import os_errors
+from pefourier.writing.files import write_whole
 
 ROTATES = re.compile(r"_?(apply_(rot|multimodal|interleaved|multidim|rope)|rotate_quer)\w*")
 ROTARY = re.compile(r"rotary|rope", re.IGNORECASE)
@@ -124,6 +124,8 @@ class Recording:
         """Write an .npz file that positions, compare and usage read: the first sequence."""
         if not self.sequences:
             raise PefourierError("nothing was recorded; call the model within the with block")
+        if not path.endswith(".npz"):
+            raise PefourierError(f"a recording is an .npz file; got {shown(path)}")
         seen, arrays = self.sequences[0], dict[str, Array]()
         for number, layer in seen.layers.items():
             found = {name: getattr(layer, name) for name in KEPT} | {"position_ids": seen.ids}
@@ -133,8 +135,7 @@ class Recording:
         config = config_of(getattr(self.model, "config", None))
         about = {"layers": seen.names, "steps": seen.steps, "config": config}
         arrays["about"] = np.array(json.dumps(about))
-        with os_errors("write", path):
-            np.savez(path, allow_pickle=False, **arrays)
+        write_whole(path, lambda stream: np.savez(stream, allow_pickle=False, **arrays))
 
     def wrap(self) -> None:
         """Register hooks, and replace the functions that rotate and that attend."""
