@@ -48,6 +48,7 @@ LARGEST_SHIFT = FITTED // 2  # most dimensions for which a shift is fitted
 SAMPLE = 2**10  # evenly spaced positions used to correlate distances
 
 
+NEXT_STEP = "Ask check-faithful of the same SPEC which vectors are distinct."
 FALLS = {  # labels of rows
     "falls to half at lag": "half",
     "falls to a tenth at lag": "tenth",
@@ -57,14 +58,17 @@ OF_LAGS = {
     "one direction": Verdict(
         "The encoding is causal: keys after the query have no vector, so directions cannot be "
         "compared.{r.fall}",
+        NEXT_STEP,
     ),
     "distance only": Verdict(
         "A lag and its opposite have the same vector, so without a causal mask attention "
         "cannot tell before from after.{r.fall}",
+        "Use a causal mask if order matters, or a bias that differs by direction, such as t5.",
     ),
     "direction told": Verdict(
         "A lag and its opposite have different vectors (asymmetry {r.asymmetry:2}), so "
         "attention can tell before from after.{r.fall}",
+        NEXT_STEP,
         title="asymmetric in the lag",
     ),
 }
@@ -91,18 +95,22 @@ class Relations(Result):
         "depends on position": Verdict(
             "Inner products depend on absolute positions, not only on the lag (Toeplitz residual "
             "{r.toeplitz_residual:2}; 0 would mean the lag alone).",
+            "If a lag should look the same everywhere, use rope or sinusoidal.",
         ),
         "depends on lag alone": Verdict(
             "Inner products{r.encodings[0].inverse_keys:? of queries and keys} depend only on the "
             "lag between positions.",
+            NEXT_STEP,
         ),
         **OF_LAGS,
         "depends on place": Verdict(
             "Inner products depend on where two points are, not only on their displacement "
             "(Toeplitz residual {r.toeplitz_residual:2}; 0 would mean the displacement alone).",
+            "If a displacement should look the same everywhere, use axial or axial-rope.",
         ),
         "depends on displacement alone": Verdict(
             "Inner products depend only on the displacement between points.",
+            NEXT_STEP,
         ),
     }
     shown = {
@@ -202,7 +210,9 @@ class BiasRelations(Result):
     quantity = "mean bias"
     verdicts = {
         **OF_LAGS,
-        "biases": Verdict("Biases of displacements, which are added to attention logits.{r.fall}"),
+        "biases": Verdict(
+            "Biases of displacements, which are added to attention logits.{r.fall}", NEXT_STEP
+        ),
     }
     shown = {
         "positions": "length",

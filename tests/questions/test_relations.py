@@ -108,6 +108,12 @@ def test_biases_of_lags():
     assert (shaw.kernel, shaw.shift_residual, shaw.distance_preservation) == (None, None, None)
 
 
+@pytest.mark.parametrize("name", ["rope", "sinusoidal", "axial", "axial-rope"])
+def test_the_encodings_that_an_answer_advises_depend_on_the_lag_alone(name):
+    grid = {"grid": (4, 6)} if "axial" in name else {}
+    assert relate(load(name, None if grid else 30, 16, **grid)).by_lag
+
+
 @pytest.mark.parametrize("name", sorted(BUILDERS))
 @pytest.mark.parametrize("length", [1, 2, 17])
 def test_relations_of_every_encoding_are_numbers(name, length):
