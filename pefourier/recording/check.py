@@ -46,7 +46,7 @@ from pefourier.types import (
 )
 from pefourier.weights.pair_energy import pair_rows
 from pefourier.writing.page import fields_of
-from pefourier.writing.text import ranges
+from pefourier.writing.text import number, ranges
 
 if TYPE_CHECKING:
     from torch import nn
@@ -73,13 +73,21 @@ class LayerCheck:
     def words(self) -> str:
         """The layers, the verdict and the causes in one line."""
         where = f"layers {ranges(self.layers)}" if self.layers else "input"
-        codes = [
-            cause["code"]
-            + (f" in {cause['part']}" if "part" in cause else "")
-            + (" (scores unchanged)" if cause.get("harmless") else "")
-            for cause in self.causes
-        ]
-        return f"{where}: {self.verdict.upper()}; {', '.join([*codes, *self.seen])}"
+        causes = map(cause_in_words, self.causes)
+        return "; ".join([f"{where}: {self.verdict.upper()}", *causes, *self.seen])
+
+
+def cause_in_words(cause: Fields) -> str:
+    """Return the code of a cause, with its values.
+
+    >>> cause_in_words({"code": "base", "changes": {"rho": [1e4, 5e5]}, "part": "keys"})
+    'base (rho 10000 to 5e+05, part keys)'
+    """
+    changes = [f"{k} {number(a)} to {number(b)}" for k, (a, b) in cause.get("changes", {}).items()]
+    values = [f"{k} {cause[k]}" for k in ("by", "at", "of", "window", "part") if k in cause]
+    unchanged = ["scores unchanged"] if cause.get("harmless") else []
+    words = ", ".join([*changes, *values, *unchanged])
+    return f"{cause['code']} ({words})" if words else str(cause["code"])
 
 
 @frozen
