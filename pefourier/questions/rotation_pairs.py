@@ -14,7 +14,7 @@ are tried for each row. If positions explain the rows, no difference in frequenc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -59,7 +59,6 @@ from pefourier.encodings.encoding import (
     AXES,
     Encoding,
     Finding,
-    axes_of_sections,
     changes_by_name,
     describe_axes,
     finding,
@@ -296,19 +295,16 @@ def without_vectors(compared: Texts) -> Texts:
 def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outcome | None:
     """Compare a table of tokens with a config that rotates pairs by image axes (t, y, x).
 
-    None if no order of the axes that was tried explains all rows. Positions show the kinds of
-    tokens; a config does not show whether these are correct.
+    None if neither the axes that the rows show, nor those as meant, explain all rows. Positions
+    show the kinds of tokens; a config does not show whether these are correct.
     """
     meant, table = (first, second) if first.axis else (second, first)
     if not meant.axis or not (table.form and table.form.part == "both") or len(meant) != len(table):
         return None
     waves = table.numbers(np.arange(table.length)) / table.factor
     eps = max(FLOAT32_EPS, meant.eps, table.eps)
-    for axis in orders_of_axes(meant.axis):
-        found = positions_by_axis(meant.frequency, waves, axis, eps)
-        if found:
-            break
-    else:
+    axis = assign_axes(meant.frequency, waves[:4096]) or meant.axis
+    if not (found := positions_by_axis(meant.frequency, waves, axis, eps)):
         return None
     runs, moves = list[PositionRun](), []
     for name, rows in found.items():
@@ -335,24 +331,6 @@ def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outco
     change = {"attention_factor": (first.factor, second.factor)}
     causes: list[Any] = [*outcome.causes, Changed("mscale", "waves", change)]
     return with_factors(outcome, causes)
-
-
-def orders_of_axes(axis: Texts) -> Iterator[Texts]:
-    """Yield the axis of each pair as meant, then in the other order of sections.
-
-    >>> [*map("".join, orders_of_axes(tuple("ttyyxx")))]
-    ['ttyyxx', 'tyxtyx', 'xxyytt', 'ttxxyy']
-    """
-    yield axis
-    pairs, counts = len(axis), tuple(axis.count(name) for name in AXES)
-    letters = [
-        "".join(np.repeat([*AXES], counts)),
-        "".join(AXES[k] for k in axes_of_sections(counts, interleaved=True, pairs=pairs)),
-        (AXES * pairs)[:pairs],
-        "".join(axis).translate(str.maketrans("tx", "xt")),
-        "".join(axis).translate(str.maketrans("yx", "xy")),
-    ]
-    yield from dict.fromkeys(tuple(order) for order in letters if tuple(order) != axis)
 
 
 def positions_by_axis(
@@ -518,7 +496,7 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
     """Compare two sets of pairs: which differ, and by which mistake."""
     a, b = pairs
     outcome = replace(outcome, pair_counts=(len(a), len(b)))
-    if images := axes_in_table(outcome, a, b) or compare_axes_of_rows(outcome, a, b):
+    if images := compare_axes_of_rows(outcome, a, b):
         return images
     if shifted := compare_shifted(outcome, encodings, pairs):
         return shifted
@@ -659,37 +637,20 @@ def compare_axes(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
     return outcome.with_differences("pairs", count, len(first.axis), pairs=listed, **facts)
 
 
-def axes_in_table(outcome: Outcome, *pairs: Waves) -> Outcome | None:
-    """Compare a table of image tokens with a config that rotates pairs by image axes."""
-    meant, table = pairs if pairs[0].axis else pairs[::-1]
-    if not meant.axis or len(meant) != len(table) or table.even.all():  # text
-        return None
-    if not (axis := assign_axes(meant, table)):
-        return None
-    fitted = replace(table, axis=axis, frequency=meant.frequency, residual=None)
-    ordered = (meant, fitted) if meant is pairs[0] else (fitted, meant)
-    compared = compare_axes(outcome, *ordered)
-    return None if compared is outcome else compared
-
-
-def assign_axes(meant: Waves, table: Waves) -> Texts | None:
+def assign_axes(omega: Floats, waves: Array) -> Texts | None:
     """Axis of each pair of a table of tokens, from its integer positions; None for text.
 
     Low-frequency pairs reveal three rows of ids: column ids change most often, frame ids least.
     """
-    rows = np.arange(min(table.length, 4096))
-    waves = table.numbers(rows)
-    if np.isnan(waves).any():
-        return None
     with np.errstate(divide="ignore", invalid="ignore"):
-        ids = np.angle(waves) / meant.frequency
-    slow = (np.abs(ids - np.rint(ids)) < 0.02).all(axis=0) & (meant.frequency < 0.5)
+        ids = np.angle(waves) / omega
+    slow = (np.abs(ids - np.rint(ids)) < 0.02).all(axis=0) & (omega < 0.5)
     columns = {tuple(walk) for walk in np.rint(ids[:, slow]).astype(int).T.tolist()}
     walks = sorted(columns, key=lambda walk: np.count_nonzero(np.diff(walk)))
     if len(walks) != 3:
         return None
-    walk_waves = np.exp(1j * np.multiply.outer(np.array(walks), meant.frequency))  # (3, n, m)
-    residual = np.abs(walk_waves - waves / table.factor).max(axis=1)
+    walk_waves = np.exp(1j * np.multiply.outer(np.array(walks), omega))  # (3, n, m)
+    residual = np.abs(walk_waves - waves).max(axis=1)
     nearest = residual.argmin(axis=0)
     if residual.min(axis=0).max() > 1e-3:
         return None
