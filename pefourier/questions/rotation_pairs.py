@@ -302,20 +302,24 @@ def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outco
     if not meant.axis or not (table.form and table.form.part == "both") or len(meant) != len(table):
         return None
     waves = table.numbers(np.arange(table.length)) / table.factor
-    eps = max(FLOAT32_EPS, meant.eps, table.eps)
-    axis = assign_axes(meant.frequency, waves[:4096]) or meant.axis
-    if not (found := positions_by_axis(meant.frequency, waves, axis, eps)):
-        return None
-    runs, moves = list[PositionRun](), []
-    for name, rows in found.items():
-        own = runs_of(np.arange(table.length), rows.positions, name)
+    limits = max(FLOAT32_EPS, meant.eps, table.eps), -len(waves) - SAMPLE, FARTHEST
+    axis, omega = assign_axes(meant.frequency, waves[:4096]) or meant.axis, meant.frequency
+    runs, moves, index, unsure = list[PositionRun](), [], np.arange(table.length), 0.0
+    positions = []
+    for name in dict.fromkeys(axis):
+        mine = np.array(axis) == name
+        rows = recover_positions(omega[mine], waves[:, mine], *limits)
+        if not rows.explained.all():
+            return None
+        own = runs_of(index, rows.positions, name)
         runs += own
         moves.append(f"{name}: {describe_runs(own)}")
-    if unsure := max(rows.uncertainty.max() for rows in found.values()):
+        positions.append(rows.positions)
+        unsure = max(unsure, rows.uncertainty.max())
+    if unsure:
         moves.append(f"exact to {unsure:.0f} positions")
-    positions = np.array([rows.positions for rows in found.values()])
-    kind = kind_of_tokens(positions)
-    is_plain = kind == "text" and (positions[0] == np.arange(table.length)).all()
+    kind = kind_of_tokens(np.array(positions))
+    is_plain = kind == "text" and (positions[0] == index).all()
     outcome = outcome.with_findings(
         finding("axis-positions", "plain" if is_plain else kind, moves="; ".join(moves)),
         verdict="the same" if kind == "images" or is_plain else "used differently",
@@ -331,20 +335,6 @@ def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outco
     change = {"attention_factor": (first.factor, second.factor)}
     causes: list[Any] = [*outcome.causes, Changed("mscale", "waves", change)]
     return with_factors(outcome, causes)
-
-
-def positions_by_axis(
-    omega: Floats, waves: Array, axis: Texts, eps: float
-) -> dict[str, RowPositions]:
-    """Return the positions of the rows (n, m) on each axis; {} if they do not explain all rows."""
-    found = dict[str, RowPositions]()
-    limits = (eps, -len(waves) - SAMPLE, FARTHEST)
-    for name in dict.fromkeys(axis):
-        mine = np.array(axis) == name
-        found[name] = recover_positions(omega[mine], waves[:, mine], *limits)
-        if not found[name].explained.all():
-            return {}
-    return found
 
 
 def kind_of_tokens(positions: Places) -> str:
