@@ -46,7 +46,7 @@ from pefourier.geometry.waves import Waves, apart, common_offset, evaluate, fit,
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.operators import rotates
 from pefourier.questions.outcome import SIDES, Outcome, Two
-from pefourier.questions.rotation_pairs import with_factors
+from pefourier.questions.rotation_pairs import unsaid_pairing, with_factors
 from pefourier.types import Array, Bools, Counts, Fields, Floats, Places
 
 LIMIT = 4  # largest residual of a fitted formula, in units of rounding
@@ -178,10 +178,6 @@ def changed_lines(lines: Floats, *sides: Counts) -> Changes:
         is_size = np.allclose(sizes, np.rint(sizes), rtol=0, atol=SAME)
         key, (a, b) = ("reference", np.rint(sizes)) if is_size else ("scale", scales)
         changes[key] = by_axis(a, 6), by_axis(b, 6)
-        for k in (0, 1):
-            if is_size and (scales[k] == 1).all() and (np.rint(sizes[1 - k]) == 1).all():
-                points = ["in points", "divided by height and width"]
-                changes = {"coordinates": (points[k], points[1 - k])}
     if (offsets[0] != offsets[1]).any():
         changes["offset"] = by_axis(offsets[0], 6), by_axis(offsets[1], 6)
     return changes
@@ -280,9 +276,7 @@ def compare_rotations_on_grids(
         if is_scaled(first.factor, second.factor, first, second):
             change = {"attention_factor": (first.factor, second.factor)}
             return with_factors(outcome, [Changed("mscale", "waves", change)])
-        layouts = {enc.params.get("layout") for enc in encodings if enc.origin == "formula"}
-        copies = {waves.form and waves.form.copies for waves in both}
-        notes = [finding("pairing-unsaid")] * (not layouts & copies)
+        notes = unsaid_pairing(encodings, first, second)
         has_sines_first = [bool(places[0] > places[m]) for places in columns]
         if sum(has_sines_first) == 1:
             table = ("first", "second")[has_sines_first.index(True)]

@@ -299,7 +299,8 @@ def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outco
     show the kinds of tokens; a config does not show whether these are correct.
     """
     meant, table = (first, second) if first.axis else (second, first)
-    if not meant.axis or not (table.form and table.form.part == "both") or len(meant) != len(table):
+    is_whole = table.form and table.form.part == "both" and len(meant) == len(table)
+    if not (meant.axis and is_whole) or is_scaled(meant.factor, table.factor, meant, table):
         return None
     waves = table.numbers(np.arange(table.length)) / table.factor
     limits = max(FLOAT32_EPS, meant.eps, table.eps), -len(waves) - SAMPLE, FARTHEST
@@ -326,15 +327,8 @@ def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outco
         compared=without_vectors(outcome.compared),
         positions=tuple(runs),
     )
-    if axis != meant.axis:
-        fitted = replace(table, axis=axis, frequency=meant.frequency, residual=None)
-        ordered = (meant, fitted) if meant is first else (fitted, meant)
-        outcome = compare_axes(outcome, *ordered)
-    if not is_scaled(meant.factor, table.factor, meant, table):
-        return outcome
-    change = {"attention_factor": (first.factor, second.factor)}
-    causes: list[Any] = [*outcome.causes, Changed("mscale", "waves", change)]
-    return with_factors(outcome, causes)
+    fitted = replace(table, axis=axis, frequency=omega, residual=None)
+    return compare_axes(outcome, *((meant, fitted) if meant is first else (fitted, meant)))
 
 
 def kind_of_tokens(positions: Places) -> str:
@@ -393,28 +387,21 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
     are_source = all(enc.operator for enc in encodings)
     if are_source and not (operator.relation == "same" and offset):
         outcome = compare_outputs(outcome, operator, encodings)
-    if operator.relation == "permuted":
-        if operator.name != "reversed":
-            return replace(outcome, verdict="permuted")
-        differing = outcome.length - (operator.first_position or 0)
-        outcome = outcome.with_differences("positions", differing, outcome.length)
-        if (explained := with_cause_of_scores(outcome, encodings)).causes:
-            return explained
-        causes: tuple[Any, ...] = (Changed("reversed", "waves", {"sine": ("sin w p", "-sin w p")}),)
-        return replace(outcome, causes=causes, cause=cause_of(causes), explained=1.0)
+    if operator.relation == "permuted" and operator.name != "reversed":
+        return replace(outcome, verdict="permuted")
     if operator.relation == "same":
         return compare_same_scores(outcome, encodings, pairs, offset)
-    if operator.relation == "different":
-        start = operator.first_position or 0
-        outcome = outcome.with_differences("positions", outcome.length - start, outcome.length)
-        if any(enc.operator for enc in encodings):
+    is_code = operator.relation != "unknown" and any(enc.operator for enc in encodings)
+    if operator.relation != "unknown":
+        differing = outcome.length - (operator.first_position or 0)
+        outcome = outcome.with_differences("positions", differing, outcome.length)
+        if is_code or operator.name == "reversed":
             outcome = with_cause_of_scores(outcome, encodings)
-    if not pairs or outcome.causes:
+    if not pairs or outcome.causes or operator.name == "reversed":
         return outcome
     compared = compare_pairs(outcome, encodings, pairs)
-    if operator.relation == "different" and any(enc.operator for enc in encodings):
-        return replace(compared, causes=(), cause=None, explained=None)  # of queries alone
-    return compared
+    # the causes of pairs are those of queries alone
+    return replace(compared, causes=(), cause=None, explained=None) if is_code else compared
 
 
 def with_cause_of_scores(outcome: Outcome, encodings: Two) -> Outcome:
@@ -537,10 +524,7 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
     if not any(map(rotates, encodings)):
         return outcome  # the numbers show a scale or an order of columns
     are_declared = first.is_declared and second.is_declared
-    layouts = {enc.params.get("layout") for enc in encodings if enc.origin == "formula"}
-    copies = {pairs.form.copies for pairs in (first, second) if pairs.form}
-    is_unsaid = not layouts & copies  # repeated columns show the pairing
-    unsaid = outcome.with_findings(*(finding("pairing-unsaid"),) * is_unsaid)
+    unsaid = outcome.with_findings(*unsaid_pairing(encodings, first, second))
     if outcome.verdict == "the same":  # in every number
         return outcome if are_declared else unsaid
     scores_differ = outcome.operator and outcome.operator.relation == "different"
@@ -567,6 +551,13 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
     if first.has_sines_first != second.has_sines_first:
         transform["order"] = "sines before cosines"
     return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
+
+
+def unsaid_pairing(encodings: Two, *pairs: Waves) -> list[Finding]:
+    """Return a finding unless repeated columns of a table show the pairing of a formula."""
+    layouts = {enc.params.get("layout") for enc in encodings if enc.origin == "formula"}
+    copies = {waves.form.copies for waves in pairs if waves.form}
+    return [] if layouts & copies else [finding("pairing-unsaid")]
 
 
 def are_known(*encodings: Encoding) -> bool:
