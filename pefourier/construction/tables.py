@@ -26,6 +26,7 @@ from pefourier.types import Bools, Fields, Floats, Places, Table, frozen, frozen
 from pefourier.writing.text import shortest
 
 FEW = 64  # rows on which candidate matches of columns are tested first
+PROBES = 8  # random directions in which rows are matched
 PAIRED = 2**20  # most numbers of tables for which two causes are tried
 SAMPLE = 2**14  # numbers on which a cause is tried before all numbers
 DECIMALS = range(7)
@@ -486,7 +487,8 @@ class Moved(Named):
         a, b = expected.values, observed.values
         if a.shape != b.shape:
             return
-        for rows in nearest(a, b), np.arange(len(a))[::-1]:
+        in_place = agree(expected, observed).all(axis=1)
+        for rows in nearest(a, b, in_place), np.arange(len(a))[::-1]:
             found = explain_rows(np.arange(len(a)), rows).causes
             if found:
                 yield cls(causes=found, rows=rows)
@@ -496,16 +498,16 @@ class Moved(Named):
         return expected.at(rows=self.rows)
 
 
-def nearest(a: Floats, b: Floats) -> Places:
-    """Return the row of a that is nearest to each row of b; of equal rows, the one in place."""
+def nearest(a: Floats, b: Floats, in_place: Bools) -> Places:
+    """Return the row of a that is nearest to each row of b, unless it agrees `in_place`.
+
+    Rows are projected on a few random directions, which separate different rows.
+    """
     from scipy.spatial import KDTree  # slow import, rarely needed
 
-    directions = np.random.default_rng(0).standard_normal((a.shape[1], 8))
-    x, y = a @ directions, b @ directions
-    distance, rows = KDTree(x).query(y)
-    in_place = np.linalg.norm(x - y, axis=1) <= distance * (1 + 1e-9) + 1e-12
-    found: Places = np.where(in_place, np.arange(len(a)), rows)
-    return found
+    directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
+    rows = KDTree(a @ directions).query(b @ directions)[1]
+    return np.asarray(np.where(in_place, np.arange(len(b)), rows))
 
 
 KINDS = (

@@ -26,6 +26,7 @@ from pefourier.construction.tables import (
     column_maps,
     compare_columns,
     explain_tables,
+    nearest,
 )
 from pefourier.geometry.precision import first_duplicate, float_blocks
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
@@ -36,7 +37,6 @@ from pefourier.questions.rotation_pairs import is_matched, with_rows
 from pefourier.types import Bools, Fields, Floats, Indices, Places, Table
 
 NEAR = 1e-6  # correlations this close to 1 are recomputed as distances
-PROBES = 8  # random directions in which rows are matched
 SUMS_EPS = 8 * 2.0**-52  # relative error of sums of squares in float64
 EXPLAINED = 0.1  # largest share of the differences that a rotation may leave unexplained
 SUMMED = 4  # factor on the tolerance of rotated numbers, for rounding of the rotation
@@ -161,17 +161,11 @@ def match_rows(outcome: Outcome, encodings: Two) -> Outcome:
 def nearest_rows(a: Floats, b: Floats, allowed: Allowed) -> tuple[Places, Bools]:
     """Return the nearest row of a for each row of b, and whether rounding explains all numbers.
 
-    The nearest rows are found by projection on a few random directions, which separate different
-    rows, and are then compared in full. Of equal rows, the one with the index of the row counts,
-    and repeated rows are matched one to one.
+    Of equal rows, the one with the index of the row counts, and repeated rows are matched one to
+    one.
     """
-    from scipy.spatial import KDTree  # slow import, rarely needed
-
-    index = np.arange(len(b))
-    directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
-    rows = KDTree(a @ directions).query(b @ directions)[1]
-    rows[np.all(np.abs(a[: len(b)] - b) <= allowed(index), axis=1)] = -1
-    rows = np.where(rows < 0, index, rows)
+    in_place = np.all(np.abs(a[: len(b)] - b) <= allowed(np.arange(len(b))), axis=1)
+    rows = nearest(a, b, in_place)
     fits = np.all(np.abs(a[rows] - b) <= allowed(rows), axis=1)
     if fits.all() and len(a) == len(b):
         leaders = first_duplicate(a)

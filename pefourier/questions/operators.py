@@ -283,16 +283,15 @@ def layout_of(
     The pairs are None if they are neither halves nor neighbours.
     """
     rotated, _ = operator_at(observed, sampled_positions(len(observed) - 1, FIRST))
-    partner = partners(rotated[None])
-    first, second = rotated_columns(expected)
+    partner, (first, second) = partners(rotated[None]), rotated_columns(expected)
     if (partner[first] == second).all():
         return None, (first, second)
-    own, m = expected.params.get("layout", "halves"), len(first)
-    neighbours = np.arange(2 * m).reshape(-1, 2).T
-    halves = np.arange(2 * m).reshape(2, -1)
-    other, columns = ("interleaved", neighbours) if own == "halves" else ("halves", halves)
-    if (partner[columns[0]] == columns[1]).all():
-        return (own, other), (columns[0], columns[1])
+    own, columns = expected.params.get("layout", "halves"), np.arange(2 * len(first))
+    other, pairs = "interleaved", columns.reshape(-1, 2).T
+    if own != "halves":
+        other, pairs = "halves", columns.reshape(2, -1)
+    if (partner[pairs[0]] == pairs[1]).all():
+        return (own, other), (pairs[0], pairs[1])
     return None, None
 
 

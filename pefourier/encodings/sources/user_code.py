@@ -46,7 +46,6 @@ from pefourier.encodings.encoding import (
 from pefourier.errors import PefourierError, check_size, shown
 from pefourier.types import Array, Counts, frozen
 from pefourier.writing.files import read_toml
-from pefourier.writing.text import agreeing
 
 NAMES: dict[str, str] = read_toml(Path(__file__).with_name("code_names.toml"))
 ROLE = {name: role for role, names in NAMES.items() for name in names.split()}
@@ -526,13 +525,13 @@ def read_code(
         usual = rows if hasattr(code, "num_embeddings") else max(LENGTH, min_length)
         length = length or min(rows or sys.maxsize, usual)  # use all rows of an embedding
         request = CodeRequest(spec, length, d, on_grid, seed)
+        doing = f"{shown(spec)}, called for length {length}, d {d},"
         try:
-            table = tabulate_safely(request, code)
-        except PefourierError as error:
-            if works := even_sizes(request, code):
-                fault = f"{shown(spec)} fails for d={d}: d is odd; {works}"
-                raise PefourierError(f"{fault}; --debug shows where it fails") from error
-            if in_shell and isinstance(error, Unfit):
+            # the import of the code may have loaded torch
+            with as_user_error(doing), seeded(seed), evaluating(code):
+                table = tabulate(request, code)
+        except Unfit as error:
+            if in_shell:
                 error.add_note(wrapper_of(spec, code))
             raise
     width = table.vectors.shape[1]
@@ -562,24 +561,6 @@ def read_code(
             return operator(positions)
 
     return replace(enc, operator=operator_at)
-
-
-def tabulate_safely(request: CodeRequest, code: Any) -> CodeTable:
-    """Tabulate code as `tabulate` does, and report any exception as a one-line error."""
-    doing = f"{shown(request.spec)}, called for length {request.length}, d {request.d},"
-    # the import of the code may have loaded torch
-    with as_user_error(doing), seeded(request.seed), evaluating(code):
-        return tabulate(request, code)
-
-
-def even_sizes(request: CodeRequest, code: Any) -> str:
-    """Return which even sizes beside an odd d work; empty if none does or d is even."""
-    works = []
-    for d in (request.d - 1, request.d + 1) if request.d % 2 else ():
-        with suppress(PefourierError):
-            table = tabulate_safely(replace(request, d=d), code)
-            works += [str(d)] if table.operator or table.vectors.shape[-1] == d else []
-    return f"{' and '.join(works)} {agreeing(len(works), 'works', 'work')}" if works else ""
 
 
 def import_object(spec: str) -> Any:
