@@ -459,7 +459,7 @@ class Moved(Named):
         a, b = expected.values, observed.values
         if a.shape != b.shape:
             return
-        in_place = agree(expected, observed).all(axis=1)
+        in_place = np.asarray(agree(expected, observed).all(axis=1))
         for rows in nearest(a, b, in_place), np.arange(len(a))[::-1]:
             found = explain_rows(np.arange(len(a)), rows).causes
             if found:

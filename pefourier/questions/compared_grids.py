@@ -234,9 +234,8 @@ def compare_rotations_on_grids(
 ) -> Outcome:
     """Compare rotations, or tables of their cosines and sines, pair by pair."""
     both, m = (first, second), len(first)
-    outcome = replace(outcome, first_difference=None, largest_difference=None)
-    outcome = replace(outcome, pair_counts=(m, m), compared=("rotations", "factors"))
-    outcome = with_pairs(outcome, first, second)
+    facts: Fields = {"pair_counts": (m, m), "compared": ("rotations", "factors")}
+    outcome = with_pairs(replace(outcome.without_numbers(), **facts), first, second)
     columns = [waves.columns.ravel() for waves in both]
     if not outcome.pairs and first.sides == second.sides:
         if apart_before := prefix_rows_apart(encodings, *columns):

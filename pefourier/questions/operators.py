@@ -330,10 +330,9 @@ def scores(first: Encoding, second: Encoding, positions: Places) -> list[ScoreRo
     """Compute S of two rotations: by pairs, or as matrices if one is source code."""
     if rotates_by_formula(first) and rotates_by_formula(second):
         return [scores_of_pairs(enc, positions) for enc in (first, second)]
-    found = []
+    found, rows = [], np.arange(head_size(first))
     for enc in (first, second):
         matrices = score_matrices(*operator_at(enc, positions))
-        rows = np.arange(matrices.shape[-1])
         partner = partners(matrices)
         off_diagonal = np.where(partner == rows, 0.0, matrices[..., rows, partner])
         found.append(ScoreRows(matrices[..., rows, rows], off_diagonal, partner, matrices))

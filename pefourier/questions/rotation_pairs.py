@@ -215,7 +215,8 @@ def describe_rows(
         cause = cause_of(causes, reference, "b" if k else "a")
         return replace(reading, cause=cause, causes=causes, **facts)
     if is_whole and (found := causes_of(rows.positions)):
-        return replace(reading, causes=(*found, *later), **facts)
+        causes = (*found, *later)
+        return replace(reading, causes=causes, **facts)
     steps = ("positions", *dict.fromkeys(change.step for change in later))
     share = 0.0 if later else float((is_known & ~moved).mean())
     return replace(reading, explained=share, steps=steps, expected=SIDES[k])
@@ -499,17 +500,16 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
         return outcome if are_declared else unsaid
     scores_differ = outcome.operator and outcome.operator.relation == "different"
     changes = [*changed_steps(first, second, encodings)]
-    has_factors = any(change.code in ("mscale", "scaled") for change in changes)
-    if not has_factors and (are_declared or scores_differ):
+    if any(change.code in ("mscale", "scaled") for change in changes):
+        return with_factors(outcome, changes)
+    if are_declared or scores_differ:
         cause = settings_cause(*encodings) if are_known(*encodings) else None
         return replace(outcome, cause=cause)  # the numbers or scores already show the difference
-    if has_factors:
-        return with_factors(outcome, changes)
-    part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
-    if part in PARTS:
-        index = second.form is not None and second.form.part == part
-        note = finding("part-alone", table=SIDES[index], waves=PARTS[part])
-        return outcome.with_findings(note, verdict="the same", compared=(PARTS[part],))
+    for table, form in zip(SIDES, (first.form, second.form), strict=True):
+        if form and form.part in PARTS:
+            waves = PARTS[form.part]
+            note = finding("part-alone", table=table, waves=waves)
+            return outcome.with_findings(note, verdict="the same", compared=(waves,))
     transform: Fields = {}
     causes: tuple[Any, ...] = tuple(changes)
     unsaid = replace(unsaid, causes=causes, explained=1.0)
@@ -596,11 +596,11 @@ def assign_axes(omega: Floats, waves: Array) -> Texts | None:
     with np.errstate(divide="ignore", invalid="ignore"):
         ids = np.angle(waves) / omega
     slow = (np.abs(ids - np.rint(ids)) < 0.02).all(axis=0) & (omega < 0.5)
-    columns = {tuple(walk) for walk in np.rint(ids[:, slow]).astype(int).T.tolist()}
-    walks = sorted(columns, key=lambda walk: np.count_nonzero(np.diff(walk)))
+    walks = np.unique(np.rint(ids[:, slow]), axis=1).T
     if len(walks) != 3:
         return None
-    walk_waves = np.exp(1j * np.multiply.outer(np.array(walks), omega))  # (3, n, m)
+    walks = walks[np.count_nonzero(np.diff(walks), axis=1).argsort()]
+    walk_waves = np.exp(1j * np.multiply.outer(walks, omega))  # (3, n, m)
     residual = np.abs(walk_waves - waves).max(axis=1)
     nearest = residual.argmin(axis=0)
     if residual.min(axis=0).max() > 1e-3:

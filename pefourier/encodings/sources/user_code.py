@@ -325,7 +325,7 @@ def vectors_of_rotation(code: VectorMap) -> CodeTable:
         sample = np.union1d(sample, np.linspace(0, length - 1, PROBED).astype(int))
     units = np.broadcast_to(np.eye(d)[:, None], (d, len(sample), d))
     (*images, eps), (*again, _) = (code.images(units, sample) for _ in range(2))
-    if (worst := max(np.abs(x - y).max() for x, y in zip(images, again, strict=True))) > 0:
+    if (worst := np.abs(np.subtract(images, again)).max()) > 0:
         raise code.unfit(f"is not deterministic: two calls differ by up to {worst:.3g}")
     rotations = [read_rotation(np.moveaxis(image, 0, 2)) for image in images]
     kinds = [rotation.kind for rotation in rotations]
@@ -370,11 +370,9 @@ def noise_of(code: VectorMap, positions: Array, eps: float) -> float:
     A factor of 2 is exact in every type of numbers, and a factor of 3 shows the type.
     """
     x = np.random.default_rng(0).standard_normal((1, 1, code.d))
-    images = [code.images(k * np.repeat(x, len(positions), 1), positions)[:2] for k in (1, 2, 3)]
-    doubled, tripled = (
-        max(float(np.abs(y / k - y0).max()) for y, y0 in zip(images[k - 1], images[0], strict=True))
-        for k in (2, 3)
-    )
+    vectors = np.repeat(x, len(positions), 1)
+    one, two, three = (np.array(code.images(k * vectors, positions)[:2]) for k in (1, 2, 3))
+    doubled, tripled = (float(np.abs(y - one).max()) for y in (two / 2, three / 3))
     largest = float(np.abs(x).max())
     if doubled > ROUNDING * eps * largest or tripled > NEARLY * largest:
         raise code.unfit("maps twice a vector to other than twice its image: it is not linear")
@@ -635,10 +633,9 @@ def tabulate(request: CodeRequest, code: Any) -> CodeTable:
         return table_of_module(request, torch, code)
     arrays = VectorMap(**vars(request), code=code, names=needed_names(code))
     if arrays.is_rotation and not inspect.isclass(code):
-        if torch is None:
-            return vectors_of_rotation(arrays)
+        tensors = {"torch": torch, "example": torch.zeros(())} if torch else {}
         try:
-            return vectors_of_rotation(replace(arrays, torch=torch, example=torch.zeros(())))
+            return vectors_of_rotation(replace(arrays, **tensors))
         except Unfit as error:
             with suppress(Unfit):  # code that fails for tensors may take arrays
                 return vectors_of_rotation(arrays)
