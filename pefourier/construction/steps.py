@@ -11,7 +11,6 @@ columns of a dump of a rotation are not compared, because a rotation does not st
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +47,6 @@ class Changed:
             f"{label} {b}, not {a}".lstrip() for label, a, b in changes_in_words(self.changes)
         )
         return f"{known_mistakes()[self.code]['message']} ({'; '.join(values)})"
-
-    def apply(self, expected: Waves) -> Waves:
-        """Return the sinusoids with another factor, or in other columns."""
-        ((name, (first, second)),) = self.changes.items()
-        if self.step == "waves":
-            numbers, ratio = expected.numbers, second / first
-            scaled = {"amplitude": ratio * expected.amplitude}
-            return replace(expected, numbers=lambda rows: ratio * numbers(rows), **scaled)
-        value: Any = {"cosines": "cos", "sines": "sin", "none": None}.get(second, second)
-        return replace(expected, form=replace(expected.form or Form("both"), **{name: value}))
 
 
 def changed_steps(
@@ -181,8 +170,7 @@ def changes_in_words(changes: Changes) -> Iterator[tuple[str, str, str]]:
     for key, pair in changes.items():
         if key not in hidden:
             a, b = map(value_in_words, pair)
-            name, along, axis = key.partition(" along ")
-            yield read_toml(LABELS).get(name, name) + along + axis, a, b
+            yield read_toml(LABELS).get(key, key), a, b
 
 
 def scaling_in_words(kind: str, side: int, changes: Changes) -> str:

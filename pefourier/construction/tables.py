@@ -20,14 +20,17 @@ import numpy as np
 from pefourier.causes.explain import Cause, Cover, Explanation, Named, Within, explain
 from pefourier.causes.rows import explain_rows
 from pefourier.encodings.encoding import changes_by_name
-from pefourier.types import Bools, Fields, Floats, Places, frozen, frozen_arrays
+from pefourier.geometry.precision import float_blocks
+from pefourier.geometry.tolerance import Allowed
+from pefourier.types import Bools, Fields, Floats, Places, Table, frozen, frozen_arrays
 from pefourier.writing.text import shortest
 
+FEW = 64  # rows on which candidate matches of columns are tested first
+PROBES = 8  # random directions in which rows are matched
 PAIRED = 2**20  # most numbers of tables for which two causes are tried
 SAMPLE = 2**14  # numbers on which a cause is tried before all numbers
 DECIMALS = range(7)
 WHOLE = 2**15  # integers that codes of 16 bits hold
-NORM_EPS = (0.0, 1e-5, 1e-6, 1e-12)  # that layer norms add to the variance
 DEVIATION = 1e-2  # of the lengths of rows from their mean, up to which a norm is proposed
 EQUIVALENT = {"columns", "scaled", "offset-row", "padding"}
 
@@ -227,33 +230,6 @@ class UnitRows(OfNumbers):
 
 
 @frozen
-class LayerNorm(OfNumbers):
-    """Each row has its mean subtracted and is divided by its standard deviation."""
-
-    eps: float
-    name = "layer-norm"
-    says = "a layer norm of each row (eps {c.eps:g})"
-
-    @classmethod
-    def propose(cls, _: Numbers, observed: Numbers) -> Iterator[LayerNorm]:
-        """Yield the constants that layer norms add, if observed rows have mean 0."""
-        x = observed.values
-        spread = x.std(axis=1)
-        if np.abs(x.mean(axis=1)).max(initial=0.0) <= DEVIATION * max(
-            spread.max(initial=0.0), 1e-9
-        ):
-            yield from (cls(eps=eps) for eps in NORM_EPS)
-
-    def apply(self, expected: Numbers) -> Numbers:
-        """Normalise rows; rows of constants become zeros."""
-        centred = expected.values - expected.values.mean(axis=1, keepdims=True)
-        spread = np.sqrt((centred**2).mean(axis=1, keepdims=True) + self.eps)
-        spread = np.where(spread > 0, spread, 1.0)
-        error = (expected.error + expected.error.mean(axis=1, keepdims=True)) / spread
-        return Numbers(centred / spread, error * (1 + np.abs(centred / spread)))
-
-
-@frozen
 class Decimals(OfNumbers):
     """Numbers are rounded to decimals."""
 
@@ -368,14 +344,23 @@ class Ordered(Named):
     name = "columns"
 
     @property
+    def moved(self) -> Bools:
+        """The columns at another place."""
+        return np.asarray(self.order != np.arange(len(self.order)))
+
+    @property
+    def layout(self) -> str | None:
+        """The name of the order; None without one."""
+        names = changes_by_name(len(self.order)).items()
+        return next((name for name, order in names if (order == self.order).all()), None)
+
+    @property
     def words(self) -> str:
         """What was done."""
-        moved, flipped = self.order != np.arange(len(self.order)), self.signs < 0
-        names = changes_by_name(len(self.order)).items()
-        name = next((name for name, order in names if (order == self.order).all()), None)
+        moved, flipped = self.moved, self.signs < 0
         texts = []
-        if name:
-            texts.append(f"columns in another order ({name})")
+        if self.layout:
+            texts.append(f"columns in another order ({self.layout})")
         elif moved.sum() == 2:
             texts.append("columns {} and {} exchanged".format(*np.flatnonzero(moved)))
         elif moved.any():
@@ -392,22 +377,66 @@ class Ordered(Named):
         a, b = expected.values, observed.values
         if a.shape != b.shape:
             return
-        in_place = agree(expected, observed).all(axis=0)
-        flipped = agree(expected.times(-1.0), observed).all(axis=0) & ~in_place
-        open_ = np.flatnonzero(~in_place & ~flipped)
-        order, signs = np.arange(a.shape[1]), np.where(flipped, -1.0, 1.0)
-        weights = np.random.default_rng(0).standard_normal(len(a))
-        sums = weights @ a, weights @ b
-        order[open_[np.argsort(np.abs(sums[1][open_]))]] = open_[np.argsort(np.abs(sums[0][open_]))]
-        products = np.einsum("ij,ij->j", a[:, order[open_]], b[:, open_])
-        signs[open_] = np.where(products < 0, -1.0, 1.0)
-        if (order != np.arange(len(order))).any() or (signs < 0).any():
-            yield cls(order=order, signs=signs)
+        error = expected.error + observed.error
+        for order, signs in column_maps(a, b, lambda rows: error[rows], 1.0):
+            ordered = cls(order=order, signs=signs)
+            if ordered.words:
+                yield ordered
 
     def apply(self, expected: Numbers) -> Numbers:
         """Order columns and change signs."""
         ordered = expected.at(columns=self.order)
         return Numbers(ordered.values * self.signs, ordered.error)
+
+
+def column_maps(
+    a: Table, b: Table, allowed: Allowed, scale: float
+) -> Iterator[tuple[Places, Floats]]:
+    """Yield candidates (columns, signs) with b = scale · a[:, columns] · signs.
+
+    Columns that already fit keep their place. For the rest, named orders come first, because
+    several low-frequency columns may fit one place. Other columns are matched by the size of their
+    products with random weights. The first rows come first: their phases have little rounding.
+    """
+    n, d = a.shape
+    columns, signs = np.arange(d), np.ones(d)
+    fitting, signed = (compare_columns(a, b, allowed, columns, k)[0] for k in (scale, -scale))
+    signs[signed & ~fitting] = -1.0
+    unmatched = np.flatnonzero(~(fitting | signed))
+    if len(unmatched) == 0:
+        yield columns, signs
+        return
+    for order in changes_by_name(d).values():
+        if compare_columns(a[:FEW], b[:FEW], allowed, order, scale)[0].all():
+            yield order, np.ones(d)
+    for count in sorted({min(FEW, n), min(512, n), n}):
+        weights = np.random.default_rng(count).standard_normal(count)
+        sums = (sum(weights[k] @ rows for k, rows in float_blocks(x[:count])) for x in (a, b))
+        p, q = (x[unmatched] for x in sums)
+        columns[unmatched[np.argsort(np.abs(q))]] = unmatched[np.argsort(np.abs(p))]
+        products = sum(
+            np.einsum("ij,ij->j", numbers[:, columns[unmatched]], b[rows][:, unmatched])
+            for rows, numbers in float_blocks(a[:count])
+        )
+        signs[unmatched] = np.where(products < 0, -1.0, 1.0)
+        yield columns.copy(), signs.copy()
+
+
+def compare_columns(
+    a: Table, b: Table, allowed: Allowed, columns: Places, factors: Any
+) -> tuple[Bools, float]:
+    """Return which columns of b are the scaled columns of a, and the largest difference.
+
+    Rows are read until no column fits.
+    """
+    fits, worst, index = np.ones(len(columns), bool), 0.0, np.arange(len(a))
+    for rows, numbers in float_blocks(a):
+        residual = np.abs(numbers[:, columns] * factors - b[rows])
+        fits &= (residual <= allowed(index[rows])[:, columns]).all(axis=0)
+        worst = max(worst, float(residual.max()))
+        if not fits.any():
+            break
+    return fits, worst
 
 
 @frozen_arrays
@@ -430,7 +459,8 @@ class Moved(Named):
         a, b = expected.values, observed.values
         if a.shape != b.shape:
             return
-        for rows in nearest(a, b), np.arange(len(a))[::-1]:
+        in_place = np.asarray(agree(expected, observed).all(axis=1))
+        for rows in nearest(a, b, in_place), np.arange(len(a))[::-1]:
             found = explain_rows(np.arange(len(a)), rows).causes
             if found:
                 yield cls(causes=found, rows=rows)
@@ -440,20 +470,20 @@ class Moved(Named):
         return expected.at(rows=self.rows)
 
 
-def nearest(a: Floats, b: Floats) -> Places:
-    """Return the row of a that is nearest to each row of b; of equal rows, the one in place."""
+def nearest(a: Floats, b: Floats, in_place: Bools) -> Places:
+    """Return the row of a that is nearest to each row of b, unless it agrees `in_place`.
+
+    Rows are projected on a few random directions, which separate different rows.
+    """
     from scipy.spatial import KDTree  # slow import, rarely needed
 
-    directions = np.random.default_rng(0).standard_normal((a.shape[1], 8))
-    x, y = a @ directions, b @ directions
-    distance, rows = KDTree(x).query(y)
-    in_place = np.linalg.norm(x - y, axis=1) <= distance * (1 + 1e-9) + 1e-12
-    found: Places = np.where(in_place, np.arange(len(a)), rows)
-    return found
+    directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
+    rows = KDTree(a @ directions).query(b @ directions)[1]
+    return np.asarray(np.where(in_place, np.arange(len(b)), rows))
 
 
 KINDS = (
-    *(Transposed, Padding, Zeroed, Scaled, OffsetRow, UnitRows, LayerNorm),
+    *(Transposed, Padding, Zeroed, Scaled, OffsetRow, UnitRows),
     *(Decimals, Integers, Ordered, Moved),
 )
 
@@ -467,7 +497,7 @@ def parts_of(_: Numbers, __: Numbers, differs: Bools) -> Iterator[Cover[Numbers]
         yield [(Block(part, *run), PARTIAL) for run in runs]
 
 
-PARTIAL = (Zeroed, Scaled, UnitRows, LayerNorm, Decimals, Integers)
+PARTIAL = (Zeroed, Scaled, UnitRows, Decimals, Integers)
 
 
 def explain_tables(expected: Numbers, observed: Numbers) -> Explanation[Numbers]:

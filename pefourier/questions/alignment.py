@@ -8,9 +8,8 @@ columns[j] of a, `offset` rows later in a, plus an `offset_row`. The weakest rel
 which preserves all inner products.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,17 @@ import numpy as np
 from pefourier.causes.pairs import frequencies_apart
 from pefourier.causes.rows import explain_rows
 from pefourier.construction.tables import (
+    FEW,
     Numbers,
     Ordered,
     Scaled,
     agree,
     are_equivalent,
+    column_maps,
+    compare_columns,
     explain_tables,
+    nearest,
 )
-from pefourier.encodings.encoding import changes_by_name
 from pefourier.geometry.precision import first_duplicate, float_blocks
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
 from pefourier.geometry.waves import fit
@@ -35,8 +37,6 @@ from pefourier.questions.rotation_pairs import is_matched, with_rows
 from pefourier.types import Bools, Fields, Floats, Indices, Places, Table
 
 NEAR = 1e-6  # correlations this close to 1 are recomputed as distances
-FEW = 64  # rows on which candidate matches of columns are tested first
-PROBES = 8  # random directions in which rows are matched
 SUMS_EPS = 8 * 2.0**-52  # relative error of sums of squares in float64
 EXPLAINED = 0.1  # largest share of the differences that a rotation may leave unexplained
 SUMMED = 4  # factor on the tolerance of rotated numbers, for rounding of the rotation
@@ -56,35 +56,27 @@ def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     x = slice(outcome.length)
     a, b = (enc.table(enc.domain.x[x]) for enc in encodings)
     allowed, eps = stored_tolerance(a, b, first, second)
-    ways = (way(a, b, allowed, eps) for way in (find_columns, find_rotation))
-    found = next(filter(None, ways), None) if a.any() and b.any() else None
-    if not found:
-        return outcome if outcome.cause else match_rows(outcome, encodings)
-    transform, difference = found
-    if not transform:  # rounding explains every number, a given tolerance does not
-        return outcome
-    is_rotated, keys = transform.pop("rotation", False), transform.keys()
-    if is_rotated:
+    are_any = a.any() and b.any()
+    if are_any and (found := find_columns(a, b, allowed, eps)):
+        causes, difference = found
+        transform = transform_of(causes)
+        is_factor = outcome.pairs and "rotate" in injections and transform.keys() <= {"scale"}
+        if not causes or is_factor:  # rounding explains all numbers, a given tolerance does not
+            return outcome
+        related = replace(outcome, transform=transform)
+        if "scale" in transform and any(map(rotates, encodings)):
+            return related
+        facts: Fields = {"pairs": (), "cause": None, "causes": causes, "explained": 1.0}
+        facts["max_difference"] = difference  # after the transformation
+        return replace(related.without_numbers(), verdict="equivalent", **facts)
+    if are_any and (scale := find_rotation(a, b, allowed, eps)):
         waves = fit(a, first.eps), fit(b, second.eps)
         if waves[0] and waves[1] and frequencies_apart(waves[0], waves[1]):
             return outcome
-    related = replace(outcome, transform=transform)
-    if is_rotated:
-        return replace(related, verdict="same geometry", pairs=(), cause=None)
-    if outcome.pairs and "rotate" in injections and keys <= {"scale"}:
-        return outcome
-    if (rotates(first) or rotates(second)) and "scale" in keys:
-        return related
-    order, signs = np.arange(first.dim), np.ones(first.dim)
-    order, signs = (
-        np.array(transform.get(k, x)) for k, x in (("columns", order), ("signs", signs))
-    )
-    causes: list[Any] = [Ordered(order, signs)] if {"columns", "signs"} & keys else []
-    if "scale" in keys:
-        causes.append(Scaled(transform["scale"]))
-    facts: Fields = {"pairs": (), "cause": None, "causes": tuple(causes), "explained": 1.0}
-    facts["max_difference"] = difference  # after the transformation
-    return replace(related.without_numbers(), verdict="equivalent", **facts)
+        transform = {"scale": scale} if scale != 1 else {}
+        facts = {"verdict": "same geometry", "pairs": (), "cause": None}
+        return replace(outcome, transform=transform, **facts)
+    return outcome if outcome.cause else match_rows(outcome, encodings)
 
 
 def explain_numbers(outcome: Outcome, encodings: Two) -> Outcome:
@@ -105,22 +97,29 @@ def explain_numbers(outcome: Outcome, encodings: Two) -> Outcome:
     if not are_equivalent(causes):
         counts = int(differing.any(axis=0).sum()), b.shape[1]
         return outcome.with_differences("columns", *counts, **facts)
+    facts |= {"verdict": "equivalent", "transform": transform_of(causes)}
+    return replace(outcome.without_numbers(), **facts)
+
+
+def transform_of(causes: Sequence[Any]) -> Fields:
+    """Return causes as a transformation from the first table to the second."""
     transform: Fields = {}
     for cause in causes:
-        transform |= transform_of(cause)
-    return replace(outcome.without_numbers(), verdict="equivalent", transform=transform, **facts)
-
-
-def transform_of(cause: Any) -> Fields:
-    """Return a cause as a transformation from the first table to the second."""
-    if cause.code == "scaled":
-        return {"scale": cause.by}
-    if cause.code == "padding":
-        return {"padding": cause.columns}
-    if cause.code == "offset-row":
-        row = cause.row
-        return {"offset_row": float(row[0]) if np.ptp(row) <= NEAR * abs(row[0]) else row.tolist()}
-    return describe_transformation(cause.order, cause.signs, 1.0)
+        if cause.code == "scaled":
+            transform["scale"] = cause.by
+        elif cause.code == "padding":
+            transform["padding"] = cause.columns
+        elif cause.code == "offset-row":
+            row, is_constant = cause.row, np.ptp(cause.row) <= NEAR * abs(cause.row[0])
+            transform["offset_row"] = float(row[0]) if is_constant else row.tolist()
+        else:
+            if cause.moved.any():
+                transform["columns"] = cause.order.tolist()
+            if cause.layout:
+                transform["layout"] = cause.layout
+            if (cause.signs < 0).any():
+                transform["signs"] = cause.signs.astype(int).tolist()
+    return transform
 
 
 def match_rows(outcome: Outcome, encodings: Two) -> Outcome:
@@ -162,17 +161,11 @@ def match_rows(outcome: Outcome, encodings: Two) -> Outcome:
 def nearest_rows(a: Floats, b: Floats, allowed: Allowed) -> tuple[Places, Bools]:
     """Return the nearest row of a for each row of b, and whether rounding explains all numbers.
 
-    The nearest rows are found by projection on a few random directions, which separate different
-    rows, and are then compared in full. Of equal rows, the one with the index of the row counts,
-    and repeated rows are matched one to one.
+    Of equal rows, the one with the index of the row counts, and repeated rows are matched one to
+    one.
     """
-    from scipy.spatial import KDTree  # slow import, rarely needed
-
-    index = np.arange(len(b))
-    directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
-    rows = KDTree(a @ directions).query(b @ directions)[1]
-    rows[np.all(np.abs(a[: len(b)] - b) <= allowed(index), axis=1)] = -1
-    rows = np.where(rows < 0, index, rows)
+    in_place = np.all(np.abs(a[: len(b)] - b) <= allowed(np.arange(len(b))), axis=1)
+    rows = nearest(a, b, in_place)
     fits = np.all(np.abs(a[rows] - b) <= allowed(rows), axis=1)
     if fits.all() and len(a) == len(b):
         leaders = first_duplicate(a)
@@ -182,10 +175,9 @@ def nearest_rows(a: Floats, b: Floats, allowed: Allowed) -> tuple[Places, Bools]
     return rows, fits
 
 
-Found = tuple[Fields, float] | None  # a transformation, and the largest remaining difference
-
-
-def find_columns(x: Table, y: Table, allowed: Allowed, eps: float) -> Found:
+def find_columns(
+    x: Table, y: Table, allowed: Allowed, eps: float
+) -> tuple[tuple[Any, ...], float] | None:
     """Find the order of columns, signs and scale that lead from x to y, and the residual.
 
     The scale is reported with six digits if rounding to `eps` explains the rest.
@@ -201,9 +193,14 @@ def find_columns(x: Table, y: Table, allowed: Allowed, eps: float) -> Found:
         return allowed(rows) * scale
 
     for columns, signs in column_maps(x, y, limits, scale):
-        residual = largest_left(x, y, limits, columns, signs * scale)
-        if residual is not None:
-            return describe_transformation(columns, signs, scale), residual
+        factors = signs * scale
+        if not compare_columns(x[:FEW], y[:FEW], limits, columns, factors)[0].all():
+            continue  # few rows exclude most
+        fits, residual = compare_columns(x, y, limits, columns, factors)
+        if fits.all():
+            ordered, is_scaled = Ordered(columns, signs), scale != 1
+            causes = (ordered,) * bool(ordered.words) + (Scaled(scale),) * is_scaled
+            return causes, residual
     return None
 
 
@@ -212,87 +209,15 @@ def norm_of(table: Table) -> float:
     return float(np.sqrt(sum((rows**2).sum() for _, rows in float_blocks(table))))
 
 
-def largest_left(
-    x: Table, y: Table, allowed: Allowed, columns: Places, factors: Floats
-) -> float | None:
-    """Largest difference of y from the scaled columns of x; None if one exceeds its limit."""
-    worst, index = 0.0, np.arange(len(x))
-    for rows, numbers in chain(float_blocks(x[:FEW]), float_blocks(x)):  # few rows exclude most
-        residual = np.abs(numbers[:, columns] * factors - y[rows])
-        if not (residual <= allowed(index[rows])[:, columns]).all():
-            return None
-        worst = max(worst, float(residual.max()))
-    return worst
-
-
-def column_maps(
-    a: Table, b: Table, allowed: Allowed, scale: float
-) -> Iterator[tuple[Places, Floats]]:
-    """Yield candidates (columns, signs) with b = scale · a[:, columns] · signs.
-
-    Columns that already fit keep their place. For the rest, named orders come first, because
-    several low-frequency columns may fit one place. Other columns are matched by the size of their
-    products with random weights. The first rows come first: their phases have little rounding.
-    """
-    n, d = a.shape
-    columns, signs = np.arange(d), np.ones(d)
-    fitting = fitting_columns(a, b, allowed, scale)
-    signed = fitting_columns(a, b, allowed, -scale) & ~fitting
-    signs[signed] = -1.0
-    unmatched = np.flatnonzero(~(fitting | signed))
-    if len(unmatched) == 0:
-        yield columns, signs
-        return
-    for order in changes_by_name(d).values():
-        if largest_left(a[:FEW], b[:FEW], allowed, order, np.full(d, scale)) is not None:
-            yield order, np.ones(d)
-    for count in sorted({min(FEW, n), min(512, n), n}):
-        weights = np.random.default_rng(count).standard_normal(count)
-        sums = (sum(weights[k] @ rows for k, rows in float_blocks(x[:count])) for x in (a, b))
-        p, q = (x[unmatched] for x in sums)
-        columns[unmatched[np.argsort(np.abs(q))]] = unmatched[np.argsort(np.abs(p))]
-        products = sum(
-            np.einsum("ij,ij->j", numbers[:, columns[unmatched]], b[rows][:, unmatched])
-            for rows, numbers in float_blocks(a[:count])
-        )
-        signs[unmatched] = np.where(products < 0, -1.0, 1.0)
-        yield columns.copy(), signs.copy()
-
-
-def fitting_columns(a: Table, b: Table, allowed: Allowed, factor: float) -> Bools:
-    """Whether each column of b equals the same column of a times a factor."""
-    fits, index = np.ones(a.shape[1], bool), np.arange(len(a))
-    for rows, numbers in float_blocks(a):
-        fits &= (np.abs(factor * numbers - b[rows]) <= allowed(index[rows])).all(axis=0)
-        if not fits.any():
-            break
-    return fits
-
-
-def describe_transformation(columns: Places, signs: Floats, scale: float) -> Fields:
-    """Describe a transformation by its parts that differ from the identity."""
-    change, d = {}, len(columns)
-    place = np.arange(d)
-    if (columns != place).any():
-        change["columns"] = columns.tolist()
-        layouts = [name for name, order in changes_by_name(d).items() if (order == columns).all()]
-        change |= {"layout": layouts[0]} if layouts else {}
-    if (signs < 0).any():
-        change["signs"] = signs.astype(int).tolist()
-    if scale != 1.0:
-        change["scale"] = scale
-    return change
-
-
-def find_rotation(a: Table, b: Table, allowed: Allowed, eps: float) -> Found:
-    """Find the best rotation (Schönemann, 1966) and a scale; return the largest difference.
+def find_rotation(a: Table, b: Table, allowed: Allowed, eps: float) -> float | None:
+    """Find the best rotation (Schönemann, 1966) and a scale; return the scale.
 
     A rotation preserves all inner products. It must explain most of the difference, and give every
     number within the sum of the tolerances that it adds up: no small column hides behind larger
     ones.
     """
     norms = norm_of(a), norm_of(b)
-    scale, index, worst = norms[1] / norms[0], np.arange(len(a)), 0.0
+    scale, index = norms[1] / norms[0], np.arange(len(a))
     products = sum(numbers.T @ b[rows].astype(float) for rows, numbers in float_blocks(a))
     unrotated = 1 - np.trace(products) / (norms[0] * norms[1])  # without a rotation
     left, sums, right = np.linalg.svd(products)
@@ -305,7 +230,5 @@ def find_rotation(a: Table, b: Table, allowed: Allowed, eps: float) -> Found:
         limits = allowed(index[rows]) @ np.abs(rotation) + eps * np.abs(b[rows])
         if (residual > SUMMED * limits + sharpest).any():
             return None
-        worst = max(worst, float(residual.max()))
     short = float(f"{scale:.6g}")
-    change = {"rotation": True} | ({"scale": short} if abs(short - 1) > eps else {})
-    return change, worst
+    return short if abs(short - 1) > eps else 1.0

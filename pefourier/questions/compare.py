@@ -20,7 +20,7 @@ there is a named encoding, parameters apply to it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -491,7 +491,8 @@ def differing_units(result: Comparison) -> list[Finding]:
         return [*notes, finding("heads-differ", kind, **facts)]
     is_one = all(abs(ratio - 1) < 1e-6 for ratio in limits)
     axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
-    facts["places"] = places_of([unit.index for unit in units] if is_one else ratios)
+    indices = [unit.index for unit in units] if is_one else ratios
+    facts["places"] = first_few(joined_runs(indices, " to "), SHOWN)
     if axes or not is_one:
         kind = "axes" if is_one else "frequencies"
         return [*notes, finding("pairs-differ", kind, axes=(*axes, "")[0], **facts)]
@@ -502,11 +503,6 @@ def differing_units(result: Comparison) -> list[Finding]:
     if result.pairs and units and worst is not None:
         return [*notes, finding("pairs-differ", "unknown", **facts)]
     return notes
-
-
-def places_of(indices: Iterable[int]) -> str:
-    """First few runs of the numbers of pairs or heads."""
-    return first_few(joined_runs(indices, " to "), SHOWN)
 
 
 def sizes_findings(result: Comparison) -> list[Finding]:

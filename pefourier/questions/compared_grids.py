@@ -16,13 +16,13 @@ Rows are the points of a grid in raster order. Pair i has the columns :math:`a \
 the axis' first pair), base :math:`\rho`, exponent :math:`e_i` and offset :math:`o_k` in points.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from pefourier.causes.explain import Within, explain
+from pefourier.causes.explain import explain
 from pefourier.causes.grids import KINDS, Placed, Points, Resized, agree
 from pefourier.causes.mistakes import Cause, step_of
 from pefourier.causes.pairs import PairDifference
@@ -31,7 +31,6 @@ from pefourier.diagnosis.identify import geometric_grid, shortest
 from pefourier.encodings.encoding import (
     AXES,
     FLOAT32_EPS,
-    WORDS,
     Encoding,
     axis_letters,
     by_axis,
@@ -47,8 +46,8 @@ from pefourier.geometry.waves import Waves, apart, common_offset, evaluate, fit,
 from pefourier.questions.alignment import align_tables
 from pefourier.questions.operators import rotates
 from pefourier.questions.outcome import SIDES, Outcome, Two
-from pefourier.questions.rotation_pairs import with_factors
-from pefourier.types import Array, Bools, Counts, Fields, Floats, Places, frozen
+from pefourier.questions.rotation_pairs import unsaid_pairing, with_factors
+from pefourier.types import Bools, Counts, Fields, Floats, Places
 
 LIMIT = 4  # largest residual of a fitted formula, in units of rounding
 SLACKS = (1e-2, 1e-4, 1e-6, 1e-9)  # relative tolerances for shortening fitted bases
@@ -73,19 +72,11 @@ def follow(waves: Waves, omega: Floats, start: Floats, eps: float, offset: float
     return bool((residual <= LIMIT * limit_of(waves, omega, eps, offset)).all())
 
 
-Spacing = Callable[[Floats], Array]
-SPACINGS: dict[str, Spacing] = {  # frequencies of an axis, by the first, the last and their number
-    "linear": lambda omega: np.linspace(omega[0], omega[-1], len(omega)),
-    "logarithmic": lambda omega: np.geomspace(omega[0], omega[-1], len(omega)),
-    "halved": lambda omega: omega[0] / 2.0 ** np.arange(len(omega)),
-}
-
-
-def laws(speeds: Sequence[Floats]) -> Iterator[tuple[Changes, float, Spacing | None]]:
+def laws(speeds: Sequence[Floats]) -> Iterator[tuple[Changes, float]]:
     """Yield what may turn the frequencies of each axis in one table into those in another (2, m).
 
-    This is a power of the frequencies, as of another base, or another spacing between their ends.
-    Exponents of a base count the pairs of the axis, or those of all axes.
+    This is a power of the frequencies, as of another base. Exponents of a base count the pairs of
+    the axis, or those of all axes.
 
     >>> next(laws([np.array([[100.0], [1000.0]]) ** (-np.arange(8) / 8)]))[0]
     {'rho': (100.0, 1000.0)}
@@ -95,7 +86,7 @@ def laws(speeds: Sequence[Floats]) -> Iterator[tuple[Changes, float, Spacing | N
     if np.ptp(logs[0]) > SAME:
         power = np.polyfit(logs[0], logs[1], 1, w=longest.min(axis=0))[0]
     if abs(power - 1) <= SAME:
-        yield {}, 1.0, None
+        yield {}, 1.0
     elif STEEP < abs(power) < 1 / STEEP:
         counts = len(omega), sum(len(own[0]) for own in speeds)
         grids = (geometric_grid(omega, SAME * omega, 2 * count) for count in counts)
@@ -103,16 +94,11 @@ def laws(speeds: Sequence[Floats]) -> Iterator[tuple[Changes, float, Spacing | N
             :1
         ]:
             for rho in dict.fromkeys(shortest(base**power, slack) for slack in SLACKS):
-                yield {"rho": (base, rho)}, float(np.log(rho) / np.log(base)), None
-    for name, rule in SPACINGS.items():
-        if all(np.allclose(rule(own[0]), own[0], rtol=SAME, atol=0) for own in speeds):
-            others = SPACINGS.keys() - {name}
-            yield from (({"spacing": (name, other)}, 1.0, SPACINGS[other]) for other in others)
-            return
+                yield {"rho": (base, rho)}, float(np.log(rho) / np.log(base))
 
 
 def fit_change(first: Waves, second: Waves) -> Changes | None:
-    """Fit the settings that turn the first into the second: axes, base or spacing, and lines.
+    """Fit the settings that turn the first into the second: axes, base and lines.
 
     The result is compared with the second to rounding; None if they differ.
     """
@@ -126,17 +112,11 @@ def fit_change(first: Waves, second: Waves) -> Changes | None:
         return None
     places = {k: both[axes[1, both] == k] for k in set(axes[1, both].tolist())}
     speeds = np.abs(omegas).max(axis=2)
-    every = [*places]
-    found = [(every, *law) for law in laws([speeds[:, mine] for mine in places.values()])]
-    if len(every) > 1:  # one axis alone
-        own = ((k, law) for k, mine in places.items() for law in laws([speeds[:, mine]]))
-        found += [([k], *law) for k, law in own if "rho" in law[0]]
-    for along, changes, power, rule in found:
+    for changes, power in laws([speeds[:, mine] for mine in places.values()]):
         omega, start = np.zeros_like(omegas[0]), first.phase.copy()
         lines = np.tile([[[1.0], [0.0]]], (len(first.sides), 1, 2))  # per axis: scales, offsets
         for k, mine in places.items():
-            own_power, own_rule = (power, rule) if k in along else (1.0, None)
-            lines[k], omega[mine, k] = fit_line(first, second, mine, k, own_power, own_rule)
+            lines[k], omega[mine, k] = fit_line(first, second, mine, k, power)
             start[mine] = omega[mine, k] * lines[k, 1, 1]
         farthest = float(np.abs(lines[:, 1]).max())
         if follow(second, omega, start, max(first.eps, second.eps), farthest):
@@ -144,30 +124,25 @@ def fit_change(first: Waves, second: Waves) -> Changes | None:
             names = [describe_axes(np.minimum(a + shift, len(AXES))) for a in axes]
             is_moved = (axes[0] != axes[1])[both].any()
             moved: Changes = {"axes": (names[0], names[1])} if is_moved else {}
-            settings = changes
-            if along != every:
-                letter = axis_letters(len(first.sides))[along[0]]
-                settings = {f"rho along {letter}": pair for pair in changes.values()}
             scaled: Changes = {}
             if is_scaled(first.factor, second.factor, first, second):
                 scaled = {"amplitude": (first.factor, second.factor)}
-            return moved | settings | changed_lines(lines, *sides) | scaled
+            return moved | changes | changed_lines(lines, *sides) | scaled
     return None
 
 
 def fit_line(
-    first: Waves, second: Waves, mine: Places, axis: int, power: float, rule: Spacing | None
+    first: Waves, second: Waves, mine: Places, axis: int, power: float
 ) -> tuple[Floats, Floats]:
     """Return scales and offsets of an axis in two tables, ((first, second), …), and frequencies.
 
-    The frequencies of the first, to a power or in another spacing, are in the ratios of those of
-    the second.
+    The frequencies of the first, to a power, are in the ratios of those of the second.
     """
     omega, goal = (np.abs(waves.frequency[mine]).max(axis=1) for waves in (first, second))
     unit = omega[0]
     if power != 1 and abs(np.log(goal[0]) - power * np.log(unit)) < SAME:
         unit = 1.0  # the exponent of the first pair is not 0
-    ratios = rule(omega) / unit if rule else (omega / unit) ** power
+    ratios = (omega / unit) ** power
     scale = np.exp(np.average(np.log(goal / ratios), weights=goal**2))
     size = np.rint(scale * second.sides[axis]) / second.sides[axis]
     near = ((unit, SAME), (size, ROUNDED))
@@ -189,10 +164,6 @@ def changed_lines(lines: Floats, *sides: Counts) -> Changes:
         is_size = np.allclose(sizes, np.rint(sizes), rtol=0, atol=SAME)
         key, (a, b) = ("reference", np.rint(sizes)) if is_size else ("scale", scales)
         changes[key] = by_axis(a, 6), by_axis(b, 6)
-        for k in (0, 1):
-            if is_size and (scales[k] == 1).all() and (np.rint(sizes[1 - k]) == 1).all():
-                points = ["in points", "divided by height and width"]
-                changes = {"coordinates": (points[k], points[1 - k])}
     if (offsets[0] != offsets[1]).any():
         changes["offset"] = by_axis(offsets[0], 6), by_axis(offsets[1], 6)
     return changes
@@ -200,7 +171,7 @@ def changed_lines(lines: Floats, *sides: Counts) -> Changes:
 
 LARGEST = 2**25  # largest number of entries of a table whose frequencies are fitted
 # codes of settings; all others: coordinates
-CAUSES = {"rho": "base", "axes": "axes", "spacing": "spacing", "amplitude": "scaled"}
+CAUSES = {"rho": "base", "axes": "axes", "amplitude": "scaled"}
 EXCHANGE = str.maketrans("xy", "yx")
 
 
@@ -213,16 +184,14 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     if has_shape and (outcome.verdict != "different" or (are_formulas and outcome.operator)):
         return outcome
     a, b = np.asarray(first.table(), dtype=float), np.asarray(second.table(), dtype=float)
-    waves = waves_of_both(encodings, a, b)
+    x, y = waves_of(first, a), waves_of(second, b)
+    waves = (x, y) if x and y and len(x) == len(y) else None
     if waves and (any(map(rotates, encodings)) or any(w.form and w.form.copies for w in waves)):
         return compare_rotations_on_grids(outcome, encodings, *waves)
     aligned = align_tables(outcome, encodings) if has_shape else outcome
     is_open = aligned.verdict == "equivalent" or not are_formulas  # a better explanation may exist
     if not is_open or first.dim != second.dim or prefix_rows_apart(encodings, ..., ...):
         return aligned
-    if not waves and has_shape:
-        keep = ~(bends(a, sides[0]) <= ROUNDED * np.abs(a).max(axis=0)) | (a != b).any(axis=0)
-        waves = waves_of_both(encodings, a[:, keep], b[:, keep]) if keep.any() else None
     changes = (waves and fit_change(*waves)) or {}
     axes = changes.get("axes", ("", ""))
     exchange = {"axes": "y and x exchanged"} if axes[0].translate(EXCHANGE) == axes[1] != "" else {}
@@ -236,28 +205,13 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     if placed is not None:
         return placed
     if waves and changes and np.array_equal(waves[0].columns, waves[1].columns):
-        if exchange and len(changes) == 1:
-            return replace(outcome, verdict="equivalent", transform=exchange)
-        return with_changes(with_pairs(outcome, *waves), changes, sides[0])
+        return with_changes(with_pairs(outcome, *waves), changes)
     if has_shape and len(sides[0]) == 2 and not aligned.causes:
         own = recovered_sides(b)
         if own != sides[1] and recovered_sides(a) == sides[0]:
             note = finding("grid-recovered", sides=size_of(own), stated=size_of(sides[1]))
             aligned = aligned.with_findings(note)
     return replace(aligned, tried=aligned.tried and aligned.tried | {"axes": len(sides[0])})
-
-
-def bends(table: Floats, sides: Counts) -> Floats:
-    """Return the largest second difference of each column (d,) along any axis: 0 of coordinates."""
-    grid, axes = table.reshape(*sides, -1), tuple(range(len(sides)))
-    steps = (np.abs(np.diff(grid, n=2, axis=axis)).max(axis=axes, initial=0.0) for axis in axes)
-    return np.asarray(np.max([*steps], axis=0))
-
-
-def waves_of_both(encodings: Two, *tables: Floats) -> tuple[Waves, Waves] | None:
-    """Fit the pairs of two tables; None if they do not have equally many."""
-    first, second = map(waves_of, map(without_prefix, encodings), tables)
-    return (first, second) if first and second and len(first) == len(second) else None
 
 
 def waves_of(enc: Encoding, table: Floats) -> Waves | None:
@@ -280,9 +234,8 @@ def compare_rotations_on_grids(
 ) -> Outcome:
     """Compare rotations, or tables of their cosines and sines, pair by pair."""
     both, m = (first, second), len(first)
-    outcome = replace(outcome, first_difference=None, largest_difference=None)
-    outcome = replace(outcome, pair_counts=(m, m), compared=("rotations", "factors"))
-    outcome = with_pairs(outcome, first, second)
+    facts: Fields = {"pair_counts": (m, m), "compared": ("rotations", "factors")}
+    outcome = with_pairs(replace(outcome.without_numbers(), **facts), first, second)
     columns = [waves.columns.ravel() for waves in both]
     if not outcome.pairs and first.sides == second.sides:
         if apart_before := prefix_rows_apart(encodings, *columns):
@@ -291,9 +244,7 @@ def compare_rotations_on_grids(
         if is_scaled(first.factor, second.factor, first, second):
             change = {"attention_factor": (first.factor, second.factor)}
             return with_factors(outcome, [Changed("mscale", "waves", change)])
-        layouts = {enc.params.get("layout") for enc in encodings if enc.origin == "formula"}
-        copies = {waves.form and waves.form.copies for waves in both}
-        notes = [finding("pairing-unsaid")] * (not layouts & copies)
+        notes = unsaid_pairing(encodings, first, second)
         has_sines_first = [bool(places[0] > places[m]) for places in columns]
         if sum(has_sines_first) == 1:
             table = ("first", "second")[has_sines_first.index(True)]
@@ -304,7 +255,7 @@ def compare_rotations_on_grids(
         outcome, *(Points(waves.numbers(ALL), waves.sides, tolerance) for waves in both)
     )
     changes = None if placed else fit_change(first, second)
-    return placed or (with_changes(outcome, changes, first.sides) if changes else outcome)
+    return placed or (with_changes(outcome, changes) if changes else outcome)
 
 
 def match_points(outcome: Outcome, first: Points, second: Points) -> Outcome | None:
@@ -341,41 +292,17 @@ def match_points(outcome: Outcome, first: Points, second: Points) -> Outcome | N
     return outcome.with_differences("points", moved, total, **facts)
 
 
-def with_changes(outcome: Outcome, changes: Changes, sides: Counts) -> Outcome:
+def with_changes(outcome: Outcome, changes: Changes) -> Outcome:
     """Build the outcome for sinusoids with a different base, axes or coordinates."""
     if changes.keys() == {"offset"}:
         offset = {"offset": " to ".join(changes["offset"])}
         return replace(outcome, verdict="equivalent", transform=offset, pairs=())
     causes = list[Any]()
     for key, pair in changes.items():
-        name, _, axis = key.partition(" along ")
-        code = CAUSES.get(name, "coordinates")
-        change = Changed(code, step_of(code), {name: pair})
-        if axis:
-            part: Any = Axis(axis_letters(len(sides)).index(axis), axis)
-            causes.append(Within(part, change))
-        else:
-            causes.append(change)
+        code = CAUSES.get(key, "coordinates")
+        causes.append(Changed(code, step_of(code), {key: pair}))
     cause = Cause("both", (*dict.fromkeys(c.code for c in causes),), changes, {})
     return replace(outcome, cause=cause, causes=tuple(causes), explained=1.0)
-
-
-@frozen
-class Axis:
-    """An axis of a grid."""
-
-    axis: int
-    letter: str
-
-    @property
-    def within(self) -> Fields:
-        """The axis for JSON."""
-        return {"axis": self.axis}
-
-    @property
-    def words(self) -> str:
-        """The axis."""
-        return f"along {WORDS.get(self.letter, self.letter)}"
 
 
 def with_pairs(outcome: Outcome, first: Waves, second: Waves) -> Outcome:

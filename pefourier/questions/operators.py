@@ -265,14 +265,12 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     last = min(len(expected), len(observed)) - 1
     positions, divisor = sampled_positions(last, FIRST), found[-1].divisor if found else 1
     omega = found[-1].omega if found else meant.frequency
-    half, waves = np.arange(len(positions)) // 2, []
-    for factor, moved in ((ratio * meant.factor**2, 0), (1.0, ahead)):
-        places = (positions + moved) // divisor
-        turns = evaluate(np.multiply.outer(places, omega), factor)
-        waves.append(rotation_matrices(turns, pairs, d))
-    rotated, key = np.swapaxes(waves[0], 1, 2), waves[1]
-    made = np.stack([rotated @ key[0], rotated[0] @ key, rotated @ key[half]])
-    apart = np.abs(made - score_matrices(observed, positions))
+    waves = (
+        evaluate(np.multiply.outer((positions + moved) // divisor, omega), factor)
+        for factor, moved in ((ratio * meant.factor**2, 0), (1.0, ahead))
+    )
+    made = score_matrices(*(rotation_matrices(turns, pairs, d) for turns in waves))
+    apart = np.abs(made - score_matrices(*operator_at(observed, positions)))
     limit = tolerances(expected, observed, positions) * max(1.0, abs(ratio))
     return tuple(causes) if (apart.max(axis=(0, 2, 3)) <= limit).all() else ()
 
@@ -285,16 +283,15 @@ def layout_of(
     The pairs are None if they are neither halves nor neighbours.
     """
     rotated, _ = operator_at(observed, sampled_positions(len(observed) - 1, FIRST))
-    partner = partners(rotated[None])
-    first, second = rotated_columns(expected)
+    partner, (first, second) = partners(rotated[None]), rotated_columns(expected)
     if (partner[first] == second).all():
         return None, (first, second)
-    own, m = expected.params.get("layout", "halves"), len(first)
-    neighbours = np.arange(2 * m).reshape(-1, 2).T
-    halves = np.arange(2 * m).reshape(2, -1)
-    other, columns = ("interleaved", neighbours) if own == "halves" else ("halves", halves)
-    if (partner[columns[0]] == columns[1]).all():
-        return (own, other), (columns[0], columns[1])
+    own, columns = expected.params.get("layout", "halves"), np.arange(2 * len(first))
+    other, pairs = "interleaved", columns.reshape(-1, 2).T
+    if own != "halves":
+        other, pairs = "halves", columns.reshape(2, -1)
+    if (partner[pairs[0]] == pairs[1]).all():
+        return (own, other), (pairs[0], pairs[1])
     return None, None
 
 
@@ -323,10 +320,9 @@ def sampled_positions(last: int, count: int) -> Places:
     return np.concatenate([first, far[-max(count - len(first), 2) :]])
 
 
-def score_matrices(enc: Encoding, positions: Places) -> Floats:
+def score_matrices(query: Floats, key: Floats) -> Floats:
     """Return S (3, n, d, d): with the key at 0, the query at 0, and the key half as far."""
-    query, key = operator_at(enc, positions)
-    rotated, half = np.swapaxes(query, 1, 2), np.arange(len(positions)) // 2
+    rotated, half = np.swapaxes(query, 1, 2), np.arange(len(query)) // 2
     return np.stack([rotated @ key[0], rotated[0] @ key, rotated @ key[half]])
 
 
@@ -334,9 +330,9 @@ def scores(first: Encoding, second: Encoding, positions: Places) -> list[ScoreRo
     """Compute S of two rotations: by pairs, or as matrices if one is source code."""
     if rotates_by_formula(first) and rotates_by_formula(second):
         return [scores_of_pairs(enc, positions) for enc in (first, second)]
-    found = []
+    found, rows = [], np.arange(head_size(first))
     for enc in (first, second):
-        matrices, rows = score_matrices(enc, positions), np.arange(head_size(enc))
+        matrices = score_matrices(*operator_at(enc, positions))
         partner = partners(matrices)
         off_diagonal = np.where(partner == rows, 0.0, matrices[..., rows, partner])
         found.append(ScoreRows(matrices[..., rows, rows], off_diagonal, partner, matrices))

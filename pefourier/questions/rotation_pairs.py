@@ -14,14 +14,13 @@ are tried for each row. If positions explain the rows, no difference in frequenc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.causes.explain import Within
 from pefourier.causes.mistakes import (
     Misreading,
     cause_of,
@@ -53,13 +52,11 @@ from pefourier.construction.steps import (
     is_scaled,
     name_of_order,
 )
-from pefourier.construction.tables import Block, Zeroed, true_runs
 from pefourier.encodings import load
 from pefourier.encodings.encoding import (
     AXES,
     Encoding,
     Finding,
-    axes_of_sections,
     changes_by_name,
     describe_axes,
     finding,
@@ -126,9 +123,7 @@ def compare_rows(
         for waves, steps in sorted(orders, key=lambda order: len(order[1])):
             if found := positions_in(enc, reference, waves):
                 later = [step for step in steps if step.code != "shifted"]
-                return describe_rows(
-                    outcome, k, ordered, (reference, waves), later, *found, few=few
-                )
+                return describe_rows(outcome, k, (reference, waves), later, *found, few=few)
     return None
 
 
@@ -181,7 +176,6 @@ def labels_of(explained: Bools) -> Places:
 def describe_rows(
     outcome: Outcome,
     k: int,
-    encodings: Two,
     waves: Pairs,
     later: Sequence[Changed | Shifted],
     rows: RowPositions,
@@ -191,7 +185,7 @@ def describe_rows(
 ) -> Outcome | None:
     """Report what the positions of rows show; None if they show nothing.
 
-    `encodings` are those of the reference and of the table, `later` the steps after the positions.
+    `waves` are those of the reference and of the table, `later` the steps after the positions.
     Rows on a line, such as reversed or divided positions, are left to other explanations.
     """
     s, (reference, table) = np.arange(len(rows.positions)), waves
@@ -223,33 +217,9 @@ def describe_rows(
     if is_whole and (found := causes_of(rows.positions)):
         causes = (*found, *later)
         return replace(reading, causes=causes, **facts)
-    if not (is_known.all() or later or (is_known & moved).any()):
-        if within := explain_stray_rows(encodings, reference, table, is_known):
-            return replace(reading, causes=within, **facts)
     steps = ("positions", *dict.fromkeys(change.step for change in later))
     share = 0.0 if later else float((is_known & ~moved).mean())
     return replace(reading, explained=share, steps=steps, expected=SIDES[k])
-
-
-def explain_stray_rows(
-    encodings: Two, reference: Waves, table: Waves, is_known: Bools
-) -> tuple[Within[Any], ...]:
-    """Return what explains one run of rows that have no position: zeros, or other frequencies.
-
-    `encodings` are those of the reference and of the table.
-    """
-    (first, last), *others = true_runs(~is_known)
-    rows, part = encodings[1].table()[first : last + 1], Block("rows", first, last)
-    if others or not rows.any():
-        return () if others else (Within(part, Zeroed()),)
-    rotation = encodings[0] if reference.is_declared else geometric_rotation(reference)
-    meant, stray = rotation and declared(rotation), fit(rows, table.eps)
-    if not (rotation and meant and stray) or len(stray) != len(meant):
-        return ()
-    steps = [*changed_steps(table, stray, (encodings[1], encodings[1]))]
-    if steps != [Shifted(first)]:
-        return ()
-    return tuple(Within(part, cause) for cause in find_mistakes(rotation, meant, stray))
 
 
 def with_rows(
@@ -296,77 +266,40 @@ def without_vectors(compared: Texts) -> Texts:
 def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outcome | None:
     """Compare a table of tokens with a config that rotates pairs by image axes (t, y, x).
 
-    None if no order of the axes that was tried explains all rows. Positions show the kinds of
-    tokens; a config does not show whether these are correct.
+    None if neither the axes that the rows show, nor those as meant, explain all rows. Positions
+    show the kinds of tokens; a config does not show whether these are correct.
     """
     meant, table = (first, second) if first.axis else (second, first)
-    if not meant.axis or not (table.form and table.form.part == "both") or len(meant) != len(table):
+    is_whole = table.form and table.form.part == "both" and len(meant) == len(table)
+    if not (meant.axis and is_whole) or is_scaled(meant.factor, table.factor, meant, table):
         return None
     waves = table.numbers(np.arange(table.length)) / table.factor
-    eps = max(FLOAT32_EPS, meant.eps, table.eps)
-    for axis in orders_of_axes(meant.axis):
-        found = positions_by_axis(meant.frequency, waves, axis, eps)
-        if found:
-            break
-    else:
-        return None
-    runs, moves = list[PositionRun](), []
-    for name, rows in found.items():
-        own = runs_of(np.arange(table.length), rows.positions, name)
+    limits = max(FLOAT32_EPS, meant.eps, table.eps), -len(waves) - SAMPLE, FARTHEST
+    axis, omega = assign_axes(meant.frequency, waves[:4096]) or meant.axis, meant.frequency
+    runs, moves, index, unsure = list[PositionRun](), [], np.arange(table.length), 0.0
+    positions = []
+    for name in dict.fromkeys(axis):
+        mine = np.array(axis) == name
+        rows = recover_positions(omega[mine], waves[:, mine], *limits)
+        if not rows.explained.all():
+            return None
+        own = runs_of(index, rows.positions, name)
         runs += own
         moves.append(f"{name}: {describe_runs(own)}")
-    if unsure := max(rows.uncertainty.max() for rows in found.values()):
+        positions.append(rows.positions)
+        unsure = max(unsure, rows.uncertainty.max())
+    if unsure:
         moves.append(f"exact to {unsure:.0f} positions")
-    positions = np.array([rows.positions for rows in found.values()])
-    kind = kind_of_tokens(positions)
-    is_plain = kind == "text" and (positions[0] == np.arange(table.length)).all()
+    kind = kind_of_tokens(np.array(positions))
+    is_plain = kind == "text" and (positions[0] == index).all()
     outcome = outcome.with_findings(
         finding("axis-positions", "plain" if is_plain else kind, moves="; ".join(moves)),
         verdict="the same" if kind == "images" or is_plain else "used differently",
         compared=without_vectors(outcome.compared),
         positions=tuple(runs),
     )
-    if axis != meant.axis:
-        fitted = replace(table, axis=axis, frequency=meant.frequency, residual=None)
-        ordered = (meant, fitted) if meant is first else (fitted, meant)
-        outcome = compare_axes(outcome, *ordered)
-    if not is_scaled(meant.factor, table.factor, meant, table):
-        return outcome
-    change = {"attention_factor": (first.factor, second.factor)}
-    causes: list[Any] = [*outcome.causes, Changed("mscale", "waves", change)]
-    return with_factors(outcome, causes)
-
-
-def orders_of_axes(axis: Texts) -> Iterator[Texts]:
-    """Yield the axis of each pair as meant, then in the other order of sections.
-
-    >>> [*map("".join, orders_of_axes(tuple("ttyyxx")))]
-    ['ttyyxx', 'tyxtyx', 'xxyytt', 'ttxxyy']
-    """
-    yield axis
-    pairs, counts = len(axis), tuple(axis.count(name) for name in AXES)
-    letters = [
-        "".join(np.repeat([*AXES], counts)),
-        "".join(AXES[k] for k in axes_of_sections(counts, interleaved=True, pairs=pairs)),
-        (AXES * pairs)[:pairs],
-        "".join(axis).translate(str.maketrans("tx", "xt")),
-        "".join(axis).translate(str.maketrans("yx", "xy")),
-    ]
-    yield from dict.fromkeys(tuple(order) for order in letters if tuple(order) != axis)
-
-
-def positions_by_axis(
-    omega: Floats, waves: Array, axis: Texts, eps: float
-) -> dict[str, RowPositions]:
-    """Return the positions of the rows (n, m) on each axis; {} if they do not explain all rows."""
-    found = dict[str, RowPositions]()
-    limits = (eps, -len(waves) - SAMPLE, FARTHEST)
-    for name in dict.fromkeys(axis):
-        mine = np.array(axis) == name
-        found[name] = recover_positions(omega[mine], waves[:, mine], *limits)
-        if not found[name].explained.all():
-            return {}
-    return found
+    fitted = replace(table, axis=axis, frequency=omega, residual=None)
+    return compare_axes(outcome, *((meant, fitted) if meant is first else (fitted, meant)))
 
 
 def kind_of_tokens(positions: Places) -> str:
@@ -425,28 +358,21 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> 
     are_source = all(enc.operator for enc in encodings)
     if are_source and not (operator.relation == "same" and offset):
         outcome = compare_outputs(outcome, operator, encodings)
-    if operator.relation == "permuted":
-        if operator.name != "reversed":
-            return replace(outcome, verdict="permuted")
-        differing = outcome.length - (operator.first_position or 0)
-        outcome = outcome.with_differences("positions", differing, outcome.length)
-        if (explained := with_cause_of_scores(outcome, encodings)).causes:
-            return explained
-        causes: tuple[Any, ...] = (Changed("reversed", "waves", {"sine": ("sin w p", "-sin w p")}),)
-        return replace(outcome, causes=causes, cause=cause_of(causes), explained=1.0)
+    if operator.relation == "permuted" and operator.name != "reversed":
+        return replace(outcome, verdict="permuted")
     if operator.relation == "same":
         return compare_same_scores(outcome, encodings, pairs, offset)
-    if operator.relation == "different":
-        start = operator.first_position or 0
-        outcome = outcome.with_differences("positions", outcome.length - start, outcome.length)
-        if any(enc.operator for enc in encodings):
+    is_code = operator.relation != "unknown" and any(enc.operator for enc in encodings)
+    if operator.relation != "unknown":
+        differing = outcome.length - (operator.first_position or 0)
+        outcome = outcome.with_differences("positions", differing, outcome.length)
+        if is_code or operator.name == "reversed":
             outcome = with_cause_of_scores(outcome, encodings)
-    if not pairs or outcome.causes:
+    if not pairs or outcome.causes or operator.name == "reversed":
         return outcome
     compared = compare_pairs(outcome, encodings, pairs)
-    if operator.relation == "different" and any(enc.operator for enc in encodings):
-        return replace(compared, causes=(), cause=None, explained=None)  # of queries alone
-    return compared
+    # the causes of pairs are those of queries alone
+    return replace(compared, causes=(), cause=None, explained=None) if is_code else compared
 
 
 def with_cause_of_scores(outcome: Outcome, encodings: Two) -> Outcome:
@@ -518,7 +444,7 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
     """Compare two sets of pairs: which differ, and by which mistake."""
     a, b = pairs
     outcome = replace(outcome, pair_counts=(len(a), len(b)))
-    if images := axes_in_table(outcome, a, b) or compare_axes_of_rows(outcome, a, b):
+    if images := compare_axes_of_rows(outcome, a, b):
         return images
     if shifted := compare_shifted(outcome, encodings, pairs):
         return shifted
@@ -569,25 +495,21 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
     if not any(map(rotates, encodings)):
         return outcome  # the numbers show a scale or an order of columns
     are_declared = first.is_declared and second.is_declared
-    layouts = {enc.params.get("layout") for enc in encodings if enc.origin == "formula"}
-    copies = {pairs.form.copies for pairs in (first, second) if pairs.form}
-    is_unsaid = not layouts & copies  # repeated columns show the pairing
-    unsaid = outcome.with_findings(*(finding("pairing-unsaid"),) * is_unsaid)
+    unsaid = outcome.with_findings(*unsaid_pairing(encodings, first, second))
     if outcome.verdict == "the same":  # in every number
         return outcome if are_declared else unsaid
     scores_differ = outcome.operator and outcome.operator.relation == "different"
     changes = [*changed_steps(first, second, encodings)]
-    has_factors = any(change.code in ("mscale", "scaled") for change in changes)
-    if not has_factors and (are_declared or scores_differ):
+    if any(change.code in ("mscale", "scaled") for change in changes):
+        return with_factors(outcome, changes)
+    if are_declared or scores_differ:
         cause = settings_cause(*encodings) if are_known(*encodings) else None
         return replace(outcome, cause=cause)  # the numbers or scores already show the difference
-    if has_factors:
-        return with_factors(outcome, changes)
-    part = next((p.form.part for p in (first, second) if p.form and p.form.part != "both"), "both")
-    if part in PARTS:
-        index = second.form is not None and second.form.part == part
-        note = finding("part-alone", table=SIDES[index], waves=PARTS[part])
-        return outcome.with_findings(note, verdict="the same", compared=(PARTS[part],))
+    for table, form in zip(SIDES, (first.form, second.form), strict=True):
+        if form and form.part in PARTS:
+            waves = PARTS[form.part]
+            note = finding("part-alone", table=table, waves=waves)
+            return outcome.with_findings(note, verdict="the same", compared=(waves,))
     transform: Fields = {}
     causes: tuple[Any, ...] = tuple(changes)
     unsaid = replace(unsaid, causes=causes, explained=1.0)
@@ -599,6 +521,13 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
     if first.has_sines_first != second.has_sines_first:
         transform["order"] = "sines before cosines"
     return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
+
+
+def unsaid_pairing(encodings: Two, *pairs: Waves) -> list[Finding]:
+    """Return a finding unless repeated columns of a table show the pairing of a formula."""
+    layouts = {enc.params.get("layout") for enc in encodings if enc.origin == "formula"}
+    copies = {waves.form.copies for waves in pairs if waves.form}
+    return [] if layouts & copies else [finding("pairing-unsaid")]
 
 
 def are_known(*encodings: Encoding) -> bool:
@@ -659,37 +588,20 @@ def compare_axes(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
     return outcome.with_differences("pairs", count, len(first.axis), pairs=listed, **facts)
 
 
-def axes_in_table(outcome: Outcome, *pairs: Waves) -> Outcome | None:
-    """Compare a table of image tokens with a config that rotates pairs by image axes."""
-    meant, table = pairs if pairs[0].axis else pairs[::-1]
-    if not meant.axis or len(meant) != len(table) or table.even.all():  # text
-        return None
-    if not (axis := assign_axes(meant, table)):
-        return None
-    fitted = replace(table, axis=axis, frequency=meant.frequency, residual=None)
-    ordered = (meant, fitted) if meant is pairs[0] else (fitted, meant)
-    compared = compare_axes(outcome, *ordered)
-    return None if compared is outcome else compared
-
-
-def assign_axes(meant: Waves, table: Waves) -> Texts | None:
+def assign_axes(omega: Floats, waves: Array) -> Texts | None:
     """Axis of each pair of a table of tokens, from its integer positions; None for text.
 
     Low-frequency pairs reveal three rows of ids: column ids change most often, frame ids least.
     """
-    rows = np.arange(min(table.length, 4096))
-    waves = table.numbers(rows)
-    if np.isnan(waves).any():
-        return None
     with np.errstate(divide="ignore", invalid="ignore"):
-        ids = np.angle(waves) / meant.frequency
-    slow = (np.abs(ids - np.rint(ids)) < 0.02).all(axis=0) & (meant.frequency < 0.5)
-    columns = {tuple(walk) for walk in np.rint(ids[:, slow]).astype(int).T.tolist()}
-    walks = sorted(columns, key=lambda walk: np.count_nonzero(np.diff(walk)))
+        ids = np.angle(waves) / omega
+    slow = (np.abs(ids - np.rint(ids)) < 0.02).all(axis=0) & (omega < 0.5)
+    walks = np.unique(np.rint(ids[:, slow]), axis=1).T
     if len(walks) != 3:
         return None
-    walk_waves = np.exp(1j * np.multiply.outer(np.array(walks), meant.frequency))  # (3, n, m)
-    residual = np.abs(walk_waves - waves / table.factor).max(axis=1)
+    walks = walks[np.count_nonzero(np.diff(walks), axis=1).argsort()]
+    walk_waves = np.exp(1j * np.multiply.outer(walks, omega))  # (3, n, m)
+    residual = np.abs(walk_waves - waves).max(axis=1)
     nearest = residual.argmin(axis=0)
     if residual.min(axis=0).max() > 1e-3:
         return None

@@ -329,33 +329,6 @@ def test_a_row_beside_a_grid_is_found_as_advised(end, rng, tmp_path, run):
     assert run("compare", *files, "--json").status == 1
 
 
-RULES = {
-    "linear": np.linspace(1, 5, 6),
-    "logarithmic": np.geomspace(1, 5, 6),
-    "halved": 1 / 2.0 ** np.arange(6),
-}
-
-
-@pytest.mark.parametrize("with_coordinates", [True, False])
-@pytest.mark.parametrize(
-    ("one", "two"), [("linear", "logarithmic"), ("logarithmic", "linear"), ("linear", "halved")]
-)
-def test_frequencies_spaced_by_another_rule_are_named(one, two, with_coordinates):
-    """Fourier features of a Perceiver, whose bands ports have spaced logarithmically."""
-    line = np.linspace(-1, 1, 28)
-    points = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2, 1)
-    tables = []
-    for rule in (one, two):
-        angles = np.pi * points * RULES[rule]
-        parts = [np.sin(angles), np.cos(angles), *[points] * with_coordinates]
-        tables.append(np.concatenate(parts, axis=2).reshape(784, -1).astype(np.float32))
-    first, second = (table_on((28, 28), table, eps=EPS) for table in tables)
-    found = compare(first, second)
-    assert (found.verdict, found.cause.changes) == ("different", {"spacing": (one, two)})
-    tables[1][3, 2] += 0.01
-    assert compare(first, table_on((28, 28), tables[1], eps=EPS)).cause is None
-
-
 @pytest.mark.parametrize("real", [np.float64, np.float32, np.float16])
 def test_no_column_of_a_resized_grid_hides_behind_larger_ones(real, rng):
     sizes = np.repeat([100.0, 0.01], 4)

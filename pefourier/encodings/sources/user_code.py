@@ -46,7 +46,6 @@ from pefourier.encodings.encoding import (
 from pefourier.errors import PefourierError, check_size, shown
 from pefourier.types import Array, Counts, frozen
 from pefourier.writing.files import read_toml
-from pefourier.writing.text import agreeing
 
 NAMES: dict[str, str] = read_toml(Path(__file__).with_name("code_names.toml"))
 ROLE = {name: role for role, names in NAMES.items() for name in names.split()}
@@ -326,7 +325,7 @@ def vectors_of_rotation(code: VectorMap) -> CodeTable:
         sample = np.union1d(sample, np.linspace(0, length - 1, PROBED).astype(int))
     units = np.broadcast_to(np.eye(d)[:, None], (d, len(sample), d))
     (*images, eps), (*again, _) = (code.images(units, sample) for _ in range(2))
-    if (worst := max(np.abs(x - y).max() for x, y in zip(images, again, strict=True))) > 0:
+    if (worst := np.abs(np.subtract(images, again)).max()) > 0:
         raise code.unfit(f"is not deterministic: two calls differ by up to {worst:.3g}")
     rotations = [read_rotation(np.moveaxis(image, 0, 2)) for image in images]
     kinds = [rotation.kind for rotation in rotations]
@@ -371,11 +370,9 @@ def noise_of(code: VectorMap, positions: Array, eps: float) -> float:
     A factor of 2 is exact in every type of numbers, and a factor of 3 shows the type.
     """
     x = np.random.default_rng(0).standard_normal((1, 1, code.d))
-    images = [code.images(k * np.repeat(x, len(positions), 1), positions)[:2] for k in (1, 2, 3)]
-    doubled, tripled = (
-        max(float(np.abs(y / k - y0).max()) for y, y0 in zip(images[k - 1], images[0], strict=True))
-        for k in (2, 3)
-    )
+    vectors = np.repeat(x, len(positions), 1)
+    one, two, three = (np.array(code.images(k * vectors, positions)[:2]) for k in (1, 2, 3))
+    doubled, tripled = (float(np.abs(y - one).max()) for y in (two / 2, three / 3))
     largest = float(np.abs(x).max())
     if doubled > ROUNDING * eps * largest or tripled > NEARLY * largest:
         raise code.unfit("maps twice a vector to other than twice its image: it is not linear")
@@ -526,13 +523,13 @@ def read_code(
         usual = rows if hasattr(code, "num_embeddings") else max(LENGTH, min_length)
         length = length or min(rows or sys.maxsize, usual)  # use all rows of an embedding
         request = CodeRequest(spec, length, d, on_grid, seed)
+        doing = f"{shown(spec)}, called for length {length}, d {d},"
         try:
-            table = tabulate_safely(request, code)
-        except PefourierError as error:
-            if works := even_sizes(request, code):
-                fault = f"{shown(spec)} fails for d={d}: d is odd; {works}"
-                raise PefourierError(f"{fault}; --debug shows where it fails") from error
-            if in_shell and isinstance(error, Unfit):
+            # the import of the code may have loaded torch
+            with as_user_error(doing), seeded(seed), evaluating(code):
+                table = tabulate(request, code)
+        except Unfit as error:
+            if in_shell:
                 error.add_note(wrapper_of(spec, code))
             raise
     width = table.vectors.shape[1]
@@ -562,24 +559,6 @@ def read_code(
             return operator(positions)
 
     return replace(enc, operator=operator_at)
-
-
-def tabulate_safely(request: CodeRequest, code: Any) -> CodeTable:
-    """Tabulate code as `tabulate` does, and report any exception as a one-line error."""
-    doing = f"{shown(request.spec)}, called for length {request.length}, d {request.d},"
-    # the import of the code may have loaded torch
-    with as_user_error(doing), seeded(request.seed), evaluating(code):
-        return tabulate(request, code)
-
-
-def even_sizes(request: CodeRequest, code: Any) -> str:
-    """Return which even sizes beside an odd d work; empty if none does or d is even."""
-    works = []
-    for d in (request.d - 1, request.d + 1) if request.d % 2 else ():
-        with suppress(PefourierError):
-            table = tabulate_safely(replace(request, d=d), code)
-            works += [str(d)] if table.operator or table.vectors.shape[-1] == d else []
-    return f"{' and '.join(works)} {agreeing(len(works), 'works', 'work')}" if works else ""
 
 
 def import_object(spec: str) -> Any:
@@ -654,10 +633,9 @@ def tabulate(request: CodeRequest, code: Any) -> CodeTable:
         return table_of_module(request, torch, code)
     arrays = VectorMap(**vars(request), code=code, names=needed_names(code))
     if arrays.is_rotation and not inspect.isclass(code):
-        if torch is None:
-            return vectors_of_rotation(arrays)
+        tensors = {"torch": torch, "example": torch.zeros(())} if torch else {}
         try:
-            return vectors_of_rotation(replace(arrays, torch=torch, example=torch.zeros(())))
+            return vectors_of_rotation(replace(arrays, **tensors))
         except Unfit as error:
             with suppress(Unfit):  # code that fails for tensors may take arrays
                 return vectors_of_rotation(arrays)

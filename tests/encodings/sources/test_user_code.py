@@ -4,7 +4,6 @@ import json
 import math
 import os
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -613,28 +612,6 @@ def test_objects_of_a_class_are_called(monkeypatch):
     assert load(Turns, 9, 8).operator
     np.testing.assert_allclose(load(Turns, 9, 8).table(), load("rope", 9, 8).table(), atol=1e-12)
     assert [f.code for f in load(Noise, 9, 8).findings] == ["changes-between-calls"]
-
-
-def fills_even(length, d):
-    """Fill sines and cosines, one too many if d is odd."""
-    table = np.zeros((length, d))
-    table[:, 1::2] = np.ones((length, (d + 1) // 2))
-    return table + Sines(d)(length)
-
-
-def of_eight(length, d):
-    return fills_even(length, d) if d in (7, 8) else np.zeros(3)
-
-
-@pytest.mark.parametrize(
-    ("code", "d", "words"),
-    [(fills_even, 127, "d is odd; 126 and 128 work"), (of_eight, 7, "d is odd; 8 works")],
-)
-def test_an_odd_d_that_fails_is_named_with_the_even_ones_that_work(code, d, words):
-    with pytest.raises(PefourierError, match=words):
-        load(code, 9, d)
-    for even in (2 * int(x) // 2 for x in re.findall(r"\d+", words)):
-        assert load(code, 9, even).dim == even
 
 
 def test_a_failure_of_every_d_is_that_of_the_code():
