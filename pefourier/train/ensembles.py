@@ -3,10 +3,10 @@
 An encoding, scaled or unscaled, is an `Arm`; an arm with a seed and a fold is a `Run`. Runs of one
 dataset that fit into memory together form a `Stack`.
 
-Work of a rank: stacks are claimed, trained from checkpoints, scored, stored and sent.
+Work of a rank: stacks are claimed, trained, scored, stored and sent.
 
-After a crash, a stack with missing runs is trained again, from its checkpoint if there is one and
-with the same members in the stack: resumed numbers equal those of an undisturbed run, bit for bit
+After a crash, a stack with missing runs is trained again from its beginning, with the same
+members: resumed numbers equal those of an undisturbed run, bit for bit
 on a CPU.
 
 Plan
@@ -101,11 +101,9 @@ from pefourier.train.statistics import (
     windows_needed,
 )
 from pefourier.train.store import (
-    FOLDER,
     KEY,
     NOT_NUMBERS,
     RULES,
-    Checkpoint,
     Group,
     Key,
     Store,
@@ -682,12 +680,9 @@ class Work:
 
     def train(self, number: int) -> tuple[Rows, list[bytes]]:
         """Train a stack, and store its results."""
-        stack, folder = self.ensembles[number], self.store.path
-        name = f"{zlib.crc32(repr(stack.keys).encode()):08x}.safetensors"
-        checkpoint = Checkpoint(folder and folder / FOLDER / name)
-        outcomes = self.fit_runs(stack, checkpoint)
+        stack = self.ensembles[number]
+        outcomes = self.fit_runs(stack)
         rows, traces = self.keep(stack, [outcome for outcome in outcomes if outcome.finite])
-        checkpoint.drop()
         self.finished += stack.model is not None
         lost = [outcome.member for outcome in outcomes if not outcome.finite]
         if lost:  # other runs of the stack are stored already
@@ -697,7 +692,7 @@ class Work:
             )
         return rows, traces
 
-    def fit_runs(self, stack: Ensemble, checkpoint: Checkpoint) -> list[TrainedRun]:
+    def fit_runs(self, stack: Ensemble) -> list[TrainedRun]:
         """Train the runs of a stack."""
         members = [
             Replica(run.arm.name, self.injection_of(stack.resolved, run), run.seed, run.fold)
@@ -718,7 +713,7 @@ class Work:
             self.resident(stack.task, self.experiment.device),
         )
         self.steps, compiler = schedule.steps, self.compiler if self.is_compiled(stack) else None
-        given = (schedule, self.count_steps, checkpoint, compiler)
+        given = (schedule, self.count_steps, compiler)
         return fit(resident, stack.model, members, *given)
 
     def is_compiled(self, stack: Ensemble) -> bool:

@@ -31,16 +31,13 @@ A GPU receives the steps of the next look before the last look is scored. It the
 finished members for one look more than a CPU, which does not change the kept weights. On a GPU,
 members leave only if that saves more time than capturing graphs of fewer members. The estimate
 counts bytes: with measured times, equal requests would differ in rounding.
-
-A checkpoint holds all that training needs to continue: current and best parameters, Adam's means,
-the members still in training, and the step. Everything else follows from seed, fold and step.
 """
 
 import io
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache
@@ -75,7 +72,7 @@ from pefourier.train.run_artifacts import (
     evidence,
     validation_score,
 )
-from pefourier.train.store import KEY, Checkpoint, Key
+from pefourier.train.store import KEY, Key
 from pefourier.types import Array, Fields, Ints, frozen_arrays
 
 AT_ONCE = 64  # windows per member in evaluation
@@ -516,33 +513,20 @@ class Program:
         """Logits (n, K) of each member's windows of a part."""
         return self.cut(self.logits_of(part).cpu(), part)
 
-    def state(self) -> dict[str, Tensor]:
-        """Return parameters and Adam's means by name; the first axis is the member."""
-        tensors: dict[str, Tensor] = {}
-        for name, p in self.parameters.items():
-            now = {"now": p.detach(), **self.optimizer.state[p]}
-            tensors |= {f"{key}.{name}": value for key, value in now.items() if key != "step"}
-        return tensors
-
     @torch.no_grad()
-    def set_state(self, tensors: Mapping[str, Tensor], done: int) -> None:
-        """Restore parameters and means; vectors may have been padded for more members."""
-        self.done = done
-        self.count.fill_(done)
-        for name, p in self.parameters.items():
-            shape = tuple(map(slice, p.shape))
-            p.copy_(tensors[f"now.{name}"][shape])
-            state = self.optimizer.state[p]  # in place: a graph refers to these tensors
-            for key in ("exp_avg", "exp_avg_sq"):
-                state[key].copy_(tensors[f"{key}.{name}"][shape])
-            state["step"].fill_(done)
-
     def with_members(self, chosen: Ints) -> "Program":
         """Return a program of some of the members at the same point of training."""
         members = [self.members[i] for i in chosen]
         fewer = Program(self.data, self.model, members, self.schedule, self.compiler)
+        fewer.done = self.done
+        fewer.count.copy_(self.count)
         index = torch.as_tensor(chosen, device=self.data.device)
-        fewer.set_state({k: value[index] for k, value in self.state().items()}, self.done)
+        for name, p in fewer.parameters.items():
+            own = index, *map(slice, p.shape[1:])  # vectors may be padded for more members
+            whole, state = self.parameters[name], fewer.optimizer.state[p]
+            p.copy_(whole[own])
+            for key, mean in self.optimizer.state[whole].items():  # a graph refers to `state`
+                state[key].copy_(mean[own] if mean.dim() else mean)
         return fewer
 
     def capture(self) -> None:
@@ -602,13 +586,11 @@ def fit(
     members: Sequence[Replica],
     schedule: Schedule,
     progress: Progress = lambda *_: None,
-    checkpoint: Checkpoint | None = None,
     compiler: Compiler | None = None,
 ) -> list[TrainedRun]:
     """Train members together."""
-    file = checkpoint or Checkpoint(None)
     try:
-        return Training(data, model, members, schedule, file, compiler).run(progress)
+        return Training(data, model, members, schedule, compiler).run(progress)
     except RuntimeError as error:
         memory = isinstance(error, torch.OutOfMemoryError)
         if not memory and not any(text in str(error) for text in MEMORY_ENDS):
@@ -639,7 +621,6 @@ class Training:
     model: Classifier
     members: Sequence[Replica]
     schedule: Schedule
-    checkpoint: Checkpoint
     compiler: Compiler | None = None
 
     def __post_init__(self) -> None:
@@ -657,23 +638,18 @@ class Training:
         return Program(self.data, self.model, members, self.schedule, self.compiler, eager)
 
     def run(self, progress: Progress) -> list[TrainedRun]:
-        """Train to the end, from a checkpoint if one exists."""
-        self.restore()
+        """Train to the end."""
         looks = deque[ValidationLook]()
         ahead = AHEAD[self.data.device.type]
         while len(self.active) and (looks or self.running.done < self.schedule.steps):
             began = time.perf_counter()
-            has_steps = self.running.done < self.schedule.steps
-            if has_steps and not (looks and self.checkpoint.is_due):
+            if self.running.done < self.schedule.steps:
                 looks.append(self.begin_look())
-                has_steps = self.running.done < self.schedule.steps
-            if len(looks) > ahead or self.checkpoint.is_due or not has_steps:
+            if len(looks) > ahead or self.running.done == self.schedule.steps:
                 look = looks.popleft()
                 progress(look.done, len(look.active), self.judge(look))
                 self.leave(look.done)
             self.seconds += time.perf_counter() - began
-            if not looks and self.checkpoint.is_due:
-                self.checkpoint.save(self.state())
         return self.collect_outcomes()
 
     def begin_look(self) -> ValidationLook:
@@ -735,34 +711,6 @@ class Training:
             return np.arange(len(patient))
         filled = np.flatnonzero(~patient)[: size - patient.sum()]
         return np.sort(np.concatenate([np.flatnonzero(patient), filled]))
-
-    def state(self) -> dict[str, Array]:
-        """Return everything needed to continue training."""
-        tensors = self.running.state() | {f"best.{name}": p for name, p in self.best.items()}
-        return {name: value.cpu().numpy() for name, value in tensors.items()} | {
-            "highest": self.highest,
-            "kept": self.best_step,
-            "curve": self.curve,
-            "there": self.active,
-            "numbers": np.array([self.running.done, self.seconds]),
-        }
-
-    def restore(self) -> None:
-        """Resume from a checkpoint of these members, if one exists."""
-        arrays = self.checkpoint.load()
-        if arrays is None:
-            return
-        names = ("highest", "kept", "curve", "there")
-        self.highest, self.best_step, self.curve, self.active = (arrays[name] for name in names)
-        done, self.seconds = map(float, arrays["numbers"])
-        device = self.data.device
-        tensors = {name: torch.as_tensor(value).to(device) for name, value in arrays.items()}
-        self.best = {name: tensors[f"best.{name}"] for name in self.best}
-        members = [self.members[i] for i in self.active.tolist()]
-        if 0 < len(members) < len(self.members):
-            self.running = self.program_of(members)
-        if members:
-            self.running.set_state(tensors, int(done))
 
     def collect_outcomes(self) -> list[TrainedRun]:
         """Return the outcome of each member with its best weights."""

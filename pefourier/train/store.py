@@ -1,7 +1,7 @@
 """Results on disk: each run is complete or absent, even if the process is killed.
 
-A folder holds config.json with the options and all that numbers depend on, results.jsonl with a
-line per run, and checkpoints of stacks in training. A last line cut by a crash is dropped when
+A folder holds config.json with the options and all that numbers depend on, and results.jsonl with a
+line per run. A last line cut by a crash is dropped when
 results are read, and lines that are not a `Row` are rejected.
 
 Ranks divide the stacks of a comparison: rank i trains those whose number is i modulo the number of
@@ -16,8 +16,8 @@ import re
 import sys
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from pathlib import Path
@@ -28,8 +28,8 @@ import numpy as np
 
 from pefourier.errors import PefourierError, is_number, shown
 from pefourier.train.options import MOST_SEEDS, Options
-from pefourier.types import Array, Fields, Values, frozen
-from pefourier.writing.files import reason, write_text, write_whole
+from pefourier.types import Fields, Values, frozen
+from pefourier.writing.files import reason, write_text
 from pefourier.writing.text import printable
 
 if sys.platform != "win32":
@@ -349,51 +349,6 @@ def read_rows(file: Path) -> list[Fields]:
 def write_json(file: Path, value: Any) -> None:
     """Write JSON to a file, complete or not at all."""
     write_text(str(file), json.dumps(value, indent=2, allow_nan=False) + "\n")
-
-
-EVERY = 60.0  # minimum of seconds between two checkpoints
-FOLDER = "checkpoints"
-
-
-@dataclass(eq=False)
-class Checkpoint:
-    """Checkpoint file of a stack; without a path, nothing is stored."""
-
-    path: Path | None
-
-    def __post_init__(self) -> None:
-        self.saved = time.monotonic()
-
-    def load(self) -> dict[str, Array] | None:
-        """Load the last saved state, or None."""
-        if self.path is None or not self.path.is_file():
-            return None
-        from pefourier.encodings.sources.tables import open_arrays
-
-        with open_arrays(str(self.path), advice="delete it") as file:
-            return {name: np.array(file.load(name)) for name in file.arrays}
-
-    @property
-    def is_due(self) -> bool:
-        """Whether the last save is long enough ago."""
-        return self.path is not None and time.monotonic() - self.saved >= EVERY
-
-    def save(self, state: Mapping[str, Array]) -> None:
-        """Save the state of training."""
-        if self.path is not None:
-            from pefourier.encodings.sources.tables import write_tensors
-
-            tensors = {name: np.ascontiguousarray(value) for name, value in state.items()}
-            self.path.parent.mkdir(exist_ok=True)
-            write_whole(str(self.path), lambda stream: write_tensors(stream, tensors))
-            self.saved = time.monotonic()
-
-    def drop(self) -> None:
-        """Delete the checkpoint of a finished stack."""
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
-            with suppress(OSError):  # other checkpoints remain
-                self.path.parent.rmdir()
 
 
 # Ranks
