@@ -88,6 +88,7 @@ STARTING = 5e-4  # seconds in which a GPU launches the kernels of a step
 RATE = 6e11  # bytes of activations per second, as counted by `bytes_between_layers`
 KINDS = 256  # compiled kinds of stacks that torch caches
 T = TypeVar("T")
+Indices = tuple[Tensor | slice, ...]
 
 
 # Windows on the device
@@ -313,11 +314,7 @@ class Adam:
     def __init__(self, groups: Iterable[tuple[list[Tensor], float]]) -> None:
         self.groups = list(groups)
         self.state = {
-            p: {
-                "exp_avg": torch.zeros_like(p),
-                "exp_avg_sq": torch.zeros_like(p),
-                "step": torch.zeros((), device=p.device),
-            }
+            p: (torch.zeros_like(p), torch.zeros_like(p), torch.zeros((), device=p.device))
             for parameters, _ in self.groups
             for p in parameters
         }
@@ -326,19 +323,11 @@ class Adam:
     def step(self) -> None:
         """Update the parameters that have a gradient."""
         for parameters, rate in self.groups:
-            used = [p for p in parameters if p.grad is not None]
-            means, squares, steps = (
-                [self.state[p][key] for p in used] for key in ("exp_avg", "exp_avg_sq", "step")
-            )
+            used = [(p, p.grad, *self.state[p]) for p in parameters if p.grad is not None]
+            values, gradients, means, squares, steps = map(list, zip(*used, strict=True))
             adam(
-                used,
-                [p.grad for p in used if p.grad is not None],
-                means,
-                squares,
-                [],
-                steps,
+                *(values, gradients, means, squares, [], steps),
                 fused=True,
-                capturable=parameters[0].device.type != "cpu",
                 lr=rate,
                 beta1=0.9,
                 beta2=0.999,
@@ -384,7 +373,6 @@ class Program:
             part: as_tensor([getattr(f, part) for f in folds], device, torch.long)
             for part in ("valid", "test")
         }
-        self.count = torch.zeros((), dtype=torch.int32, device=device)
         share, rate = self.schedule.dropout, self.schedule.rate
         self.drop = Dropout(share, [m.key for m in self.members], device) if share else None
         self.optimizer = Adam(
@@ -440,7 +428,6 @@ class Program:
         else:
             loss = self.compiler.run(self.differentiate, Program.loss)
         self.optimizer.step()
-        self.count += 1
         self.total += loss
 
     def differentiate(self, loss_of: Callable[..., Tensor]) -> Tensor:
@@ -519,14 +506,14 @@ class Program:
         members = [self.members[i] for i in chosen]
         fewer = Program(self.data, self.model, members, self.schedule, self.compiler)
         fewer.done = self.done
-        fewer.count.copy_(self.count)
         index = torch.as_tensor(chosen, device=self.data.device)
         for name, p in fewer.parameters.items():
-            own = index, *map(slice, p.shape[1:])  # vectors may be padded for more members
-            whole, state = self.parameters[name], fewer.optimizer.state[p]
+            own: Indices = index, *map(slice, p.shape[1:])  # may be padded for more members
+            whole = self.parameters[name]
             p.copy_(whole[own])
-            for key, mean in self.optimizer.state[whole].items():  # a graph refers to `state`
-                state[key].copy_(mean[own] if mean.dim() else mean)
+            pairs = zip(fewer.optimizer.state[p], self.optimizer.state[whole], strict=True)
+            for mean, of_all in pairs:  # copied, since a graph refers to `mean`
+                mean.copy_(of_all[own] if of_all.dim() else of_all)
         return fewer
 
     def capture(self) -> None:
@@ -543,9 +530,8 @@ class Program:
         with torch.no_grad():
             for name, p in self.parameters.items():
                 p.copy_(before[name])
-                for state in self.optimizer.state[p].values():
+                for state in self.optimizer.state[p]:
                     state.zero_()
-        self.count.fill_(self.done)
         self.total.zero_()
         self.forget_gradients()
         replays = []
@@ -600,19 +586,6 @@ def fit(
         ) from error
 
 
-@frozen_arrays
-class ValidationLook:
-    """Results of a program at a validation look, readable once `wait` returns."""
-
-    program: Program
-    active: Array  # its members
-    begun: int  # steps before the look
-    done: int  # steps after the look
-    results: Sequence[Tensor]  # mean training loss (M,) and logits of validation windows
-    wait: Callable[[], None]
-    parameters: Parameters
-
-
 @dataclass(eq=False)
 class Training:
     """Training of a stack: its members and the best weights of each so far."""
@@ -624,62 +597,59 @@ class Training:
     compiler: Compiler | None = None
 
     def __post_init__(self) -> None:
-        self.running = self.program_of(self.members)
+        self.running = Program(self.data, self.model, self.members, self.schedule, self.compiler)
         self.best = {name: p.detach().clone() for name, p in self.running.parameters.items()}
         count = len(self.members)
         self.highest: Array = np.tile([-1.0, np.inf], (count, 1))  # score and loss
         self.best_step: Array = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
-        self.curve: Array = np.zeros((0, count, 3))  # by look; nan for finished members
+        self.curve: list[Array] = []  # (members, 3) of each look; nan for finished members
         self.active: Array = np.arange(count)  # members in `running`
-        self.seconds = 0.0
-
-    def program_of(self, members: Sequence[Replica], *, eager: bool = False) -> Program:
-        """Return a program of some of the members in their initial state."""
-        return Program(self.data, self.model, members, self.schedule, self.compiler, eager)
 
     def run(self, progress: Progress) -> list[TrainedRun]:
         """Train to the end."""
-        looks = deque[ValidationLook]()
-        ahead = AHEAD[self.data.device.type]
+        looks, began = deque[Callable[[], tuple[int, int, float]]](), time.perf_counter()
         while len(self.active) and (looks or self.running.done < self.schedule.steps):
-            began = time.perf_counter()
             if self.running.done < self.schedule.steps:
                 looks.append(self.begin_look())
-            if len(looks) > ahead or self.running.done == self.schedule.steps:
-                look = looks.popleft()
-                progress(look.done, len(look.active), self.judge(look))
-                self.leave(look.done)
-            self.seconds += time.perf_counter() - began
-        return self.collect_outcomes()
+            if (
+                len(looks) > AHEAD[self.data.device.type]
+                or self.running.done == self.schedule.steps
+            ):
+                done, members, loss = looks.popleft()()
+                progress(done, members, loss)
+                self.leave(done)
+        return self.collect_outcomes(time.perf_counter() - began)
 
-    def begin_look(self) -> ValidationLook:
-        """Start training to the next look, without waiting for its results."""
-        program, begun = self.running, self.running.done
-        steps = min(self.schedule.every, self.schedule.steps - begun)
+    def begin_look(self) -> Callable[[], tuple[int, int, float]]:
+        """Start training to the next look; return a function that waits for its results.
+
+        The function keeps better weights, and returns steps, members, and mean training loss.
+        """
+        program, active, begun = self.running, self.active, self.running.done
+        steps, device = min(self.schedule.every, self.schedule.steps - begun), self.data.device
         results, wait = fetch([program.train(steps), program.logits_of("valid")])
-        parameters = program.parameters
-        if AHEAD[self.data.device.type]:  # training changes them meanwhile
+        parameters, done = program.parameters, program.done
+        if AHEAD[device.type]:  # training changes them meanwhile
             parameters = {name: p.detach().clone() for name, p in parameters.items()}
-        return ValidationLook(program, self.active, begun, program.done, results, wait, parameters)
 
-    def judge(self, look: ValidationLook) -> float:
-        """Keep better weights of a look; return the mean training loss."""
-        look.wait()
-        patient = self.is_patient(look.active, look.begun)
-        loss = look.results[0].double().numpy()
-        scores = score_members(look.program, look.program.cut(look.results[1], "valid"))
-        point = np.full((1, len(self.members), 3), np.nan)
-        point[0, look.active[patient]] = np.column_stack([loss, scores])[patient]
-        self.curve = np.concatenate([self.curve, point])
-        better = np.flatnonzero(is_better(scores, self.highest[look.active]) & patient)
-        members = look.active[better]
-        self.highest[members], self.best_step[members] = scores[better], look.done
-        device = self.data.device
-        rows, of_all = (send(torch.as_tensor(x), device) for x in (better, members))
-        for name, p in look.parameters.items():
-            places: tuple[Tensor | slice, ...] = (of_all, *map(slice, p.shape[1:]))
-            self.best[name][places] = p.detach()[rows]
-        return float(loss.mean())
+        def judge() -> tuple[int, int, float]:
+            wait()
+            patient = self.is_patient(active, begun)
+            loss = results[0].double().numpy()
+            scores = score_members(program, program.cut(results[1], "valid"))
+            point = np.full((len(self.members), 3), np.nan)
+            point[active[patient]] = np.column_stack([loss, scores])[patient]
+            self.curve.append(point)
+            better = np.flatnonzero(is_better(scores, self.highest[active]) & patient)
+            members = active[better]
+            self.highest[members], self.best_step[members] = scores[better], done
+            rows, of_all = (send(torch.as_tensor(x), device) for x in (better, members))
+            for name, p in parameters.items():
+                places: Indices = of_all, *map(slice, p.shape[1:])
+                self.best[name][places] = p.detach()[rows]
+            return done, len(active), float(loss.mean())
+
+        return judge
 
     def is_patient(self, members: Array, done: int) -> Array:
         """Whether members have patience left after this many steps."""
@@ -712,11 +682,11 @@ class Training:
         filled = np.flatnonzero(~patient)[: size - patient.sum()]
         return np.sort(np.concatenate([np.flatnonzero(patient), filled]))
 
-    def collect_outcomes(self) -> list[TrainedRun]:
+    def collect_outcomes(self, seconds: float) -> list[TrainedRun]:
         """Return the outcome of each member with its best weights."""
-        program = self.running
+        program, curve = self.running, np.stack(self.curve)
         if len(program.members) < len(self.members):
-            program = self.program_of(self.members, eager=True)
+            program = Program(self.data, self.model, self.members, self.schedule, eager=True)
         with torch.no_grad():
             for name, p in program.parameters.items():
                 p.copy_(self.best[name])
@@ -733,10 +703,10 @@ class Training:
                 valid=valid[i],
                 test=test[i],
                 step=int(self.best_step[i]),
-                seconds=self.seconds / len(self.members),
+                seconds=seconds / len(self.members),
                 injection=injections[i],
                 parameters={name: p[i] for name, p in parameters.items()},
-                curve=self.curve[~np.isnan(self.curve[:, i, 0]), i],
+                curve=curve[~np.isnan(curve[:, i, 0]), i],
             )
             for i, member in enumerate(program.members)
         ]

@@ -127,9 +127,9 @@ def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     @contextmanager
     def graph(_, **__):
         captured.append({k: p.detach().clone() for k, p in running.parameters.items()})
-        states = [v for s in running.optimizer.state.values() for v in s.values()]
+        states = [v for s in running.optimizer.state.values() for v in s]
         assert not any(value.any() for value in states)
-        assert (running.count, running.total.any()) == (5, False)
+        assert not running.total.any()
         yield
 
     stream = SimpleNamespace(wait_stream=lambda _: None)
