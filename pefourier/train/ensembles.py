@@ -1,7 +1,7 @@
 """An experiment in stacks: what is trained, and what the numbers depend on.
 
-An encoding, scaled or unscaled, is an `Arm`; an arm with a seed and a fold is a `Run`. Runs of one
-dataset that fit into memory together form a `Stack`.
+An encoding, scaled or unscaled, is an `Arm`; a run is an arm with a seed and a fold, named by its
+key. Runs of one dataset that fit into memory together form a stack.
 
 Work of a rank: stacks are claimed, trained, scored, stored and sent.
 
@@ -22,20 +22,19 @@ import platform
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, shown
-from pefourier.train import run_artifacts, saved_models
+from pefourier.train import baselines, run_artifacts, saved_models
 from pefourier.train.data.load import load_task, name_positives
 from pefourier.train.data.split import Dropped, Task
 from pefourier.train.model import (
@@ -119,8 +118,8 @@ from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import agreeing, fill, first_few, join, paragraph, printable
 
 FEW = 10  # examples of a class
-# acts that cost more than adding or rotating
-COSTS = {"bias": "biases", "key": "keys", "key-query": "queries"}
+# what each act costs, in the order of stacks
+COSTS = {"bias": "biases", "add": "codes", "rotate": "codes", "key": "keys", "key-query": "queries"}
 MOST_NAMED = 12  # channels or arrays
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
@@ -134,31 +133,16 @@ APART |= {"device", "columns", "channels", "labels", "channels_first", "missing"
 APART |= {*NOT_NUMBERS}
 
 
-@frozen
-class Run:
-    """A single training: dataset, arm, seed and fold."""
-
-    dataset: str
-    arm: Arm
-    seed: int
-    fold: int
-
-    @property
-    def key(self) -> Key:
-        """Key of its line in results.jsonl."""
-        return self.dataset, self.arm.name, self.seed, self.fold
-
-
 @frozen_arrays
 class ResolvedTask:
     """A task with its classifier, arms, injections and runs."""
 
     task: Task
     model: Transformer
-    arms: tuple[Arm, ...]
+    arms: Mapping[str, Arm]  # by name
     injections: Mapping[str, Injection]  # of each SPEC, for seed 0
     schedule: Schedule
-    runs: Sequence[Run]
+    runs: Sequence[Key]
 
 
 @frozen_arrays
@@ -167,16 +151,12 @@ class Ensemble:
 
     resolved: ResolvedTask
     model: Classifier | None  # None: the arm names another method
-    runs: Sequence[Run]
+    runs: Sequence[Key]
     kind: str = ""  # equal for stacks that cost the same
 
     @property
     def task(self) -> Task:
         return self.resolved.task
-
-    @property
-    def keys(self) -> list[Key]:
-        return [run.key for run in self.runs]
 
 
 def resolve_task(task: Task, options: Options, device: torch.device) -> ResolvedTask:
@@ -192,12 +172,10 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     batch, steps = batch_and_steps(task, options.batch_size)
     check_memory(model, batch, device)
     injections: dict[str, Injection] = {}
-    arms = []
-    for arm in map(parse_arm, options.encoding):
+    arms = {name: parse_arm(name) for name in options.encoding}
+    for arm in arms.values():
         if arm.spec in BESIDE:
-            from pefourier.train.baselines import check_method
-
-            check_method(arm.spec, task)
+            baselines.check_method(arm.spec, task)
         elif arm.spec != ORDER_FREE and arm.spec not in injections:
             injections[arm.spec] = load_for(model, arm.spec, 0, task)
         if arm.rms is not None:
@@ -207,9 +185,8 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
                     f"{shown(arm.name)}: @rms cannot scale {arm.spec}: it is not added to the "
                     f"input (act {injection.act!r}), or is constant over positions"
                 )
-        arms.append(arm)
     runs = plan_runs(task, arms, options.seeds)
-    return ResolvedTask(task, model, tuple(arms), injections, schedule_of(options, steps), runs)
+    return ResolvedTask(task, model, arms, injections, schedule_of(options, steps), runs)
 
 
 def sizes_of_tokens(length: int, options: Options) -> tuple[int, int | None]:
@@ -262,11 +239,11 @@ def most_members(model: Transformer, batch: int, device: torch.device) -> int:
     return max(1, min(members, STACK_MOST[device.type]))
 
 
-def plan_runs(task: Task, arms: Sequence[Arm], seeds: int) -> list[Run]:
-    """Plan the runs of a dataset, grouped by seed and fold, order-free ones last."""
-    places = product(range(seeds), range(len(task.folds)), arms)
-    runs = [Run(task.name, a, s, fold) for s, fold, a in places if s < seeds_of(a.spec, seeds)]
-    return sorted(runs, key=lambda run: run.arm.spec in WITHOUT_VECTORS)
+def plan_runs(task: Task, names: Iterable[str], seeds: int) -> list[Key]:
+    """Plan the runs of a dataset, grouped by seed and fold, those without vectors last."""
+    places = product(range(seeds), range(len(task.folds)), names)
+    runs = [(task.name, name, s, fold) for s, fold, name in places if s < seeds_of(name, seeds)]
+    return sorted(runs, key=lambda run: run[1] in WITHOUT_VECTORS)
 
 
 def facts_of_fold(task: Task, number: int) -> Fields:
@@ -305,19 +282,17 @@ def plan_ensembles(resolved: ResolvedTask, size: int) -> list[Ensemble]:
     """
     model = resolved.model
     blind = OrderFree(model.length, model.channels, model.classes, model.d)
-    kinds: dict[str, list[Run]] = {}
+    kinds: dict[str, list[Key]] = {kind: [] for kind in (*COSTS.values(), *WITHOUT_VECTORS)}
     for run in resolved.runs:
-        injection = resolved.injections.get(run.arm.spec)
-        kind = run.arm.spec if injection is None else COSTS.get(injection.act, "codes")
-        kinds.setdefault(kind, []).append(run)
+        injection = resolved.injections.get(resolved.arms[run[1]].spec)
+        kinds[run[1] if injection is None else COSTS[injection.act]].append(run)
     ensembles = []
-    for kind in (*sorted(kinds.keys() - set(WITHOUT_VECTORS)), *WITHOUT_VECTORS):
-        kind_runs = kinds.get(kind, [])
+    for kind, runs in kinds.items():
         kind_model = None if kind in BESIDE else blind if kind == ORDER_FREE else model
-        limit = 1 if kind in BESIDE else size
-        even = -(-len(kind_runs) // max(1, -(-len(kind_runs) // limit)))  # no small last stack
-        starts = range(0, len(kind_runs), max(even, 1))
-        ensembles += [Ensemble(resolved, kind_model, kind_runs[i : i + even], kind) for i in starts]
+        stacks = -(-len(runs) // (1 if kind in BESIDE else size))
+        even = -(-len(runs) // (stacks or 1)) or 1  # no small last stack
+        starts = range(0, len(runs), even)
+        ensembles += [Ensemble(resolved, kind_model, runs[i : i + even], kind) for i in starts]
     return ensembles
 
 
@@ -367,7 +342,7 @@ def describe_detection(task: Task, options: Options) -> str:
 def parameters(resolved: ResolvedTask) -> dict[str, Fields]:
     """All parameters of each arm's encoding with defaults, and whether tokens share a vector."""
     params: dict[str, Fields] = {}
-    for arm in resolved.arms:
+    for arm in resolved.arms.values():
         params[arm.name] = {} if arm.rms is None else {"rms": arm.rms}
         if arm.spec not in WITHOUT_VECTORS:
             injection = resolved.injections[arm.spec]
@@ -418,7 +393,7 @@ class Experiment:
     @property
     def keys(self) -> list[Key]:
         """All requested runs."""
-        return [run.key for entry in self.resolved for run in entry.runs]
+        return [run for entry in self.resolved for run in entry.runs]
 
     @property
     def remarks(self) -> list[str]:
@@ -430,7 +405,7 @@ class Experiment:
         for entry in self.resolved:
             task, tokens = entry.task, entry.model.tokens
             lines = remarks_on_task(task)
-            for arm in entry.arms:
+            for arm in entry.arms.values():
                 injection = entry.injections.get(arm.spec)
                 if injection is not None and collides(injection, tokens):
                     slots = {"count": len(injection.vectors), "tokens": tokens}
@@ -533,7 +508,7 @@ def fingerprint(array: Array) -> list[float]:
     return [float(f"{number:.6g}") for number in (np.log(size), along)]
 
 
-Rows = list[dict[str, Any]]  # of results.jsonl
+Results = Sequence[tuple[Fields, bytes]]  # rows of results.jsonl, with traces
 LINE_EVERY = 10.0  # seconds between notes
 Note = Callable[[str], object]  # shows a line to the user during training
 
@@ -548,7 +523,7 @@ def train_rank(experiment: Experiment, note: Note) -> Summary | None:
     several = experiment.ranks > 1
     meeting = join_group(experiment.rank, experiment.ranks) if several else nullcontext()
     with meeting as group:
-        done, planned, missing = agree_on_work(experiment, group)
+        planned, missing, done = agree_on_work(experiment, group)
         for line in experiment.remarks:
             note(line)
         share = missing[experiment.rank :: experiment.ranks]
@@ -569,32 +544,29 @@ def train_rank(experiment: Experiment, note: Note) -> Summary | None:
 
 def agree_on_work(
     experiment: Experiment, group: Group | None
-) -> tuple[set[Key], list[Ensemble], list[int]]:
-    """Return the runs that were finished before, all stacks, and the numbers of unfinished ones.
+) -> tuple[list[Ensemble], list[int], set[Key]]:
+    """Return all stacks, the numbers of unfinished ones, and on rank 0 the runs finished before.
 
     A stack is unfinished if a run has no row, or no model in the folder of --save-models.
     """
     if group is not None and experiment.rank:
         plan = json.loads(group.store.get("plan"))  # waits for rank 0
         check_same(Path(f"rank {experiment.rank}"), plan["config"], experiment.description)
-        size, done, missing = plan["config"]["stack"], plan["done"], plan["missing"]
-        return set(map(tuple, done)), plan_stacks(experiment, size), missing
+        return plan_stacks(experiment, plan["config"]["stack"]), plan["missing"], set()
     config = experiment.store.settle(experiment.description, resume=experiment.options.resume)
-    rows = experiment.store.rows()
+    rows, folder = experiment.store.rows(), experiment.options.save_models
     check_runs(rows, experiment.resolved)
-    done, folder = [key_of(row) for row in rows], experiment.options.save_models
-    planned, missing = plan_stacks(experiment, config["stack"]), []
+    done, missing = {key_of(row) for row in rows}, []
+    planned = plan_stacks(experiment, config["stack"])
     for number, stack in enumerate(planned):
-        lacking = set(stack.keys) - set(done)
+        lacking = set(stack.runs) - done
         if folder is not None and stack.model is not None:
-            lacking |= {
-                k for k in stack.keys if not run_artifacts.file_of_model(folder, k).is_file()
-            }
+            file_of = run_artifacts.file_of_model
+            lacking |= {run for run in stack.runs if not file_of(folder, run).is_file()}
         missing += [number] if lacking else []
     if group is not None:
-        settled = {"config": config, "done": done, "missing": missing}
-        group.store.set("plan", json.dumps(settled))
-    return set(done), planned, missing
+        group.store.set("plan", json.dumps({"config": config, "missing": missing}))
+    return planned, missing, done
 
 
 def plan_stacks(experiment: Experiment, size: int) -> list[Ensemble]:
@@ -615,12 +587,10 @@ class Work:
 
     def __post_init__(self) -> None:
         self.options, self.store = self.experiment.options, self.experiment.store
-        self.rows: Rows = []
+        self.rows: list[Fields] = []
         self.resident = lru_cache(maxsize=1)(Resident)
         self.compiler = Compiler(self.note)
-        self.after_look: Callable[[], object] = lambda: None
         self.finished = self.steps = 0  # trained stacks, and the step limit of the current stack
-        self.took: dict[str, list[float]] = {method: [] for method in BESIDE}  # seconds of each fit
         self.began = self.shown = time.perf_counter()
         self.load = cache(load_for)
         lengths = parse_lengths(self.options.test_length)
@@ -629,92 +599,85 @@ class Work:
 
     def count_steps(self, steps: int, members: int, loss: float) -> None:
         """Report the step that a stack, or a part of it, has reached."""
-        self.after_look()
+        self.take_over()
         moment = time.perf_counter()
         if moment - self.shown >= LINE_EVERY:
-            share = min(1.0, (self.finished + steps / self.steps) / max(self.count, 1))
-            spent = moment - self.began - sum(map(sum, self.took.values()))
-            left, unknown = spent * (1 / share - 1), []
-            for method, fits in self.fits.items():
-                took = self.took[method]
-                left += (fits - len(took)) * float(np.mean(took or 0.0))
-                unknown += [] if took else [method]
-            minutes, seconds = divmod(round(left), 60)
-            self.shown = moment
+            share = min(1.0, (self.finished + steps / self.steps) / self.count)
+            minutes, seconds = divmod(round((moment - self.began) * (1 / share - 1)), 60)
+            methods, self.shown = [*+self.fits], moment
             self.note(
                 f"{100 * share:.0f}% · {members} members · step {steps}/{self.steps} · loss "
                 f"{loss:.3f} · {minutes}:{seconds:02d} left"
-                + (f", then {join(unknown)}" if unknown else "")
+                + (f", then {join(methods)}" if methods else "")
             )
 
     def train_share(self, share: Sequence[int]) -> None:
         """Train this rank's stacks in sequence, and collect those of other ranks on rank 0."""
-        stacks = [self.ensembles[number] for number in share]
-        self.fits = Counter(stack.kind for stack in stacks if stack.model is None)
-        group, self.count = self.group, len(share) - self.fits.total()
-        if group is not None:
-            at_work = partial(group.store.add, "looks", 1)  # seen by rank 0
-            self.after_look = at_work if group.rank else self.take_over
-        for number in share:
-            rows, traces = self.train(number)
+        stacks, group = [self.ensembles[number] for number in share], self.group
+        self.fits = Counter(stack.kind for stack in stacks if stack.model is None)  # to come
+        self.count = len(share) - self.fits.total()
+        for number, stack in zip(share, stacks, strict=True):
+            results = self.train(stack)
             if group is not None and group.rank:
-                group.send(number, rows, traces)
+                group.send(number, results)
         if group is not None and group.rank == 0:
             group.wait_for(self.awaited, self.take_over)
 
     def take_over(self) -> None:
-        """Store results that have arrived from other ranks, on rank 0."""
-        for number in sorted(self.awaited):
-            sent = self.group and self.group.receive(number)
-            if sent:
-                self.awaited.remove(number)
-                self.put_away(*sent)
+        """Store results that have arrived from other ranks, on rank 0; others say they work."""
+        group = self.group
+        if group is not None and group.rank:
+            group.store.add("looks", 1)
+        elif group is not None:
+            for number in sorted(self.awaited):
+                if (sent := group.receive(number)) is not None:
+                    self.awaited.remove(number)
+                    self.put_away(sent)
 
-    def put_away(self, rows: Rows, traces: Sequence[bytes]) -> None:
+    def put_away(self, results: Results) -> None:
         """Store rows and traces run by run: those that fit on the disk are kept."""
-        if self.store.path is not None:
-            for row, trace in zip(rows, traces, strict=True):
+        for row, trace in results:
+            if self.store.path is not None:
                 run_artifacts.write_trace(self.store.path, key_of(row), trace)
                 self.store.append([row] if key_of(row) not in self.done else [])
-        self.rows += rows
+            self.rows.append(row)
 
-    def train(self, number: int) -> tuple[Rows, list[bytes]]:
-        """Train a stack, and store its results."""
-        stack = self.ensembles[number]
-        outcomes = self.fit_runs(stack)
-        rows, traces = self.keep(stack, [outcome for outcome in outcomes if outcome.finite])
-        self.finished += stack.model is not None
-        lost = [outcome.member for outcome in outcomes if not outcome.finite]
-        if lost:  # other runs of the stack are stored already
-            raise PefourierError(
-                f"{lost[0].encoding}, seed {lost[0].seed}, fold {lost[0].fold}: non-finite "
-                "logits; its vectors may be too large: use SPEC@rms=SIZE to scale them"
-            )
-        return rows, traces
+    def train(self, stack: Ensemble) -> Results:
+        """Train a stack, store its results, and save requested models."""
+        task, folder, outcomes = stack.task, self.options.save_models, self.fit_runs(stack)
+        finite = [outcome for outcome in outcomes if outcome.finite]
+        results = [(self.row_of(stack, outcome), trace_of(task, outcome)) for outcome in finite]
+        self.put_away(results)  # before models, for which the disk may be too small
+        if folder is not None and stack.model is not None:
+            for outcome in finite:
+                saved_models.save_model(folder, task, outcome, stack.model)
+        for outcome in outcomes:
+            if not outcome.finite:  # other runs of the stack are stored already
+                m = outcome.member
+                raise PefourierError(
+                    f"{m.encoding}, seed {m.seed}, fold {m.fold}: non-finite logits; its vectors "
+                    "may be too large: use SPEC@rms=SIZE to scale them"
+                )
+        return results
 
     def fit_runs(self, stack: Ensemble) -> list[TrainedRun]:
         """Train the runs of a stack."""
         members = [
-            Replica(run.arm.name, self.injection_of(stack.resolved, run), run.seed, run.fold)
-            for run in stack.runs
+            Replica(name, self.injection_of(stack.resolved, name, seed), seed, fold)
+            for _, name, seed, fold in stack.runs
         ]
-        if stack.model is None:
-            from pefourier.train import baselines
-
-            began = time.perf_counter()
-            outcomes = [
-                TrainedRun(m, *baselines.fit_method(stack.kind, stack.task, m.fold))
-                for m in members
-            ]
-            self.took[stack.kind].append(time.perf_counter() - began)
-            return outcomes
-        schedule, resident = (
-            stack.resolved.schedule,
-            self.resident(stack.task, self.experiment.device),
-        )
-        self.steps, compiler = schedule.steps, self.compiler if self.is_compiled(stack) else None
-        given = (schedule, self.count_steps, compiler)
-        return fit(resident, stack.model, members, *given)
+        if stack.model is None:  # a single run
+            fitted = baselines.fit_method(stack.kind, stack.task, members[0].fold)
+            self.fits[stack.kind] -= 1
+            self.began += fitted[-1]  # the time that is left is that of stacks
+            return [TrainedRun(members[0], *fitted)]
+        resident = self.resident(stack.task, self.experiment.device)
+        schedule, compiler = stack.resolved.schedule, self.compiler
+        self.steps = schedule.steps
+        given = (schedule, self.count_steps, compiler if self.is_compiled(stack) else None)
+        outcomes = fit(resident, stack.model, members, *given)
+        self.finished += 1
+        return outcomes
 
     def is_compiled(self, stack: Ensemble) -> bool:
         """Whether compiling the step of a stack, and of all equal stacks, is worthwhile."""
@@ -727,51 +690,34 @@ class Work:
         seconds *= stack.resolved.schedule.steps / self.experiment.ranks
         return pays_to_compile(self.experiment.device, seconds)
 
-    def injection_of(self, resolved: ResolvedTask, run: Run) -> Injection:
+    def injection_of(self, resolved: ResolvedTask, name: str, seed: int) -> Injection:
         """Return the injection of a run; the order-free baseline and other methods have none."""
-        injection = resolved.injections.get(run.arm.spec, NOTHING)
-        if run.seed and "seed" in injection.params:  # other seeds may have other vectors
-            injection = self.load(resolved.model, run.arm.spec, run.seed, resolved.task)
-        return injection if run.arm.rms is None else scale_to_rms(injection, run.arm.rms)
+        arm = resolved.arms[name]
+        injection = resolved.injections.get(arm.spec, NOTHING)
+        if seed and "seed" in injection.params:  # other seeds may have other vectors
+            injection = self.load(resolved.model, arm.spec, seed, resolved.task)
+        return injection if arm.rms is None else scale_to_rms(injection, arm.rms)
 
-    def keep(self, stack: Ensemble, outcomes: Sequence[TrainedRun]) -> tuple[Rows, list[bytes]]:
-        """Score and store the results of a stack, and save requested models."""
-        task, folder, traces = stack.task, self.options.save_models, list[bytes]()
-        rows = [row_of(stack, outcome, self.experiment) for outcome in outcomes]
-        if longer := self.longer.get(task.name):
-            for row, outcome in zip(rows, outcomes, strict=True):
-                row["tested"] = saved_models.score_lengths(
-                    task, stack.model, outcome, longer, self.load
-                )
-        if self.store.path is not None or self.group is not None:
-            traces = [trace_of(task, outcome) for outcome in outcomes]
-        self.put_away(rows, traces)  # before models, for which the disk may be too small
-        if folder is not None and stack.model is not None:
-            for outcome in outcomes:
-                saved_models.save_model(folder, task, outcome, stack.model)
-        return rows, traces
-
-
-def row_of(stack: Ensemble, outcome: TrainedRun, experiment: Experiment) -> Fields:
-    """Return a line of results.jsonl."""
-    member, task = outcome.member, stack.task
-    labels = task.labels[task.folds[member.fold].test]
-    predicted = decide(outcome.test, threshold_of(task, outcome))
-    confusion = count_confusions(predicted, labels, len(task.classes))
-    return {
-        **dict(zip(KEY, outcome.key_in(task), strict=True)),
-        **score(predicted, outcome.test, labels, macro=task.positive is None),
-        "step": outcome.step,
-        "seconds": round(outcome.seconds, 3),
-        **facts_of_fold(task, member.fold),
-        "confusion": confusion.tolist(),
-        "shortest": task.shortest,
-        "uneven": task.uneven,
-        "budget": stack.resolved.schedule.budget,
-        "device": str(experiment.device),
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "tested": [],
-    }
+    def row_of(self, stack: Ensemble, outcome: TrainedRun) -> Fields:
+        """Return a line of results.jsonl."""
+        fold, task, longer = outcome.member.fold, stack.task, self.longer.get(stack.task.name, [])
+        labels = task.labels[task.folds[fold].test]
+        predicted = decide(outcome.test, threshold_of(task, outcome))
+        confusion = count_confusions(predicted, labels, len(task.classes))
+        return {
+            **dict(zip(KEY, outcome.key_in(task), strict=True)),
+            **score(predicted, outcome.test, labels, macro=task.positive is None),
+            "step": outcome.step,
+            "seconds": round(outcome.seconds, 3),
+            **facts_of_fold(task, fold),
+            "confusion": confusion.tolist(),
+            "shortest": task.shortest,
+            "uneven": task.uneven,
+            "budget": stack.resolved.schedule.budget,
+            "device": str(self.experiment.device),
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "tested": saved_models.score_lengths(task, stack.model, outcome, longer, self.load),
+        }
 
 
 PARTS = ("train", "valid", "test")
@@ -831,7 +777,7 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
     """Plan the training on a dataset, in numbers and in words."""
     task, options = resolved.task, experiment.options
     counts = partial(np.bincount, minlength=len(task.classes))
-    keys = {run.key for run in resolved.runs}
+    keys = set(resolved.runs)
     unfinished, steps = len(keys - finished), resolved.schedule.steps
     of_step = seconds_of_steps(resolved, experiment)
     seconds = of_step * steps * unfinished / len(keys)
@@ -849,7 +795,7 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
     ]
     return DatasetPlan(
         dataset=task.name,
-        encodings=tuple(arm.name for arm in resolved.arms),
+        encodings=tuple(resolved.arms),
         seeds=options.seeds,
         folds=tuple(
             {"fold": i}
@@ -881,9 +827,10 @@ def seconds_of_steps(resolved: ResolvedTask, experiment: Experiment) -> float:
         if stack.model is None:  # another method
             continue
         if stack.kind not in timed:
-            injections = [resolved.injections.get(r.arm.spec, NOTHING) for r in stack.runs]
-            pairs = zip(stack.runs, injections, strict=True)
-            members = [Replica(run.arm.name, own, 0, run.fold) for run, own in pairs]
+            members = [
+                Replica(name, resolved.injections.get(resolved.arms[name].spec, NOTHING), 0, fold)
+                for _, name, _, fold in stack.runs
+            ]
             program = Program(data, stack.model, members, resolved.schedule, eager=True)
             program.train(1).cpu()  # waits for a GPU
             began = time.perf_counter()

@@ -608,13 +608,11 @@ class Training:
     def run(self, progress: Progress) -> list[TrainedRun]:
         """Train to the end."""
         looks, began = deque[Callable[[], tuple[int, int, float]]](), time.perf_counter()
-        while len(self.active) and (looks or self.running.done < self.schedule.steps):
-            if self.running.done < self.schedule.steps:
+        ahead, steps = AHEAD[self.data.device.type], self.schedule.steps
+        while len(self.active) and (looks or self.running.done < steps):
+            if self.running.done < steps:
                 looks.append(self.begin_look())
-            if (
-                len(looks) > AHEAD[self.data.device.type]
-                or self.running.done == self.schedule.steps
-            ):
+            if len(looks) > ahead or self.running.done == steps:
                 done, members, loss = looks.popleft()()
                 progress(done, members, loss)
                 self.leave(done)

@@ -16,7 +16,7 @@ import re
 import sys
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
@@ -379,18 +379,18 @@ class Group:
     ranks: int
     store: Any  # torch.distributed.Store
 
-    def send(self, number: int, rows: Sequence[Any], traces: Sequence[bytes]) -> None:
+    def send(self, number: int, results: Iterable[tuple[Fields, bytes]]) -> None:
         """Send the rows and traces of a finished stack to rank 0."""
-        texts = [b64encode(trace).decode() for trace in traces]
-        self.store.set(f"finished/{number}", json.dumps([list(rows), texts]))
+        sent = [(row, b64encode(trace).decode()) for row, trace in results]
+        self.store.set(f"finished/{number}", json.dumps(sent))
 
-    def receive(self, number: int) -> tuple[list[Fields], list[bytes]] | None:
+    def receive(self, number: int) -> list[tuple[Fields, bytes]] | None:
         """Return the rows and traces of a stack of another rank; None before it is finished."""
         if not self.store.check([f"finished/{number}"]):
             return None
-        rows, texts = json.loads(self.store.get(f"finished/{number}"))
+        sent = json.loads(self.store.get(f"finished/{number}"))
         self.store.delete_key(f"finished/{number}")
-        return rows, [b64decode(text) for text in texts]
+        return [(row, b64decode(text)) for row, text in sent]
 
     def wait_for(self, missing: Collection[int], take_over: Callable[[], object]) -> None:
         """Take over results until no stack is missing, while some rank is at work."""
