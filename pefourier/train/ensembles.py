@@ -117,6 +117,7 @@ from pefourier.writing.files import remove_old_drafts
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import agreeing, fill, first_few, join, paragraph, printable
 
+Note = Callable[[str], object]  # shows a line to the user during training
 FEW = 10  # examples of a class
 # what each act costs, in the order of stacks
 COSTS = {"bias": "biases", "add": "codes", "rotate": "codes", "key": "keys", "key-query": "queries"}
@@ -436,15 +437,19 @@ class Experiment:
         }
 
 
-def resolve(options: Options) -> Experiment:
-    """Resolve options to data, classifiers and runs; only the first rank writes."""
+def resolve(options: Options, began: float, note: Note) -> Experiment:
+    """Resolve options, and --minutes since `began`, to data, classifiers and runs.
+
+    Only the first rank writes.
+    """
     rank, ranks = read_rank()
     store = Store(None if options.out is None or rank else Path(options.out))
     device = choose_device(options.device)
     loaded = [load_task(name, options) for name in options.dataset]
     tasks = name_positives(loaded, options.positive)
     resolved = [resolve_task(task, options, device) for task in tasks]
-    return Experiment(options, rank, ranks, device, store, resolved)
+    whole = Experiment(options, rank, ranks, device, store, resolved)
+    return whole if options.minutes is None else fit_into_minutes(whole, began, note)
 
 
 def choose_device(device: str) -> torch.device:
@@ -510,7 +515,6 @@ def fingerprint(array: Array) -> list[float]:
 
 Results = Sequence[tuple[Fields, bytes]]  # rows of results.jsonl, with traces
 LINE_EVERY = 10.0  # seconds between notes
-Note = Callable[[str], object]  # shows a line to the user during training
 
 
 def silent(_: str) -> None:
@@ -758,9 +762,7 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
     options = settle_options(options)
     if read_rank()[0]:
         return ()
-    experiment = resolve(options)
-    if options.minutes is not None:
-        experiment = fit_into_minutes(experiment, began, note)
+    experiment = resolve(options, began, note)
     for entry in experiment.resolved:
         found = find_difference(entry.task, experiment.options.seeds)
         if options.find is not None and (found is None or found > options.find):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pefourier.train.options import Options
 from pefourier.train.request import settle_options
-from pefourier.train.store import Store, make_folder, write_json
+from pefourier.train.store import Store, make_folder, read_rank, write_json
 from pefourier.writing.files import write_text
 
 if TYPE_CHECKING:
@@ -32,12 +32,10 @@ def run_comparison(
     options = settle_options(options)  # before torch is loaded, which takes seconds
     from pefourier.train import ensembles
 
-    whole = ensembles.resolve(options)
-    note = ensembles.silent if whole.rank or note is None else note
+    note = ensembles.silent if read_rank()[0] or note is None else note
+    whole = ensembles.resolve(options, began, note)
     if options.save_models is not None:
         make_folder("--save-models", options.save_models)
-    if options.minutes is not None:
-        whole = ensembles.fit_into_minutes(whole, began, note)
     with whole.store.lock(), note_on_interrupt(whole.store, note):
         result = ensembles.train_rank(whole, note)
         if result is not None:

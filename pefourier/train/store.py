@@ -170,11 +170,9 @@ class Store:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Create the folder, and lock it against other runs until this run ends."""
-        if self.path is None:
-            yield
-            return
-        make_folder("--out", str(self.path))
-        if sys.platform == "win32":
+        if self.path is not None:
+            make_folder("--out", str(self.path))
+        if self.path is None or sys.platform == "win32":
             yield
             return
         handle = os.open(self.path, os.O_RDONLY)
@@ -272,9 +270,7 @@ def read_configuration(file: Path) -> Fields:
 def stored_options(config: Values) -> Options:
     """Return the options of a configuration."""
     names = {field.name for field in fields(Options)} - NOT_NUMBERS
-    given: Fields = {name: config[name] for name in names & config.keys()}
-    given |= {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
-    return Options(**given)
+    return Options(**{name: config[name] for name in names & config.keys()})
 
 
 def option_of(config: Values, name: str) -> Any:
@@ -294,8 +290,7 @@ def earlier_options(config: Values) -> Fields:
     {'search': ['rate=3e-3,1e-2']}
     """
     known = {field.name for field in fields(Options)} | {*RULES, *FACTS, *NOT_COMPARED}
-    own = {key: value for key, value in config.items() if key not in known and value}
-    return {key: value for key, value in own.items() if value != GONE.get(key)}
+    return {k: v for k, v in config.items() if k not in known and v and v != GONE.get(k)}
 
 
 def check_same(file: Path, old: Values, config: Values) -> None:
