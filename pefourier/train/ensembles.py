@@ -24,7 +24,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache, lru_cache, partial
 from itertools import product
 from pathlib import Path
@@ -63,6 +63,7 @@ from pefourier.train.options import (
 )
 from pefourier.train.program import (
     AT_ONCE,
+    EAGER,
     Compiler,
     Program,
     Replica,
@@ -153,7 +154,7 @@ class Ensemble:
     resolved: ResolvedTask
     model: Classifier | None  # None: the arm names another method
     runs: Sequence[Key]
-    kind: str = ""  # equal for stacks that cost the same
+    kind: str  # equal for stacks that cost the same
 
     @property
     def task(self) -> Task:
@@ -527,12 +528,10 @@ def train_rank(experiment: Experiment, note: Note) -> Summary | None:
     several = experiment.ranks > 1
     meeting = join_group(experiment.rank, experiment.ranks) if several else nullcontext()
     with meeting as group:
-        planned, missing, done = agree_on_work(experiment, group)
+        work = Work(experiment, group, note)
         for line in experiment.remarks:
             note(line)
-        share = missing[experiment.rank :: experiment.ranks]
-        work = Work(experiment, group, planned, done, note, {*missing} - {*share})
-        work.train_share(share)
+        work.train_share()
         if options.resume and store.path is not None:
             folders = [store.path, *store.path.glob("*/")]
             remove_old_drafts([*folders, *filter(None, [options.save_models])], begun)
@@ -546,60 +545,50 @@ def train_rank(experiment: Experiment, note: Note) -> Summary | None:
         return summarize_runs([rows[key] for key in experiment.keys], params, shared)
 
 
-def agree_on_work(
-    experiment: Experiment, group: Group | None
-) -> tuple[list[Ensemble], list[int], set[Key]]:
-    """Return all stacks, the numbers of unfinished ones, and on rank 0 the runs finished before.
-
-    A stack is unfinished if a run has no row, or no model in the folder of --save-models.
-    """
-    if group is not None and experiment.rank:
-        plan = json.loads(group.store.get("plan"))  # waits for rank 0
-        check_same(Path(f"rank {experiment.rank}"), plan["config"], experiment.description)
-        return plan_stacks(experiment, plan["config"]["stack"]), plan["missing"], set()
-    config = experiment.store.settle(experiment.description, resume=experiment.options.resume)
-    rows, folder = experiment.store.rows(), experiment.options.save_models
-    check_runs(rows, experiment.resolved)
-    done, missing = {key_of(row) for row in rows}, []
-    planned = plan_stacks(experiment, config["stack"])
-    for number, stack in enumerate(planned):
-        lacking = set(stack.runs) - done
-        if folder is not None and stack.model is not None:
-            file_of = run_artifacts.file_of_model
-            lacking |= {run for run in stack.runs if not file_of(folder, run).is_file()}
-        missing += [number] if lacking else []
-    if group is not None:
-        group.store.set("plan", json.dumps({"config": config, "missing": missing}))
-    return planned, missing, done
-
-
-def plan_stacks(experiment: Experiment, size: int) -> list[Ensemble]:
-    """All stacks of a comparison, of at most `size` runs."""
-    return [e for r in experiment.resolved for e in plan_ensembles(r, size)]
-
-
-@dataclass(eq=False)
 class Work:
     """The stacks of a comparison, and the results of this rank's share."""
 
-    experiment: Experiment
-    group: Group | None
-    ensembles: Sequence[Ensemble]
-    done: set[Key]  # runs that were finished before
-    note: Note
-    awaited: set[int]  # stacks of other ranks that have not arrived on rank 0
-
-    def __post_init__(self) -> None:
-        self.options, self.store = self.experiment.options, self.experiment.store
+    def __init__(self, experiment: Experiment, group: Group | None, note: Note) -> None:
+        self.experiment, self.group, self.note = experiment, group, note
+        self.options, self.store = experiment.options, experiment.store
+        self.done: set[Key] = set()  # runs that were finished before, on rank 0
         self.rows: list[Fields] = []
+        missing = self.agree()
+        self.share = missing[experiment.rank :: experiment.ranks]
+        self.awaited = {*missing} - {*self.share}  # on rank 0, until they arrive
         self.resident = lru_cache(maxsize=1)(Resident)
-        self.compiler = Compiler(self.note)
+        self.compiler = Compiler(note)
         self.finished = self.steps = 0  # trained stacks, and the step limit of the current stack
         self.began = self.shown = time.perf_counter()
         self.load = cache(load_for)
         lengths = parse_lengths(self.options.test_length)
         positions = self.options.positions
         self.longer = {n: draw_longer(n, lengths, positions) for n in self.options.dataset}
+
+    def agree(self) -> list[int]:
+        """Plan all stacks as rank 0 does, and return the numbers of unfinished ones.
+
+        A stack is unfinished if a run has no row, or no model in the folder of --save-models.
+        """
+        whole, group, folder = self.experiment, self.group, self.options.save_models
+        if group is not None and group.rank:
+            config, unfinished = json.loads(group.store.get("plan"))  # waits for rank 0
+            check_same(Path(f"rank {group.rank}"), config, whole.description)
+        else:
+            config = self.store.settle(whole.description, resume=self.options.resume)
+            rows = self.store.rows()
+            check_runs(rows, whole.resolved)
+            self.done = {key_of(row) for row in rows}
+            unfinished = [run for run in whole.keys if run not in self.done]
+            if folder is not None:
+                models = [run for run in whole.keys if run[1] not in BESIDE]
+                file_of = run_artifacts.file_of_model
+                unfinished += [run for run in models if not file_of(folder, run).is_file()]
+            if group is not None:
+                group.store.set("plan", json.dumps([config, unfinished]))
+        self.ensembles = [e for r in whole.resolved for e in plan_ensembles(r, config["stack"])]
+        runs = set(map(tuple, unfinished))
+        return [n for n, stack in enumerate(self.ensembles) if not runs.isdisjoint(stack.runs)]
 
     def count_steps(self, steps: int, members: int, loss: float) -> None:
         """Report the step that a stack, or a part of it, has reached."""
@@ -615,12 +604,12 @@ class Work:
                 + (f", then {join(methods)}" if methods else "")
             )
 
-    def train_share(self, share: Sequence[int]) -> None:
+    def train_share(self) -> None:
         """Train this rank's stacks in sequence, and collect those of other ranks on rank 0."""
-        stacks, group = [self.ensembles[number] for number in share], self.group
+        stacks, group = [self.ensembles[number] for number in self.share], self.group
         self.fits = Counter(stack.kind for stack in stacks if stack.model is None)  # to come
-        self.count = len(share) - self.fits.total()
-        for number, stack in zip(share, stacks, strict=True):
+        self.count = len(stacks) - self.fits.total()
+        for number, stack in zip(self.share, stacks, strict=True):
             results = self.train(stack)
             if group is not None and group.rank:
                 group.send(number, results)
@@ -678,7 +667,7 @@ class Work:
         resident = self.resident(stack.task, self.experiment.device)
         schedule, compiler = stack.resolved.schedule, self.compiler
         self.steps = schedule.steps
-        given = (schedule, self.count_steps, compiler if self.is_compiled(stack) else None)
+        given = (schedule, self.count_steps, compiler if self.is_compiled(stack) else EAGER)
         outcomes = fit(resident, stack.model, members, *given)
         self.finished += 1
         return outcomes
@@ -789,11 +778,15 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
         f"{max(1, round(seconds / 60))} min. {describe_detection(task, options)}."
     )
     choices = [
-        {"minutes": minutes, "seeds": seeds, "steps": number, "detectable": detected}
+        {
+            "minutes": minutes,
+            "seeds": seeds,
+            "steps": number,
+            "detectable": find_difference(task, seeds),
+        }
         for minutes in TIMES
         for seeds, number in [divide_time(60 * minutes, of_step / options.seeds, experiment)]
         if number >= LOOK
-        for detected in [find_difference(task, seeds)]
     ]
     return DatasetPlan(
         dataset=task.name,
@@ -908,7 +901,7 @@ def plan_page(plans: Sequence[DatasetPlan]) -> Page:
     lines = [first, *(plan.conclusion for plan in plans)]
     return Page(
         "plan",
-        words=lambda: tables_in_words(t for p in plans for t in (windows_table(p), times_table(p))),
+        words=lambda: tables_in_words(table for plan in plans for table in plan_tables(plan)),
         records=lambda: plans,
         rows=lambda: flattened(plain(plans)),
         conclusion=lambda: "\n".join(paragraph(printable(line)) for line in lines),
@@ -916,8 +909,8 @@ def plan_page(plans: Sequence[DatasetPlan]) -> Page:
     )
 
 
-def windows_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
-    """Title and table of the windows of each class in each part of each fold."""
+def plan_tables(plan: DatasetPlan) -> list[tuple[str, list[list[str]]]]:
+    """Titles and tables: windows of each class, and what --minutes would choose and detect."""
     body = [
         [f"{fold['fold']}", *(f"{sum(fold[p])} ({' / '.join(map(str, fold[p]))})" for p in PARTS)]
         for fold in plan.folds
@@ -926,11 +919,9 @@ def windows_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
     channels = f"{plan.channels} {agreeing(plan.channels, 'channel', 'channels')}"
     sizes = f"windows of {plan.length} rows and {channels}"
     title = f"{plan.dataset}: {sizes}, split {split}, of classes {' / '.join(plan.classes)}"
-    return title, [["fold", *PARTS], *body]
-
-
-def times_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
-    """Title and table of what --minutes would choose and could detect."""
-    title = f"{plan.dataset}: runs of each fold and encoding in a time, and what they detect"
-    body = [[str(value or "none") for value in choice.values()] for choice in plan.minutes]
-    return title, [["--minutes", "runs", "steps", "difference in F1"], *body]
+    detects = f"{plan.dataset}: runs of each fold and encoding in a time, and what they detect"
+    choices = [[str(value or "none") for value in choice.values()] for choice in plan.minutes]
+    return [
+        (title, [["fold", *PARTS], *body]),
+        (detects, [["--minutes", "runs", "steps", "difference in F1"], *choices]),
+    ]

@@ -557,19 +557,14 @@ class Transformer:
     def tokens_with_vectors(self, p: Parameters, table: Tensor | None, x: Tensor) -> Tensor:
         """Tokens (M, B, T, d) of windows (M, B, L, C), plus added vectors (M, T, d)."""
         # one type in every stack: added vectors would make all members float32
-        h = affine(p, "project", self.cut(x).flatten(1, 2)).to(x.dtype)
+        rows = x.unfold(2, self.patch, self.step).transpose(3, 4)  # (M, B, T, patch, C)
+        h = affine(p, "project", rows.flatten(3).flatten(1, 2)).to(x.dtype)
         h = torch.unflatten(h, 1, (x.shape[1], self.tokens))
         if table is None:
             return h
         if self.inject == "concat":
             table = torch.bmm(table.flatten(1, -2).to(x.dtype), p["inject.w"]).view_as(table)
         return torch.add(h, of_windows(table)).to(x.dtype)
-
-    def cut(self, x: Tensor) -> Tensor:
-        """Tokens (M, B, T, patch C) of windows (M, B, L, C)."""
-        if self.step == self.patch:
-            return x.reshape(*x.shape[:2], self.tokens, self.patch * self.channels)
-        return x.unfold(2, self.patch, self.step).transpose(3, 4).flatten(3)
 
     def attention(
         self,

@@ -200,7 +200,7 @@ class Compiler:
     """Compiler of training steps; after one failure, stacks train without compilation."""
 
     say: Callable[[str], object]
-    works: bool = field(init=False, default=True)
+    works: bool = True
 
     def run(self, work: Callable[[Callable[..., T]], Any], function: Callable[..., T]) -> Any:
         """Run work with a compiled function, or with the original if torch cannot compile it."""
@@ -217,6 +217,8 @@ class Compiler:
         self.say(f"training continues without compilation: {cause}")
         return work(function)
 
+
+EAGER = Compiler(print, works=False)
 
 # Steps
 
@@ -346,7 +348,7 @@ class Program:
     model: Classifier
     members: Sequence[Replica]
     schedule: Schedule
-    compiler: Compiler | None = None  # of the loss of a step; None: no compilation
+    compiler: Compiler = EAGER  # of the loss of a step
     eager: bool = False  # no graph capture on a GPU
     done: int = field(init=False, default=0)  # steps
     replay: Callable[[], None] | None = field(init=False, default=None)  # of a step, on a GPU
@@ -380,7 +382,7 @@ class Program:
             for vectors in (False, True)
             if (group := [p for name, p in self.parameters.items() if is_vector(name) == vectors])
         )
-        if self.compiler is not None and self.compiler.works:
+        if self.compiler.works:
             self.compiler.say(f"compiling the step of {len(folds)} members")
         if device.type == "cuda" and not self.eager:
             self.capture()
@@ -423,10 +425,7 @@ class Program:
 
     def step(self) -> None:
         """Take one step of Adam for every member on the windows in `index`."""
-        if self.compiler is None:
-            loss = self.differentiate(Program.loss)
-        else:
-            loss = self.compiler.run(self.differentiate, Program.loss)
+        loss = self.compiler.run(self.differentiate, Program.loss)
         self.optimizer.step()
         self.total += loss
 
@@ -521,8 +520,8 @@ class Program:
         before = {name: p.detach().clone() for name, p in self.parameters.items()}
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # from eager steps and compilation
+        # of eager steps and compilation
+        with torch.cuda.stream(side), warnings.catch_warnings(action="ignore"):
             for _ in range(WARM_UP):
                 self.step()
                 self.look()
@@ -572,7 +571,7 @@ def fit(
     members: Sequence[Replica],
     schedule: Schedule,
     progress: Progress = lambda *_: None,
-    compiler: Compiler | None = None,
+    compiler: Compiler = EAGER,
 ) -> list[TrainedRun]:
     """Train members together."""
     try:
@@ -594,7 +593,7 @@ class Training:
     model: Classifier
     members: Sequence[Replica]
     schedule: Schedule
-    compiler: Compiler | None = None
+    compiler: Compiler = EAGER
 
     def __post_init__(self) -> None:
         self.running = Program(self.data, self.model, self.members, self.schedule, self.compiler)
@@ -674,7 +673,7 @@ class Training:
         now, then = (seconds_of_step(self.model, batch, n) for n in (len(patient), size))
         last = int(self.best_step[self.active].max()) + (self.schedule.patience or 0)
         steps = min(last, self.schedule.steps) - self.running.done  # at least
-        cost = CAPTURING + (COMPILING if self.compiler else 0)
+        cost = CAPTURING + (COMPILING if self.compiler.works else 0)
         if 3 * size > 2 * len(patient) or steps * (now - then) < cost:
             return np.arange(len(patient))
         filled = np.flatnonzero(~patient)[: size - patient.sum()]
