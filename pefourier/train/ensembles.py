@@ -345,18 +345,22 @@ def parameters(resolved: ResolvedTask) -> dict[str, Fields]:
     """All parameters of each arm's encoding with defaults, and whether tokens share a vector."""
     params: dict[str, Fields] = {}
     for arm in resolved.arms.values():
-        params[arm.name] = {} if arm.rms is None else {"rms": arm.rms}
-        if arm.spec not in WITHOUT_VECTORS:
-            injection = resolved.injections[arm.spec]
-            fact = {"collides": True} if collides(injection, resolved.model.tokens) else {}
-            params[arm.name] |= {**injection.params, **fact}
+        own: Fields = {} if arm.rms is None else {"rms": arm.rms}
+        params[arm.name] = own
+        if (injection := resolved.injections.get(arm.spec)) is not None:
+            own |= injection.params
+            if collides(injection, resolved.model.tokens):
+                own["collides"] = True
     return params
 
 
 def remarks_on_task(task: Task) -> list[str]:
     """Remarks on a task before training: dropped and filled data, groups and classes."""
-    named = {code: first_few(names, MOST_NAMED) for code, names in task.remarks.items() if names}
-    lines = [fill(REMARKS[code], names=names) for code, names in named.items()]
+    lines = [
+        fill(REMARKS[code], names=first_few(names, MOST_NAMED))
+        for code, names in task.remarks.items()
+        if names
+    ]
     lines += [fill(REMARKS[drop.reason], count=drop.count) for drop in task.dropped]
     conditions = {
         "filled": task.filled,
@@ -370,10 +374,11 @@ def remarks_on_task(task: Task) -> list[str]:
     slots = {"task": task, "names": join(task.classes), "examples": len(task.starts)}
     lines += [fill(REMARKS[code], **slots) for code, holds in conditions.items() if holds]
     counts = np.bincount(task.labels, minlength=len(task.classes)).tolist()
-    for label, count in zip(task.classes, counts, strict=True):
-        if count < FEW:
-            lines.append(fill(REMARKS["few examples"], label=label, count=count))
-    return lines
+    return lines + [
+        fill(REMARKS["few examples"], label=label, count=count)
+        for label, count in zip(task.classes, counts, strict=True)
+        if count < FEW
+    ]
 
 
 def collides(injection: Injection, tokens: int) -> bool:
@@ -410,8 +415,8 @@ class Experiment:
             for arm in entry.arms.values():
                 injection = entry.injections.get(arm.spec)
                 if injection is not None and collides(injection, tokens):
-                    slots = {"count": len(injection.vectors), "tokens": tokens}
-                    lines.append(fill(REMARKS["few codes"], encoding=arm.name, **slots))
+                    text, count = REMARKS["few codes"], len(injection.vectors)
+                    lines.append(fill(text, encoding=arm.name, count=count, tokens=tokens))
             if lines:
                 all_lines.append(f"{task.name}: {'; '.join(lines)}")
         return all_lines if len(all_lines) < 3 else [". ".join(all_lines)]

@@ -687,12 +687,8 @@ class Training:
         with torch.no_grad():
             for name, p in program.parameters.items():
                 p.copy_(self.best[name])
-        injections = trained_injections(program)
-        parameters = {
-            name: p.detach().cpu().numpy().copy()
-            for name, p in program.parameters.items()
-            if not is_vector(name)
-        }
+        injections = trained_injections(program, self.best)
+        parameters = {name: p.cpu().numpy() for name, p in self.best.items() if not is_vector(name)}
         valid, test = program.evaluate("valid"), program.evaluate("test")
         return [
             TrainedRun(
@@ -720,9 +716,9 @@ def is_better(scores: Array, before: Array) -> Array:
 
 
 @torch.no_grad()
-def trained_injections(program: Program) -> list[Injection]:
+def trained_injections(program: Program, p: Parameters) -> list[Injection]:
     """Return each member's injection with trained vectors of all places, and its frequencies."""
-    p, found = program.parameters, []
+    found = []
     fixed = {act: c for act, c in program.injected.items() if c.index.dim() == 2}
     tables = {act: c.table(p.get(f"codes.{act}")).cpu() for act, c in fixed.items()}
     for i, own in enumerate(m.injection for m in program.members):
@@ -730,7 +726,7 @@ def trained_injections(program: Program) -> list[Injection]:
         if own.act in tables:
             vectors = tables[own.act][i, :, : vectors.shape[1]].double().numpy()
         if own.learn and rates.size:
-            moved = p[f"codes.{own.act}"].detach()[i, : len(rates)].cpu().double().numpy()
+            moved = p[f"codes.{own.act}"][i, : len(rates)].cpu().double().numpy()
             rates = np.where(rates != 0, moved, rates)
         found.append(Injection(own.act, vectors, np.arange(len(vectors)), frequencies=rates))
     return found

@@ -181,9 +181,8 @@ def check_options(options: Options) -> None:
 def settle_options(options: Options) -> Options:
     """Check the options and merge them with config.json for --resume; reject differing options."""
     check_options(options)
-    options, out = name_once(options), options.out
-    file = Path(out) / "config.json" if out is not None else None
-    if not options.resume or file is None or not file.is_file():
+    options, file = name_once(options), Path(options.out or "", "config.json")
+    if not options.resume or options.out is None or not file.is_file():
         return with_defaults(options)
     here = {name: getattr(options, name) for name in (*NOT_NUMBERS, "device")}
     resumed = replace(stored_options(read_configuration(file)), **here)
