@@ -306,21 +306,24 @@ class Rotary(Tabled):
 
     def rotated(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         """Rotate the rotary dimensions of a head, which are usually the first."""
-        if not self.trailing:
-            return rotate_pairs(x, cosine, sine, self.layout)
-        skip = x.shape[-1] - 2 * cosine.shape[-1]
-        return torch.cat(
-            [x[..., :skip], rotate_pairs(x[..., skip:], cosine, sine, self.layout)], -1
-        )
+        skip = x.shape[-1] - 2 * cosine.shape[-1] if self.trailing else 0
+        rotated = rotate_pairs(x[..., skip:], cosine, sine, self.layout)
+        return torch.cat([x[..., :skip], rotated], -1) if skip else rotated
 
     def waves(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosines and sines (…, n, m) of positions (…, n), times the attention factor."""
         if self.rows is not None:
             look_up = torch.nn.functional.embedding
             return look_up(positions, self.cosine), look_up(positions, self.sine)
-        frequencies = self.frequencies
-        if self.scaling:
-            frequencies = self.frequencies_up_to(positions.max() + 1)
+        frequencies, scaling = self.frequencies, self.scaling
+        if scaling:  # by the length of the sequence
+            length, original = positions.max() + 1, scaling["original"]
+            if scaling["scaling"] == "longrope":
+                frequencies = torch.where(length > original, self.longer, frequencies)
+            else:
+                beyond = (length.float() - original).clamp(min=0)
+                ratio = 1 + scaling["factor"] * beyond / original
+                frequencies = frequencies * ratio**self.exponents
         positions = positions[..., None].float()
         if positions.ndim == 5:  # (3, batch, 1, n, 1): each pair uses the position on its axis
             positions = (positions * self.axes[:, None, None, None]).sum(0)
@@ -328,16 +331,6 @@ class Rotary(Tabled):
         if "sums" in self.tables:  # of FoPE: one axis for cosines, one for sines
             return phases.cos() @ self.sums[0], phases.sin() @ self.sums[1]
         return phases.cos() * self.factor, phases.sin() * self.factor
-
-    def frequencies_up_to(self, length: Tensor) -> Tensor:
-        """Return the frequencies of a scaling by length, for a sequence of this length."""
-        settings = self.scaling
-        if settings["scaling"] == "longrope":
-            return torch.where(length > settings["original"], self.longer, self.frequencies)
-        beyond = (length.float() - settings["original"]).clamp(min=0)
-        ratio = 1 + settings["factor"] * beyond / settings["original"]
-        scaled: Tensor = self.frequencies * ratio**self.exponents
-        return scaled
 
     def extra_repr(self) -> str:
         return f"{self.encoding}, d={self.d}, layout={self.layout}"

@@ -49,9 +49,10 @@ def fit_method(name: str, task: Task, fold: int) -> tuple[Array, Array, int, flo
     """Return logits (n, K) of validation and test windows, the step 1, and the seconds used."""
     began = time.perf_counter()
     parts = task.folds[fold]
-    features = SEEN[name](task.windows_at(np.arange(len(task.starts))), task.lengths)
+    see, decide = METHODS[name]
+    features = see(task.windows_at(np.arange(len(task.starts))), task.lengths)
     train, labels = features[parts.train], task.labels[parts.train]
-    scores = METHODS[name](train, labels, [features[parts.valid], features[parts.test]])
+    scores = decide(train, labels, [features[parts.valid], features[parts.test]])
     valid, test = (as_logits(decisions) for decisions in scores)
     return valid, test, 1, time.perf_counter() - began
 
@@ -118,5 +119,4 @@ def mini_rocket(train: Array, labels: Array, queries: list[Array]) -> list[Array
     return [classifier.decision_function(np.asarray(query)) for query in features[1:]]
 
 
-SEEN = {"trees": windows_summed_up, "minirocket": stretched}
-METHODS = {"trees": boosted_trees, "minirocket": mini_rocket}
+METHODS = {"trees": (windows_summed_up, boosted_trees), "minirocket": (stretched, mini_rocket)}

@@ -1,12 +1,12 @@
 """An experiment in stacks: what is trained, and what the numbers depend on.
 
-An encoding, scaled or unscaled, is an `Arm`; an arm with a seed and a fold is a `Run`. Runs of one
-dataset that fit into memory together form a `Stack`.
+An encoding, scaled or unscaled, is an `Arm`; a run is an arm with a seed and a fold, named by its
+key. Runs of one dataset that fit into memory together form a stack.
 
-Work of a rank: stacks are claimed, trained from checkpoints, scored, stored and sent.
+Work of a rank: stacks are claimed, trained, scored, stored and sent.
 
-After a crash, a stack with missing runs is trained again, from its checkpoint if there is one and
-with the same members in the stack: resumed numbers equal those of an undisturbed run, bit for bit
+After a crash, a stack with missing runs is trained again from its beginning, with the same
+members: resumed numbers equal those of an undisturbed run, bit for bit
 on a CPU.
 
 Plan
@@ -22,20 +22,19 @@ import platform
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache, lru_cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError, shown
-from pefourier.train import run_artifacts, saved_models
+from pefourier.train import baselines, run_artifacts, saved_models
 from pefourier.train.data.load import load_task, name_positives
 from pefourier.train.data.split import Dropped, Task
 from pefourier.train.model import (
@@ -64,6 +63,7 @@ from pefourier.train.options import (
 )
 from pefourier.train.program import (
     AT_ONCE,
+    EAGER,
     Compiler,
     Program,
     Replica,
@@ -101,11 +101,9 @@ from pefourier.train.statistics import (
     windows_needed,
 )
 from pefourier.train.store import (
-    FOLDER,
     KEY,
     NOT_NUMBERS,
     RULES,
-    Checkpoint,
     Group,
     Key,
     Store,
@@ -120,9 +118,10 @@ from pefourier.writing.files import remove_old_drafts
 from pefourier.writing.page import Page, flattened, plain
 from pefourier.writing.text import agreeing, fill, first_few, join, paragraph, printable
 
+Note = Callable[[str], object]  # shows a line to the user during training
 FEW = 10  # examples of a class
-# acts that cost more than adding or rotating
-COSTS = {"bias": "biases", "key": "keys", "key-query": "queries"}
+# what each act costs, in the order of stacks
+COSTS = {"bias": "biases", "add": "codes", "rotate": "codes", "key": "keys", "key-query": "queries"}
 MOST_NAMED = 12  # channels or arrays
 STACK_BYTES = {"cpu": 2**28, "cuda": 2**34}  # activations of a stack
 STACK_MOST = {"cpu": 16, "cuda": 256}
@@ -136,31 +135,16 @@ APART |= {"device", "columns", "channels", "labels", "channels_first", "missing"
 APART |= {*NOT_NUMBERS}
 
 
-@frozen
-class Run:
-    """A single training: dataset, arm, seed and fold."""
-
-    dataset: str
-    arm: Arm
-    seed: int
-    fold: int
-
-    @property
-    def key(self) -> Key:
-        """Key of its line in results.jsonl."""
-        return self.dataset, self.arm.name, self.seed, self.fold
-
-
 @frozen_arrays
 class ResolvedTask:
     """A task with its classifier, arms, injections and runs."""
 
     task: Task
     model: Transformer
-    arms: tuple[Arm, ...]
+    arms: Mapping[str, Arm]  # by name
     injections: Mapping[str, Injection]  # of each SPEC, for seed 0
     schedule: Schedule
-    runs: Sequence[Run]
+    runs: Sequence[Key]
 
 
 @frozen_arrays
@@ -169,16 +153,12 @@ class Ensemble:
 
     resolved: ResolvedTask
     model: Classifier | None  # None: the arm names another method
-    runs: Sequence[Run]
-    kind: str = ""  # equal for stacks that cost the same
+    runs: Sequence[Key]
+    kind: str  # equal for stacks that cost the same
 
     @property
     def task(self) -> Task:
         return self.resolved.task
-
-    @property
-    def keys(self) -> list[Key]:
-        return [run.key for run in self.runs]
 
 
 def resolve_task(task: Task, options: Options, device: torch.device) -> ResolvedTask:
@@ -194,12 +174,10 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     batch, steps = batch_and_steps(task, options.batch_size)
     check_memory(model, batch, device)
     injections: dict[str, Injection] = {}
-    arms = []
-    for arm in map(parse_arm, options.encoding):
+    arms = {name: parse_arm(name) for name in options.encoding}
+    for arm in arms.values():
         if arm.spec in BESIDE:
-            from pefourier.train.baselines import check_method
-
-            check_method(arm.spec, task)
+            baselines.check_method(arm.spec, task)
         elif arm.spec != ORDER_FREE and arm.spec not in injections:
             injections[arm.spec] = load_for(model, arm.spec, 0, task)
         if arm.rms is not None:
@@ -209,9 +187,8 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
                     f"{shown(arm.name)}: @rms cannot scale {arm.spec}: it is not added to the "
                     f"input (act {injection.act!r}), or is constant over positions"
                 )
-        arms.append(arm)
     runs = plan_runs(task, arms, options.seeds)
-    return ResolvedTask(task, model, tuple(arms), injections, schedule_of(options, steps), runs)
+    return ResolvedTask(task, model, arms, injections, schedule_of(options, steps), runs)
 
 
 def sizes_of_tokens(length: int, options: Options) -> tuple[int, int | None]:
@@ -264,11 +241,11 @@ def most_members(model: Transformer, batch: int, device: torch.device) -> int:
     return max(1, min(members, STACK_MOST[device.type]))
 
 
-def plan_runs(task: Task, arms: Sequence[Arm], seeds: int) -> list[Run]:
-    """Plan the runs of a dataset, grouped by seed and fold, order-free ones last."""
-    places = product(range(seeds), range(len(task.folds)), arms)
-    runs = [Run(task.name, a, s, fold) for s, fold, a in places if s < seeds_of(a.spec, seeds)]
-    return sorted(runs, key=lambda run: run.arm.spec in WITHOUT_VECTORS)
+def plan_runs(task: Task, names: Iterable[str], seeds: int) -> list[Key]:
+    """Plan the runs of a dataset, grouped by seed and fold, those without vectors last."""
+    places = product(range(seeds), range(len(task.folds)), names)
+    runs = [(task.name, name, s, fold) for s, fold, name in places if s < seeds_of(name, seeds)]
+    return sorted(runs, key=lambda run: run[1] in WITHOUT_VECTORS)
 
 
 def facts_of_fold(task: Task, number: int) -> Fields:
@@ -307,19 +284,17 @@ def plan_ensembles(resolved: ResolvedTask, size: int) -> list[Ensemble]:
     """
     model = resolved.model
     blind = OrderFree(model.length, model.channels, model.classes, model.d)
-    kinds: dict[str, list[Run]] = {}
+    kinds: dict[str, list[Key]] = {kind: [] for kind in (*COSTS.values(), *WITHOUT_VECTORS)}
     for run in resolved.runs:
-        injection = resolved.injections.get(run.arm.spec)
-        kind = run.arm.spec if injection is None else COSTS.get(injection.act, "codes")
-        kinds.setdefault(kind, []).append(run)
+        injection = resolved.injections.get(resolved.arms[run[1]].spec)
+        kinds[run[1] if injection is None else COSTS[injection.act]].append(run)
     ensembles = []
-    for kind in (*sorted(kinds.keys() - set(WITHOUT_VECTORS)), *WITHOUT_VECTORS):
-        kind_runs = kinds.get(kind, [])
+    for kind, runs in kinds.items():
         kind_model = None if kind in BESIDE else blind if kind == ORDER_FREE else model
-        limit = 1 if kind in BESIDE else size
-        even = -(-len(kind_runs) // max(1, -(-len(kind_runs) // limit)))  # no small last stack
-        starts = range(0, len(kind_runs), max(even, 1))
-        ensembles += [Ensemble(resolved, kind_model, kind_runs[i : i + even], kind) for i in starts]
+        stacks = -(-len(runs) // (1 if kind in BESIDE else size))
+        even = -(-len(runs) // (stacks or 1)) or 1  # no small last stack
+        starts = range(0, len(runs), even)
+        ensembles += [Ensemble(resolved, kind_model, runs[i : i + even], kind) for i in starts]
     return ensembles
 
 
@@ -369,19 +344,23 @@ def describe_detection(task: Task, options: Options) -> str:
 def parameters(resolved: ResolvedTask) -> dict[str, Fields]:
     """All parameters of each arm's encoding with defaults, and whether tokens share a vector."""
     params: dict[str, Fields] = {}
-    for arm in resolved.arms:
-        params[arm.name] = {} if arm.rms is None else {"rms": arm.rms}
-        if arm.spec not in WITHOUT_VECTORS:
-            injection = resolved.injections[arm.spec]
-            fact = {"collides": True} if collides(injection, resolved.model.tokens) else {}
-            params[arm.name] |= {**injection.params, **fact}
+    for arm in resolved.arms.values():
+        own: Fields = {} if arm.rms is None else {"rms": arm.rms}
+        params[arm.name] = own
+        if (injection := resolved.injections.get(arm.spec)) is not None:
+            own |= injection.params
+            if collides(injection, resolved.model.tokens):
+                own["collides"] = True
     return params
 
 
 def remarks_on_task(task: Task) -> list[str]:
     """Remarks on a task before training: dropped and filled data, groups and classes."""
-    named = {code: first_few(names, MOST_NAMED) for code, names in task.remarks.items() if names}
-    lines = [fill(REMARKS[code], names=names) for code, names in named.items()]
+    lines = [
+        fill(REMARKS[code], names=first_few(names, MOST_NAMED))
+        for code, names in task.remarks.items()
+        if names
+    ]
     lines += [fill(REMARKS[drop.reason], count=drop.count) for drop in task.dropped]
     conditions = {
         "filled": task.filled,
@@ -395,10 +374,11 @@ def remarks_on_task(task: Task) -> list[str]:
     slots = {"task": task, "names": join(task.classes), "examples": len(task.starts)}
     lines += [fill(REMARKS[code], **slots) for code, holds in conditions.items() if holds]
     counts = np.bincount(task.labels, minlength=len(task.classes)).tolist()
-    for label, count in zip(task.classes, counts, strict=True):
-        if count < FEW:
-            lines.append(fill(REMARKS["few examples"], label=label, count=count))
-    return lines
+    return lines + [
+        fill(REMARKS["few examples"], label=label, count=count)
+        for label, count in zip(task.classes, counts, strict=True)
+        if count < FEW
+    ]
 
 
 def collides(injection: Injection, tokens: int) -> bool:
@@ -420,7 +400,7 @@ class Experiment:
     @property
     def keys(self) -> list[Key]:
         """All requested runs."""
-        return [run.key for entry in self.resolved for run in entry.runs]
+        return [run for entry in self.resolved for run in entry.runs]
 
     @property
     def remarks(self) -> list[str]:
@@ -432,11 +412,11 @@ class Experiment:
         for entry in self.resolved:
             task, tokens = entry.task, entry.model.tokens
             lines = remarks_on_task(task)
-            for arm in entry.arms:
+            for arm in entry.arms.values():
                 injection = entry.injections.get(arm.spec)
                 if injection is not None and collides(injection, tokens):
-                    slots = {"count": len(injection.vectors), "tokens": tokens}
-                    lines.append(fill(REMARKS["few codes"], encoding=arm.name, **slots))
+                    text, count = REMARKS["few codes"], len(injection.vectors)
+                    lines.append(fill(text, encoding=arm.name, count=count, tokens=tokens))
             if lines:
                 all_lines.append(f"{task.name}: {'; '.join(lines)}")
         return all_lines if len(all_lines) < 3 else [". ".join(all_lines)]
@@ -463,15 +443,19 @@ class Experiment:
         }
 
 
-def resolve(options: Options) -> Experiment:
-    """Resolve options to data, classifiers and runs; only the first rank writes."""
+def resolve(options: Options, began: float, note: Note) -> Experiment:
+    """Resolve options, and --minutes since `began`, to data, classifiers and runs.
+
+    Only the first rank writes.
+    """
     rank, ranks = read_rank()
     store = Store(None if options.out is None or rank else Path(options.out))
     device = choose_device(options.device)
     loaded = [load_task(name, options) for name in options.dataset]
     tasks = name_positives(loaded, options.positive)
     resolved = [resolve_task(task, options, device) for task in tasks]
-    return Experiment(options, rank, ranks, device, store, resolved)
+    whole = Experiment(options, rank, ranks, device, store, resolved)
+    return whole if options.minutes is None else fit_into_minutes(whole, began, note)
 
 
 def choose_device(device: str) -> torch.device:
@@ -535,9 +519,8 @@ def fingerprint(array: Array) -> list[float]:
     return [float(f"{number:.6g}") for number in (np.log(size), along)]
 
 
-Rows = list[dict[str, Any]]  # of results.jsonl
+Results = Sequence[tuple[Fields, bytes]]  # rows of results.jsonl, with traces
 LINE_EVERY = 10.0  # seconds between notes
-Note = Callable[[str], object]  # shows a line to the user during training
 
 
 def silent(_: str) -> None:
@@ -550,12 +533,10 @@ def train_rank(experiment: Experiment, note: Note) -> Summary | None:
     several = experiment.ranks > 1
     meeting = join_group(experiment.rank, experiment.ranks) if several else nullcontext()
     with meeting as group:
-        done, planned, missing = agree_on_work(experiment, group)
+        work = Work(experiment, group, note)
         for line in experiment.remarks:
             note(line)
-        share = missing[experiment.rank :: experiment.ranks]
-        work = Work(experiment, group, planned, done, note, {*missing} - {*share})
-        work.train_share(share)
+        work.train_share()
         if options.resume and store.path is not None:
             folders = [store.path, *store.path.glob("*/")]
             remove_old_drafts([*folders, *filter(None, [options.save_models])], begun)
@@ -569,157 +550,132 @@ def train_rank(experiment: Experiment, note: Note) -> Summary | None:
         return summarize_runs([rows[key] for key in experiment.keys], params, shared)
 
 
-def agree_on_work(
-    experiment: Experiment, group: Group | None
-) -> tuple[set[Key], list[Ensemble], list[int]]:
-    """Return the runs that were finished before, all stacks, and the numbers of unfinished ones.
-
-    A stack is unfinished if a run has no row, or no model in the folder of --save-models.
-    """
-    if group is not None and experiment.rank:
-        plan = json.loads(group.store.get("plan"))  # waits for rank 0
-        check_same(Path(f"rank {experiment.rank}"), plan["config"], experiment.description)
-        size, done, missing = plan["config"]["stack"], plan["done"], plan["missing"]
-        return set(map(tuple, done)), plan_stacks(experiment, size), missing
-    config = experiment.store.settle(experiment.description, resume=experiment.options.resume)
-    rows = experiment.store.rows()
-    check_runs(rows, experiment.resolved)
-    done, folder = [key_of(row) for row in rows], experiment.options.save_models
-    planned, missing = plan_stacks(experiment, config["stack"]), []
-    for number, stack in enumerate(planned):
-        lacking = set(stack.keys) - set(done)
-        if folder is not None and stack.model is not None:
-            lacking |= {
-                k for k in stack.keys if not run_artifacts.file_of_model(folder, k).is_file()
-            }
-        missing += [number] if lacking else []
-    if group is not None:
-        settled = {"config": config, "done": done, "missing": missing}
-        group.store.set("plan", json.dumps(settled))
-    return set(done), planned, missing
-
-
-def plan_stacks(experiment: Experiment, size: int) -> list[Ensemble]:
-    """All stacks of a comparison, of at most `size` runs."""
-    return [e for r in experiment.resolved for e in plan_ensembles(r, size)]
-
-
-@dataclass(eq=False)
 class Work:
     """The stacks of a comparison, and the results of this rank's share."""
 
-    experiment: Experiment
-    group: Group | None
-    ensembles: Sequence[Ensemble]
-    done: set[Key]  # runs that were finished before
-    note: Note
-    awaited: set[int]  # stacks of other ranks that have not arrived on rank 0
-
-    def __post_init__(self) -> None:
-        self.options, self.store = self.experiment.options, self.experiment.store
-        self.rows: Rows = []
+    def __init__(self, experiment: Experiment, group: Group | None, note: Note) -> None:
+        self.experiment, self.group, self.note = experiment, group, note
+        self.options, self.store = experiment.options, experiment.store
+        self.done: set[Key] = set()  # runs that were finished before, on rank 0
+        self.rows: list[Fields] = []
+        missing = self.agree()
+        self.share = missing[experiment.rank :: experiment.ranks]
+        self.awaited = {*missing} - {*self.share}  # on rank 0, until they arrive
         self.resident = lru_cache(maxsize=1)(Resident)
-        self.compiler = Compiler(self.note)
-        self.after_look: Callable[[], object] = lambda: None
+        self.compiler = Compiler(note)
         self.finished = self.steps = 0  # trained stacks, and the step limit of the current stack
-        self.took: dict[str, list[float]] = {method: [] for method in BESIDE}  # seconds of each fit
         self.began = self.shown = time.perf_counter()
         self.load = cache(load_for)
         lengths = parse_lengths(self.options.test_length)
         positions = self.options.positions
         self.longer = {n: draw_longer(n, lengths, positions) for n in self.options.dataset}
 
+    def agree(self) -> list[int]:
+        """Plan all stacks as rank 0 does, and return the numbers of unfinished ones.
+
+        A stack is unfinished if a run has no row, or no model in the folder of --save-models.
+        """
+        whole, group, folder = self.experiment, self.group, self.options.save_models
+        if group is not None and group.rank:
+            config, unfinished = json.loads(group.store.get("plan"))  # waits for rank 0
+            check_same(Path(f"rank {group.rank}"), config, whole.description)
+        else:
+            config = self.store.settle(whole.description, resume=self.options.resume)
+            rows = self.store.rows()
+            check_runs(rows, whole.resolved)
+            self.done = {key_of(row) for row in rows}
+            unfinished = [run for run in whole.keys if run not in self.done]
+            if folder is not None:
+                models = [run for run in whole.keys if run[1] not in BESIDE]
+                file_of = run_artifacts.file_of_model
+                unfinished += [run for run in models if not file_of(folder, run).is_file()]
+            if group is not None:
+                group.store.set("plan", json.dumps([config, unfinished]))
+        self.ensembles = [e for r in whole.resolved for e in plan_ensembles(r, config["stack"])]
+        runs = set(map(tuple, unfinished))
+        return [n for n, stack in enumerate(self.ensembles) if not runs.isdisjoint(stack.runs)]
+
     def count_steps(self, steps: int, members: int, loss: float) -> None:
         """Report the step that a stack, or a part of it, has reached."""
-        self.after_look()
+        self.take_over()
         moment = time.perf_counter()
         if moment - self.shown >= LINE_EVERY:
-            share = min(1.0, (self.finished + steps / self.steps) / max(self.count, 1))
-            spent = moment - self.began - sum(map(sum, self.took.values()))
-            left, unknown = spent * (1 / share - 1), []
-            for method, fits in self.fits.items():
-                took = self.took[method]
-                left += (fits - len(took)) * float(np.mean(took or 0.0))
-                unknown += [] if took else [method]
-            minutes, seconds = divmod(round(left), 60)
-            self.shown = moment
+            share = min(1.0, (self.finished + steps / self.steps) / self.count)
+            minutes, seconds = divmod(round((moment - self.began) * (1 / share - 1)), 60)
+            methods, self.shown = [*+self.fits], moment
             self.note(
                 f"{100 * share:.0f}% · {members} members · step {steps}/{self.steps} · loss "
                 f"{loss:.3f} · {minutes}:{seconds:02d} left"
-                + (f", then {join(unknown)}" if unknown else "")
+                + (f", then {join(methods)}" if methods else "")
             )
 
-    def train_share(self, share: Sequence[int]) -> None:
+    def train_share(self) -> None:
         """Train this rank's stacks in sequence, and collect those of other ranks on rank 0."""
-        stacks = [self.ensembles[number] for number in share]
-        self.fits = Counter(stack.kind for stack in stacks if stack.model is None)
-        group, self.count = self.group, len(share) - self.fits.total()
-        if group is not None:
-            at_work = partial(group.store.add, "looks", 1)  # seen by rank 0
-            self.after_look = at_work if group.rank else self.take_over
-        for number in share:
-            rows, traces = self.train(number)
+        stacks, group = [self.ensembles[number] for number in self.share], self.group
+        self.fits = Counter(stack.kind for stack in stacks if stack.model is None)  # to come
+        self.count = len(stacks) - self.fits.total()
+        for number, stack in zip(self.share, stacks, strict=True):
+            results = self.train(stack)
             if group is not None and group.rank:
-                group.send(number, rows, traces)
+                group.send(number, results)
         if group is not None and group.rank == 0:
             group.wait_for(self.awaited, self.take_over)
 
     def take_over(self) -> None:
-        """Store results that have arrived from other ranks, on rank 0."""
-        for number in sorted(self.awaited):
-            sent = self.group and self.group.receive(number)
-            if sent:
-                self.awaited.remove(number)
-                self.put_away(*sent)
+        """Store results that have arrived from other ranks, on rank 0; others say they work."""
+        group = self.group
+        if group is not None and group.rank:
+            group.store.add("looks", 1)
+        elif group is not None:
+            for number in sorted(self.awaited):
+                if (sent := group.receive(number)) is not None:
+                    self.awaited.remove(number)
+                    self.put_away(sent)
 
-    def put_away(self, rows: Rows, traces: Sequence[bytes]) -> None:
+    def put_away(self, results: Results) -> None:
         """Store rows and traces run by run: those that fit on the disk are kept."""
-        if self.store.path is not None:
-            for row, trace in zip(rows, traces, strict=True):
+        for row, trace in results:
+            if self.store.path is not None:
                 run_artifacts.write_trace(self.store.path, key_of(row), trace)
                 self.store.append([row] if key_of(row) not in self.done else [])
-        self.rows += rows
+            self.rows.append(row)
 
-    def train(self, number: int) -> tuple[Rows, list[bytes]]:
-        """Train a stack, and store its results."""
-        stack, folder = self.ensembles[number], self.store.path
-        name = f"{zlib.crc32(repr(stack.keys).encode()):08x}.safetensors"
-        checkpoint = Checkpoint(folder and folder / FOLDER / name)
-        outcomes = self.fit_runs(stack, checkpoint)
-        rows, traces = self.keep(stack, [outcome for outcome in outcomes if outcome.finite])
-        checkpoint.drop()
-        self.finished += stack.model is not None
-        lost = [outcome.member for outcome in outcomes if not outcome.finite]
-        if lost:  # other runs of the stack are stored already
-            raise PefourierError(
-                f"{lost[0].encoding}, seed {lost[0].seed}, fold {lost[0].fold}: non-finite "
-                "logits; its vectors may be too large: use SPEC@rms=SIZE to scale them"
-            )
-        return rows, traces
+    def train(self, stack: Ensemble) -> Results:
+        """Train a stack, store its results, and save requested models."""
+        task, folder, outcomes = stack.task, self.options.save_models, self.fit_runs(stack)
+        finite = [outcome for outcome in outcomes if outcome.finite]
+        results = [(self.row_of(stack, outcome), trace_of(task, outcome)) for outcome in finite]
+        self.put_away(results)  # before models, for which the disk may be too small
+        if folder is not None and stack.model is not None:
+            for outcome in finite:
+                saved_models.save_model(folder, task, outcome, stack.model)
+        for outcome in outcomes:
+            if not outcome.finite:  # other runs of the stack are stored already
+                m = outcome.member
+                raise PefourierError(
+                    f"{m.encoding}, seed {m.seed}, fold {m.fold}: non-finite logits; its vectors "
+                    "may be too large: use SPEC@rms=SIZE to scale them"
+                )
+        return results
 
-    def fit_runs(self, stack: Ensemble, checkpoint: Checkpoint) -> list[TrainedRun]:
+    def fit_runs(self, stack: Ensemble) -> list[TrainedRun]:
         """Train the runs of a stack."""
         members = [
-            Replica(run.arm.name, self.injection_of(stack.resolved, run), run.seed, run.fold)
-            for run in stack.runs
+            Replica(name, self.injection_of(stack.resolved, name, seed), seed, fold)
+            for _, name, seed, fold in stack.runs
         ]
-        if stack.model is None:
-            from pefourier.train import baselines
-
-            began = time.perf_counter()
-            outcomes = [
-                TrainedRun(m, *baselines.fit_method(stack.kind, stack.task, m.fold))
-                for m in members
-            ]
-            self.took[stack.kind].append(time.perf_counter() - began)
-            return outcomes
-        schedule, resident = (
-            stack.resolved.schedule,
-            self.resident(stack.task, self.experiment.device),
-        )
-        self.steps, compiler = schedule.steps, self.compiler if self.is_compiled(stack) else None
-        given = (schedule, self.count_steps, checkpoint, compiler)
-        return fit(resident, stack.model, members, *given)
+        if stack.model is None:  # a single run
+            fitted = baselines.fit_method(stack.kind, stack.task, members[0].fold)
+            self.fits[stack.kind] -= 1
+            self.began += fitted[-1]  # the time that is left is that of stacks
+            return [TrainedRun(members[0], *fitted)]
+        resident = self.resident(stack.task, self.experiment.device)
+        schedule, compiler = stack.resolved.schedule, self.compiler
+        self.steps = schedule.steps
+        given = (schedule, self.count_steps, compiler if self.is_compiled(stack) else EAGER)
+        outcomes = fit(resident, stack.model, members, *given)
+        self.finished += 1
+        return outcomes
 
     def is_compiled(self, stack: Ensemble) -> bool:
         """Whether compiling the step of a stack, and of all equal stacks, is worthwhile."""
@@ -732,51 +688,34 @@ class Work:
         seconds *= stack.resolved.schedule.steps / self.experiment.ranks
         return pays_to_compile(self.experiment.device, seconds)
 
-    def injection_of(self, resolved: ResolvedTask, run: Run) -> Injection:
+    def injection_of(self, resolved: ResolvedTask, name: str, seed: int) -> Injection:
         """Return the injection of a run; the order-free baseline and other methods have none."""
-        injection = resolved.injections.get(run.arm.spec, NOTHING)
-        if run.seed and "seed" in injection.params:  # other seeds may have other vectors
-            injection = self.load(resolved.model, run.arm.spec, run.seed, resolved.task)
-        return injection if run.arm.rms is None else scale_to_rms(injection, run.arm.rms)
+        arm = resolved.arms[name]
+        injection = resolved.injections.get(arm.spec, NOTHING)
+        if seed and "seed" in injection.params:  # other seeds may have other vectors
+            injection = self.load(resolved.model, arm.spec, seed, resolved.task)
+        return injection if arm.rms is None else scale_to_rms(injection, arm.rms)
 
-    def keep(self, stack: Ensemble, outcomes: Sequence[TrainedRun]) -> tuple[Rows, list[bytes]]:
-        """Score and store the results of a stack, and save requested models."""
-        task, folder, traces = stack.task, self.options.save_models, list[bytes]()
-        rows = [row_of(stack, outcome, self.experiment) for outcome in outcomes]
-        if longer := self.longer.get(task.name):
-            for row, outcome in zip(rows, outcomes, strict=True):
-                row["tested"] = saved_models.score_lengths(
-                    task, stack.model, outcome, longer, self.load
-                )
-        if self.store.path is not None or self.group is not None:
-            traces = [trace_of(task, outcome) for outcome in outcomes]
-        self.put_away(rows, traces)  # before models, for which the disk may be too small
-        if folder is not None and stack.model is not None:
-            for outcome in outcomes:
-                saved_models.save_model(folder, task, outcome, stack.model)
-        return rows, traces
-
-
-def row_of(stack: Ensemble, outcome: TrainedRun, experiment: Experiment) -> Fields:
-    """Return a line of results.jsonl."""
-    member, task = outcome.member, stack.task
-    labels = task.labels[task.folds[member.fold].test]
-    predicted = decide(outcome.test, threshold_of(task, outcome))
-    confusion = count_confusions(predicted, labels, len(task.classes))
-    return {
-        **dict(zip(KEY, outcome.key_in(task), strict=True)),
-        **score(predicted, outcome.test, labels, macro=task.positive is None),
-        "step": outcome.step,
-        "seconds": round(outcome.seconds, 3),
-        **facts_of_fold(task, member.fold),
-        "confusion": confusion.tolist(),
-        "shortest": task.shortest,
-        "uneven": task.uneven,
-        "budget": stack.resolved.schedule.budget,
-        "device": str(experiment.device),
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "tested": [],
-    }
+    def row_of(self, stack: Ensemble, outcome: TrainedRun) -> Fields:
+        """Return a line of results.jsonl."""
+        fold, task, longer = outcome.member.fold, stack.task, self.longer.get(stack.task.name, [])
+        labels = task.labels[task.folds[fold].test]
+        predicted = decide(outcome.test, threshold_of(task, outcome))
+        confusion = count_confusions(predicted, labels, len(task.classes))
+        return {
+            **dict(zip(KEY, outcome.key_in(task), strict=True)),
+            **score(predicted, outcome.test, labels, macro=task.positive is None),
+            "step": outcome.step,
+            "seconds": round(outcome.seconds, 3),
+            **facts_of_fold(task, fold),
+            "confusion": confusion.tolist(),
+            "shortest": task.shortest,
+            "uneven": task.uneven,
+            "budget": stack.resolved.schedule.budget,
+            "device": str(self.experiment.device),
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "tested": saved_models.score_lengths(task, stack.model, outcome, longer, self.load),
+        }
 
 
 PARTS = ("train", "valid", "test")
@@ -817,9 +756,7 @@ def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPl
     options = settle_options(options)
     if read_rank()[0]:
         return ()
-    experiment = resolve(options)
-    if options.minutes is not None:
-        experiment = fit_into_minutes(experiment, began, note)
+    experiment = resolve(options, began, note)
     for entry in experiment.resolved:
         found = find_difference(entry.task, experiment.options.seeds)
         if options.find is not None and (found is None or found > options.find):
@@ -836,7 +773,7 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
     """Plan the training on a dataset, in numbers and in words."""
     task, options = resolved.task, experiment.options
     counts = partial(np.bincount, minlength=len(task.classes))
-    keys = {run.key for run in resolved.runs}
+    keys = set(resolved.runs)
     unfinished, steps = len(keys - finished), resolved.schedule.steps
     of_step = seconds_of_steps(resolved, experiment)
     seconds = of_step * steps * unfinished / len(keys)
@@ -846,15 +783,19 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
         f"{max(1, round(seconds / 60))} min. {describe_detection(task, options)}."
     )
     choices = [
-        {"minutes": minutes, "seeds": seeds, "steps": number, "detectable": detected}
+        {
+            "minutes": minutes,
+            "seeds": seeds,
+            "steps": number,
+            "detectable": find_difference(task, seeds),
+        }
         for minutes in TIMES
         for seeds, number in [divide_time(60 * minutes, of_step / options.seeds, experiment)]
         if number >= LOOK
-        for detected in [find_difference(task, seeds)]
     ]
     return DatasetPlan(
         dataset=task.name,
-        encodings=tuple(arm.name for arm in resolved.arms),
+        encodings=tuple(resolved.arms),
         seeds=options.seeds,
         folds=tuple(
             {"fold": i}
@@ -886,9 +827,10 @@ def seconds_of_steps(resolved: ResolvedTask, experiment: Experiment) -> float:
         if stack.model is None:  # another method
             continue
         if stack.kind not in timed:
-            injections = [resolved.injections.get(r.arm.spec, NOTHING) for r in stack.runs]
-            pairs = zip(stack.runs, injections, strict=True)
-            members = [Replica(run.arm.name, own, 0, run.fold) for run, own in pairs]
+            members = [
+                Replica(name, resolved.injections.get(resolved.arms[name].spec, NOTHING), 0, fold)
+                for _, name, _, fold in stack.runs
+            ]
             program = Program(data, stack.model, members, resolved.schedule, eager=True)
             program.train(1).cpu()  # waits for a GPU
             began = time.perf_counter()
@@ -964,7 +906,7 @@ def plan_page(plans: Sequence[DatasetPlan]) -> Page:
     lines = [first, *(plan.conclusion for plan in plans)]
     return Page(
         "plan",
-        words=lambda: tables_in_words(t for p in plans for t in (windows_table(p), times_table(p))),
+        words=lambda: tables_in_words(table for plan in plans for table in plan_tables(plan)),
         records=lambda: plans,
         rows=lambda: flattened(plain(plans)),
         conclusion=lambda: "\n".join(paragraph(printable(line)) for line in lines),
@@ -972,8 +914,8 @@ def plan_page(plans: Sequence[DatasetPlan]) -> Page:
     )
 
 
-def windows_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
-    """Title and table of the windows of each class in each part of each fold."""
+def plan_tables(plan: DatasetPlan) -> list[tuple[str, list[list[str]]]]:
+    """Titles and tables: windows of each class, and what --minutes would choose and detect."""
     body = [
         [f"{fold['fold']}", *(f"{sum(fold[p])} ({' / '.join(map(str, fold[p]))})" for p in PARTS)]
         for fold in plan.folds
@@ -982,11 +924,9 @@ def windows_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
     channels = f"{plan.channels} {agreeing(plan.channels, 'channel', 'channels')}"
     sizes = f"windows of {plan.length} rows and {channels}"
     title = f"{plan.dataset}: {sizes}, split {split}, of classes {' / '.join(plan.classes)}"
-    return title, [["fold", *PARTS], *body]
-
-
-def times_table(plan: DatasetPlan) -> tuple[str, list[list[str]]]:
-    """Title and table of what --minutes would choose and could detect."""
-    title = f"{plan.dataset}: runs of each fold and encoding in a time, and what they detect"
-    body = [[str(value or "none") for value in choice.values()] for choice in plan.minutes]
-    return title, [["--minutes", "runs", "steps", "difference in F1"], *body]
+    detects = f"{plan.dataset}: runs of each fold and encoding in a time, and what they detect"
+    choices = [[str(value or "none") for value in choice.values()] for choice in plan.minutes]
+    return [
+        (title, [["fold", *PARTS], *body]),
+        (detects, [["--minutes", "runs", "steps", "difference in F1"], *choices]),
+    ]

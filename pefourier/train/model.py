@@ -280,17 +280,34 @@ Parameters = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]  # without the member axis
 
 
-@frozen_arrays
 class StackVectors:
-    """Vectors of one act for all members of a stack, padded to the largest count."""
+    """Vectors of one act for all members of a stack, padded to the largest count.
 
-    vectors: Tensor  # (M, U, k)
-    index: Tensor  # (M, places), or (M, W, places) for times of all windows
-    trained: bool  # whether any are trained
-    learn: Tensor  # bool mask of trained numbers, broadcast to `start`
-    # of training: vectors, frequencies (M, axes, k / 2), or slopes and shifts (M, 2, k)
-    start: Tensor
-    places: Tensor | None = None  # (M, U, axes), or (M, U, 2) of times and ones
+    `vectors` has shape (M, U, k), and `index` (M, places), or (M, W, places) for times of all
+    windows. `start` are the numbers of training: vectors, frequencies (M, axes, k / 2), or slopes
+    and shifts (M, 2, k); `learn` masks those that are trained, if any are `trained`. `places`
+    (M, U, axes), or (M, U, 2) of times and ones, belong to frequencies, slopes and shifts.
+    """
+
+    def __init__(
+        self, act: str, injections: Sequence[Injection], device: torch.device, dtype: torch.dtype
+    ) -> None:
+        first = next(m for m in injections if m.act == act)
+        nothing = np.zeros((1, first.vectors.shape[1]))  # adds 0, or rotates by 0
+        if act == "rotate":
+            nothing[:, : nothing.shape[1] // 2] = 1.0
+        other = Injection(act, nothing, np.zeros_like(first.index))
+        members = [m if m.act == act else other for m in injections]
+        numbers = partial(as_tensor, device=device, dtype=dtype)
+        self.vectors = self.start = numbers([m.vectors for m in members])
+        self.index = as_tensor([m.index for m in members], device, torch.long)
+        self.trained = any(m.learn for m in members)
+        learn, self.places = [np.full((1, m.vectors.shape[1]), m.learn) for m in members], None
+        if any(m.places.size for m in members):
+            learn = [m.learn & (m.frequencies != 0) for m in members]
+            self.start = numbers([m.frequencies for m in members])
+            self.places = numbers([m.places for m in members])
+        self.learn = as_tensor(learn, device, torch.bool)
 
     def table(self, trained: Tensor | None, windows: Tensor | None = None) -> Tensor:
         """Return the vectors of all places, with trained numbers from `trained`.
@@ -328,28 +345,8 @@ def stack_vectors(
     injections: Sequence[Injection], device: torch.device, dtype: torch.dtype
 ) -> dict[str, StackVectors]:
     """Stack the vectors of each act that some member has; other members get no effect."""
-    stacks, as_numbers = {}, partial(as_tensor, device=device, dtype=dtype)
-    for first in {m.act: m for m in injections if m.has_vectors}.values():
-        nothing = np.zeros((1, first.vectors.shape[1]))  # adds 0, or rotates by 0
-        if first.act == "rotate":
-            nothing[:, : nothing.shape[1] // 2] = 1.0
-        other = Injection(first.act, nothing, np.zeros_like(first.index))
-        members = [m if m.act == first.act else other for m in injections]
-        vectors = start = as_numbers([m.vectors for m in members])
-        learn, places = [np.full((1, m.vectors.shape[1]), m.learn) for m in members], None
-        if any(m.places.size for m in members):
-            learn = [m.learn & (m.frequencies != 0) for m in members]
-            start = as_numbers([m.frequencies for m in members])
-            places = as_numbers([m.places for m in members])
-        stacks[first.act] = StackVectors(
-            vectors=vectors,
-            index=as_tensor([m.index for m in members], device, torch.long),
-            trained=any(m.learn for m in members),
-            learn=as_tensor(learn, device, torch.bool),
-            start=start,
-            places=places,
-        )
-    return stacks
+    acts = dict.fromkeys(m.act for m in injections if m.has_vectors)
+    return {act: StackVectors(act, injections, device, dtype) for act in acts}
 
 
 def as_tensor(arrays: Sequence[Array], device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -436,17 +433,17 @@ def attend(
         return mixed.transpose(2, 3).flatten(3)
     if bias is not None and hidden is not None:
         bias = bias.masked_fill(hidden, -torch.inf)
-    if bias is not None and bias.shape[1] == 1:  # shared by windows: heads of all members in one
-        q, k, v = (x.transpose(0, 1).flatten(1, 2) for x in (q, k, v))  # (B, M H, T, c)
-        mask = bias.transpose(0, 1).flatten(1, 2).to(q.dtype)
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return torch.unflatten(mixed, 1, (m, heads)).permute(1, 0, 3, 2, 4).flatten(3)
-    attended = None if hidden is None else ~hidden.flatten(0, 1)
+    shared = bias is not None and bias.shape[1] == 1  # by windows: heads of all members in one
+
+    def merged(x: Tensor) -> Tensor:
+        return x.transpose(0, 1).flatten(1, 2) if shared else x.flatten(0, 1)
+
+    mask = None if hidden is None else merged(~hidden)
     if bias is not None:
-        attended = bias.flatten(0, 1).to(q.dtype)
-    q, k, v = (x.flatten(0, 1) for x in (q, k, v))  # (M B, H, T, c)
-    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=attended)
-    return torch.unflatten(mixed, 0, (m, batch)).transpose(2, 3).flatten(3)
+        mask = merged(bias).to(q.dtype)
+    mixed = F.scaled_dot_product_attention(merged(q), merged(k), merged(v), attn_mask=mask)
+    split = torch.unflatten(mixed, int(shared), (m, heads if shared else batch))
+    return (split.transpose(0, 1) if shared else split).transpose(2, 3).flatten(3)
 
 
 @frozen
@@ -560,19 +557,14 @@ class Transformer:
     def tokens_with_vectors(self, p: Parameters, table: Tensor | None, x: Tensor) -> Tensor:
         """Tokens (M, B, T, d) of windows (M, B, L, C), plus added vectors (M, T, d)."""
         # one type in every stack: added vectors would make all members float32
-        h = affine(p, "project", self.cut(x).flatten(1, 2)).to(x.dtype)
+        rows = x.unfold(2, self.patch, self.step).transpose(3, 4)  # (M, B, T, patch, C)
+        h = affine(p, "project", rows.flatten(3).flatten(1, 2)).to(x.dtype)
         h = torch.unflatten(h, 1, (x.shape[1], self.tokens))
         if table is None:
             return h
         if self.inject == "concat":
             table = torch.bmm(table.flatten(1, -2).to(x.dtype), p["inject.w"]).view_as(table)
         return torch.add(h, of_windows(table)).to(x.dtype)
-
-    def cut(self, x: Tensor) -> Tensor:
-        """Tokens (M, B, T, patch C) of windows (M, B, L, C)."""
-        if self.step == self.patch:
-            return x.reshape(*x.shape[:2], self.tokens, self.patch * self.channels)
-        return x.unfold(2, self.patch, self.step).transpose(3, 4).flatten(3)
 
     def attention(
         self,

@@ -31,16 +31,13 @@ A GPU receives the steps of the next look before the last look is scored. It the
 finished members for one look more than a CPU, which does not change the kept weights. On a GPU,
 members leave only if that saves more time than capturing graphs of fewer members. The estimate
 counts bytes: with measured times, equal requests would differ in rounding.
-
-A checkpoint holds all that training needs to continue: current and best parameters, Adam's means,
-the members still in training, and the step. Everything else follows from seed, fold and step.
 """
 
 import io
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache
@@ -75,7 +72,7 @@ from pefourier.train.run_artifacts import (
     evidence,
     validation_score,
 )
-from pefourier.train.store import KEY, Checkpoint, Key
+from pefourier.train.store import KEY, Key
 from pefourier.types import Array, Fields, Ints, frozen_arrays
 
 AT_ONCE = 64  # windows per member in evaluation
@@ -91,6 +88,7 @@ STARTING = 5e-4  # seconds in which a GPU launches the kernels of a step
 RATE = 6e11  # bytes of activations per second, as counted by `bytes_between_layers`
 KINDS = 256  # compiled kinds of stacks that torch caches
 T = TypeVar("T")
+Indices = tuple[Tensor | slice, ...]
 
 
 # Windows on the device
@@ -202,7 +200,7 @@ class Compiler:
     """Compiler of training steps; after one failure, stacks train without compilation."""
 
     say: Callable[[str], object]
-    works: bool = field(init=False, default=True)
+    works: bool = True
 
     def run(self, work: Callable[[Callable[..., T]], Any], function: Callable[..., T]) -> Any:
         """Run work with a compiled function, or with the original if torch cannot compile it."""
@@ -219,6 +217,8 @@ class Compiler:
         self.say(f"training continues without compilation: {cause}")
         return work(function)
 
+
+EAGER = Compiler(print, works=False)
 
 # Steps
 
@@ -316,11 +316,7 @@ class Adam:
     def __init__(self, groups: Iterable[tuple[list[Tensor], float]]) -> None:
         self.groups = list(groups)
         self.state = {
-            p: {
-                "exp_avg": torch.zeros_like(p),
-                "exp_avg_sq": torch.zeros_like(p),
-                "step": torch.zeros((), device=p.device),
-            }
+            p: (torch.zeros_like(p), torch.zeros_like(p), torch.zeros((), device=p.device))
             for parameters, _ in self.groups
             for p in parameters
         }
@@ -329,19 +325,11 @@ class Adam:
     def step(self) -> None:
         """Update the parameters that have a gradient."""
         for parameters, rate in self.groups:
-            used = [p for p in parameters if p.grad is not None]
-            means, squares, steps = (
-                [self.state[p][key] for p in used] for key in ("exp_avg", "exp_avg_sq", "step")
-            )
+            used = [(p, p.grad, *self.state[p]) for p in parameters if p.grad is not None]
+            values, gradients, means, squares, steps = map(list, zip(*used, strict=True))
             adam(
-                used,
-                [p.grad for p in used if p.grad is not None],
-                means,
-                squares,
-                [],
-                steps,
+                *(values, gradients, means, squares, [], steps),
                 fused=True,
-                capturable=parameters[0].device.type != "cpu",
                 lr=rate,
                 beta1=0.9,
                 beta2=0.999,
@@ -360,7 +348,7 @@ class Program:
     model: Classifier
     members: Sequence[Replica]
     schedule: Schedule
-    compiler: Compiler | None = None  # of the loss of a step; None: no compilation
+    compiler: Compiler = EAGER  # of the loss of a step
     eager: bool = False  # no graph capture on a GPU
     done: int = field(init=False, default=0)  # steps
     replay: Callable[[], None] | None = field(init=False, default=None)  # of a step, on a GPU
@@ -387,7 +375,6 @@ class Program:
             part: as_tensor([getattr(f, part) for f in folds], device, torch.long)
             for part in ("valid", "test")
         }
-        self.count = torch.zeros((), dtype=torch.int32, device=device)
         share, rate = self.schedule.dropout, self.schedule.rate
         self.drop = Dropout(share, [m.key for m in self.members], device) if share else None
         self.optimizer = Adam(
@@ -395,7 +382,7 @@ class Program:
             for vectors in (False, True)
             if (group := [p for name, p in self.parameters.items() if is_vector(name) == vectors])
         )
-        if self.compiler is not None and self.compiler.works:
+        if self.compiler.works:
             self.compiler.say(f"compiling the step of {len(folds)} members")
         if device.type == "cuda" and not self.eager:
             self.capture()
@@ -438,12 +425,8 @@ class Program:
 
     def step(self) -> None:
         """Take one step of Adam for every member on the windows in `index`."""
-        if self.compiler is None:
-            loss = self.differentiate(Program.loss)
-        else:
-            loss = self.compiler.run(self.differentiate, Program.loss)
+        loss = self.compiler.run(self.differentiate, Program.loss)
         self.optimizer.step()
-        self.count += 1
         self.total += loss
 
     def differentiate(self, loss_of: Callable[..., Tensor]) -> Tensor:
@@ -516,33 +499,20 @@ class Program:
         """Logits (n, K) of each member's windows of a part."""
         return self.cut(self.logits_of(part).cpu(), part)
 
-    def state(self) -> dict[str, Tensor]:
-        """Return parameters and Adam's means by name; the first axis is the member."""
-        tensors: dict[str, Tensor] = {}
-        for name, p in self.parameters.items():
-            now = {"now": p.detach(), **self.optimizer.state[p]}
-            tensors |= {f"{key}.{name}": value for key, value in now.items() if key != "step"}
-        return tensors
-
     @torch.no_grad()
-    def set_state(self, tensors: Mapping[str, Tensor], done: int) -> None:
-        """Restore parameters and means; vectors may have been padded for more members."""
-        self.done = done
-        self.count.fill_(done)
-        for name, p in self.parameters.items():
-            shape = tuple(map(slice, p.shape))
-            p.copy_(tensors[f"now.{name}"][shape])
-            state = self.optimizer.state[p]  # in place: a graph refers to these tensors
-            for key in ("exp_avg", "exp_avg_sq"):
-                state[key].copy_(tensors[f"{key}.{name}"][shape])
-            state["step"].fill_(done)
-
     def with_members(self, chosen: Ints) -> "Program":
         """Return a program of some of the members at the same point of training."""
         members = [self.members[i] for i in chosen]
         fewer = Program(self.data, self.model, members, self.schedule, self.compiler)
+        fewer.done = self.done
         index = torch.as_tensor(chosen, device=self.data.device)
-        fewer.set_state({k: value[index] for k, value in self.state().items()}, self.done)
+        for name, p in fewer.parameters.items():
+            own: Indices = index, *map(slice, p.shape[1:])  # may be padded for more members
+            whole = self.parameters[name]
+            p.copy_(whole[own])
+            pairs = zip(fewer.optimizer.state[p], self.optimizer.state[whole], strict=True)
+            for mean, of_all in pairs:  # copied, since a graph refers to `mean`
+                mean.copy_(of_all[own] if of_all.dim() else of_all)
         return fewer
 
     def capture(self) -> None:
@@ -550,8 +520,8 @@ class Program:
         before = {name: p.detach().clone() for name, p in self.parameters.items()}
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # from eager steps and compilation
+        # of eager steps and compilation
+        with torch.cuda.stream(side), warnings.catch_warnings(action="ignore"):
             for _ in range(WARM_UP):
                 self.step()
                 self.look()
@@ -559,9 +529,8 @@ class Program:
         with torch.no_grad():
             for name, p in self.parameters.items():
                 p.copy_(before[name])
-                for state in self.optimizer.state[p].values():
+                for state in self.optimizer.state[p]:
                     state.zero_()
-        self.count.fill_(self.done)
         self.total.zero_()
         self.forget_gradients()
         replays = []
@@ -602,13 +571,11 @@ def fit(
     members: Sequence[Replica],
     schedule: Schedule,
     progress: Progress = lambda *_: None,
-    checkpoint: Checkpoint | None = None,
-    compiler: Compiler | None = None,
+    compiler: Compiler = EAGER,
 ) -> list[TrainedRun]:
     """Train members together."""
-    file = checkpoint or Checkpoint(None)
     try:
-        return Training(data, model, members, schedule, file, compiler).run(progress)
+        return Training(data, model, members, schedule, compiler).run(progress)
     except RuntimeError as error:
         memory = isinstance(error, torch.OutOfMemoryError)
         if not memory and not any(text in str(error) for text in MEMORY_ENDS):
@@ -616,19 +583,6 @@ def fit(
         raise PefourierError(
             "the runs of a stack do not fit into memory; choose a smaller --batch-size or --d"
         ) from error
-
-
-@frozen_arrays
-class ValidationLook:
-    """Results of a program at a validation look, readable once `wait` returns."""
-
-    program: Program
-    active: Array  # its members
-    begun: int  # steps before the look
-    done: int  # steps after the look
-    results: Sequence[Tensor]  # mean training loss (M,) and logits of validation windows
-    wait: Callable[[], None]
-    parameters: Parameters
 
 
 @dataclass(eq=False)
@@ -639,71 +593,60 @@ class Training:
     model: Classifier
     members: Sequence[Replica]
     schedule: Schedule
-    checkpoint: Checkpoint
-    compiler: Compiler | None = None
+    compiler: Compiler = EAGER
 
     def __post_init__(self) -> None:
-        self.running = self.program_of(self.members)
+        self.running = Program(self.data, self.model, self.members, self.schedule, self.compiler)
         self.best = {name: p.detach().clone() for name, p in self.running.parameters.items()}
         count = len(self.members)
         self.highest: Array = np.tile([-1.0, np.inf], (count, 1))  # score and loss
         self.best_step: Array = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
-        self.curve: Array = np.zeros((0, count, 3))  # by look; nan for finished members
+        self.curve: list[Array] = []  # (members, 3) of each look; nan for finished members
         self.active: Array = np.arange(count)  # members in `running`
-        self.seconds = 0.0
-
-    def program_of(self, members: Sequence[Replica], *, eager: bool = False) -> Program:
-        """Return a program of some of the members in their initial state."""
-        return Program(self.data, self.model, members, self.schedule, self.compiler, eager)
 
     def run(self, progress: Progress) -> list[TrainedRun]:
-        """Train to the end, from a checkpoint if one exists."""
-        self.restore()
-        looks = deque[ValidationLook]()
-        ahead = AHEAD[self.data.device.type]
-        while len(self.active) and (looks or self.running.done < self.schedule.steps):
-            began = time.perf_counter()
-            has_steps = self.running.done < self.schedule.steps
-            if has_steps and not (looks and self.checkpoint.is_due):
+        """Train to the end."""
+        looks, began = deque[Callable[[], tuple[int, int, float]]](), time.perf_counter()
+        ahead, steps = AHEAD[self.data.device.type], self.schedule.steps
+        while len(self.active) and (looks or self.running.done < steps):
+            if self.running.done < steps:
                 looks.append(self.begin_look())
-                has_steps = self.running.done < self.schedule.steps
-            if len(looks) > ahead or self.checkpoint.is_due or not has_steps:
-                look = looks.popleft()
-                progress(look.done, len(look.active), self.judge(look))
-                self.leave(look.done)
-            self.seconds += time.perf_counter() - began
-            if not looks and self.checkpoint.is_due:
-                self.checkpoint.save(self.state())
-        return self.collect_outcomes()
+            if len(looks) > ahead or self.running.done == steps:
+                done, members, loss = looks.popleft()()
+                progress(done, members, loss)
+                self.leave(done)
+        return self.collect_outcomes(time.perf_counter() - began)
 
-    def begin_look(self) -> ValidationLook:
-        """Start training to the next look, without waiting for its results."""
-        program, begun = self.running, self.running.done
-        steps = min(self.schedule.every, self.schedule.steps - begun)
+    def begin_look(self) -> Callable[[], tuple[int, int, float]]:
+        """Start training to the next look; return a function that waits for its results.
+
+        The function keeps better weights, and returns steps, members, and mean training loss.
+        """
+        program, active, begun = self.running, self.active, self.running.done
+        steps, device = min(self.schedule.every, self.schedule.steps - begun), self.data.device
         results, wait = fetch([program.train(steps), program.logits_of("valid")])
-        parameters = program.parameters
-        if AHEAD[self.data.device.type]:  # training changes them meanwhile
+        parameters, done = program.parameters, program.done
+        if AHEAD[device.type]:  # training changes them meanwhile
             parameters = {name: p.detach().clone() for name, p in parameters.items()}
-        return ValidationLook(program, self.active, begun, program.done, results, wait, parameters)
 
-    def judge(self, look: ValidationLook) -> float:
-        """Keep better weights of a look; return the mean training loss."""
-        look.wait()
-        patient = self.is_patient(look.active, look.begun)
-        loss = look.results[0].double().numpy()
-        scores = score_members(look.program, look.program.cut(look.results[1], "valid"))
-        point = np.full((1, len(self.members), 3), np.nan)
-        point[0, look.active[patient]] = np.column_stack([loss, scores])[patient]
-        self.curve = np.concatenate([self.curve, point])
-        better = np.flatnonzero(is_better(scores, self.highest[look.active]) & patient)
-        members = look.active[better]
-        self.highest[members], self.best_step[members] = scores[better], look.done
-        device = self.data.device
-        rows, of_all = (send(torch.as_tensor(x), device) for x in (better, members))
-        for name, p in look.parameters.items():
-            places: tuple[Tensor | slice, ...] = (of_all, *map(slice, p.shape[1:]))
-            self.best[name][places] = p.detach()[rows]
-        return float(loss.mean())
+        def judge() -> tuple[int, int, float]:
+            wait()
+            patient = self.is_patient(active, begun)
+            loss = results[0].double().numpy()
+            scores = score_members(program, program.cut(results[1], "valid"))
+            point = np.full((len(self.members), 3), np.nan)
+            point[active[patient]] = np.column_stack([loss, scores])[patient]
+            self.curve.append(point)
+            better = np.flatnonzero(is_better(scores, self.highest[active]) & patient)
+            members = active[better]
+            self.highest[members], self.best_step[members] = scores[better], done
+            rows, of_all = (send(torch.as_tensor(x), device) for x in (better, members))
+            for name, p in parameters.items():
+                places: Indices = of_all, *map(slice, p.shape[1:])
+                self.best[name][places] = p.detach()[rows]
+            return done, len(active), float(loss.mean())
+
+        return judge
 
     def is_patient(self, members: Array, done: int) -> Array:
         """Whether members have patience left after this many steps."""
@@ -730,54 +673,22 @@ class Training:
         now, then = (seconds_of_step(self.model, batch, n) for n in (len(patient), size))
         last = int(self.best_step[self.active].max()) + (self.schedule.patience or 0)
         steps = min(last, self.schedule.steps) - self.running.done  # at least
-        cost = CAPTURING + (COMPILING if self.compiler else 0)
+        cost = CAPTURING + (COMPILING if self.compiler.works else 0)
         if 3 * size > 2 * len(patient) or steps * (now - then) < cost:
             return np.arange(len(patient))
         filled = np.flatnonzero(~patient)[: size - patient.sum()]
         return np.sort(np.concatenate([np.flatnonzero(patient), filled]))
 
-    def state(self) -> dict[str, Array]:
-        """Return everything needed to continue training."""
-        tensors = self.running.state() | {f"best.{name}": p for name, p in self.best.items()}
-        return {name: value.cpu().numpy() for name, value in tensors.items()} | {
-            "highest": self.highest,
-            "kept": self.best_step,
-            "curve": self.curve,
-            "there": self.active,
-            "numbers": np.array([self.running.done, self.seconds]),
-        }
-
-    def restore(self) -> None:
-        """Resume from a checkpoint of these members, if one exists."""
-        arrays = self.checkpoint.load()
-        if arrays is None:
-            return
-        names = ("highest", "kept", "curve", "there")
-        self.highest, self.best_step, self.curve, self.active = (arrays[name] for name in names)
-        done, self.seconds = map(float, arrays["numbers"])
-        device = self.data.device
-        tensors = {name: torch.as_tensor(value).to(device) for name, value in arrays.items()}
-        self.best = {name: tensors[f"best.{name}"] for name in self.best}
-        members = [self.members[i] for i in self.active.tolist()]
-        if 0 < len(members) < len(self.members):
-            self.running = self.program_of(members)
-        if members:
-            self.running.set_state(tensors, int(done))
-
-    def collect_outcomes(self) -> list[TrainedRun]:
+    def collect_outcomes(self, seconds: float) -> list[TrainedRun]:
         """Return the outcome of each member with its best weights."""
-        program = self.running
+        program, curve = self.running, np.stack(self.curve)
         if len(program.members) < len(self.members):
-            program = self.program_of(self.members, eager=True)
+            program = Program(self.data, self.model, self.members, self.schedule, eager=True)
         with torch.no_grad():
             for name, p in program.parameters.items():
                 p.copy_(self.best[name])
-        injections = trained_injections(program)
-        parameters = {
-            name: p.detach().cpu().numpy().copy()
-            for name, p in program.parameters.items()
-            if not is_vector(name)
-        }
+        injections = trained_injections(program, self.best)
+        parameters = {name: p.cpu().numpy() for name, p in self.best.items() if not is_vector(name)}
         valid, test = program.evaluate("valid"), program.evaluate("test")
         return [
             TrainedRun(
@@ -785,10 +696,10 @@ class Training:
                 valid=valid[i],
                 test=test[i],
                 step=int(self.best_step[i]),
-                seconds=self.seconds / len(self.members),
+                seconds=seconds / len(self.members),
                 injection=injections[i],
                 parameters={name: p[i] for name, p in parameters.items()},
-                curve=self.curve[~np.isnan(self.curve[:, i, 0]), i],
+                curve=curve[~np.isnan(curve[:, i, 0]), i],
             )
             for i, member in enumerate(program.members)
         ]
@@ -805,9 +716,9 @@ def is_better(scores: Array, before: Array) -> Array:
 
 
 @torch.no_grad()
-def trained_injections(program: Program) -> list[Injection]:
+def trained_injections(program: Program, p: Parameters) -> list[Injection]:
     """Return each member's injection with trained vectors of all places, and its frequencies."""
-    p, found = program.parameters, []
+    found = []
     fixed = {act: c for act, c in program.injected.items() if c.index.dim() == 2}
     tables = {act: c.table(p.get(f"codes.{act}")).cpu() for act, c in fixed.items()}
     for i, own in enumerate(m.injection for m in program.members):
@@ -815,7 +726,7 @@ def trained_injections(program: Program) -> list[Injection]:
         if own.act in tables:
             vectors = tables[own.act][i, :, : vectors.shape[1]].double().numpy()
         if own.learn and rates.size:
-            moved = p[f"codes.{own.act}"].detach()[i, : len(rates)].cpu().double().numpy()
+            moved = p[f"codes.{own.act}"][i, : len(rates)].cpu().double().numpy()
             rates = np.where(rates != 0, moved, rates)
         found.append(Injection(own.act, vectors, np.arange(len(vectors)), frequencies=rates))
     return found

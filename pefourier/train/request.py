@@ -3,12 +3,13 @@
 An encoding, scaled or unscaled, is an `Arm`. Checks that need data happen after they are read.
 """
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.registry import convert, parse_parameters
 from pefourier.errors import PefourierError, check_above, check_count, shown
+from pefourier.train.baselines import check_methods
 from pefourier.train.data.load import check_dataset, load_task
 from pefourier.train.data.split import MOST_ROWS, Task
 from pefourier.train.data.synthetic import sides_of_task, with_length
@@ -152,10 +153,7 @@ def name_once(options: Options) -> Options:
 def check_options(options: Options) -> None:
     """Reject invalid values and repeated settings before training."""
     schedule_of(options, 1)
-    if methods := (*options.beside, *(e for e in options.encoding if e in BESIDE)):
-        from pefourier.train.baselines import check_methods
-
-        check_methods(methods)
+    check_methods((*options.beside, *(e for e in options.encoding if e in BESIDE)))
     for name in options.dataset:
         check_dataset(name)
         draw_longer(name, parse_lengths(options.test_length), options.positions)
@@ -183,21 +181,18 @@ def check_options(options: Options) -> None:
 def settle_options(options: Options) -> Options:
     """Check the options and merge them with config.json for --resume; reject differing options."""
     check_options(options)
-    options, out = name_once(options), options.out
-    file = Path(out) / "config.json" if out is not None else None
-    if not options.resume or file is None or not file.is_file():
+    options, file = name_once(options), Path(options.out or "", "config.json")
+    if not options.resume or options.out is None or not file.is_file():
         return with_defaults(options)
-    old = stored_options(read_configuration(file))
-    default = name_once(Options())
-    for name in (field.name for field in fields(Options)):
-        value, was = getattr(options, name), getattr(old, name)
-        if name not in {*NOT_NUMBERS, "device"} and value not in (getattr(default, name), was):
+    here = {name: getattr(options, name) for name in (*NOT_NUMBERS, "device")}
+    resumed = replace(stored_options(read_configuration(file)), **here)
+    default = vars(name_once(Options()))
+    for name, value in vars(options).items():
+        if value not in (default[name], was := vars(resumed)[name]):
             raise PefourierError(
                 f"--resume: {file} has {name} {shown(was)}; omit {flag_of(name)}, or choose "
                 f"another --out for {shown(value)}"
             )
-    here = {name: getattr(options, name) for name in (*NOT_NUMBERS, "device")}
-    resumed = replace(old, **here)
     check_options(resumed)
     return resumed
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from pefourier.train.options import Options
 from pefourier.train.request import settle_options
-from pefourier.train.store import Store, make_folder, write_json
+from pefourier.train.store import Store, make_folder, read_rank, write_json
 from pefourier.writing.files import write_text
 
 if TYPE_CHECKING:
@@ -32,32 +31,24 @@ def run_comparison(
     options = settle_options(options)  # before torch is loaded, which takes seconds
     from pefourier.train import ensembles
 
-    whole = ensembles.resolve(options)
-    note = ensembles.silent if whole.rank or note is None else note
+    note = ensembles.silent if read_rank()[0] or note is None else note
+    whole = ensembles.resolve(options, began, note)
     if options.save_models is not None:
         make_folder("--save-models", options.save_models)
-    if options.minutes is not None:
-        whole = ensembles.fit_into_minutes(whole, began, note)
-    with whole.store.lock(), note_on_interrupt(whole.store, note):
-        result = ensembles.train_rank(whole, note)
-        if result is not None:
-            if deliver is not None:
-                deliver(result)
-            write_summary(whole.store, result, options.plot)
+    with whole.store.lock():
+        try:
+            result = ensembles.train_rank(whole, note)
+            if result is not None:
+                if deliver is not None:
+                    deliver(result)
+                write_summary(whole.store, result, options.plot)
+        except KeyboardInterrupt:
+            kept = "nothing is kept: use --out DIR to keep finished runs and --resume to continue"
+            if (out := whole.store.path) is not None:
+                kept = f"finished runs in {out}: {len(whole.store.rows())}; continue with --resume"
+            note(kept)
+            raise
     return result
-
-
-@contextmanager
-def note_on_interrupt(store: Store, note: Note) -> Iterator[None]:
-    """Report after Ctrl-C which results are kept."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        kept = "nothing is kept: use --out DIR to keep finished runs and --resume to continue"
-        if store.path is not None:
-            kept = f"finished runs in {store.path}: {len(store.rows())}; continue with --resume"
-        note(kept)
-        raise
 
 
 def write_summary(store: Store, result: Summary, picture: str | None = None) -> None:

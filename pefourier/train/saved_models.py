@@ -67,7 +67,7 @@ from pefourier.train.run_artifacts import (
     score,
 )
 from pefourier.train.store import MEASURES, check_type, parse_json
-from pefourier.types import Array, Fields, Strings, Texts, Values, frozen_arrays
+from pefourier.types import Array, Fields, Strings, Texts, frozen_arrays
 from pefourier.writing.files import check_suffix, label, write_text, write_whole
 from pefourier.writing.page import Page
 from pefourier.writing.text import agreeing, first_few, join
@@ -102,8 +102,8 @@ class TrainedClassifier:
         Shorter windows are padded and have `lengths` (n,) rows. A classifier that encodes times
         needs the `times` (n, length) of all rows.
         """
-        x = np.asarray(x, dtype=float)
-        shape = (self.model.length, self.model.channels)
+        x, model, tokens = np.asarray(x, dtype=float), self.model, None
+        shape = (model.length, model.channels)
         if x.ndim != 3 or x.shape[1:] != shape:
             raise PefourierError(f"expected windows (n, {shape[0]}, {shape[1]}), got {x.shape}")
         scaled = (x - self.mean) / self.scale
@@ -111,24 +111,23 @@ class TrainedClassifier:
             lengths = check_lengths("x", np.asarray(lengths), *x.shape[:2])
         if lengths is not None:
             scaled[np.arange(shape[0]) >= lengths[:, None]] = 0.0
-        if isinstance(self.model, Transformer) and (times is None) != (self.rate is None):
+        if isinstance(model, Transformer) and (times is None) != (self.rate is None):
             way_out = "row numbers; omit times" if times is not None else "times; pass times"
             raise PefourierError(f"this classifier encodes {way_out} of shape {x.shape[:2]}")
-        tokens = None
-        if isinstance(self.model, Transformer) and times is not None and self.rate is not None:
-            tokens = check_times("x", times, x.shape[:2], lengths)[:, :: self.model.step]
-            tokens = (tokens[:, : self.model.tokens] - tokens[:, :1]) * self.rate
+        if isinstance(model, Transformer) and times is not None:
+            tokens = check_times("x", times, x.shape[:2], lengths)[:, :: model.step]
+            tokens = (tokens[:, : model.tokens] - tokens[:, :1]) * self.rate
         p = {name: torch.as_tensor(w)[None].float() for name, w in self.parameters.items()}
         logits = []
         for start in range(0, len(x), AT_A_TIME):
             part = slice(start, start + AT_A_TIME)
             rows = None if lengths is None else torch.as_tensor(lengths[None, part])
             windows, injection = torch.as_tensor(scaled[None, part]).float(), self.injection
-            if tokens is not None:
-                injection = inject_at(self.encoding, self.model, self.seed, injection, tokens[part])
+            if isinstance(model, Transformer) and tokens is not None:
+                injection = inject_at(self.encoding, model, self.seed, injection, tokens[part])
             index = torch.arange(windows.shape[1])[None]
             injected = stack_vectors([injection], CPU, torch.float32)
-            logits.append(self.model.logits(p, injected, windows, None, rows, index)[0])
+            logits.append(model.logits(p, injected, windows, None, rows, index)[0])
         return torch.cat(logits).double().numpy()
 
     def predict(self, x: Array, lengths: Array | None = None, times: Array | None = None) -> Array:
@@ -137,11 +136,9 @@ class TrainedClassifier:
 
 
 def inject_at(
-    spec: str, model: Classifier, seed: int, trained: Injection, times: Array
+    spec: str, model: Transformer, seed: int, trained: Injection, times: Array
 ) -> Injection:
     """Return the injection of a SPEC at times (n, tokens), with slopes and shifts as trained."""
-    if isinstance(model, OrderFree):
-        return trained
     injection = load_injection(spec, model.tokens, model.d, model.heads, seed, times=times)
     if not trained.frequencies.size:
         return injection
@@ -168,11 +165,11 @@ def save_model(folder: str, task: Task, outcome: TrainedRun, model: Classifier) 
     m, injection = outcome.member, outcome.injection
     if isinstance(model, Transformer) and task.times is not None:
         even = np.arange(model.tokens)[None]
-        injection = inject_at(m.encoding, model, m.seed, injection, even)
-        injection = replace(injection, index=injection.index[0])
+        at_even = inject_at(m.encoding, model, m.seed, injection, even)
+        injection = replace(at_even, index=at_even.index[0])
     classifier = classifier_of(task, outcome, model, injection)
     settings = {name: getattr(classifier, name) for name in SETTINGS} | {
-        "kind": next(name for name, kind in KINDS.items() if type(model) is kind),
+        "kind": "transformer" if isinstance(model, Transformer) else "order-free",
         "sizes": asdict(model),
         "act": injection.act,
     }
@@ -240,25 +237,23 @@ def score_lengths(
     """
     rows = []
     for task in tasks:
-        scores: Values = dict.fromkeys(MEASURES)
+        row: Fields = {"length": task.length, **dict.fromkeys(MEASURES), "reason": ""}
         try:
             if model is None:
                 raise PefourierError("it needs windows of the length used in training")
-            longer, reason = replace(model, length=task.length), ""
+            longer = replace(model, length=task.length)
             injection = injection_at(own, outcome, longer, task, load)
-        except PefourierError as error:
-            reason = str(error)
-        else:
+            classifier = classifier_of(own, outcome, longer, injection)
             at = task.starts[:, None] + np.arange(task.length)
             times = None if task.times is None else task.times[at]
-            classifier = classifier_of(own, outcome, longer, injection)
             logits = classifier.logits(task.rows[at], times=times)
-            if np.isfinite(logits).all():
-                predicted = decide(logits, classifier.threshold)
-                scores = score(predicted, logits, task.labels, macro=own.positive is None)
-            else:
-                reason = "its logits are not finite"
-        rows.append({"length": task.length, **scores, "reason": reason})
+            if not np.isfinite(logits).all():
+                raise PefourierError("its logits are not finite")
+            predicted = decide(logits, classifier.threshold)
+            row |= score(predicted, logits, task.labels, macro=own.positive is None)
+        except PefourierError as error:
+            row["reason"] = str(error)
+        rows.append(row)
     return rows
 
 
@@ -291,17 +286,15 @@ def lengthen(outcome: TrainedRun, longer: Injection, tokens: int) -> Injection:
         return longer
     if injection.frequencies.size:
         return longer.rotated(outcome.injection.frequencies - injection.frequencies)
-    place = dict(zip(injection.index.tolist(), range(len(injection.index)), strict=True))
-    trained = {injection.vectors[u].tobytes(): after[row] for u, row in place.items()}
-    lacking = sum(vector.tobytes() not in trained for vector in longer.vectors)
-    if lacking:
+    trained = {one.tobytes(): own for one, own in zip(injection.table(), after, strict=True)}
+    keys = [vector.tobytes() for vector in longer.vectors]
+    vectors = [trained[key] for key in keys if key in trained]
+    if lacking := len(keys) - len(vectors):
         raise PefourierError(
             f"{lacking} of its {len(longer.vectors)} vectors for {tokens} tokens "
             f"{agreeing(lacking, 'was', 'were')} never trained"
         )
-    return replace(
-        longer, vectors=np.stack([trained[vector.tobytes()] for vector in longer.vectors])
-    )
+    return replace(longer, vectors=np.stack(vectors))
 
 
 FORMAT = "{:.6g}"  # of probabilities
@@ -321,13 +314,11 @@ def load_models(place: str, encodings: Strings) -> list[TrainedClassifier]:
     if len(chosen) > 1:
         raise PefourierError(f"{shown(place)} holds models of {join(found)}; choose one with -e")
     models = [model for model in models if model.encoding == chosen[0]]
-    first = models[0]
-    for model in models:
-        same = model.classes == first.classes and model.channels == first.channels
-        if not same or model.model != first.model:
-            raise PefourierError(
-                f"{shown(place)} holds models of several datasets or sizes; name one file"
-            )
+    kinds = [(model.classes, model.channels, model.model) for model in models]
+    if any(kind != kinds[0] for kind in kinds):
+        raise PefourierError(
+            f"{shown(place)} holds models of several datasets or sizes; name one file"
+        )
     return models
 
 
@@ -381,12 +372,11 @@ def predict_classes(options: Options, note: Callable[[str], object] | None = Non
     if note is not None:
         note(f"{task.name}: read as {task.remarks['read'][0]}")
     labels = [models[0].classes[k] for k in p.argmax(axis=1)]
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["series", "window", "label", "probability"])
     names = task.names or [str(i) for i in range(len(task.starts))]
-    for number, row, name, of in zip(series, first, labels, p.max(axis=1), strict=True):
-        writer.writerow([names[number], row, name, FORMAT.format(of)])
+    chances = map(FORMAT.format, p.max(axis=1))
+    rows = zip([names[i] for i in series], first, labels, chances, strict=True)
+    stream, head = io.StringIO(), ("series", "window", "label", "probability")
+    csv.writer(stream, lineterminator="\n").writerows([head, *rows])
     write_text(options.out, stream.getvalue())
     out, counts = options.out, Counter(labels)
     found = [

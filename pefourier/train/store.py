@@ -1,7 +1,7 @@
 """Results on disk: each run is complete or absent, even if the process is killed.
 
-A folder holds config.json with the options and all that numbers depend on, results.jsonl with a
-line per run, and checkpoints of stacks in training. A last line cut by a crash is dropped when
+A folder holds config.json with the options and all that numbers depend on, and results.jsonl with a
+line per run. A last line cut by a crash is dropped when
 results are read, and lines that are not a `Row` are rejected.
 
 Ranks divide the stacks of a comparison: rank i trains those whose number is i modulo the number of
@@ -16,8 +16,8 @@ import re
 import sys
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from pathlib import Path
@@ -28,8 +28,8 @@ import numpy as np
 
 from pefourier.errors import PefourierError, is_number, shown
 from pefourier.train.options import MOST_SEEDS, Options
-from pefourier.types import Array, Fields, Values, frozen
-from pefourier.writing.files import reason, write_text, write_whole
+from pefourier.types import Fields, Values, frozen
+from pefourier.writing.files import reason, write_text
 from pefourier.writing.text import printable
 
 if sys.platform != "win32":
@@ -170,11 +170,9 @@ class Store:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Create the folder, and lock it against other runs until this run ends."""
-        if self.path is None:
-            yield
-            return
-        make_folder("--out", str(self.path))
-        if sys.platform == "win32":
+        if self.path is not None:
+            make_folder("--out", str(self.path))
+        if self.path is None or sys.platform == "win32":
             yield
             return
         handle = os.open(self.path, os.O_RDONLY)
@@ -272,9 +270,7 @@ def read_configuration(file: Path) -> Fields:
 def stored_options(config: Values) -> Options:
     """Return the options of a configuration."""
     names = {field.name for field in fields(Options)} - NOT_NUMBERS
-    given: Fields = {name: config[name] for name in names & config.keys()}
-    given |= {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
-    return Options(**given)
+    return Options(**{name: config[name] for name in names & config.keys()})
 
 
 def option_of(config: Values, name: str) -> Any:
@@ -294,8 +290,7 @@ def earlier_options(config: Values) -> Fields:
     {'search': ['rate=3e-3,1e-2']}
     """
     known = {field.name for field in fields(Options)} | {*RULES, *FACTS, *NOT_COMPARED}
-    own = {key: value for key, value in config.items() if key not in known and value}
-    return {key: value for key, value in own.items() if value != GONE.get(key)}
+    return {k: v for k, v in config.items() if k not in known and v and v != GONE.get(k)}
 
 
 def check_same(file: Path, old: Values, config: Values) -> None:
@@ -351,51 +346,6 @@ def write_json(file: Path, value: Any) -> None:
     write_text(str(file), json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-EVERY = 60.0  # minimum of seconds between two checkpoints
-FOLDER = "checkpoints"
-
-
-@dataclass(eq=False)
-class Checkpoint:
-    """Checkpoint file of a stack; without a path, nothing is stored."""
-
-    path: Path | None
-
-    def __post_init__(self) -> None:
-        self.saved = time.monotonic()
-
-    def load(self) -> dict[str, Array] | None:
-        """Load the last saved state, or None."""
-        if self.path is None or not self.path.is_file():
-            return None
-        from pefourier.encodings.sources.tables import open_arrays
-
-        with open_arrays(str(self.path), advice="delete it") as file:
-            return {name: np.array(file.load(name)) for name in file.arrays}
-
-    @property
-    def is_due(self) -> bool:
-        """Whether the last save is long enough ago."""
-        return self.path is not None and time.monotonic() - self.saved >= EVERY
-
-    def save(self, state: Mapping[str, Array]) -> None:
-        """Save the state of training."""
-        if self.path is not None:
-            from pefourier.encodings.sources.tables import write_tensors
-
-            tensors = {name: np.ascontiguousarray(value) for name, value in state.items()}
-            self.path.parent.mkdir(exist_ok=True)
-            write_whole(str(self.path), lambda stream: write_tensors(stream, tensors))
-            self.saved = time.monotonic()
-
-    def drop(self) -> None:
-        """Delete the checkpoint of a finished stack."""
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
-            with suppress(OSError):  # other checkpoints remain
-                self.path.parent.rmdir()
-
-
 # Ranks
 
 
@@ -424,18 +374,18 @@ class Group:
     ranks: int
     store: Any  # torch.distributed.Store
 
-    def send(self, number: int, rows: Sequence[Any], traces: Sequence[bytes]) -> None:
+    def send(self, number: int, results: Iterable[tuple[Fields, bytes]]) -> None:
         """Send the rows and traces of a finished stack to rank 0."""
-        texts = [b64encode(trace).decode() for trace in traces]
-        self.store.set(f"finished/{number}", json.dumps([list(rows), texts]))
+        sent = [(row, b64encode(trace).decode()) for row, trace in results]
+        self.store.set(f"finished/{number}", json.dumps(sent))
 
-    def receive(self, number: int) -> tuple[list[Fields], list[bytes]] | None:
+    def receive(self, number: int) -> list[tuple[Fields, bytes]] | None:
         """Return the rows and traces of a stack of another rank; None before it is finished."""
         if not self.store.check([f"finished/{number}"]):
             return None
-        rows, texts = json.loads(self.store.get(f"finished/{number}"))
+        sent = json.loads(self.store.get(f"finished/{number}"))
         self.store.delete_key(f"finished/{number}")
-        return rows, [b64decode(text) for text in texts]
+        return [(row, b64decode(text)) for row, text in sent]
 
     def wait_for(self, missing: Collection[int], take_over: Callable[[], object]) -> None:
         """Take over results until no stack is missing, while some rank is at work."""

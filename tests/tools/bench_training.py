@@ -198,7 +198,7 @@ def fused(s, specs, *, compiled=False):
 
 def fused_stack(s, members, *, compiled):
     """Return the milliseconds of members that are trained together."""
-    compiler = Compiler(lambda _: None) if compiled else None
+    compiler = Compiler(lambda _: None, works=compiled)
     schedule = Schedule(steps=s.steps, batch_size=s.batch, rate=1e-3)
     data = Resident(s.task, s.device)
     program = Program(data, s.sizes, members, schedule, compiler)

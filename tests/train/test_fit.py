@@ -1,6 +1,5 @@
-"""Training of a stack: members alone and in company, kept weights, and resumed training."""
+"""Training of a stack: members alone and in company, and kept weights."""
 
-import contextlib
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,6 @@ from pefourier.train import run_artifacts as metrics
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import from_examples
 from pefourier.train.program import Resident, class_weights, draw_batches
-from pefourier.train.store import Checkpoint
 
 COMPANY = ["sinusoidal", "learned", "rope", "t5", "tupe", "shaw", "shaw:values=true"]
 
@@ -140,37 +138,6 @@ def test_looks_that_are_scored_later_give_the_same_numbers(held, monkeypatch, ow
         assert one.step == other.step
         np.testing.assert_allclose(one.curve, other.curve, atol=1e-9)
         np.testing.assert_allclose(one.test, other.test, atol=1e-9)
-
-
-@pytest.mark.parametrize("looks", [1, 3, 6, 8])
-@pytest.mark.parametrize("own", [{}, {"dropout": 0.2}])
-def test_a_resumed_checkpoint_gives_the_same_bits(held, tmp_path, monkeypatch, looks, own):
-    """Members that patience has ended, and trained vectors, resume with the same bits."""
-    members = [member(name, seed, learn=True) for name in ("dft", "t5", "rope") for seed in (0, 1)]
-    members += [member(name) for name in ("none", "shaw", "shaw:values=true")]
-    schedule = epochs(9, 0.02, 2, **own)
-    whole = fit.fit(held, SIZES, members, schedule)
-    monkeypatch.setattr("pefourier.train.store.EVERY", 0.0)
-    path = tmp_path / "checkpoints" / "one.safetensors"
-
-    def stop(taken, *_):
-        if taken == EPOCH * (looks + 1):
-            raise InterruptedError
-
-    with contextlib.suppress(InterruptedError):
-        fit.fit(held, SIZES, members, schedule, stop, Checkpoint(path))
-    assert path.is_file()
-    seen = []
-    again = fit.fit(held, SIZES, members, schedule, lambda *now: seen.append(now), Checkpoint(path))
-    assert [taken for taken, _, _ in seen][:1] in ([], [EPOCH * (looks + 1)])
-    for one, other in zip(whole, again, strict=True):
-        assert one.step == other.step
-        assert one.injection.vectors.shape == one.member.injection.table().shape
-        for a, b in ((one, other), (one.injection, other.injection)):
-            for name in {"test", "curve", "vectors"} & vars(a).keys():
-                np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
-    Checkpoint(path).drop()
-    assert not path.parent.exists()
 
 
 def test_a_member_that_diverges_keeps_the_weights_it_began_with(task, held):

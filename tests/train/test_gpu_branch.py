@@ -127,9 +127,9 @@ def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     @contextmanager
     def graph(_, **__):
         captured.append({k: p.detach().clone() for k, p in running.parameters.items()})
-        states = [v for s in running.optimizer.state.values() for v in s.values()]
+        states = [v for s in running.optimizer.state.values() for v in s]
         assert not any(value.any() for value in states)
-        assert (running.count, running.total.any()) == (5, False)
+        assert not running.total.any()
         yield
 
     stream = SimpleNamespace(wait_stream=lambda _: None)
@@ -145,11 +145,6 @@ def test_capture_leaves_no_trace_of_the_steps_that_warm_up(monkeypatch):
     expected, running.replay_look = running.evaluate("test"), running.look
     for one, other in zip(running.evaluate("test"), expected, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
-    numbers = [v for s in running.optimizer.state.values() for v in s.values()]
-    running.set_state(running.state(), 5)  # a checkpoint is copied into the tensors of the graph
-    again = [v for s in running.optimizer.state.values() for v in s.values()]
-    assert all(a is b for a, b in zip(numbers, again, strict=True))
-    assert {v.item() for v in again if v.dim() == 0} == {5.0}
 
 
 def test_memory_that_ends_is_one_line(monkeypatch):

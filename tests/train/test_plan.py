@@ -68,7 +68,7 @@ def test_minutes_choose_runs_and_steps_as_the_plan_says(tmp_path, monkeypatch):
     """A step of one seed takes a tenth of a second: 6 minutes are 3240 steps."""
     monkeypatch.setattr(ensembles, "seconds_of_steps", lambda of, *_: 0.1 * len(of.runs) / 2)
     given = {**SMALL, "steps": None, "seeds": 8, "encoding": ("none", "dft")}
-    experiment = resolve(Options(**given))  # a single fold
+    experiment = resolve(Options(**given), 0.0, print)  # a single fold
     for minutes, expected in ((6, (4, 810)), (60, (32, 1012)), (1e4, (64, 4000)), (0.1, (4, 13))):
         assert ensembles.divide_time(60 * minutes, 0.1, experiment) == expected
     requested = Options(**given, minutes=0.1)

@@ -109,8 +109,8 @@ def test_stacks_are_handed_over_once_and_none_is_waited_for_for_ever(monkeypatch
     monkeypatch.setattr(store, "TIMEOUT", 0.2)
     shared, missing, seen = dist.HashStore(), {0, 2}, []
     first, second = (store.Group(rank, 2, shared) for rank in (0, 1))
-    second.send(0, [{"seed": 3}], [b"\x00trace"])
-    second.send(2, [], [])
+    second.send(0, [({"seed": 3}, b"\x00trace")])
+    second.send(2, [])
 
     def take_over():
         for number in sorted(missing):
@@ -118,7 +118,7 @@ def test_stacks_are_handed_over_once_and_none_is_waited_for_for_ever(monkeypatch
             missing.remove(number)
 
     first.wait_for(missing, take_over)
-    assert seen == [(0, ([{"seed": 3}], [b"\x00trace"])), (2, ([], []))]
+    assert seen == [(0, [({"seed": 3}, b"\x00trace")]), (2, [])]
     assert first.receive(0) is None
     with pytest.raises(PefourierError, match="unfinished stacks: 1"):
         first.wait_for({1}, lambda: None)

@@ -1,6 +1,7 @@
 """Encodings of the measured times of each window."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -163,13 +164,8 @@ def test_slopes_and_shifts_are_trained_at_the_times_of_each_window(held):
             own = {k: v[i : i + 1].detach() for k, v in p.items() if k != "codes.add"}
             straight = torch.as_tensor(times)[index[i], :, None] * lines[0] + lines[1]
             codes = torch.cat([straight[..., :1], straight[..., 1:].sin()], dim=2)
-            places = torch.arange(4 * T).view(1, 4, T)
-            table = model.StackVectors(
-                codes.flatten(0, 1)[None], places, trained=False, learn=lines, start=lines
-            )
-            logits = sizes.logits(
-                own, {"add": table}, x[i : i + 1], None, None, torch.arange(4)[None]
-            )
+            table = SimpleNamespace(table=lambda *_, codes=codes: codes[None])
+            logits = sizes.logits(own, {"add": table}, x[i : i + 1])
             loss = torch.nn.functional.cross_entropy(
                 logits[0], held.labels[index[i]], running.weights[i], reduction="none"
             ).mean()
