@@ -281,7 +281,6 @@ def test_right_ids_are_as_expected(count, config):
             *((ids, {"rank": (rank, 4)}) for ids in shards),
             (np.hstack([np.cos(turned), np.sin(turned)]), {"config": qwen}),
             ({**waves, "attention_mask": np.ones((2, n))}, {"config": llama}),
-            (np.hstack([angles[0], angles[0]])[:, None, None], {"config": llama}),
         ):
             found = pefourier.positions(ids, **given)
             assert (found.verdict, found.is_fine(strict=True)) == ("as expected", True), given
