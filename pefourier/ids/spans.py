@@ -27,10 +27,8 @@ from pefourier.causes.explain import Cover, Difference, Explanation, explain
 from pefourier.causes.rows import (
     CORNERS,
     HIDDEN,
-    PLACES,
     AxesExchanged,
     Beyond,
-    Change,
     Changes,
     Gap,
     Given,
@@ -180,23 +178,19 @@ def describe(
     ids, tokens, limit = document.ids, document.tokens, document.rules.limit
     rows, due = np.atleast_2d(ids), np.atleast_2d(expected)
     given = "ids-undecided" if doubt else given
+    is_decided = not doubt and given != "ids-text-only"
     causes: list[Any] = [] if doubt else list(found.causes)
-    kinds = list(dict.fromkeys(kind_of(cause.finding) for cause in causes))
     code, words = "ids-unexplained", "no cause that was tried gives these ids"
-    if not causes and not found.reproduced.all():
-        cover = next(iter(parts_of(expected, ids, ~found.reproduced)), ())
-        parts = [part.words for part, _ in cover]
-        if len(parts) == 1 or " ".join(parts).count("axis") == 2:  # else two stretches of tokens
-            words += f", which differ {' and '.join(parts)} alone"
     if causes:
         undo = "" if len(causes) > 1 else f"; {causes[0].undo}"
         code, words = causes[0].finding, ", then ".join(cause.words for cause in causes) + undo
-    is_decided = not doubt and given != "ids-text-only"
-    code, verdict = given or code, (kinds or [UNEXPLAINED])[0]
-    if given or (rows == due).all():
-        verdict = kind_of(given) if given else EXPECTED
-    elif len(kinds) > 1:
-        verdict = OF_PAIRS.get(frozenset(kinds), "several")
+    code = given or code
+    verdict = kind_of(code)
+    kinds = frozenset(kind_of(cause.finding) for cause in causes)
+    if not given and (rows == due).all():
+        verdict = EXPECTED
+    elif not given and len(kinds) > 1:
+        verdict = OF_PAIRS.get(kinds, "several")
         code = next((c.finding for c in causes if kind_of(c.finding) == verdict), code)
     places = [(rows != due, due, code, words + hint)]
     if (rows < 0).any():
@@ -288,10 +282,10 @@ def is_undecided(document: Document) -> bool:
     is_padded = (behind == start + np.arange(len(behind)) + (ids[0] == start)).all()
     if len(behind) and is_padded:
         return True
-    half = max(1, len(ids) // 2)
-    rank, mirror = int(ids[0]) // half, int(ids[-1]) // half
-    zigzag = shards(Rules(ranks=(rank + mirror + 1) // 2), len(ids), rank).get("zigzag", ids[:0])
-    return mirror > rank + 1 and np.array_equal(zigzag, ids)
+    half = max(1, len(ids) // 2)  # tokens of each of two blocks
+    block, mirror = ids[::half][:2] if len(ids) == 2 * half else (0, 0)
+    is_in_blocks = cuts.tolist() == [half] and not block % half and not mirror % half
+    return bool(is_in_blocks and mirror > block and (block + mirror) // half % 2)
 
 
 def shards(rules: Rules, count: int, rank: int) -> dict[str, Numbers]:
@@ -326,13 +320,8 @@ def judge_shard(document: Document, index: Numbers) -> Span:
                 known.append(Recounted(*facts, numbers))
     tries = [(explain_rows(part, ids, [Given(known)]), part) for part in chosen.values()]
     found, expected = min(tries, key=lambda tried: (*rank_of(tried), np.abs(tried[1] - ids).sum()))
-    code = (
-        "ids-wrong-shard"
-        if found.causes and not any(cause.code == "local-ids" for cause in found.causes)
-        else None
-    )
     hint = "; expected first: " + ", ".join(f"{kind} {int(x[0])}" for kind, x in chosen.items())
-    return describe(document, expected, found, code, hint if len(chosen) > 1 else "")
+    return describe(document, expected, found, hint=hint if len(chosen) > 1 else "")
 
 
 def rank_of(found: tuple[Explanation[Numbers], Numbers]) -> tuple[bool, int, float]:
@@ -543,26 +532,6 @@ READINGS: tuple[Changed, ...] = (
 )
 
 
-@frozen
-class Chunked(Change):
-    """From a token on, axes are read from a flat array (t, h, w) with the stride of a chunk."""
-
-    at: int
-    name = "flat-chunk"
-    finding = "ids-backwards"
-    says = "from token {c.at} on, the flat array of all axes read with the stride of this chunk"
-    undo = "cut each axis into chunks"
-
-    @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
-        yield from map(cls, changes(shift_of(expected, observed))[:PLACES])
-
-    def apply(self, expected: Numbers) -> Numbers:
-        count = expected.shape[1] - self.at
-        places = self.at + np.arange(len(expected) * count).reshape(-1, count)
-        return np.hstack([expected[:, : self.at], expected.ravel()[places]])
-
-
 def judge_flat(document: Document, *, is_text: bool = False) -> Span:
     """Judge a document with equal ids on all axes; tokens may be of images unless it `is_text`.
 
@@ -602,7 +571,7 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str
     tries = []
     for rule, ids in due.items():
         known = Given([*other_layouts(parts, rule, axes), *document.shifts()])
-        kinds = (Shifted, known, AxesExchanged, BlockStart, Chunked)
+        kinds = (Shifted, known, AxesExchanged, BlockStart)
         # few places separate ids from those expected, as one cause makes
         found = explain(
             *(ids, axes, kinds, agree),

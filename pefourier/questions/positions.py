@@ -415,7 +415,8 @@ def consequence_of(batch: Batch, model: Model | None, span: Span, rules: Rules) 
     before = rules.start + np.arange(cached if rules.rank is None else 1)
     ids = batch.ids[-3:, span.row, span.index]
     rows = np.tile(before, (len(ids), 1))
-    return model.consequence(*(np.hstack([rows, np.broadcast_to(x, ids.shape)]) for x in (ids, span.due)))
+    pair = (np.hstack([rows, np.broadcast_to(x, ids.shape)]) for x in (ids, span.due))
+    return model.consequence(*pair)
 
 
 def lone_documents(batch: Batch, rules: Rules) -> Iterator[Finding]:

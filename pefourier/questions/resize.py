@@ -86,12 +86,31 @@ class Picture:
     norm: float  # RMS norm of the vectors
     distinct: int  # number of distinct vectors
     equal: tuple[int, int] | None = field(metadata=HIDDEN)  # the first two equal rows
-    find_waves: Callable[[], Waves] = field(compare=False, metadata=HIDDEN)
+    points_of: Encoding = field(compare=False, metadata=HIDDEN)  # the vectors on their lattice
 
     @cached_property
     def waves(self) -> Waves:
-        """Frequencies of the table."""
-        return self.find_waves()
+        """Frequencies of the table: by closed forms for sequences, or by the FFT of its columns."""
+        enc, sides, norm = self.points_of, self.grid, self.norm
+        if enc.is_stationary:
+            blocks = (np.arange(len(enc))[rows] for rows in row_blocks(len(enc), BLOCK))
+            kernel = np.concatenate([enc.measure.kernel(lags) for lags in blocks])
+            neighbours = [float(kernel[1:2].sum()) if len(enc) > 1 else np.nan]
+            density = sampled_density(kernel)
+        else:
+            raw = estimate_spectrum(enc, sigma=0.0).raw
+            density = raw.reshape(-1, *map(len, half_plane(sides)))[0]
+            table = np.asarray(enc.table(), dtype=float)
+            neighbours = similarities(neighbour_products(table, sides))
+        waves = [omega * n / (2 * np.pi) for omega, n in zip(half_plane(sides), sides, strict=True)]
+        cycles, closest = np.linalg.norm(lattice_points(waves), axis=1), closest_pair(enc)
+        return Waves(
+            nearest=closest.distance / norm if norm and closest.pair else None,
+            neighbours=neighbours,
+            cycles=float(cycles @ density.ravel()),
+            constant=float(density.flat[0]),
+            density=density,
+        )
 
     def __getattr__(self, name: str) -> Any:
         """Return a field of the waves."""
@@ -100,8 +119,8 @@ class Picture:
         raise AttributeError(name)
 
     def __getstate__(self) -> Fields:
-        """Return the state to pickle, with the waves in place of the closure that finds them."""
-        return {**vars(self), "waves": self.waves, "find_waves": None}
+        """Return the state to pickle, with the waves in place of the vectors."""
+        return {**vars(self), "waves": self.waves, "points_of": None}
 
     @property
     def collision(self) -> str:
@@ -385,14 +404,14 @@ def resize(encoding: Source, to: Ints | str, method: str = "", **params: Any) ->
     if computed is not None:
         method, libraries = RECOMPUTED, {}
         make_table = partial(rows_behind, enc, computed)
-        states = picture_of("before", enc), picture_of("after", computed)
+        states = picture("before", enc, shape), picture("after", computed, table_sides)
     else:
         method = method or next(iter(libraries.values()), DEFAULT)
         check_method(enc, method, table_sides)
         front, rows = np.split(np.asarray(enc.table(), dtype=float), [prefix])
         chosen = resize_lattice(rows, shape, table_sides, method)
         make_table = partial(np.concatenate, [front, chosen])
-        states = picture("before", rows, shape), picture("after", chosen, table_sides)
+        states = picture("before", enc, shape, rows), picture("after", enc, table_sides, chosen)
         usable = methods_on(enc, table_sides, method)
         make_methods = partial(compare_methods, usable, rows, chosen, states)
     return Resizing(
@@ -457,23 +476,6 @@ def rows_behind(encoding: Encoding, computed: Encoding) -> Array:
     prefix = encoding.domain.prefix
     front = encoding.table(encoding.domain.x[:prefix])
     return np.concatenate([front, computed.table()[prefix:]], dtype=float)
-
-
-def picture_of(name: str, enc: Encoding) -> Picture:
-    """Describe the vectors of a formula on its lattice, by closed forms for sequences."""
-    sides, prefix = enc.domain.sides, enc.domain.prefix
-    if not enc.is_stationary or len(sides) > 1 or prefix:
-        return picture(name, np.asarray(enc.table()[prefix:], dtype=float), sides)
-    norm = math.sqrt(enc.measure.squared_length)
-    return describe(name, enc, sides, norm, partial(waves_of_sequence, enc, norm))
-
-
-def waves_of_sequence(enc: Encoding, norm: float) -> Waves:
-    """Find the frequencies of a sequence that declares its inner products, by closed forms."""
-    blocks = row_blocks(len(enc), BLOCK)
-    kernel = np.concatenate([enc.measure.kernel(np.arange(len(enc))[rows]) for rows in blocks])
-    cosine = float(kernel[1:2].sum()) if len(enc) > 1 else np.nan
-    return waves_of(enc, enc.domain.sides, norm, [cosine], sampled_density(kernel))
 
 
 def unchanged_rows(old: Encoding, new: Encoding | None) -> int | None:
@@ -585,43 +587,23 @@ def similarities(products: Floats) -> list[float]:
     return means
 
 
-def picture(name: str, table: Array, sides: Counts) -> Picture:
-    """Describe a table on a lattice; one axis is treated as a row of a grid."""
-    enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
-    enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
-    norm = float(np.sqrt(np.einsum("ij,ij->i", table, table).mean()))
-    return describe(name, enc, sides, norm, partial(waves_of_table, enc, sides, norm))
+def picture(name: str, enc: Encoding, sides: Counts, table: Array | None = None) -> Picture:
+    """Describe the vectors of a lattice: those of a table, or else of an encoding.
 
-
-def waves_of_table(enc: Encoding, sides: Counts, norm: float) -> Waves:
-    """Find the frequencies of a table on a lattice, by the FFT of its columns."""
-    density = estimate_spectrum(enc, sigma=0.0).raw.reshape(-1, *map(len, half_plane(sides)))[0]
-    table = np.asarray(enc.table(), dtype=float)
-    return waves_of(enc, sides, norm, similarities(neighbour_products(table, sides)), density)
-
-
-def waves_of(
-    enc: Encoding, sides: Counts, norm: float, neighbours: list[float], density: Array
-) -> Waves:
-    """Return the smallest distance of vectors on a lattice, and the means of their density."""
-    waves = [omega * n / (2 * np.pi) for omega, n in zip(half_plane(sides), sides, strict=True)]
-    cycles, closest = np.linalg.norm(lattice_points(waves), axis=1), closest_pair(enc)
-    return Waves(
-        nearest=closest.distance / norm if norm and closest.pair else None,
-        neighbours=neighbours,
-        cycles=float(cycles @ density.ravel()),
-        constant=float(density.flat[0]),
-        density=density,
-    )
-
-
-def describe(
-    name: str, enc: Encoding, sides: Counts, norm: float, find_waves: Callable[[], Waves]
-) -> Picture:
-    """Describe which vectors on a lattice are equal."""
+    One axis of a table is treated as a row of a grid.
+    """
+    prefix = enc.domain.prefix
+    if table is None and not (enc.is_stationary and len(sides) == 1 and not prefix):
+        table = np.asarray(enc.table()[prefix:], dtype=float)
+    if table is not None:
+        enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
+        enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
+        norm = float(np.sqrt(np.einsum("ij,ij->i", table, table).mean()))
+    else:
+        norm = math.sqrt(enc.measure.squared_length)
     closest = closest_pair(enc, measured=False)
     equal = None if closest.distance else closest.pair
-    return Picture(name, tuple(sides), norm, closest.distinct, equal, find_waves)
+    return Picture(name, tuple(sides), norm, closest.distinct, equal, enc)
 
 
 def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
@@ -633,11 +615,12 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
     if not old.measure or not new.measure:
         return []
     shape = -1, len(old.domain.sides)
-    before, after = (np.abs(m.frequencies.reshape(shape)) for m in (old.measure, new.measure))
-    reached, farther = (
-        omega * (np.array(enc.domain.sides) - 1) for omega, enc in ((before, old), (after, new))
+    (before, last), (after, farther) = (
+        (np.abs(enc.measure.frequencies.reshape(shape)), np.array(enc.domain.sides) - 1)
+        for enc in (old, new)
     )
-    is_unseen = (reached < 2 * np.pi) & (farther > (reached + before) * (1 + 1e-9))
+    is_unseen = before * last < 2 * np.pi
+    is_unseen &= after * farther > before * (last + 1) * (1 + 1e-9)
     axes = []
     for axis, letter in enumerate(axis_letters(len(old.domain.sides))):
         rotating = before[:, axis] > 0
