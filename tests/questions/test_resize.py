@@ -18,7 +18,6 @@ from pefourier.errors import PefourierError
 from pefourier.geometry.interpolation import resize_lattice
 from pefourier.questions.resize import (
     picture,
-    picture_of,
     resize,
 )
 from pefourier.report import render
@@ -150,7 +149,8 @@ def test_a_rotation_of_a_sequence_is_described_as_its_table_is(spec, length, d, 
     """Closed forms equal the table: closest rows by search, and the FFT of columns."""
     np.save(folder / "day.npy", 2 * np.pi * np.array([1, 3, 12, 20]) / 24)
     enc = load(spec, length, d)
-    closed, slow = picture_of("", enc), picture("", np.asarray(enc.table(), float), (length,))
+    table = np.asarray(enc.table(), float)
+    closed, slow = (picture("", enc, (length,), given) for given in (None, table))
     assert closed.grid == (length,)
     assert (closed.distinct, closed.equal) == (slow.distinct, slow.equal)
     for name in ("norm", "neighbours", "cycles", "constant", "density"):
