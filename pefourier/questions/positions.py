@@ -630,18 +630,18 @@ def recover(
     facts: Fields = {"spec": subject, "eps": float(np.finfo(dump.dtype).eps)}
     table = load(name) if rows == 1 and is_table else from_table(dump, name, **facts)
     enc, axis = at_rows_of(model.encoding, table), model.axis
-    reference, waves = declared(enc), fit(table.table(), table.eps)
+    reference, measured = declared(enc), fit(table.table(), table.eps)
     if reference is None:
         raise PefourierError(f"{shown(model.spec)} declares no frequencies to recover positions")
-    is_whole = waves and waves.form and waves.form.part == "both"
-    if not waves or not is_whole or len(waves) != len(reference):
-        count = len(waves) if waves else "none"
+    is_whole = measured and measured.form and measured.form.part == "both"
+    if not measured or not is_whole or len(measured) != len(reference):
+        count = len(measured) if measured else "none"
         raise PefourierError(
             f"{shown(table.label)} must hold cosines and sines of {len(reference)} pairs, as "
             f"{shown(model.spec)} does; it has {count}, up to {np.abs(table.table()).max():.4g}"
         )
     bad = []  # first row that is not explained, for each order of cosines and sines
-    for own in (waves, exchanged_waves(waves)):
+    for own in (measured, exchanged_waves(measured)):
         lists = np.array([])
         if axis is not None:
             numbers = own.numbers(np.arange(own.length)) / own.factor
@@ -650,8 +650,8 @@ def recover(
                 recover_positions(reference.frequency[axis == i], numbers[:, axis == i], *limits)
                 for i in range(3)
             ]
-        elif found := positions_in(enc, reference, own):
-            lines, lists = [found[0]], found[1]
+        elif by_row := positions_in(enc, reference, own):
+            lines, lists = [by_row[0]], by_row[1]
         else:
             continue
         explained = np.all([line.explained for line in lines], axis=0)

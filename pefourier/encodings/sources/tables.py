@@ -143,9 +143,7 @@ class Stored:
         with np.errstate(all="ignore"):  # numbers may overflow, and are refused later
             array = self.copied()
             if array.dtype.kind == "U":  # other numbers than characters fail in Python later
-                codes = np.ascontiguousarray(array).reshape(-1).view(array.dtype.byteorder + "u4")
-                if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any():
-                    raise ValueError("it holds text that is not Unicode")
+                array.astype(array.dtype.newbyteorder("<")).tobytes().decode("utf-32-le")
             return array.astype(dtype, copy=False) if dtype else array
 
     def need(self, dtype: str | None = None) -> int:
@@ -189,19 +187,22 @@ def bfloat16(bits: Array) -> Array:
     return wide.view(np.float32)
 
 
-def float8_e5m2(bits: Array) -> Array:
-    """Convert float8_e5m2 bits, the upper halves of float16, to float32."""
-    return (bits.astype(np.uint16) << 8).view(np.float16).astype(np.float32)
+def float8(kind: str, bits: Array) -> Array:
+    """Convert bits of a type of torch to float32.
+
+    >>> float8("float8_e4m3fn", np.array([0x40, 0xFF], dtype=np.uint8))
+    array([ 2., nan], dtype=float32)
+    """
+    import torch
+
+    numbers: Array = torch.tensor(bits).view(getattr(torch, kind)).float().numpy()
+    return numbers
 
 
-def float8_e4m3fn(bits: Array) -> Array:
-    """Convert bits (sign, 4 of exponent with bias 7, 3 of fraction) to float32; all ones is NaN."""
-    moved = bits.view(np.int8).astype(np.int16) << 7  # the sign is in both upper bits
-    numbers = (moved & ~0x4000).view(np.float16).astype(np.float32)  # with bias 15
-    return np.where(bits & 0x7F == 0x7F, np.float32(np.nan), numbers * np.float32(2**8))
-
-
-DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": float8_e4m3fn}
+DECODERS: dict[str, Callable[[Array], Array]] = {
+    "bfloat16": bfloat16,
+    **{kind: partial(float8, kind) for kind in ("float8_e5m2", "float8_e4m3fn")},
+}
 
 
 LONGEST_NPY = 1000  # characters of a .npy header: numpy takes seconds for long ones of Python 2
