@@ -549,17 +549,16 @@ def judge_flat(document: Document, *, is_text: bool = False) -> Span:
     return describe(document, axes - 1, wrong, doubt="text")
 
 
-def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str]]:
-    """Judge a document on three axes (3, n); return also the rule that its ids alone follow.
+def judge_axes(document: Document, layout: Layout | None) -> Span:
+    """Judge a document on three axes (3, n).
 
     Without a layout, that of the ids is read from them: then they follow one, or break it.
     """
     axes = document.ids
     if layout is None and (axes == axes[0]).all():
-        return judge_flat(document), set()
+        return judge_flat(document)
     parts = layout or layout_in(axes)
     images = [image for *_, image in blocks_in(parts)]
-    due = {rule: ids_of(parts, rule) for rule in (AUTHORS, LIBRARY)}
 
     def covers(expected: Numbers, observed: Numbers, differs: Bools) -> Iterator[Cover[Numbers]]:
         counts = [int(differs[image.index].sum()) for image in images]
@@ -569,7 +568,8 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str
         yield from parts_of(expected, observed, differs)
 
     tries = []
-    for rule, ids in due.items():
+    for rule in (AUTHORS, LIBRARY):
+        ids = ids_of(parts, rule)
         known = Given([*other_layouts(parts, rule, axes), *document.shifts()])
         kinds = (Shifted, known, AxesExchanged, BlockStart)
         # few places separate ids from those expected, as one cause makes
@@ -580,8 +580,7 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str
         )
         tries.append((found, ids))
     found, expected = min(tries, key=rank_of)
-    followed = {rule for rule, ids in due.items() if (ids == axes).all()}
-    return describe(document, expected, found), followed if len(followed) == 1 else set()
+    return describe(document, expected, found)
 
 
 def layout_in(axes: Numbers) -> Layout:

@@ -348,7 +348,7 @@ def judge_positions(
 
     `words` say that there are fewer or more ids than tokens.
     """
-    spans, followed = spans_of(batch, rules)
+    spans = spans_of(batch, rules)
     mask = describe_mask(batch.mask, batch.segments) if batch.mask else None
     changes = [consequence_of(batch, model, span, rules) for span in spans]
     known, sizes = [c.scores_change for c in changes], [c.largest_change or 0.0 for c in changes]
@@ -367,8 +367,6 @@ def judge_positions(
     if (hidden := len(findings) - SHOWN) > 0:
         findings[SHOWN:] = [finding("ids-more", count=hidden)]
     findings += lone_documents(batch, rules) if spans else ()
-    if len(followed) == 1:
-        findings.append(finding("ids-vision-rule", rule=followed.pop()))
     if batch.ignored:
         findings.append(finding("ids-ignored", names=", ".join(batch.ignored)))
     findings += mask_findings(mask, model) if mask else ()
@@ -434,8 +432,8 @@ def lone_documents(batch: Batch, rules: Rules) -> Iterator[Finding]:
             return
 
 
-def spans_of(batch: Batch, rules: Rules) -> tuple[list[Span], set[str]]:
-    """Check each document; return also the rules that ids of images and videos follow."""
+def spans_of(batch: Batch, rules: Rules) -> list[Span]:
+    """Check each document."""
     axes, text = batch.ids[-3:], batch.ids[0]
     blocks = {
         1: blocks_of(batch.images, rules.vision, video=False),
@@ -443,7 +441,6 @@ def spans_of(batch: Batch, rules: Rules) -> tuple[list[Span], set[str]]:
     }
     has_grids = batch.images is not None or batch.videos is not None
     spans: list[Span] = []
-    followed: set[str] = set()
     for row in range(batch.ids.shape[1]):
         previous = None
         for place, tokens in enumerate(documents_of(batch, row)):
@@ -458,13 +455,12 @@ def spans_of(batch: Batch, rules: Rules) -> tuple[list[Span], set[str]]:
             else:
                 is_known = kinds is not None and (has_grids or not kinds.any())
                 layout = layout_of(kinds, blocks) if is_known else None
-                span, rules_of_ids = judge_axes(document, layout)
-                followed |= rules_of_ids
+                span = judge_axes(document, layout)
             if len(batch.ids) == 4 and span.verdict == EXPECTED:
                 span = judge_line(replace(document, ids=text[row, tokens]))
             spans.append(span)
             previous = int(ids[:, -1].max())
-    return spans, followed
+    return spans
 
 
 def mask_findings(mask: Visibility, model: Model | None) -> Iterator[Finding]:

@@ -112,12 +112,6 @@ class Picture:
             density=density,
         )
 
-    def __getattr__(self, name: str) -> Any:
-        """Return a field of the waves."""
-        if name in labelled_fields(Waves):
-            return getattr(self.waves, name)
-        raise AttributeError(name)
-
     def __getstate__(self) -> Fields:
         """Return the state to pickle, with the waves in place of the vectors."""
         return {**vars(self), "waves": self.waves, "points_of": None}
@@ -224,10 +218,10 @@ class Resizing(Result):
             "grid": "grid",
             "RMS norm": "norm",
             "distinct vectors": "distinct",
-            "smallest distance / RMS norm": "nearest",
-            "cosine between neighbours": "neighbours",
-            "mean frequency (cycles per side)": "cycles",
-            "energy at frequency 0": "constant",
+            "smallest distance / RMS norm": "waves.nearest",
+            "cosine between neighbours": "waves.neighbours",
+            "mean frequency (cycles per side)": "waves.cycles",
+            "energy at frequency 0": "waves.constant",
         },
         "methods": {
             "method": "method",
@@ -250,11 +244,7 @@ class Resizing(Result):
             "distinct vectors": "distinct",
             "smallest distance / RMS norm": "nearest_of_few",
         },
-        "unseen": (
-            "axis",
-            "pairs",
-            "pairs at unseen angles",
-        ),
+        "unseen": listed["unseen"],
     }
 
     old: Counts = field(metadata={"told": "from"})
