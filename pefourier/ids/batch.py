@@ -114,10 +114,6 @@ def read_json_lists(path: str) -> dict[str, Array]:
     except (ValueError, RecursionError) as error:
         raise PefourierError(f"{label(path)} is not readable JSON; write it again") from error
     lists = content if isinstance(content, dict) else {"": content}
-    if "model_type" in lists:
-        raise PefourierError(
-            f"{label(path)} is a model's config; pass the ids first, then the config"
-        )
     arrays = {}
     for name, value in lists.items():
         with suppress(ValueError):  # not rectangular

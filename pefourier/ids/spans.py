@@ -555,9 +555,7 @@ def judge_axes(document: Document, layout: Layout | None) -> Span:
     Without a layout, that of the ids is read from them: then they follow one, or break it.
     """
     axes = document.ids
-    if layout is None and (axes == axes[0]).all():
-        return judge_flat(document)
-    parts = layout or layout_in(axes)
+    parts = layout or read_layout(axes)
     images = [image for *_, image in blocks_in(parts)]
 
     def covers(expected: Numbers, observed: Numbers, differs: Bools) -> Iterator[Cover[Numbers]]:
@@ -581,13 +579,6 @@ def judge_axes(document: Document, layout: Layout | None) -> Span:
         tries.append((found, ids))
     found, expected = min(tries, key=rank_of)
     return describe(document, expected, found)
-
-
-def layout_in(axes: Numbers) -> Layout:
-    """Read the layout of ids, or of ids with rows and columns exchanged if these are regular."""
-    own, exchanged = read_layout(axes), axes[[0, 2, 1]]
-    other = own if np.array_equal(ids_of(own, AUTHORS), axes) else read_layout(exchanged)
-    return other if np.array_equal(ids_of(other, AUTHORS), exchanged) else own
 
 
 def read_layout(axes: Numbers) -> Layout:

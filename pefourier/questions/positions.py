@@ -137,13 +137,13 @@ class Model:
 
     def rules(self, length: int | None) -> Rules:
         """First id, limit, number that the model adds to ids, axes and images."""
-        config = self.encoding.file and self.encoding.file.model
-        is_table, limit = self.encoding.injection == "add", self.positions.allowed
-        first = first_row(config) if config and is_table else 0
-        is_padded = config is not None and config.row.get("first") == "padding"
-        start, added = (first, 0) if is_padded else (0, first)
-        if is_table and limit is not None:
-            limit = len(self.encoding) + start
+        config, limit = self.encoding.file and self.encoding.file.model, self.positions.allowed
+        start = added = 0
+        if self.encoding.injection == "add":
+            first = first_row(config) if config else 0
+            is_padded = config is not None and config.row.get("first") == "padding"
+            start, added = (first, 0) if is_padded else (0, first)
+            limit = limit and len(self.encoding) + start
         if self.encoding.injection in ("bias", "key", "key-query"):
             limit = None  # distances have a bias or vector at any length
         has_axes, vision = self.axis is not None, self.vision()
@@ -217,11 +217,6 @@ def changed_lags(ids: Array, due: Array) -> tuple[Array, Array]:
 SHOWN = 15  # rows and findings about single tokens that text lists
 WORDS = read_toml(Path(__file__).with_suffix(".toml"))  # of the answer
 WRONG_MASK = "wrong mask"
-MASK_FAULTS = {
-    "transposed": "ids-mask-transposed",
-    "inverted": "ids-mask-inverted",
-    "diagonal": "ids-mask-diagonal",
-}
 
 
 @frozen_by_name
@@ -434,7 +429,7 @@ def lone_documents(batch: Batch, rules: Rules) -> Iterator[Finding]:
 
 def spans_of(batch: Batch, rules: Rules) -> list[Span]:
     """Check each document."""
-    axes, text = batch.ids[-3:], batch.ids[0]
+    axes = batch.ids[-3:]
     blocks = {
         1: blocks_of(batch.images, rules.vision, video=False),
         2: blocks_of(batch.videos, rules.vision, batch.seconds, video=True),
@@ -446,18 +441,16 @@ def spans_of(batch: Batch, rules: Rules) -> list[Span]:
         for place, tokens in enumerate(documents_of(batch, row)):
             ids = axes[:, row, tokens]
             kinds = None if batch.kinds is None else batch.kinds[row, tokens]
-            is_text = kinds is not None and not kinds.any() and (ids == ids[0]).all()
             document = Document(ids, tokens, row, place, previous, rules, batch)
+            is_known = kinds is not None and (has_grids or not kinds.any())
             if len(axes) == 1:
                 span = judge_line(replace(document, ids=ids[0]))
-            elif is_text:
-                span = judge_flat(document, is_text=True)
+            elif (ids == ids[0]).all() and not (is_known and kinds.any()):
+                span = judge_flat(document, is_text=is_known)
             else:
-                is_known = kinds is not None and (has_grids or not kinds.any())
-                layout = layout_of(kinds, blocks) if is_known else None
-                span = judge_axes(document, layout)
+                span = judge_axes(document, layout_of(kinds, blocks) if is_known else None)
             if len(batch.ids) == 4 and span.verdict == EXPECTED:
-                span = judge_line(replace(document, ids=text[row, tokens]))
+                span = judge_line(replace(document, ids=batch.ids[0, row, tokens]))
             spans.append(span)
             previous = int(ids[:, -1].max())
     return spans
@@ -475,7 +468,7 @@ def mask_findings(mask: Visibility, model: Model | None) -> Iterator[Finding]:
         due = ", ".join(sorted(str(w or "none") for w in windows))
         yield finding("ids-mask-window", window=mask.window or "none", due=due)
     for fault in mask.faults:
-        yield finding(MASK_FAULTS[fault])
+        yield finding(f"ids-mask-{fault}")
     if mask.kind != OTHER and not mask.causal and model and model.is_causal:
         yield finding("ids-mask-later", kind=mask.kind)
     if mask.two_sided:

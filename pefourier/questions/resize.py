@@ -36,7 +36,6 @@ from pefourier.encodings.encoding import (
     row_blocks,
     without_prefix,
 )
-from pefourier.encodings.families.relative import log_spaced
 from pefourier.encodings.grids import (
     BIAS_CODES,
     MAX_HEADS,
@@ -335,8 +334,6 @@ class Resizing(Result):
                 if a.unseen
             ),
         ]
-        if self.method == RECOMPUTED and self.encodings[0].name == "swin2":
-            notes += unseen_coordinates(self.encodings[0], self.old, self.new)
         kind = self.encodings[0].params.get("model_type")
         if kind and (ways := ways_of(self.encodings[0])):
             sources = join(f"{library} by {join(methods, 'or')}" for library, *methods in ways)
@@ -453,14 +450,6 @@ def methods_on(enc: Encoding, new: Ints, chosen: str) -> list[str]:
     return list(dict.fromkeys([*usable, chosen]))
 
 
-def unseen_coordinates(enc: Encoding, old: Ints, new: Ints) -> list[Finding]:
-    """Report coordinates of Swin V2's network beyond those of its windows in training."""
-    first = np.array(enc.params.get("pretrained") or old)
-    *trained, reached = log_spaced(np.array([first, old, new]) - 1, first)
-    beyond = sorted((r, k) for r, k in zip(reached, np.max(trained, 0), strict=True) if r > k)
-    return [finding("unseen-coordinates", reached=r, known=k) for r, k in beyond[-1:]]
-
-
 def rows_behind(encoding: Encoding, computed: Encoding) -> Array:
     """Vectors of a formula on a new grid, after the rows of the old table without a place."""
     prefix = encoding.domain.prefix
@@ -543,7 +532,8 @@ def compare_methods(
             part = resize_lattice(rows[:, columns], before.grid, after.grid, name)
             products += neighbour_products(part, after.grid)
             largest = max(largest, float(np.abs(part - chosen[:, columns]).max()))
-        methods.append(Method(name, rms(products) / size, similarities(products), largest))
+        norm = float(np.sqrt(products[0].mean()))
+        methods.append(Method(name, norm / size, similarities(products), largest))
     return methods
 
 
@@ -555,11 +545,6 @@ def neighbour_products(table: Floats, sides: Ints) -> Floats:
     grid = table.reshape(*sides, -1)
     others = [grid, *(np.roll(grid, -1, axis) for axis in range(len(sides)))]
     return np.array([np.einsum("...i,...i->...", grid, other) for other in others])
-
-
-def rms(products: Floats) -> float:
-    """Root mean square of the norms of the vectors."""
-    return float(np.sqrt(products[0].mean()))
 
 
 def similarities(products: Floats) -> list[float]:

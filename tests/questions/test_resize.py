@@ -207,23 +207,6 @@ def test_biases_of_a_network_are_computed_again():
     assert np.abs(requested.table - expected).max() > 1e-4
 
 
-COORDINATES = [  # sign(u) log2(1 + |u|) / 3, u = 8 lag / (side - 1), of the farthest lags
-    ((8, 8), "", (16, 16), ("1.394", "1.057")),
-    ((16, 16), ":pretrained=8x8", (24, 24), ("1.590", "1.394")),
-    ((16, 8), ":pretrained=8x8", (8, 16), ("1.394", "1.057")),
-    ((16, 16), ":pretrained=8x8", (12, 16), None),
-]
-
-
-@pytest.mark.parametrize(("old", "pretrained", "new", "stated"), COORDINATES)
-def test_coordinates_beyond_those_of_training_are_stated(old, pretrained, new, stated):
-    r = pefourier.resize(f"swin2{pretrained}", new, grid=old, d=3)
-    notes = [f.message for f in r.findings if f.code == "unseen-coordinates"]
-    assert len(notes) == (stated is not None)
-    if stated:
-        assert all(number in notes[0] for number in stated)
-
-
 REFUSED = [
     ("t.npy --from 3x4 --to 6x6", "--prefix 1"),
     ("t.npy --to 6x6", "--from"),

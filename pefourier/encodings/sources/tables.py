@@ -375,20 +375,20 @@ def read_torch(stream: BinaryIO) -> Arrays:
         tree = torch.load(source, "cpu", weights_only=True, mmap=mapped)
     except DAMAGED as error:
         raise ValueError("it is damaged, or holds objects other than tensors") from error
-    return {name: torch_array(tensor, size) for name, tensor in tensors(tree, torch.Tensor)}
+    return {
+        name: torch_array(tensor, size) for name, tensor in tensors(tree, torch.Tensor, "", set())
+    }
 
 
-def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
+def tensors(tree: Any, kind: type, name: str, visited: set[int]) -> Iterator[tuple[str, Any]]:
     """Yield the tensors in nested mappings, each mapping once: pickles may contain cycles."""
-    stack, visited = [("", tree)], set()
-    while stack:
-        name, value = stack.pop()
-        if isinstance(value, kind):
-            yield name, value
-        elif isinstance(value, Mapping) and id(value) not in visited and len(name) < 1000:
-            visited.add(id(value))
-            children = [(k, item) for k, item in value.items() if isinstance(k, str | int)]
-            stack += [(f"{name}.{k}" if name else str(k), item) for k, item in reversed(children)]
+    if isinstance(tree, kind):
+        yield name, tree
+    elif isinstance(tree, Mapping) and id(tree) not in visited and len(name) < 1000:
+        visited.add(id(tree))
+        for key, item in tree.items():
+            if isinstance(key, str | int):
+                yield from tensors(item, kind, f"{name}.{key}" if name else str(key), visited)
 
 
 def torch_array(tensor: Any, size: int) -> Stored:
