@@ -98,7 +98,7 @@ class Document:
     tokens: Numbers  # indices in the row
     row: int
     place: int  # index among the documents of the row
-    previous: int | None  # last id of the previous document
+    previous: int  # largest last id of the previous document; 0 before the first
     rules: Rules
     batch: Batch
 
@@ -117,10 +117,8 @@ class Document:
         pads = self.tokens - np.arange(len(self.tokens))  # padding before each token
         pads += 0 if hidden is None else hidden[self.row]
         if self.place:
-            continued = [] if self.previous is None else [self.previous + 1 - self.start]
-            known += [
-                NotRestarted(by) for by in dict.fromkeys([*continued, int(self.tokens[0])]) if by
-            ]
+            shifts = self.previous + 1 - self.start, int(self.tokens[0])
+            known += [NotRestarted(by) for by in dict.fromkeys(shifts) if by]
         elif self.batch.segments is not None and pads.any():
             known.append(PaddingCounted(int(pads.max()), pads))
         return known + [TableOffset(by) for by in (-rules.start, rules.added) if by]
@@ -207,8 +205,7 @@ def describe(
     for wrong, right, code, words in places:
         if not wrong.any():
             continue
-        token = int(wrong.any(axis=0).argmax())
-        axis = int(wrong[:, token].argmax())
+        token, axis = np.argwhere(wrong.T)[0].tolist()
         value, at = int(rows[axis, token]), int(tokens[token])
         known = None if given == "ids-text-only" else int(right[axis, token])
         where = f"row {document.row}, document {document.place}: {words}"

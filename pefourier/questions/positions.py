@@ -417,8 +417,7 @@ def lone_documents(batch: Batch, rules: Rules) -> Iterator[Finding]:
     if len(batch.ids) > 1 or batch.past is not None or rules.rank is not None:
         return
     for row, ids in enumerate(batch.ids[0]):
-        others = np.flatnonzero(ids != rules.start)
-        end = int(others[-1]) + 1 if len(others) else 0
+        end = int(np.flatnonzero(np.append(True, ids != rules.start))[-1])
         if batch.segments is not None and batch.segments[row, end:].any():
             continue
         if len(ids) - end > 1 and (ids[:end] == rules.start).sum() > 1:
@@ -437,7 +436,7 @@ def spans_of(batch: Batch, rules: Rules) -> list[Span]:
     has_grids = batch.images is not None or batch.videos is not None
     spans: list[Span] = []
     for row in range(batch.ids.shape[1]):
-        previous = None
+        previous = 0
         for place, tokens in enumerate(documents_of(batch, row)):
             ids = axes[:, row, tokens]
             kinds = None if batch.kinds is None else batch.kinds[row, tokens]
