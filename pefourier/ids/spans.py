@@ -175,8 +175,8 @@ def describe(
     """
     ids, tokens, limit = document.ids, document.tokens, document.rules.limit
     rows, due = np.atleast_2d(ids), np.atleast_2d(expected)
+    is_decided = not (doubt or given)
     given = "ids-undecided" if doubt else given
-    is_decided = not doubt and given != "ids-text-only"
     causes: list[Any] = [] if doubt else list(found.causes)
     code, words = "ids-unexplained", "no cause that was tried gives these ids"
     if causes:

@@ -293,12 +293,6 @@ class Positions(Result):
         return ", ".join(dict.fromkeys(code for several in codes for code in several))
 
     @property
-    def change_in_words(self) -> str | None:
-        """Whether attention scores change."""
-        changes = self.consequence.scores_change
-        return None if changes is None else "yes" if changes else "no"
-
-    @property
     def mask_in_words(self) -> str | None:
         """What a mask of queries and keys makes visible."""
         if self.mask is None:
@@ -470,8 +464,6 @@ def mask_findings(mask: Visibility, model: Model | None) -> Iterator[Finding]:
         yield finding(f"ids-mask-{fault}")
     if mask.kind != OTHER and not mask.causal and model and model.is_causal:
         yield finding("ids-mask-later", kind=mask.kind)
-    if mask.two_sided:
-        yield finding("ids-mask-two-sided", window=mask.window)
 
 
 def judge_input(

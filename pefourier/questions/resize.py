@@ -394,7 +394,11 @@ def resize(encoding: Source, to: Ints | str, method: str = "", **params: Any) ->
         states = picture("before", enc, shape), picture("after", computed, table_sides)
     else:
         method = method or next(iter(libraries.values()), DEFAULT)
-        check_method(enc, method, table_sides)
+        if method not in METHODS:
+            raise unknown("method", method, METHODS)
+        if reason := why_not(method, shape, table_sides):
+            sizes = f"{size_of(shape)} to {size_of(table_sides)}"
+            raise PefourierError(f"--method {method} {reason}; got {sizes}")
         front, rows = np.split(np.asarray(enc.table(), dtype=float), [prefix])
         chosen = resize_lattice(rows, shape, table_sides, method)
         make_table = partial(np.concatenate, [front, chosen])
@@ -430,15 +434,6 @@ def with_doubts(enc: Encoding) -> Encoding:
     facts = grid_rules.GridFacts(table, sides, enc.eps, closest, prefix=prefix)
     rules = grid_rules.order_of_rows, grid_rules.neighbours_of_another_grid
     return replace(enc, findings=(*(f for rule in rules for f in rule(facts)), *enc.findings))
-
-
-def check_method(enc: Encoding, method: str, new: Ints) -> None:
-    """Raise an error if a method cannot make the new table."""
-    if method not in METHODS:
-        raise unknown("method", method, METHODS)
-    sides = enc.domain.sides
-    if reason := why_not(method, sides, new):
-        raise PefourierError(f"--method {method} {reason}; got {size_of(sides)} to {size_of(new)}")
 
 
 def methods_on(enc: Encoding, new: Ints, chosen: str) -> list[str]:
