@@ -438,7 +438,7 @@ def spans_of(batch: Batch, rules: Rules) -> list[Span]:
             is_known = kinds is not None and (has_grids or not kinds.any())
             if len(axes) == 1:
                 span = judge_line(replace(document, ids=ids[0]))
-            elif (ids == ids[0]).all() and not (is_known and kinds.any()):
+            elif (ids == ids[0]).all() and (kinds is None or not (has_grids and kinds.any())):
                 span = judge_flat(document, is_text=is_known)
             else:
                 span = judge_axes(document, layout_of(kinds, blocks) if is_known else None)
