@@ -114,10 +114,6 @@ def read_json_lists(path: str) -> dict[str, Array]:
     except (ValueError, RecursionError) as error:
         raise PefourierError(f"{label(path)} is not readable JSON; write it again") from error
     lists = content if isinstance(content, dict) else {"": content}
-    if "model_type" in lists:
-        raise PefourierError(
-            f"{label(path)} is a model's config; pass the ids first, then the config"
-        )
     arrays = {}
     for name, value in lists.items():
         with suppress(ValueError):  # not rectangular
@@ -130,11 +126,9 @@ def arrays_by_role(arrays: Values, source: str) -> tuple[dict[str, Array], Texts
     roles, used = {}, set()
     for role, spellings in NAMES.items():
         present = [name for name in arrays if last_part(name) in spellings]
-        if len(present) > 1:
-            present = [name for name in present if last_part(name) == role] or present
-        if present:
-            roles[role] = np.atleast_1d(arrays[present[0]])
-            used.add(present[0])
+        for name in sorted(present, key=lambda name: last_part(name) != role)[:1]:
+            roles[role] = np.atleast_1d(arrays[name])
+            used.add(name)
     if "position_ids" not in roles and len(arrays) == 1:
         roles = {"position_ids": np.atleast_1d(next(iter(arrays.values())))}
         used = set(arrays)
@@ -153,10 +147,8 @@ def as_ids(array: Array, subject: str) -> Array:
         fractions = array[~np.isfinite(array) | (np.rint(array) != array)]
         if fractions.size:
             raise PefourierError(f"{subject} must hold integers; got {fractions[0]:g}")
-    if array.dtype.kind not in "biuf" or array.size == 0:
-        raise PefourierError(
-            f"{subject} must hold integers; got an array {array.shape} of {array.dtype}"
-        )
+    if array.size == 0:
+        raise PefourierError(f"{subject} must hold integers; got an array {array.shape}")
     if max(int(array.max()), -int(array.min())) > LARGEST:
         raise PefourierError(f"{subject} must be below 2^53; got {int(array.max())}")
     return array.astype(np.int64)
@@ -193,17 +185,15 @@ def batch_of(
         stored = stored[:, None]
     ids = ids_by_axis(stored, "position_ids")
     shape = ids.shape[1:]
-    mask, square = roles.get("attention_mask"), None
-    if mask is not None and mask.ndim > 1 and mask.shape[-1] == mask.shape[-2]:
-        if mask.ndim > 2 or mask.shape != shape:
-            visible, mask = as_visible(mask, shape), None
-            is_tree = not roles.keys().isdisjoint(("depth", "parents"))
-            square = Mask(visible, OTHER, ()) if is_tree else read_mask(visible)
-    past, hidden, mask = cached_tokens(roles, mask, shape, cached)
     given = {role: fitted(roles[role], shape, role) for role in TOKENWISE & {*roles}}
-    segments = given.get("segment_ids")
-    if "seq_idx" in given:
-        segments = given["seq_idx"] + 1
+    depth = depth_of(given)
+    mask, square = roles.get("attention_mask"), None
+    is_square = mask is not None and mask.ndim > 1 and mask.shape[-1] == mask.shape[-2]
+    if mask is not None and is_square and mask.shape != shape:
+        visible, mask = as_visible(mask, shape), None
+        square = read_mask(visible) if depth is None else Mask(visible, OTHER, ())
+    past, hidden, mask = cached_tokens(roles, mask, shape, cached)
+    segments = given["seq_idx"] + 1 if "seq_idx" in given else given.get("segment_ids")
     if "cu_seqlens" in roles:
         bounds, count = as_ids(roles["cu_seqlens"], "cu_seqlens").ravel(), ids[0].size
         if bounds[0] != 0 or (np.diff(bounds) < 0).any() or bounds[-1] > count:
@@ -211,8 +201,8 @@ def batch_of(
                 f"cu_seqlens must increase from 0 to at most {count} tokens; "
                 f"got {bounds[:4].tolist()} … {int(bounds[-1])}"
             )
-        numbers = np.repeat(np.arange(1, len(bounds)), np.diff(bounds))
-        segments = np.pad(numbers, (0, count - len(numbers))).reshape(shape)
+        numbers = np.searchsorted(bounds, np.arange(count), "right") % len(bounds)
+        segments = numbers.reshape(shape)  # 0 behind the last bound
     knows_documents = segments is not None
     if mask is not None:  # one of 0 and 1 shows padding alone
         tokens = fitted(mask, shape, "the mask")
@@ -220,7 +210,6 @@ def batch_of(
         segments = tokens if segments is None else np.where(tokens == 0, 0, segments)
     if segments is not None and segments.min() < 0:
         raise PefourierError(f"segment numbers must be at least 0; got {int(segments.min())}")
-    depth = depth_of(given)
     if square is not None and segments is None and depth is None:
         visible, heads = square.visible, max(1, len(square.visible) // shape[0])
         by_row = visible.reshape(-1, heads, *visible.shape[1:])  # what any head of a row sees

@@ -123,9 +123,10 @@ def describe_mask(mask: Mask, segments: Array | None = None) -> Visibility:
     documents, pads = (
         bool((visible & cells).any()) if cells.any() else None for cells in (others, hidden)
     )
-    reach = int(np.abs(np.where(visible & judged, lag, 0)).max()) + 1
-    inside = (np.abs(lag) < reach) & ((lag >= 0) | (not causal)) & judged
-    is_window = bool((visible & judged == inside).all() and (judged & (np.abs(lag) >= reach)).any())
+    seen, distance = visible & judged, np.abs(lag)
+    reach = int((distance * seen).max()) + 1
+    inside = (distance < reach) & ((lag >= 0) | (not causal)) & judged
+    is_window = bool((seen == inside).all() and (judged & (distance >= reach)).any())
     window = reach if is_window else None
     two_sided = is_window and not causal
     return Visibility(causal, window, reach, two_sided, documents, pads, mask.kind, mask.faults)
@@ -159,7 +160,6 @@ def as_visible(mask: Array, shape: Counts | None = None) -> Array:
     Masks have booleans, 0 and 1, or are additive: 0 for visible keys, -inf or a large negative
     number for hidden ones.
     """
-    mask = np.asarray(mask)
     if shape is not None and mask.shape[-2] != shape[1]:
         raise PefourierError(f"a mask {mask.shape} does not fit position ids of shape {shape}")
     if mask.dtype.kind == "f" and np.isnan(mask).any():

@@ -27,10 +27,8 @@ from pefourier.causes.explain import Cover, Difference, Explanation, explain
 from pefourier.causes.rows import (
     CORNERS,
     HIDDEN,
-    PLACES,
     AxesExchanged,
     Beyond,
-    Change,
     Changes,
     Gap,
     Given,
@@ -100,7 +98,7 @@ class Document:
     tokens: Numbers  # indices in the row
     row: int
     place: int  # index among the documents of the row
-    previous: int | None  # last id of the previous document
+    previous: int  # largest last id of the previous document; 0 before the first
     rules: Rules
     batch: Batch
 
@@ -119,10 +117,8 @@ class Document:
         pads = self.tokens - np.arange(len(self.tokens))  # padding before each token
         pads += 0 if hidden is None else hidden[self.row]
         if self.place:
-            continued = [] if self.previous is None else [self.previous + 1 - self.start]
-            known += [
-                NotRestarted(by) for by in dict.fromkeys([*continued, int(self.tokens[0])]) if by
-            ]
+            shifts = self.previous + 1 - self.start, int(self.tokens[0])
+            known += [NotRestarted(by) for by in dict.fromkeys(shifts) if by]
         elif self.batch.segments is not None and pads.any():
             known.append(PaddingCounted(int(pads.max()), pads))
         return known + [TableOffset(by) for by in (-rules.start, rules.added) if by]
@@ -179,24 +175,20 @@ def describe(
     """
     ids, tokens, limit = document.ids, document.tokens, document.rules.limit
     rows, due = np.atleast_2d(ids), np.atleast_2d(expected)
+    is_decided = not (doubt or given)
     given = "ids-undecided" if doubt else given
     causes: list[Any] = [] if doubt else list(found.causes)
-    kinds = list(dict.fromkeys(kind_of(cause.finding) for cause in causes))
     code, words = "ids-unexplained", "no cause that was tried gives these ids"
-    if not causes and not found.reproduced.all():
-        cover = next(iter(parts_of(expected, ids, ~found.reproduced)), ())
-        parts = [part.words for part, _ in cover]
-        if len(parts) == 1 or " ".join(parts).count("axis") == 2:  # else two stretches of tokens
-            words += f", which differ {' and '.join(parts)} alone"
     if causes:
         undo = "" if len(causes) > 1 else f"; {causes[0].undo}"
         code, words = causes[0].finding, ", then ".join(cause.words for cause in causes) + undo
-    is_decided = not doubt and given != "ids-text-only"
-    code, verdict = given or code, (kinds or [UNEXPLAINED])[0]
-    if given or (rows == due).all():
-        verdict = kind_of(given) if given else EXPECTED
-    elif len(kinds) > 1:
-        verdict = OF_PAIRS.get(frozenset(kinds), "several")
+    code = given or code
+    verdict = kind_of(code)
+    kinds = frozenset(kind_of(cause.finding) for cause in causes)
+    if not given and (rows == due).all():
+        verdict = EXPECTED
+    elif not given and len(kinds) > 1:
+        verdict = OF_PAIRS.get(kinds, "several")
         code = next((c.finding for c in causes if kind_of(c.finding) == verdict), code)
     places = [(rows != due, due, code, words + hint)]
     if (rows < 0).any():
@@ -213,8 +205,7 @@ def describe(
     for wrong, right, code, words in places:
         if not wrong.any():
             continue
-        token = int(wrong.any(axis=0).argmax())
-        axis = int(wrong[:, token].argmax())
+        token, axis = np.argwhere(wrong.T)[0].tolist()
         value, at = int(rows[axis, token]), int(tokens[token])
         known = None if given == "ids-text-only" else int(right[axis, token])
         where = f"row {document.row}, document {document.place}: {words}"
@@ -288,10 +279,10 @@ def is_undecided(document: Document) -> bool:
     is_padded = (behind == start + np.arange(len(behind)) + (ids[0] == start)).all()
     if len(behind) and is_padded:
         return True
-    half = max(1, len(ids) // 2)
-    rank, mirror = int(ids[0]) // half, int(ids[-1]) // half
-    zigzag = shards(Rules(ranks=(rank + mirror + 1) // 2), len(ids), rank).get("zigzag", ids[:0])
-    return mirror > rank + 1 and np.array_equal(zigzag, ids)
+    half = max(1, len(ids) // 2)  # tokens of each of two blocks
+    block, mirror = ids[::half][:2] if len(ids) == 2 * half else (0, 0)
+    is_in_blocks = cuts.tolist() == [half] and not block % half and not mirror % half
+    return bool(is_in_blocks and mirror > block and (block + mirror) // half % 2)
 
 
 def shards(rules: Rules, count: int, rank: int) -> dict[str, Numbers]:
@@ -326,13 +317,8 @@ def judge_shard(document: Document, index: Numbers) -> Span:
                 known.append(Recounted(*facts, numbers))
     tries = [(explain_rows(part, ids, [Given(known)]), part) for part in chosen.values()]
     found, expected = min(tries, key=lambda tried: (*rank_of(tried), np.abs(tried[1] - ids).sum()))
-    code = (
-        "ids-wrong-shard"
-        if found.causes and not any(cause.code == "local-ids" for cause in found.causes)
-        else None
-    )
     hint = "; expected first: " + ", ".join(f"{kind} {int(x[0])}" for kind, x in chosen.items())
-    return describe(document, expected, found, code, hint if len(chosen) > 1 else "")
+    return describe(document, expected, found, hint=hint if len(chosen) > 1 else "")
 
 
 def rank_of(found: tuple[Explanation[Numbers], Numbers]) -> tuple[bool, int, float]:
@@ -543,26 +529,6 @@ READINGS: tuple[Changed, ...] = (
 )
 
 
-@frozen
-class Chunked(Change):
-    """From a token on, axes are read from a flat array (t, h, w) with the stride of a chunk."""
-
-    at: int
-    name = "flat-chunk"
-    finding = "ids-backwards"
-    says = "from token {c.at} on, the flat array of all axes read with the stride of this chunk"
-    undo = "cut each axis into chunks"
-
-    @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
-        yield from map(cls, changes(shift_of(expected, observed))[:PLACES])
-
-    def apply(self, expected: Numbers) -> Numbers:
-        count = expected.shape[1] - self.at
-        places = self.at + np.arange(len(expected) * count).reshape(-1, count)
-        return np.hstack([expected[:, : self.at], expected.ravel()[places]])
-
-
 def judge_flat(document: Document, *, is_text: bool = False) -> Span:
     """Judge a document with equal ids on all axes; tokens may be of images unless it `is_text`.
 
@@ -580,17 +546,14 @@ def judge_flat(document: Document, *, is_text: bool = False) -> Span:
     return describe(document, axes - 1, wrong, doubt="text")
 
 
-def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str]]:
-    """Judge a document on three axes (3, n); return also the rule that its ids alone follow.
+def judge_axes(document: Document, layout: Layout | None) -> Span:
+    """Judge a document on three axes (3, n).
 
     Without a layout, that of the ids is read from them: then they follow one, or break it.
     """
     axes = document.ids
-    if layout is None and (axes == axes[0]).all():
-        return judge_flat(document), set()
-    parts = layout or layout_in(axes)
+    parts = layout or read_layout(axes)
     images = [image for *_, image in blocks_in(parts)]
-    due = {rule: ids_of(parts, rule) for rule in (AUTHORS, LIBRARY)}
 
     def covers(expected: Numbers, observed: Numbers, differs: Bools) -> Iterator[Cover[Numbers]]:
         counts = [int(differs[image.index].sum()) for image in images]
@@ -600,9 +563,10 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str
         yield from parts_of(expected, observed, differs)
 
     tries = []
-    for rule, ids in due.items():
+    for rule in (AUTHORS, LIBRARY):
+        ids = ids_of(parts, rule)
         known = Given([*other_layouts(parts, rule, axes), *document.shifts()])
-        kinds = (Shifted, known, AxesExchanged, BlockStart, Chunked)
+        kinds = (Shifted, known, AxesExchanged, BlockStart)
         # few places separate ids from those expected, as one cause makes
         found = explain(
             *(ids, axes, kinds, agree),
@@ -611,15 +575,7 @@ def judge_axes(document: Document, layout: Layout | None) -> tuple[Span, set[str
         )
         tries.append((found, ids))
     found, expected = min(tries, key=rank_of)
-    followed = {rule for rule, ids in due.items() if (ids == axes).all()}
-    return describe(document, expected, found), followed if len(followed) == 1 else set()
-
-
-def layout_in(axes: Numbers) -> Layout:
-    """Read the layout of ids, or of ids with rows and columns exchanged if these are regular."""
-    own, exchanged = read_layout(axes), axes[[0, 2, 1]]
-    other = own if np.array_equal(ids_of(own, AUTHORS), axes) else read_layout(exchanged)
-    return other if np.array_equal(ids_of(other, AUTHORS), exchanged) else own
+    return describe(document, expected, found)
 
 
 def read_layout(axes: Numbers) -> Layout:

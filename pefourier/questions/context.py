@@ -77,7 +77,6 @@ ROTATION_FACTS = {  # labels of rows, and fields of a rotation
 }
 LAYOUTS = {"halves": "half (rotate_half)", "neighbours": "interleaved"}  # as engines name them
 UNCHANGED = {"scaling": "none", "attention_factor": 1, "softmax_factor": 1}  # rows left out
-FORMULAS = ("alibi", "kerple", "sandwich", "fire")
 NAMES = {  # of encodings without rotation, in a sentence
     "alibi": "ALiBi biases",
     "kerple": "KERPLE biases",
@@ -287,7 +286,7 @@ class Context(Result):
             return "a grid"
         if any(f.code == "repeating-codes" for f in enc.findings):
             return "codes repeat"
-        return "any length" if enc.measure or enc.name in FORMULAS else "no rotation"
+        return "any length" if enc.measure or enc.name in NAMES else "no rotation"
 
     @property
     def is_within(self) -> bool:

@@ -21,8 +21,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 from functools import cache, cached_property
-from math import ceil, inf, log, pi
-from operator import attrgetter
+from math import ceil, inf, pi
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,6 @@ CRITERIA = ("turns", "rank", "bound")
 SUITS = {"turns": "series and images", "bound": "long text"}
 LONG = 2048  # positions from which the default criterion is the bound
 MORE = 6  # tables in an estimate of the time, besides those of the bases
-MOST_NEIGHBOURS = 3  # of the best candidates, in the short answer
 SECONDS = {"": 1.0, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 SECONDS |= {"d": 86400.0, "w": 7 * 86400.0, "y": 365.25 * 86400.0}
 DURATION = re.compile(rf"(\d*\.?\d+(?:e[+-]?\d+)?)\s*({'|'.join(SECONDS)})")
@@ -212,14 +210,9 @@ class Design(Result):
 
     @property
     def nearest_rows(self) -> list[Candidate]:
-        """The best candidates, and at most three others with the nearest bases."""
-        best = [c.rho for c in self.tried if c.best_by] or [1.0]
-
-        def distance(c: Candidate) -> float:
-            return min(abs(log(c.rho / rho)) for rho in best)
-
-        near = sorted(self.tried, key=distance)[: len(best) + MOST_NEIGHBOURS]
-        return sorted(near, key=attrgetter("rho"))
+        """The best candidates, and those with the next smaller and larger bases."""
+        best = [i for i, c in enumerate(self.tried) if c.best_by] or [0]
+        return [c for i, c in enumerate(self.tried) if min(abs(i - at) for at in best) < 2]
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Column names for CSV, and one row for each candidate."""

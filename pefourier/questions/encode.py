@@ -160,10 +160,8 @@ def numbers_of(
 
 def shape_of(enc: Encoding, x: Table, what: str, layout: str | None) -> Counts:
     """Shape of the numbers of points x."""
-    n, pairs = len(x), enc.dim // 2
-    stacked = (n, pairs, 2) if layout == "interleaved" else (n, 2 * pairs)
-    shapes = {"inv_freq": (pairs,), "complex": (n, pairs), "cos-sin": stacked}
-    return shapes.get(what, (n, enc.dim))
+    first = next(computed(enc, x[:1], what, layout))
+    return first.shape if what == "inv_freq" else (len(x), *first.shape[1:])
 
 
 def write_numbers(

@@ -9,7 +9,7 @@ dump or a mask. A config sets the first id, the limit, the axes, and the effect 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from pefourier.encodings.encoding import Encoding, Finding, finding, from_table
 from pefourier.encodings.model_positions import ModelPositions, axis_in, describe_positions
 from pefourier.encodings.sources.huggingface import first_row
 from pefourier.encodings.sources.json_object import read_object
-from pefourier.errors import PefourierError, check_size, shown
+from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.waves import declared, fit
 from pefourier.ids.batch import (
@@ -138,13 +138,13 @@ class Model:
 
     def rules(self, length: int | None) -> Rules:
         """First id, limit, number that the model adds to ids, axes and images."""
-        config = self.encoding.file and self.encoding.file.model
-        is_table, limit = self.encoding.injection == "add", self.positions.allowed
-        first = first_row(config) if config and is_table else 0
-        is_padded = config is not None and config.row.get("first") == "padding"
-        start, added = (first, 0) if is_padded else (0, first)
-        if is_table and limit is not None:
-            limit = len(self.encoding) + start
+        config, limit = self.encoding.file and self.encoding.file.model, self.positions.allowed
+        start = added = 0
+        if self.encoding.injection == "add":
+            first = first_row(config) if config else 0
+            is_padded = config is not None and config.row.get("first") == "padding"
+            start, added = (first, 0) if is_padded else (0, first)
+            limit = limit and len(self.encoding) + start
         if self.encoding.injection in ("bias", "key", "key-query"):
             limit = None  # distances have a bias or vector at any length
         has_axes, vision = self.axis is not None, self.vision()
@@ -218,11 +218,6 @@ def changed_lags(ids: Array, due: Array) -> tuple[Array, Array]:
 SHOWN = 15  # rows and findings about single tokens that text lists
 WORDS = read_toml(Path(__file__).with_suffix(".toml"))  # of the answer
 WRONG_MASK = "wrong mask"
-MASK_FAULTS = {
-    "transposed": "ids-mask-transposed",
-    "inverted": "ids-mask-inverted",
-    "diagonal": "ids-mask-diagonal",
-}
 
 
 @frozen_by_name
@@ -251,7 +246,7 @@ class Positions(Result):
         kinds = {span.verdict for span in self.rows} - {EXPECTED}
         if not self.rows:
             kinds.add("mask read")
-        if any(f.code.startswith("ids-mask") and f.severity != "note" for f in self.findings):
+        if is_mask_wrong(self.findings):
             kinds.add(WRONG_MASK)
         if any(f.code == "ids-lengths" for f in self.findings):
             return "lengths differ"
@@ -299,12 +294,6 @@ class Positions(Result):
         return ", ".join(dict.fromkeys(code for several in codes for code in several))
 
     @property
-    def change_in_words(self) -> str | None:
-        """Whether attention scores change."""
-        changes = self.consequence.scores_change
-        return None if changes is None else "yes" if changes else "no"
-
-    @property
     def mask_in_words(self) -> str | None:
         """What a mask of queries and keys makes visible."""
         if self.mask is None:
@@ -349,43 +338,39 @@ def judge_positions(
 
     `words` say that there are fewer or more ids than tokens.
     """
-    spans, followed = spans_of(batch, rules)
-    square = batch.mask
-    mask = describe_mask(square, batch.segments) if square else None
+    spans = spans_of(batch, rules)
+    mask = describe_mask(batch.mask, batch.segments) if batch.mask else None
     changes = [consequence_of(batch, model, span, rules) for span in spans]
     known, sizes = [c.scores_change for c in changes], [c.largest_change or 0.0 for c in changes]
     united = Consequence(any(known), max(sizes, default=0.0) or (None if any(known) else 0.0))
     findings: list[Finding] = [finding("ids-lengths", words=words)] if words else []
-    pairs = list(zip(spans, changes, strict=True))
-    for span, change in pairs:
-        is_note = is_harmless(span, change, model)
+    are_harmless = []  # documents that are not as expected
+    for span, change in zip(spans, changes, strict=True):
+        is_harmless = change.scores_change is False and span.verdict != "beyond"
+        if span.doubt == "step":
+            is_harmless = model is not None and model.encoding.injection != "add"
+        are_harmless += [is_harmless] if span.verdict != EXPECTED else []
         findings += (
-            replace(f, severity="note") if is_note and f.severity == "error" else f
+            replace(f, severity="note") if is_harmless and f.severity == "error" else f
             for f in span.faults
         )
-    hidden = len(findings) - SHOWN
-    findings = findings[:SHOWN]
-    if hidden > 0:
-        findings.append(finding("ids-more", count=hidden))
+    if (hidden := len(findings) - SHOWN) > 0:
+        findings[SHOWN:] = [finding("ids-more", count=hidden)]
     findings += lone_documents(batch, rules) if spans else ()
-    if len(followed) == 1:
-        findings.append(finding("ids-vision-rule", rule=followed.pop()))
     if batch.ignored:
         findings.append(finding("ids-ignored", names=", ".join(batch.ignored)))
     findings += mask_findings(mask, model) if mask else ()
     findings += recovered.findings if recovered else ()
-    bad = [pair for pair in pairs if pair[0].verdict != EXPECTED]
-    is_unread = any(f.code.startswith("ids-mask") and f.severity != "note" for f in findings)
     harmless = ""
-    if model and bad and not is_unread and all(is_harmless(*pair, model) for pair in bad):
+    if model and are_harmless and all(are_harmless) and not is_mask_wrong(findings):
         what = "rotary scores" if model.encoding.injection == "rotate" else "biases"
         harmless = f" This is harmless for this model: {what} depend on lags alone."
-        if batch.segments is None and batch.past is None and square is None:
+        if batch.segments is None and batch.past is None and not batch.mask:
             harmless += " Pass --past N if keys are cached."
     shape = batch.ids.shape if len(batch.ids) > 1 else batch.ids.shape[1:]
     table, name = np.concatenate(batch.ids).T, "position ids"
-    if square and not spans:  # a mask alone
-        shape, table, name = square.visible.shape, square.visible[0], "mask"
+    if batch.mask and not spans:  # a mask alone
+        shape, table, name = batch.mask.visible.shape, batch.mask.visible[0], "mask"
     return Positions(
         shape=shape,
         rows=tuple(spans),
@@ -402,11 +387,9 @@ def judge_positions(
     )
 
 
-def is_harmless(span: Span, change: Consequence, model: Model | None) -> bool:
-    """Whether unexpected ids of a document change no attention score, as far as they show."""
-    if span.doubt == "step":
-        return model is not None and model.encoding.injection != "add"
-    return change.scores_change is False and span.verdict not in (EXPECTED, "beyond")
+def is_mask_wrong(findings: Iterable[Finding]) -> bool:
+    """Whether a finding reports a mistake in a mask."""
+    return any(f.code.startswith("ids-mask") and f.severity != "note" for f in findings)
 
 
 def consequence_of(batch: Batch, model: Model | None, span: Span, rules: Rules) -> Consequence:
@@ -415,14 +398,12 @@ def consequence_of(batch: Batch, model: Model | None, span: Span, rules: Rules) 
         return UNCHANGED
     if model is None or span.due is None:
         return NOT_KNOWN
-    ids = batch.ids[-3:]
-    before = np.zeros((len(ids), 0), np.int64)
-    if rules.rank is not None:  # a token of another rank as the origin of lags
-        before = np.full((len(ids), 1), rules.start)
-    elif batch.past is not None and not span.segment:
-        before = np.tile(rules.start + np.arange(batch.past[span.row]), (len(ids), 1))
-    ids = ids[:, span.row, span.index]
-    pair = (np.hstack([before, x]) for x in (ids, np.broadcast_to(span.due, ids.shape)))
+    cached = 0 if batch.past is None or span.segment else int(batch.past[span.row])
+    # a token of another rank is the origin of lags
+    before = rules.start + np.arange(cached if rules.rank is None else 1)
+    ids = batch.ids[-3:, span.row, span.index]
+    rows = np.tile(before, (len(ids), 1))
+    pair = (np.hstack([rows, np.broadcast_to(x, ids.shape)]) for x in (ids, span.due))
     return model.consequence(*pair)
 
 
@@ -431,8 +412,7 @@ def lone_documents(batch: Batch, rules: Rules) -> Iterator[Finding]:
     if len(batch.ids) > 1 or batch.past is not None or rules.rank is not None:
         return
     for row, ids in enumerate(batch.ids[0]):
-        others = np.flatnonzero(ids != rules.start)
-        end = int(others[-1]) + 1 if len(others) else 0
+        end = int(np.flatnonzero(np.append(True, ids != rules.start))[-1])
         if batch.segments is not None and batch.segments[row, end:].any():
             continue
         if len(ids) - end > 1 and (ids[:end] == rules.start).sum() > 1:
@@ -441,35 +421,33 @@ def lone_documents(batch: Batch, rules: Rules) -> Iterator[Finding]:
             return
 
 
-def spans_of(batch: Batch, rules: Rules) -> tuple[list[Span], set[str]]:
-    """Check each document; return also the rules that ids of images and videos follow."""
-    axes, text = batch.ids[-3:], batch.ids[0]
-    blocks = {1: blocks_of(batch.images, rules.vision, video=False)}
-    blocks[2] = blocks_of(batch.videos, rules.vision, batch.seconds, video=True)
+def spans_of(batch: Batch, rules: Rules) -> list[Span]:
+    """Check each document."""
+    axes = batch.ids[-3:]
+    blocks = {
+        1: blocks_of(batch.images, rules.vision, video=False),
+        2: blocks_of(batch.videos, rules.vision, batch.seconds, video=True),
+    }
     has_grids = batch.images is not None or batch.videos is not None
     spans: list[Span] = []
-    followed: set[str] = set()
     for row in range(batch.ids.shape[1]):
-        previous = None
+        previous = 0
         for place, tokens in enumerate(documents_of(batch, row)):
             ids = axes[:, row, tokens]
             kinds = None if batch.kinds is None else batch.kinds[row, tokens]
-            is_text = kinds is not None and not kinds.any() and (ids == ids[0]).all()
             document = Document(ids, tokens, row, place, previous, rules, batch)
+            is_known = kinds is not None and (has_grids or not kinds.any())
             if len(axes) == 1:
                 span = judge_line(replace(document, ids=ids[0]))
-            elif is_text:
-                span = judge_flat(document, is_text=True)
+            elif (ids == ids[0]).all() and (kinds is None or not (has_grids and kinds.any())):
+                span = judge_flat(document, is_text=is_known)
             else:
-                is_known = kinds is not None and (has_grids or not kinds.any())
-                layout = layout_of(kinds, blocks) if is_known else None
-                span, rules_of_ids = judge_axes(document, layout)
-                followed |= rules_of_ids
+                span = judge_axes(document, layout_of(kinds, blocks) if is_known else None)
             if len(batch.ids) == 4 and span.verdict == EXPECTED:
-                span = judge_line(replace(document, ids=text[row, tokens]))
+                span = judge_line(replace(document, ids=batch.ids[0, row, tokens]))
             spans.append(span)
             previous = int(ids[:, -1].max())
-    return spans, followed
+    return spans
 
 
 def mask_findings(mask: Visibility, model: Model | None) -> Iterator[Finding]:
@@ -484,11 +462,9 @@ def mask_findings(mask: Visibility, model: Model | None) -> Iterator[Finding]:
         due = ", ".join(sorted(str(w or "none") for w in windows))
         yield finding("ids-mask-window", window=mask.window or "none", due=due)
     for fault in mask.faults:
-        yield finding(MASK_FAULTS[fault])
+        yield finding(f"ids-mask-{fault}")
     if mask.kind != OTHER and not mask.causal and model and model.is_causal:
         yield finding("ids-mask-later", kind=mask.kind)
-    if mask.two_sided:
-        yield finding("ids-mask-two-sided", window=mask.window)
 
 
 def judge_input(
@@ -511,8 +487,8 @@ def judge_input(
     rank = "/".join(map(str, rank)) if isinstance(rank, tuple) else rank
     rules = model.rules(length) if model else Rules(limit=length)
     if rank is not None:
-        at, slash, ranks = rank.partition("/")
-        if not (slash and at.isdigit() and ranks.isdigit() and int(at) < int(ranks)):
+        at, _, ranks = rank.partition("/")
+        if not (at.isdigit() and ranks.isdigit() and int(at) < int(ranks)):
             rule = "--rank must be R/N with R from 0 to N - 1, such as 1/4"
             raise PefourierError(f"{rule}; got {rank}")
         rules = replace(rules, rank=int(at), ranks=int(ranks), shard=shard)
@@ -610,7 +586,7 @@ def is_mask(array: Array) -> bool:
 
 
 def is_wave(array: Array) -> bool:
-    """Whether an array alone holds cosines and sines, or angles."""
+    """Whether an array alone holds cosines and sines."""
     is_finite = array.dtype.kind == "f" and array.ndim >= 2 and bool(np.isfinite(array).all())
     return is_finite and bool((np.rint(array) != array).any())
 
@@ -618,9 +594,10 @@ def is_wave(array: Array) -> bool:
 def recover(
     waves: list[Array], model: Model | None, name: str, subject: str, *, is_table: bool
 ) -> Recovered:
-    """Recover the positions (rows, n) or (axes, rows, n) of the rows of a dump.
+    """Recover the positions (axes, rows, n) of the rows of a dump of cosines and sines.
 
-    A file that holds the dump alone is read as a table; messages call it `subject`.
+    A file that holds the dump alone is read as a table; messages call it `subject`. Raise an error
+    if no position explains all pairs of a row within rounding.
     """
     if model is None:
         raise PefourierError(f"{shown(name)} holds cosines and sines; also pass the model's config")
@@ -633,15 +610,40 @@ def recover(
     dump = dump.reshape(-1, dump.shape[-1])
     facts: Fields = {"spec": subject, "eps": float(np.finfo(dump.dtype).eps)}
     table = load(name) if rows == 1 and is_table else from_table(dump, name, **facts)
-    find, factor = recover_ids, float(model.encoding.params.get("attention_factor", 1.0))
-    if model.encoding.injection == "add":
-        find = matched_rows
-    elif np.abs(dump).max() > 1.01 * factor:
-        find = ids_of_angles
-    recovered = find(table, model)
-    axes = len(recovered.uncertainty)
-    return replace(
-        recovered, ids=recovered.ids.reshape((axes, rows, -1) if axes > 1 else (rows, -1))
+    enc, axis = at_rows_of(model.encoding, table), model.axis
+    reference, measured = declared(enc), fit(table.table(), table.eps)
+    if reference is None:
+        raise PefourierError(f"{shown(model.spec)} declares no frequencies to recover positions")
+    is_whole = measured and measured.form and measured.form.part == "both"
+    if not measured or not is_whole or len(measured) != len(reference):
+        count = len(measured) if measured else "none"
+        raise PefourierError(
+            f"{shown(table.label)} must hold cosines and sines of {len(reference)} pairs, as "
+            f"{shown(model.spec)} does; it has {count}, up to {np.abs(table.table()).max():.4g}"
+        )
+    bad = []  # first row that is not explained, for each order of cosines and sines
+    for own in (measured, exchanged_waves(measured)):
+        lists = np.array([])
+        if axis is not None:
+            numbers = own.numbers(np.arange(own.length)) / own.factor
+            limits = max(FLOAT32_EPS, own.eps), -own.length, max(8 * own.length, FARTHEST)
+            lines = [
+                recover_positions(reference.frequency[axis == i], numbers[:, axis == i], *limits)
+                for i in range(3)
+            ]
+        elif by_row := positions_in(enc, reference, own):
+            lines, lists = [by_row[0]], by_row[1]
+        else:
+            continue
+        explained = np.all([line.explained for line in lines], axis=0)
+        if explained.all():
+            uncertainty = tuple(int(line.uncertainty.max()) for line in lines)
+            ids = np.array([line.positions for line in lines]).reshape(len(lines), rows, -1)
+            return Recovered(ids, uncertainty, list_findings(lists))
+        bad.append(int(explained.argmin()))
+    raise PefourierError(
+        f"no position of {shown(model.spec)} explains row {max(bad, default=0)} of "
+        f"{table.label}; use pefourier compare to see how the frequencies differ"
     )
 
 
@@ -649,84 +651,9 @@ def recover(
 class Recovered:
     """Ids recovered from a dump, and the uncertainty of each axis in positions."""
 
-    ids: Array
-    uncertainty: Counts = (0,)
-    findings: tuple[Finding, ...] = ()
-
-
-def matched_rows(table: Encoding, model: Model) -> Recovered:
-    """Match each row of a dump to a row of the model's table within rounding."""
-    rows, dump = (np.asarray(enc.table(), dtype=float) for enc in (model.encoding, table))
-    if rows.shape[1] != dump.shape[1]:
-        raise PefourierError(
-            f"{shown(table.label)} has {dump.shape[1]} columns; the table of {shown(model.spec)} "
-            f"has {rows.shape[1]}"
-        )
-    check_size(table.label, len(rows), len(dump))
-    nearest = ((rows**2).sum(axis=1) - 2 * dump @ rows.T).argmin(axis=1)
-    limit = 8 * max(table.eps, model.encoding.eps, FLOAT32_EPS) * np.abs(rows).max()
-    is_far = np.abs(rows[nearest] - dump).max(axis=1) > limit
-    if is_far.any():
-        raise PefourierError(
-            f"row {int(is_far.argmax())} of {shown(table.label)} is not in the table "
-            f"of {shown(model.spec)}"
-        )
-    return Recovered(nearest)
-
-
-def ids_of_angles(table: Encoding, model: Model) -> Recovered:
-    """Return the positions of rows of angles, position times frequency, as Megatron keeps them."""
-    angles, measure = np.asarray(table.table(), dtype=float), model.encoding.measure
-    omega = measure.frequencies if measure else np.ones(1)
-    ids = np.rint(angles[:, 0] / omega[0])
-    due = np.tile(np.multiply.outer(ids, omega), angles.shape[1] // len(omega))
-    if due.shape != angles.shape or not np.allclose(angles, due, rtol=1e-2, atol=1e-3):
-        raise PefourierError(
-            f"{shown(table.label or 'dump')} reaches {np.abs(angles).max():.4g}: these are not "
-            f"cosines, nor the angles of {shown(model.spec)}"
-        )
-    return Recovered(ids.astype(np.int64))
-
-
-def recover_ids(table: Encoding, model: Model) -> Recovered:
-    """Recover the positions (axes, n) of rows of cosines and sines, with their uncertainty.
-
-    Raise an error if no position explains all pairs of a row within rounding.
-    """
-    enc, axis = at_rows_of(model.encoding, table), model.axis
-    reference, waves = declared(enc), fit(table.table(), table.eps)
-    if reference is None:
-        raise PefourierError(f"{shown(model.spec)} declares no frequencies to recover positions")
-    is_whole = waves and waves.form and waves.form.part == "both"
-    if not waves or not is_whole or len(waves) != len(reference):
-        count = len(waves) if waves else "none"
-        raise PefourierError(
-            f"{shown(table.label)} must hold cosines and sines of {len(reference)} pairs, as "
-            f"{shown(model.spec)} does; it has {count}, up to {np.abs(table.table()).max():.4g}"
-        )
-    bad = []  # first row that is not explained, for each order of cosines and sines
-    for own in (waves, exchanged_waves(waves)):
-        if axis is None:
-            found = positions_in(enc, reference, own)
-            rows, lists = ([found[0]], found[1]) if found else ([], np.array([]))
-        else:
-            numbers, lists = own.numbers(np.arange(own.length)) / own.factor, np.array([])
-            limits = max(FLOAT32_EPS, own.eps), -own.length, max(8 * own.length, FARTHEST)
-            rows = [
-                recover_positions(reference.frequency[axis == i], numbers[:, axis == i], *limits)
-                for i in range(3)
-            ]
-        if rows:
-            explained = np.all([part.explained for part in rows], axis=0)
-            if explained.all():
-                uncertainty = tuple(int(part.uncertainty.max()) for part in rows)
-                ids = np.array([part.positions for part in rows])
-                return Recovered(ids, uncertainty, list_findings(lists))
-            bad.append(int(explained.argmin()))
-    raise PefourierError(
-        f"no position of {shown(model.spec)} explains row {max(bad, default=0)} of "
-        f"{table.label}; use pefourier compare to see how the frequencies differ"
-    )
+    ids: Array  # (axes, rows, n)
+    uncertainty: Counts
+    findings: tuple[Finding, ...]
 
 
 def list_findings(lists: Array) -> tuple[Finding, ...]:

@@ -72,11 +72,6 @@ class Reconstruction:
         """Positions or points at or above half of the peak."""
         return int((self.values >= HALF * self.peak).sum())
 
-    @property
-    def confused(self) -> str | None:
-        """Other positions at or above half of the peak; None on a grid."""
-        return None
-
 
 @frozen
 class LineReconstruction(Reconstruction):

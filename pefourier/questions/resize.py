@@ -36,7 +36,6 @@ from pefourier.encodings.encoding import (
     row_blocks,
     without_prefix,
 )
-from pefourier.encodings.families.relative import log_spaced
 from pefourier.encodings.grids import (
     BIAS_CODES,
     MAX_HEADS,
@@ -86,22 +85,35 @@ class Picture:
     norm: float  # RMS norm of the vectors
     distinct: int  # number of distinct vectors
     equal: tuple[int, int] | None = field(metadata=HIDDEN)  # the first two equal rows
-    find_waves: Callable[[], Waves] = field(compare=False, metadata=HIDDEN)
+    points_of: Encoding = field(compare=False, metadata=HIDDEN)  # the vectors on their lattice
 
     @cached_property
     def waves(self) -> Waves:
-        """Frequencies of the table."""
-        return self.find_waves()
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a field of the waves."""
-        if name in labelled_fields(Waves):
-            return getattr(self.waves, name)
-        raise AttributeError(name)
+        """Frequencies of the table: by closed forms for sequences, or by the FFT of its columns."""
+        enc, sides, norm = self.points_of, self.grid, self.norm
+        if enc.is_stationary:
+            blocks = (np.arange(len(enc))[rows] for rows in row_blocks(len(enc), BLOCK))
+            kernel = np.concatenate([enc.measure.kernel(lags) for lags in blocks])
+            neighbours = [float(kernel[1:2].sum()) if len(enc) > 1 else np.nan]
+            density = sampled_density(kernel)
+        else:
+            raw = estimate_spectrum(enc, sigma=0.0).raw
+            density = raw.reshape(-1, *map(len, half_plane(sides)))[0]
+            table = np.asarray(enc.table(), dtype=float)
+            neighbours = similarities(neighbour_products(table, sides))
+        waves = [omega * n / (2 * np.pi) for omega, n in zip(half_plane(sides), sides, strict=True)]
+        cycles, closest = np.linalg.norm(lattice_points(waves), axis=1), closest_pair(enc)
+        return Waves(
+            nearest=closest.distance / norm if norm and closest.pair else None,
+            neighbours=neighbours,
+            cycles=float(cycles @ density.ravel()),
+            constant=float(density.flat[0]),
+            density=density,
+        )
 
     def __getstate__(self) -> Fields:
-        """Return the state to pickle, with the waves in place of the closure that finds them."""
-        return {**vars(self), "waves": self.waves, "find_waves": None}
+        """Return the state to pickle, with the waves in place of the vectors."""
+        return {**vars(self), "waves": self.waves, "points_of": None}
 
     @property
     def collision(self) -> str:
@@ -205,10 +217,10 @@ class Resizing(Result):
             "grid": "grid",
             "RMS norm": "norm",
             "distinct vectors": "distinct",
-            "smallest distance / RMS norm": "nearest",
-            "cosine between neighbours": "neighbours",
-            "mean frequency (cycles per side)": "cycles",
-            "energy at frequency 0": "constant",
+            "smallest distance / RMS norm": "waves.nearest",
+            "cosine between neighbours": "waves.neighbours",
+            "mean frequency (cycles per side)": "waves.cycles",
+            "energy at frequency 0": "waves.constant",
         },
         "methods": {
             "method": "method",
@@ -231,11 +243,7 @@ class Resizing(Result):
             "distinct vectors": "distinct",
             "smallest distance / RMS norm": "nearest_of_few",
         },
-        "unseen": (
-            "axis",
-            "pairs",
-            "pairs at unseen angles",
-        ),
+        "unseen": listed["unseen"],
     }
 
     old: Counts = field(metadata={"told": "from"})
@@ -326,8 +334,6 @@ class Resizing(Result):
                 if a.unseen
             ),
         ]
-        if self.method == RECOMPUTED and self.encodings[0].name == "swin2":
-            notes += unseen_coordinates(self.encodings[0], self.old, self.new)
         kind = self.encodings[0].params.get("model_type")
         if kind and (ways := ways_of(self.encodings[0])):
             sources = join(f"{library} by {join(methods, 'or')}" for library, *methods in ways)
@@ -385,14 +391,18 @@ def resize(encoding: Source, to: Ints | str, method: str = "", **params: Any) ->
     if computed is not None:
         method, libraries = RECOMPUTED, {}
         make_table = partial(rows_behind, enc, computed)
-        states = picture_of("before", enc), picture_of("after", computed)
+        states = picture("before", enc, shape), picture("after", computed, table_sides)
     else:
         method = method or next(iter(libraries.values()), DEFAULT)
-        check_method(enc, method, table_sides)
+        if method not in METHODS:
+            raise unknown("method", method, METHODS)
+        if reason := why_not(method, shape, table_sides):
+            sizes = f"{size_of(shape)} to {size_of(table_sides)}"
+            raise PefourierError(f"--method {method} {reason}; got {sizes}")
         front, rows = np.split(np.asarray(enc.table(), dtype=float), [prefix])
         chosen = resize_lattice(rows, shape, table_sides, method)
         make_table = partial(np.concatenate, [front, chosen])
-        states = picture("before", rows, shape), picture("after", chosen, table_sides)
+        states = picture("before", enc, shape, rows), picture("after", enc, table_sides, chosen)
         usable = methods_on(enc, table_sides, method)
         make_methods = partial(compare_methods, usable, rows, chosen, states)
     return Resizing(
@@ -426,15 +436,6 @@ def with_doubts(enc: Encoding) -> Encoding:
     return replace(enc, findings=(*(f for rule in rules for f in rule(facts)), *enc.findings))
 
 
-def check_method(enc: Encoding, method: str, new: Ints) -> None:
-    """Raise an error if a method cannot make the new table."""
-    if method not in METHODS:
-        raise unknown("method", method, METHODS)
-    sides = enc.domain.sides
-    if reason := why_not(method, sides, new):
-        raise PefourierError(f"--method {method} {reason}; got {size_of(sides)} to {size_of(new)}")
-
-
 def methods_on(enc: Encoding, new: Ints, chosen: str) -> list[str]:
     """Names of the methods to compare: those for this kind of table, and the chosen method."""
     sides, names = enc.domain.sides, [*METHODS[:4]]
@@ -444,36 +445,11 @@ def methods_on(enc: Encoding, new: Ints, chosen: str) -> list[str]:
     return list(dict.fromkeys([*usable, chosen]))
 
 
-def unseen_coordinates(enc: Encoding, old: Ints, new: Ints) -> list[Finding]:
-    """Report coordinates of Swin V2's network beyond those of its windows in training."""
-    first = np.array(enc.params.get("pretrained") or old)
-    *trained, reached = log_spaced(np.array([first, old, new]) - 1, first)
-    beyond = sorted((r, k) for r, k in zip(reached, np.max(trained, 0), strict=True) if r > k)
-    return [finding("unseen-coordinates", reached=r, known=k) for r, k in beyond[-1:]]
-
-
 def rows_behind(encoding: Encoding, computed: Encoding) -> Array:
     """Vectors of a formula on a new grid, after the rows of the old table without a place."""
     prefix = encoding.domain.prefix
     front = encoding.table(encoding.domain.x[:prefix])
     return np.concatenate([front, computed.table()[prefix:]], dtype=float)
-
-
-def picture_of(name: str, enc: Encoding) -> Picture:
-    """Describe the vectors of a formula on its lattice, by closed forms for sequences."""
-    sides, prefix = enc.domain.sides, enc.domain.prefix
-    if not enc.is_stationary or len(sides) > 1 or prefix:
-        return picture(name, np.asarray(enc.table()[prefix:], dtype=float), sides)
-    norm = math.sqrt(enc.measure.squared_length)
-    return describe(name, enc, sides, norm, partial(waves_of_sequence, enc, norm))
-
-
-def waves_of_sequence(enc: Encoding, norm: float) -> Waves:
-    """Find the frequencies of a sequence that declares its inner products, by closed forms."""
-    blocks = row_blocks(len(enc), BLOCK)
-    kernel = np.concatenate([enc.measure.kernel(np.arange(len(enc))[rows]) for rows in blocks])
-    cosine = float(kernel[1:2].sum()) if len(enc) > 1 else np.nan
-    return waves_of(enc, enc.domain.sides, norm, [cosine], sampled_density(kernel))
 
 
 def unchanged_rows(old: Encoding, new: Encoding | None) -> int | None:
@@ -551,7 +527,8 @@ def compare_methods(
             part = resize_lattice(rows[:, columns], before.grid, after.grid, name)
             products += neighbour_products(part, after.grid)
             largest = max(largest, float(np.abs(part - chosen[:, columns]).max()))
-        methods.append(Method(name, rms(products) / size, similarities(products), largest))
+        norm = float(np.sqrt(products[0].mean()))
+        methods.append(Method(name, norm / size, similarities(products), largest))
     return methods
 
 
@@ -563,11 +540,6 @@ def neighbour_products(table: Floats, sides: Ints) -> Floats:
     grid = table.reshape(*sides, -1)
     others = [grid, *(np.roll(grid, -1, axis) for axis in range(len(sides)))]
     return np.array([np.einsum("...i,...i->...", grid, other) for other in others])
-
-
-def rms(products: Floats) -> float:
-    """Root mean square of the norms of the vectors."""
-    return float(np.sqrt(products[0].mean()))
 
 
 def similarities(products: Floats) -> list[float]:
@@ -585,43 +557,23 @@ def similarities(products: Floats) -> list[float]:
     return means
 
 
-def picture(name: str, table: Array, sides: Counts) -> Picture:
-    """Describe a table on a lattice; one axis is treated as a row of a grid."""
-    enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
-    enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
-    norm = float(np.sqrt(np.einsum("ij,ij->i", table, table).mean()))
-    return describe(name, enc, sides, norm, partial(waves_of_table, enc, sides, norm))
+def picture(name: str, enc: Encoding, sides: Counts, table: Array | None = None) -> Picture:
+    """Describe the vectors of a lattice: those of a table, or else of an encoding.
 
-
-def waves_of_table(enc: Encoding, sides: Counts, norm: float) -> Waves:
-    """Find the frequencies of a table on a lattice, by the FFT of its columns."""
-    density = estimate_spectrum(enc, sigma=0.0).raw.reshape(-1, *map(len, half_plane(sides)))[0]
-    table = np.asarray(enc.table(), dtype=float)
-    return waves_of(enc, sides, norm, similarities(neighbour_products(table, sides)), density)
-
-
-def waves_of(
-    enc: Encoding, sides: Counts, norm: float, neighbours: list[float], density: Array
-) -> Waves:
-    """Return the smallest distance of vectors on a lattice, and the means of their density."""
-    waves = [omega * n / (2 * np.pi) for omega, n in zip(half_plane(sides), sides, strict=True)]
-    cycles, closest = np.linalg.norm(lattice_points(waves), axis=1), closest_pair(enc)
-    return Waves(
-        nearest=closest.distance / norm if norm and closest.pair else None,
-        neighbours=neighbours,
-        cycles=float(cycles @ density.ravel()),
-        constant=float(density.flat[0]),
-        density=density,
-    )
-
-
-def describe(
-    name: str, enc: Encoding, sides: Counts, norm: float, find_waves: Callable[[], Waves]
-) -> Picture:
-    """Describe which vectors on a lattice are equal."""
+    One axis of a table is treated as a row of a grid.
+    """
+    prefix = enc.domain.prefix
+    if table is None and not (enc.is_stationary and len(sides) == 1 and not prefix):
+        table = np.asarray(enc.table()[prefix:], dtype=float)
+    if table is not None:
+        enc, points = from_table(table), lattice(sides if len(sides) > 1 else (1, *sides))
+        enc = replace(enc, domain=points, eps=max(enc.eps, SUMS_EPS))
+        norm = float(np.sqrt(np.einsum("ij,ij->i", table, table).mean()))
+    else:
+        norm = math.sqrt(enc.measure.squared_length)
     closest = closest_pair(enc, measured=False)
     equal = None if closest.distance else closest.pair
-    return Picture(name, tuple(sides), norm, closest.distinct, equal, find_waves)
+    return Picture(name, tuple(sides), norm, closest.distinct, equal, enc)
 
 
 def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
@@ -633,11 +585,12 @@ def unseen_phases(old: Encoding, new: Encoding) -> list[Unseen]:
     if not old.measure or not new.measure:
         return []
     shape = -1, len(old.domain.sides)
-    before, after = (np.abs(m.frequencies.reshape(shape)) for m in (old.measure, new.measure))
-    reached, farther = (
-        omega * (np.array(enc.domain.sides) - 1) for omega, enc in ((before, old), (after, new))
+    (before, last), (after, farther) = (
+        (np.abs(enc.measure.frequencies.reshape(shape)), np.array(enc.domain.sides) - 1)
+        for enc in (old, new)
     )
-    is_unseen = (reached < 2 * np.pi) & (farther > (reached + before) * (1 + 1e-9))
+    is_unseen = before * last < 2 * np.pi
+    is_unseen &= after * farther > before * (last + 1) * (1 + 1e-9)
     axes = []
     for axis, letter in enumerate(axis_letters(len(old.domain.sides))):
         rotating = before[:, axis] > 0

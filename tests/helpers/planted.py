@@ -298,7 +298,7 @@ ELSEWHERE = {
         coarse-lattice common-part idle-waves before-training rotation-spectrum rotation-rebuilt
         beyond-codes""",
     "design, context and resize": """
-        original-by-factor unseen-phases unseen-coordinates resized-by""",
+        original-by-factor unseen-phases resized-by""",
     "compare": """
         pairs-differ heads-differ layers-differ numbers-differ rows-reordered rows-moved
         axis-positions part-alone read-at-length sizes-differ outputs-differ comparison-unread

@@ -184,11 +184,6 @@ def planted_on_axes(code, rng, ids, kinds, grids):
         ids[:, at] = ids[0, at[0]] + np.arange(len(at))
         ids[:, at[-1] + 1 :] += move
         return {"code": "text-only", "within": {"image": number}}
-    if code == "flat-chunk":
-        at = int(rng.integers(6, n - 3))
-        flat, size = ids.ravel().copy(), n - at
-        ids[:, at:] = [flat[at + k * size : at + (k + 1) * size] for k in range(3)]
-        return {"at": at}
     if code in APPLIED:
         facts = drawn(code, rng, n)
         applied = APPLIED[code](ids[axis].tolist(), **facts)
@@ -219,7 +214,7 @@ def planted_on_axes(code, rng, ids, kinds, grids):
 @pytest.mark.parametrize(
     "code",
     "gap backwards wrong shifted reversed axes-exchanged block-start text-only times-shared "
-    "column-major one-shifted one-axes-exchanged one-text flat-chunk".split(),
+    "column-major one-shifted one-axes-exchanged one-text".split(),
 )
 def test_a_cause_on_axes_is_named(code, count, config):
     rng, path = np.random.default_rng(5), config("qwen2_vl")
@@ -281,7 +276,6 @@ def test_right_ids_are_as_expected(count, config):
             *((ids, {"rank": (rank, 4)}) for ids in shards),
             (np.hstack([np.cos(turned), np.sin(turned)]), {"config": qwen}),
             ({**waves, "attention_mask": np.ones((2, n))}, {"config": llama}),
-            (np.hstack([angles[0], angles[0]])[:, None, None], {"config": llama}),
         ):
             found = pefourier.positions(ids, **given)
             assert (found.verdict, found.is_fine(strict=True)) == ("as expected", True), given

@@ -154,7 +154,7 @@ BATCHES = {  # position ids, by verdict
     "beyond": {"ids": [[0, 1]], "length": 1},
     "table offset": {"ids": [[2, 3]], "config": OPT},
     "local ids": {"ids": [[0, 1]], "rank": "1/2"},
-    "wrong shard": {"ids": [[7, 9]], "rank": "1/2"},
+    "wrong shard": {"ids": [[0, 2]], "rank": "1/2"},
     "text only": {"ids": [[[0, 1]]] * 3, "image_grid_thw": [[1, 2, 2]]},
     "stored": {"ids": [[254, 255, 0, 1]], "past": 254},
     "lengths differ": {"ids": [[0, 1, 2]], "input_ids": [[5, 5]]},

@@ -143,9 +143,7 @@ class Stored:
         with np.errstate(all="ignore"):  # numbers may overflow, and are refused later
             array = self.copied()
             if array.dtype.kind == "U":  # other numbers than characters fail in Python later
-                codes = np.ascontiguousarray(array).reshape(-1).view(array.dtype.byteorder + "u4")
-                if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any():
-                    raise ValueError("it holds text that is not Unicode")
+                array.astype(array.dtype.newbyteorder("<")).tobytes().decode("utf-32-le")
             return array.astype(dtype, copy=False) if dtype else array
 
     def need(self, dtype: str | None = None) -> int:
@@ -189,19 +187,22 @@ def bfloat16(bits: Array) -> Array:
     return wide.view(np.float32)
 
 
-def float8_e5m2(bits: Array) -> Array:
-    """Convert float8_e5m2 bits, the upper halves of float16, to float32."""
-    return (bits.astype(np.uint16) << 8).view(np.float16).astype(np.float32)
+def float8(kind: str, bits: Array) -> Array:
+    """Convert bits of a type of torch to float32.
+
+    >>> float8("float8_e4m3fn", np.array([0x40, 0xFF], dtype=np.uint8))
+    array([ 2., nan], dtype=float32)
+    """
+    import torch
+
+    numbers: Array = torch.tensor(bits).view(getattr(torch, kind)).float().numpy()
+    return numbers
 
 
-def float8_e4m3fn(bits: Array) -> Array:
-    """Convert bits (sign, 4 of exponent with bias 7, 3 of fraction) to float32; all ones is NaN."""
-    moved = bits.view(np.int8).astype(np.int16) << 7  # the sign is in both upper bits
-    numbers = (moved & ~0x4000).view(np.float16).astype(np.float32)  # with bias 15
-    return np.where(bits & 0x7F == 0x7F, np.float32(np.nan), numbers * np.float32(2**8))
-
-
-DECODERS = {"bfloat16": bfloat16, "float8_e5m2": float8_e5m2, "float8_e4m3fn": float8_e4m3fn}
+DECODERS: dict[str, Callable[[Array], Array]] = {
+    "bfloat16": bfloat16,
+    **{kind: partial(float8, kind) for kind in ("float8_e5m2", "float8_e4m3fn")},
+}
 
 
 LONGEST_NPY = 1000  # characters of a .npy header: numpy takes seconds for long ones of Python 2
@@ -374,20 +375,20 @@ def read_torch(stream: BinaryIO) -> Arrays:
         tree = torch.load(source, "cpu", weights_only=True, mmap=mapped)
     except DAMAGED as error:
         raise ValueError("it is damaged, or holds objects other than tensors") from error
-    return {name: torch_array(tensor, size) for name, tensor in tensors(tree, torch.Tensor)}
+    return {
+        name: torch_array(tensor, size) for name, tensor in tensors(tree, torch.Tensor, "", set())
+    }
 
 
-def tensors(tree: Any, kind: type) -> Iterator[tuple[str, Any]]:
+def tensors(tree: Any, kind: type, name: str, visited: set[int]) -> Iterator[tuple[str, Any]]:
     """Yield the tensors in nested mappings, each mapping once: pickles may contain cycles."""
-    stack, visited = [("", tree)], set()
-    while stack:
-        name, value = stack.pop()
-        if isinstance(value, kind):
-            yield name, value
-        elif isinstance(value, Mapping) and id(value) not in visited and len(name) < 1000:
-            visited.add(id(value))
-            children = [(k, item) for k, item in value.items() if isinstance(k, str | int)]
-            stack += [(f"{name}.{k}" if name else str(k), item) for k, item in reversed(children)]
+    if isinstance(tree, kind):
+        yield name, tree
+    elif isinstance(tree, Mapping) and id(tree) not in visited and len(name) < 1000:
+        visited.add(id(tree))
+        for key, item in tree.items():
+            if isinstance(key, str | int):
+                yield from tensors(item, kind, f"{name}.{key}" if name else str(key), visited)
 
 
 def torch_array(tensor: Any, size: int) -> Stored:
