@@ -360,7 +360,7 @@ def shuffled_spread(groups: Floats, part: float) -> float:
 
 def contrast(
     parts: Sequence[Floats], frequencies: Floats
-) -> tuple[str, Bools, Floats, Floats] | None:
+) -> tuple[Fields, float, Floats, Floats] | None:
     """Return the half of the pairs that parts of a model use most differently, if beyond chance.
 
     Each part has rows (groups, pairs) that add up to its mean share. All pairs of parts are
@@ -369,8 +369,9 @@ def contrast(
     Returns
     -------
     tuple or None
-        The kind of wavelengths (longest or middle), the pairs, their share in each part, and the
-        difference from even use that chance may cause in each part.
+        Slots of a finding: the kind of wavelengths (longest or middle), the number of pairs and
+        their share if used evenly. That share, the share in each part, and the difference from
+        even use that chance may cause in each part.
 
     Examples
     --------
@@ -390,7 +391,8 @@ def contrast(
         limits = np.maximum(EVEN * even, chance)
         of_ends = float(np.hypot(limits[shares.argmax()], limits[shares.argmin()]))
         if np.ptp(shares) > largest * of_ends:
-            largest, found = float(np.ptp(shares)) / of_ends, (kind, members, shares, limits)
+            slots = {"kind": kind, "pairs": members.sum(), "even": percent(even, 2)}
+            largest, found = float(np.ptp(shares)) / of_ends, (slots, even, shares, limits)
     return found
 
 
@@ -401,19 +403,17 @@ def notes_on_contrasts(
     slots: Fields = {"of": f" ({use.part})" if use.part else "", "count": use.count}
     known = [layer for layer in shares if not np.isnan(layer.used).all()]
     if found := contrast([groups_of([layer]) for layer in known], frequencies):
-        kind, members, share, limits = found
-        excess, index = share - members.mean(), np.array([layer.layer for layer in known])
+        half, even, share, limits = found
+        excess, index = share - even, np.array([layer.layer for layer in known])
         for end, at in (("most", share.argmax()), ("least", share.argmin())):
             slots |= {end: percent(share[at], 2), f"{end}_in": index[at]}
         for side, beyond in (("over", excess > limits), ("under", -excess > limits)):
             slots[side] = ranges(index[beyond].tolist()) or "none"
-        slots |= {"kind": kind, "pairs": members.sum(), "even": percent(members.mean(), 2)}
-        yield finding("usage-layers-differ", **slots, subject=subject)
+        yield finding("usage-layers-differ", **slots, **half, subject=subject)
     queries = known_heads([layer.q for layer in shares])
     keys = known_heads([layer.k[:: len(layer.k) // layer.kv_heads] for layer in shares])
     sides = [rows / len(rows) for rows in (queries, keys) if len(rows)]
     if len(sides) == 2 and (found := contrast(sides, frequencies)):
-        kind, members, (q, k), _ = found
-        slots |= {"kind": kind, "pairs": members.sum(), "even": percent(members.mean(), 2)}
+        half, _, (q, k), _ = found
         slots |= {"queries": percent(q, 2), "keys": percent(k, 2)}
-        yield finding("usage-queries-keys-differ", **slots)
+        yield finding("usage-queries-keys-differ", **slots, **half)
