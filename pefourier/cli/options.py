@@ -33,7 +33,7 @@ from pefourier.cli.process import (
     takes_colours,
 )
 from pefourier.errors import PefourierError, UnknownPositions, shown
-from pefourier.types import Counts, Fields, Strings, Values
+from pefourier.types import Counts, Fields, Strings
 from pefourier.writing.text import printable, read_sides, whole_number
 
 if TYPE_CHECKING:
@@ -493,15 +493,6 @@ def print_and_exit(page: Page, results: Results, output: OutputOptions) -> None:
         note(reason.text)
     if results.refusals or page.reasons:
         raise typer.Exit(2 if results.refusals else 1)
-
-
-def annotate_refusals(command: str, values: Values, error: PefourierError) -> None:
-    """Print annotations for other programs if nothing could be answered."""
-    from pefourier.writing.page import Page
-
-    spec = "".join(values.get("specs") or ())
-    refusals = error.refusals or [{"spec": spec, "error": str(error)}]
-    OutputOptions(form=values["form"]).print(Page(command, str, lambda: refusals))
 
 
 def check_count_of_specs(options: EncodingOptions, required: int, rule: str) -> None:
