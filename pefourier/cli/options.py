@@ -30,7 +30,6 @@ from pefourier.cli.process import (
     coloured,
     note,
     say,
-    takes_colours,
 )
 from pefourier.errors import PefourierError, UnknownPositions, shown
 from pefourier.types import Counts, Fields, Strings
@@ -243,14 +242,15 @@ class OutputOptions:
         if self.name != "text":
             say(FORMS[self.name](page))
             return
-        colour = takes_colours(sys.stdout)
+        is_terminal, dumb = sys.stdout.isatty(), os.environ.get("TERM") == "dumb"
+        colour = is_terminal and not dumb and not os.environ.get("NO_COLOR")
         body = page.words if self.full or page.short is None else page.short
         texts = (page.conclusion(), body())
         conclusion, words = ("\n".join(map(printable, text.split("\n"))) for text in texts)
         if conclusion:
             conclusion += "\n"  # an empty line
         has_blocks = "utf" in (sys.stdout.encoding or "").lower()
-        chart = page.chart() if has_blocks and sys.stdout.isatty() else ""
+        chart = page.chart() if has_blocks and is_terminal else ""
         say((coloured(conclusion) if colour else conclusion) + chart + words)
 
 

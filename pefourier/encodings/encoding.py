@@ -349,10 +349,9 @@ def displacement_of_each_pair(domain: Domain, length: int, spec: str) -> Places:
     sides = tuple((side + 1) // 2 for side in domain.grid)
     if math.prod(sides) != length:
         raise PefourierError(f"{spec} has lags of {math.prod(sides)} points, not {length} tokens")
-    places = np.stack(np.unravel_index(np.arange(length), sides), axis=-1)
-    lag = places - places[:, None] + np.array(sides) - 1  # key - query, from 0
-    rows = np.ravel_multi_index(tuple(np.moveaxis(lag, -1, 0)), domain.grid)
-    return np.asarray(domain.prefix + rows.ravel())
+    points = np.unravel_index(np.arange(length), sides)
+    rows = np.asarray(np.ravel_multi_index(points, domain.grid))  # a lag is a difference of rows
+    return domain.prefix + math.prod(domain.grid) // 2 + (rows - rows[:, None]).ravel()
 
 
 FLOAT64_EPS, FLOAT32_EPS = (float(np.finfo(kind).eps) for kind in (np.float64, np.float32))

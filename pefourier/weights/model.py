@@ -233,7 +233,18 @@ def merged_tensors(path: str, base: str) -> dict[str, Tensor]:
             tensors[module] = tensor
     for module, part in parts.items():
         name = name_in(tensors, f"{module}.weight", path, base)
-        tensors[name] = merge(tensors, name, part, config, module)
+        old, a, b = tensors[name], part.get("lora_A"), part.get("lora_B")
+        if a is None or b is None or (b.shape[0], a.shape[1:]) != (old.shape[0], old.shape[1:]):
+            shapes = " and ".join(str(t.shape) for t in (b, a) if t)
+            raise PefourierError(
+                f"{config.label}: {shown(module)} has parts of shapes {shapes}, which do not fit "
+                f"the base's {old.shape}; pass the base that the adapter was trained on"
+            )
+        rank, alpha = a.shape[0], config.number("lora_alpha") or 0.0
+        if len(old.shape) != 2 or b.shape[1] != rank or name + "_scale_inv" in tensors:
+            raise PefourierError(f"{shown(name)} of the base is quantized or no matrix; {MERGE}")
+        scale = alpha / (sqrt(rank) if config.values.get("use_rslora") else rank)
+        tensors[name] = MergedTensor(**vars(old), a=a, b=b, scale=scale)
     return tensors
 
 
@@ -247,28 +258,6 @@ def name_in(tensors: Tensors, name: str, path: str, base: str) -> str:
             "the adapter was trained on"
         )
     return found
-
-
-def merge(
-    tensors: Tensors,
-    name: str,
-    part: Tensors,
-    config: Section,
-    module: str,
-) -> MergedTensor:
-    """Merge the parts of an adapter into one tensor of the base."""
-    base, a, b = tensors[name], part.get("lora_A"), part.get("lora_B")
-    if a is None or b is None or (b.shape[0], a.shape[1:]) != (base.shape[0], base.shape[1:]):
-        shapes = " and ".join(str(t.shape) for t in (b, a) if t)
-        raise PefourierError(
-            f"{config.label}: {shown(module)} has parts of shapes {shapes}, which do not fit the "
-            f"base's {base.shape}; pass the base that the adapter was trained on"
-        )
-    if len(base.shape) != 2 or b.shape[1] != a.shape[0] or name + "_scale_inv" in tensors:
-        raise PefourierError(f"{shown(name)} of the base is quantized or no matrix; {MERGE}")
-    rank, alpha = a.shape[0], config.number("lora_alpha") or 0.0
-    scale = alpha / (sqrt(rank) if config.values.get("use_rslora") else rank)
-    return MergedTensor(**vars(base), a=a, b=b, scale=scale)
 
 
 KNOWN: Fields = read_toml(Path(__file__).with_suffix(".toml"))  # names by architecture
@@ -364,35 +353,33 @@ def dotted(*words: str) -> str:
 def projections(
     model: ModelWeights, sizes: HeadSizes, module: str, leaves: list[str]
 ) -> Iterator[Projection]:
-    """Return the query and the key projection of a module."""
-    tensors, weights = model.tensors, [dotted(module, leaf, "weight") for leaf in leaves]
+    """Return the query and the key projection of a module.
+
+    Refuses tensors that are not matrices, integers without a scale, and a bias of wrong size.
+    """
+    tensors, label = model.tensors, model.label
+    weights = [dotted(module, leaf, "weight") for leaf in leaves]
     for name in weights:
-        check_numbers(model, name)
+        tensor, stem = tensors[name], name.removesuffix("weight")
+        bias = tensors.get(f"{stem}bias")
+        if len(tensor.shape) != 2 or (bias and bias.shape != tensor.shape[:1]):
+            raise PefourierError(
+                f"{shown(name)} of {label} has shape {tensor.shape}, its bias "
+                f"{bias.shape if bias else 'none'}; expected a matrix, and one bias number per row"
+            )
+        scaled = any(stem + end in tensors for end in KNOWN["scales"])
+        moved = f"{name}_zero_point" in tensors
+        if tensor.kind.startswith(("int", "uint", "bool")) and (moved or not scaled):
+            raise PefourierError(
+                f"{shown(name)} of {label} has type {tensor.kind}, which cannot be read without a "
+                "scale in a supported format; give the unquantised weights"
+            )
     index = rows_of_heads(model, sizes, leaves, weights)
     before = first_of(tensors, module, KNOWN["before"])
     is_latent = leaves[0] in ("q_b_proj", "attn_q_b")
     norms = first_of(tensors, module, KNOWN["between"]) if is_latent else before, before
     gains = (gains_of(tensors, module, KNOWN[part]) for part in ("q_norms", "k_norms"))
     return map(Projection, (weights[0], weights[-1]), index, norms, gains)
-
-
-def check_numbers(model: ModelWeights, name: str) -> None:
-    """Refuse tensors that are not matrices, integers without a scale, and a bias of wrong size."""
-    tensors, label, stem = model.tensors, model.label, name.removesuffix("weight")
-    tensor = tensors[name]
-    bias = tensors.get(f"{stem}bias")
-    if len(tensor.shape) != 2 or (bias and bias.shape != tensor.shape[:1]):
-        raise PefourierError(
-            f"{shown(name)} of {label} has shape {tensor.shape}, its bias "
-            f"{bias.shape if bias else 'none'}; expected a matrix, and one bias number per row"
-        )
-    scaled = any(stem + end in tensors for end in KNOWN["scales"])
-    moved = f"{name}_zero_point" in tensors
-    if tensor.kind.startswith(("int", "uint", "bool")) and (moved or not scaled):
-        raise PefourierError(
-            f"{shown(name)} of {label} has type {tensor.kind}, which cannot be read without a "
-            "scale in a supported format; give the unquantised weights"
-        )
 
 
 def rows_of_heads(
@@ -550,31 +537,25 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
     """Return the sizes of the heads of a rotation."""
     d, kind, file = int(enc.params["d"]), model.kind, model.file
     if isinstance(file, GgufFile):
-        return gguf_sizes(model, file, d, enc.params["rotated"])
-    config, row = file, file.row
-    by_type = "layers" in row  # the number of key heads may depend on the type of layer
+        count, rotated = file.count, enc.params["rotated"]
+        heads = count("attention.head_count")
+        if any(name.endswith("attn_kv_a_mqa.weight") for name in model.tensors):  # MLA
+            wide = count("attention.key_length_mla") or d
+            return HeadSizes(rotated, wide - rotated, heads)
+        if isinstance(file.metadata.get(f"{kind}.attention.head_count"), list):
+            return HeadSizes(d)
+        return HeadSizes(d, 0, heads, count("attention.head_count_kv"))
     heads = file.query_heads
-    kv = None if by_type else config.count(*KV_HEADS)
+    # the number of key heads may depend on the type of layer
+    kv = None if "layers" in file.row else file.count(*KV_HEADS)
     grouped = kind in KNOWN["grouped"]
     if kind == "falcon":
-        new, single = (config.values.get(k) for k in ("new_decoder_architecture", "multi_query"))
+        new, single = (file.values.get(k) for k in ("new_decoder_architecture", "multi_query"))
         grouped = new is True or single is False
         kv = kv if new is True else 1 if single is not False else heads
     elif grouped:
         kv = heads
     return HeadSizes(d, file.unrotated, heads, kv, grouped)
-
-
-def gguf_sizes(model: ModelWeights, file: GgufFile, d: int, described: int) -> HeadSizes:
-    """Return the sizes of heads from the metadata of a .gguf file."""
-    if any(name.endswith("attn_kv_a_mqa.weight") for name in model.tensors):  # MLA
-        wide = file.count("attention.key_length_mla") or d
-        heads = file.count("attention.head_count")
-        return HeadSizes(described, wide - described, heads, None)
-    if isinstance(file.metadata.get(f"{model.kind}.attention.head_count"), list):
-        return HeadSizes(d)
-    heads, kv = (file.count(f"attention.head_count{end}") for end in ("", "_kv"))
-    return HeadSizes(d, 0, heads, kv)
 
 
 @frozen

@@ -201,7 +201,6 @@ def shares_of_means(path: str, rotating: Bools) -> Iterator[LayerShares]:
         yield normalise_pair_energy(layer, 0, *(e[:, rotating] for e in both))
 
 
-STRONGEST = 3  # pairs in the short answer
 BANDS = 8  # rows of the table of pairs
 OFTEN = 32  # a pair with more full rotations than this within the length counts as fast
 EVEN = 0.1  # relative difference from the even share up to which use counts as even
@@ -278,10 +277,10 @@ class RotationUse:
         return "few pairs used" if self.effective_pairs <= FEW * self.count else "no preference"
 
     @property
-    def strongest(self) -> list[Fields]:
-        """Return the pairs with the largest shares, of queries if keys are unknown."""
-        order = sorted(self.pairs, key=lambda pair: -pair.used)
-        return [{"rotation": self.part, "pair": pair} for pair in order[:STRONGEST]]
+    def subject(self) -> str:
+        """Return the quantity that the shares describe."""
+        has_keys = np.isfinite(self.never_turn.product)
+        return "the attention scores" if has_keys else "the energy of queries"
 
 
 def summarise(
@@ -316,9 +315,8 @@ def summarise(
         label = f"{ranges(sorted(index[band].tolist()))} ({ends})"
         kinds.append((label, portion(np.isin(np.arange(len(order)), band))))
     kinds += [("without a full rotation", slow), (f"more than {OFTEN} rotations", fast)]
-    mean = used.mean(axis=0)
-    strongest = np.argsort(-mean, kind="stable")
-    held = np.cumsum(mean[strongest])
+    strongest = np.argsort(-means[-1], kind="stable")
+    held = np.cumsum(means[-1][strongest])
     count = int(np.searchsorted(held, 0.5 * held[-1] * (1 - 1e-12))) + 1
     return RotationUse(
         name=name,
@@ -397,7 +395,7 @@ def contrast(
 
 
 def notes_on_contrasts(
-    use: RotationUse, frequencies: Floats, shares: Sequence[LayerShares], subject: str
+    use: RotationUse, frequencies: Floats, shares: Sequence[LayerShares]
 ) -> Iterator[Finding]:
     """Yield findings if layers, or queries and keys, use the pairs of a rotation differently."""
     slots: Fields = {"of": f" ({use.part})" if use.part else "", "count": use.count}
@@ -409,7 +407,7 @@ def notes_on_contrasts(
             slots |= {end: percent(share[at], 2), f"{end}_in": index[at]}
         for side, beyond in (("over", excess > limits), ("under", -excess > limits)):
             slots[side] = ranges(index[beyond].tolist()) or "none"
-        yield finding("usage-layers-differ", **slots, **half, subject=subject)
+        yield finding("usage-layers-differ", **slots, **half, subject=use.subject)
     queries = known_heads([layer.q for layer in shares])
     keys = known_heads([layer.k[:: len(layer.k) // layer.kv_heads] for layer in shares])
     sides = [rows / len(rows) for rows in (queries, keys) if len(rows)]
