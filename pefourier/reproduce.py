@@ -22,7 +22,7 @@ from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import spectrum as spectrum_of
 from pefourier.report.forms import as_json, markdown_of
 from pefourier.report.render import Answer
-from pefourier.types import Array, Fields, Values, frozen
+from pefourier.types import Array, Values, frozen
 from pefourier.writing.files import read_toml, write_text
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import agreeing, aligned, paragraph
@@ -287,36 +287,26 @@ def claims_page(claims: Sequence[Claim]) -> Page:
     """Build the answer of `pefourier reproduce`."""
     head = ["where", "the paper says", "printed", "computed", "verdict", "why"]
     rows = [list(vars(claim).values()) for claim in claims]
+    counts = Counter(claim.verdict for claim in claims)  # in order of first appearance
+    listed = ", ".join(f"{verdict} {count}" for verdict, count in counts.items())
+    records = [  # a claim refers to the paper rather than to a SPEC
+        {
+            "encoding": None,
+            "spec": None,
+            "params": {},
+            "verdict": claim.verdict,
+            "meaning": claim.reason,
+            "action": "",
+            "findings": [],
+            "conclusion": f"{claim.where}, {claim.statement}: {claim.verdict}. {claim.reason}",
+            **fields_of(claim),
+        }
+        for claim in claims
+    ]
     return Page(
         "reproduce",
         words=lambda: aligned([head, *rows]),
-        records=lambda: map(claim_record, claims),
+        records=lambda: records,
         rows=lambda: flattened(map(fields_of, claims)),
-        conclusion=lambda: paragraph(count_verdicts(claims)),
+        conclusion=lambda: paragraph(f"{len(claims)} claims of the paper. Verdicts: {listed}."),
     )
-
-
-def claim_record(claim: Claim) -> Fields:
-    """Return the JSON object of a claim, which refers to the paper rather than to a SPEC."""
-    return {
-        "encoding": None,
-        "spec": None,
-        "params": {},
-        "verdict": claim.verdict,
-        "meaning": claim.reason,
-        "action": "",
-        "findings": [],
-        "conclusion": f"{claim.where}, {claim.statement}: {claim.verdict}. {claim.reason}",
-        **fields_of(claim),
-    }
-
-
-def count_verdicts(claims: Sequence[Claim]) -> str:
-    """Count the claims with each verdict, in order of first appearance.
-
-    >>> count_verdicts([Claim("", "", "", "", v, "") for v in (HOLDS, HOLDS, FAILS)])
-    '3 claims of the paper. Verdicts: holds 2, does not hold 1.'
-    """
-    counts = Counter(claim.verdict for claim in claims)
-    listed = ", ".join(f"{verdict} {count}" for verdict, count in counts.items())
-    return f"{len(claims)} claims of the paper. Verdicts: {listed}."

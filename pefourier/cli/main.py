@@ -118,7 +118,14 @@ def repeat_options(arguments: list[str]) -> list[str]:
 def error_line(error: BaseException, arguments: list[str]) -> tuple[str, int]:
     """Return an error in one line, with the given value, and the exit status."""
     if isinstance(error, typer.TyperException):
-        return usage_error(error, arguments), 2
+        text, command = error.format_message(), arguments[0]
+        if text.startswith("No such command"):
+            likely = nearest(command, COMMANDS)
+            hint = f"Did you mean {likely!r}?" if likely else "pefourier --help lists all."
+            text = f"No such command {shown(command)}. {hint}"
+        elif text.startswith("Missing"):
+            text += f" 'pefourier {command} --help' has an example."
+        return text, 2
     if isinstance(error, PefourierError):
         return str(error), 2
     if isinstance(error, OSError):
@@ -138,18 +145,6 @@ def error_line(error: BaseException, arguments: list[str]) -> tuple[str, int]:
         f"internal error ({reason}); this is a bug in pefourier, please report it with the "
         "command; --debug shows the traceback"
     ), 3
-
-
-def usage_error(error: typer.TyperException, arguments: list[str]) -> str:
-    """Return the parser's message, with a hint."""
-    text, command = error.format_message(), arguments[0]
-    if text.startswith("No such command"):
-        likely = nearest(command, COMMANDS)
-        hint = f"Did you mean {likely!r}?" if likely else "pefourier --help lists all."
-        return f"No such command {shown(command)}. {hint}"
-    if text.startswith("Missing"):
-        return f"{text} 'pefourier {command} --help' has an example."
-    return text
 
 
 def program(names: Strings | None = None) -> typer.Typer:

@@ -259,53 +259,41 @@ def usage(
     print_result(use_of_model(model, begin=show, **vars(weights)), output, figure)
 
 
-@group
-class Criteria:
-    """Criteria for the choice of a base."""
-
+@register("design")
+def design(
+    output: AnswerOptions,
+    figure: FigureOptions,
+    length: Annotated[
+        Length, "Number of positions, such as 64k; with --extend-from, the trained length."
+    ] = None,
+    d: Annotated[Count, "Dimension of a vector, or size of a head."] = None,
+    grid: Annotated[
+        Sides, "Grid, such as 14x14 or 8x30x52, in place of --length; each axis gets its own base."
+    ] = None,
+    span: Annotated[
+        str | None,
+        Option(metavar="TIME"),
+        "Time that the positions cover, with --resolution in place of --length: 90min, 250ms, 2y "
+        "(years of 365.25 days), or a number without a unit.",
+    ] = None,
+    resolution: Annotated[
+        str | None, Option(metavar="TIME"), "Time from one position to the next."
+    ] = None,
     criteria: Annotated[
         list[str] | None,
         Option("--for", metavar="CRITERION"),
         "Criterion for the base: turns, rank, bound, or wavelength=K (the slowest pair completes "
         "a rotation in K lengths). Language models use bound; short series use turns. Repeatable "
         "(default: bound from 2,048 positions on, else turns).",
-    ] = None
-    rho: Annotated[list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."] = None
+    ] = None,
+    rho: Annotated[
+        list[float] | None, Option("--rho", "--base"), "Base to try. Repeatable."
+    ] = None,
     dtype: Annotated[
         str | None,
         Option(metavar="float32|float16|bfloat16", parser=format_name),
         "Format to which vectors are rounded; adds the smallest distance after rounding.",
-    ] = None
-
-
-@group
-class Extent:
-    """Points to distinguish: positions, a grid, or a span of time."""
-
-    length: Annotated[
-        Length, "Number of positions, such as 64k; with --extend-from, the trained length."
-    ] = None
-    d: Annotated[Count, "Dimension of a vector, or size of a head."] = None
-    grid: Annotated[
-        Sides, "Grid, such as 14x14 or 8x30x52, in place of --length; each axis gets its own base."
-    ] = None
-    span: Annotated[
-        str | None,
-        Option(metavar="TIME"),
-        "Time that the positions cover, with --resolution in place of --length: 90min, 250ms, 2y "
-        "(years of 365.25 days), or a number without a unit.",
-    ] = None
-    resolution: Annotated[
-        str | None, Option(metavar="TIME"), "Time from one position to the next."
-    ] = None
-
-
-@register("design")
-def design(
-    output: AnswerOptions,
-    figure: FigureOptions,
-    extent: Extent,
-    choice: Criteria,
+    ] = None,
     extend_from: Annotated[
         str | None,
         Option(metavar="CONFIG"),
@@ -331,7 +319,7 @@ def design(
     pefourier design -S 64k --d 128 --for bound
     pefourier design --extend-from a.json --to 128k
     """
-    if extent.grid is not None and (to is not None or extent.length is not None):
+    if grid is not None and (to is not None or length is not None):
         raise PefourierError("--grid replaces --length and excludes --to; leave one out")
     if (extend_from is None) != (to is None):
         raise PefourierError("--extend-from CONFIG and --to LENGTH need each other; pass both")
@@ -341,15 +329,14 @@ def design(
     from pefourier import api
 
     result: Any
-    size, d = extent.grid or extent.length, extent.d
-    wanted: Fields = {"criteria": choice.criteria or (), "bases": choice.rho or ()}
-    wanted |= {"dtype": choice.dtype, "d": d}
+    wanted: Fields = {"criteria": criteria or (), "bases": rho or ()}
+    wanted |= {"dtype": dtype, "d": d}
     if extend_from is not None and to is not None:
         from pefourier.questions.extend import extend
 
-        result = extend(extend_from, to, trained=extent.length, engine=engine, **wanted)
+        result = extend(extend_from, to, trained=length, engine=engine, **wanted)
     else:
-        result = api.design(size, span=extent.span, resolution=extent.resolution, **wanted)
+        result = api.design(grid or length, span=span, resolution=resolution, **wanted)
     print_result(result, output, figure)
 
 

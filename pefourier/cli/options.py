@@ -30,10 +30,9 @@ from pefourier.cli.process import (
     coloured,
     note,
     say,
-    takes_colours,
 )
 from pefourier.errors import PefourierError, UnknownPositions, shown
-from pefourier.types import Counts, Fields, Strings, Values
+from pefourier.types import Counts, Fields, Strings
 from pefourier.writing.text import printable, read_sides, whole_number
 
 if TYPE_CHECKING:
@@ -243,14 +242,15 @@ class OutputOptions:
         if self.name != "text":
             say(FORMS[self.name](page))
             return
-        colour = takes_colours(sys.stdout)
+        is_terminal, dumb = sys.stdout.isatty(), os.environ.get("TERM") == "dumb"
+        colour = is_terminal and not dumb and not os.environ.get("NO_COLOR")
         body = page.words if self.full or page.short is None else page.short
         texts = (page.conclusion(), body())
         conclusion, words = ("\n".join(map(printable, text.split("\n"))) for text in texts)
         if conclusion:
             conclusion += "\n"  # an empty line
         has_blocks = "utf" in (sys.stdout.encoding or "").lower()
-        chart = page.chart() if has_blocks and sys.stdout.isatty() else ""
+        chart = page.chart() if has_blocks and is_terminal else ""
         say((coloured(conclusion) if colour else conclusion) + chart + words)
 
 
@@ -493,15 +493,6 @@ def print_and_exit(page: Page, results: Results, output: OutputOptions) -> None:
         note(reason.text)
     if results.refusals or page.reasons:
         raise typer.Exit(2 if results.refusals else 1)
-
-
-def annotate_refusals(command: str, values: Values, error: PefourierError) -> None:
-    """Print annotations for other programs if nothing could be answered."""
-    from pefourier.writing.page import Page
-
-    spec = "".join(values.get("specs") or ())
-    refusals = error.refusals or [{"spec": spec, "error": str(error)}]
-    OutputOptions(form=values["form"]).print(Page(command, str, lambda: refusals))
 
 
 def check_count_of_specs(options: EncodingOptions, required: int, rule: str) -> None:

@@ -17,7 +17,7 @@ from functools import partial
 from os import _exit  # os._exit is blocked while user code runs, and at the end
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 
@@ -61,11 +61,6 @@ def note(text: str, *, quiet: bool = False, prefix: str = "pefourier: ") -> None
         with suppress(OSError):
             line = LONG_WORD.sub(lambda word: shorten(word[0]), printable(text))
             print(f"{prefix}{line}", file=sys.stderr, flush=True)
-
-
-def takes_colours(stream: Any) -> bool:
-    """Whether a stream is a terminal with colours enabled."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def coloured(conclusion: str) -> str:

@@ -6,17 +6,17 @@ dataclass is replaced by the fields of the dataclass.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import is_dataclass
-from functools import cache
+from functools import cache, partial
 from textwrap import fill
-from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
+from typing import Annotated, Any, cast, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
 
-from pefourier.cli.options import ANNOTATIONS, annotate_refusals, as_path
+from pefourier.cli.options import ANNOTATIONS, OutputOptions, as_path
 from pefourier.cli.process import refuse_overwriting
 from pefourier.errors import PefourierError
 from pefourier.types import Fields, Values
@@ -24,26 +24,18 @@ from pefourier.types import Fields, Values
 HEADINGS = ("Encodings", "Answers", "Figures")  # in help, after the command's own options
 CHOICES: Fields = {"subsequent_indent": "  ", "break_on_hyphens": False}  # in lines of help
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
-Function = TypeVar("Function", bound=Callable[..., None])
-OptionsOf = Callable[[], Mapping[str, Any]]
-COMMANDS: dict[str, tuple[Callable[..., None], Mapping[str, OptionsOf]]] = {}
+Command = Callable[..., None]
+COMMANDS: dict[str, Command] = {}
 
 
-def register(
-    name: str, *, options_of: Mapping[str, OptionsOf] | None = None
-) -> Callable[[Function], Function]:
-    """Register a command; `options_of` maps a parameter to a function of its options."""
-
-    def keep(function: Function) -> Function:
-        COMMANDS[name] = function, options_of or {}
-        return function
-
-    return keep
+def register(name: str) -> Callable[[Command], Command]:
+    """Register a command under a name."""
+    return partial(COMMANDS.setdefault, name)
 
 
 def add_command(program: typer.Typer, name: str) -> None:
     """Add a command to the program, which takes as long as many answers do."""
-    function, kinds_of = COMMANDS[name]
+    function = COMMANDS[name]
 
     def command(**values: Any) -> None:
         try:
@@ -54,12 +46,16 @@ def add_command(program: typer.Typer, name: str) -> None:
             refuse_overwriting(values)
             call(function, values)
         except PefourierError as error:
-            if values.get("form") in ANNOTATIONS:
-                annotate_refusals(name, values, error)
+            if values.get("form") in ANNOTATIONS:  # other programs read why nothing is answered
+                from pefourier.writing.page import Page
+
+                spec = "".join(values.get("specs") or ())
+                refusals = error.refusals or [{"spec": spec, "error": str(error)}]
+                OutputOptions(form=values["form"]).print(Page(name, str, lambda: refusals))
             raise
 
     command.__doc__ = function.__doc__
-    vars(command)["__signature__"] = inspect.Signature(list(flatten(function, kinds_of)))
+    vars(command)["__signature__"] = inspect.Signature(list(flatten(function)))
     program.command(name, cls=CommandInGroups)(command)
 
 
@@ -81,34 +77,25 @@ def call(part: Callable[..., Any], values: Values) -> Any:
     )
 
 
-def flatten(
-    part: Callable[..., Any],
-    kinds_of: Mapping[str, OptionsOf],
-    kinds: Values | None = None,
-) -> Iterator[inspect.Parameter]:
-    """Yield the options of a function; those of a dataclass are its fields, under its heading.
+def flatten(part: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    """Yield the options of a function for typer; those of a dataclass are its fields.
 
-    `kinds_of` has a function for a parameter whose fields have other types, by name.
+    A text in an annotation becomes the help, and the heading of a dataclass that of its options.
+    Flags have no negative form.
     """
     for p in parameters_of(part):
         if is_dataclass(p.annotation):
-            yield from flatten(cast("type", p.annotation), {}, kinds_of.get(p.name, dict)())
-        else:
-            kind = (kinds or {}).get(p.name, p.annotation)
-            option = typer_option(p.name, kind, getattr(part, "heading", None))
-            yield p.replace(kind=KEYWORD, annotation=option)
-
-
-def typer_option(name: str, kind: Any, heading: str | None = None) -> Any:
-    """Convert a type for typer, with its text as help; flags have no negative form."""
-    if get_origin(kind) is not Annotated:
-        return kind
-    plain, *notes = get_args(kind)
-    flags = [f"--{name.replace('_', '-')}"] if plain is bool else []
-    option = copy(next((n for n in notes if not isinstance(n, str)), typer.Option(*flags)))
-    option.help = next((n for n in notes if isinstance(n, str)), option.help)
-    option.rich_help_panel = option.rich_help_panel or heading
-    return Annotated[plain, option]
+            yield from flatten(cast("type", p.annotation))
+            continue
+        kind = p.annotation
+        if get_origin(kind) is Annotated:
+            plain, *notes = get_args(kind)
+            flags = [f"--{p.name.replace('_', '-')}"] if plain is bool else []
+            option = copy(next((n for n in notes if not isinstance(n, str)), typer.Option(*flags)))
+            option.help = next((n for n in notes if isinstance(n, str)), option.help)
+            option.rich_help_panel = option.rich_help_panel or getattr(part, "heading", None)
+            kind = Annotated[plain, option]
+        yield p.replace(kind=KEYWORD, annotation=kind)
 
 
 class CommandInGroups(TyperCommand):

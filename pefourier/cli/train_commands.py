@@ -2,8 +2,9 @@
 
 from contextlib import suppress
 from dataclasses import replace
+from inspect import Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, get_origin
 
 import typer
 from typer import Argument, Option
@@ -13,7 +14,6 @@ from pefourier.cli.process import note
 from pefourier.cli.registry import register
 from pefourier.train import options as settings
 from pefourier.train.options import Options
-from pefourier.types import Fields
 from pefourier.writing.files import read_toml
 
 if TYPE_CHECKING:
@@ -29,15 +29,16 @@ def dataset_names(incomplete: str) -> list[str]:
 COMPLETIONS = {"encoding": spec_names, "dataset": dataset_names}
 
 
-def train_options() -> Fields:
+def signature_of_options() -> Signature:
     """Convert the fields of `Options` to options for typer, with their help and headings."""
-    found, kinds = {}, get_type_hints(Options)
+    parameters = dict(signature(Options, eval_str=True).parameters)
     constants = vars(settings).items()
     slots = {key: ", ".join(v) if isinstance(v, tuple) else v for key, v in constants}
     for heading, texts in read_toml(Path(settings.__file__).with_suffix(".toml")).items():
         for name, text in texts.items():
             metavar, words = (None, text) if isinstance(text, str) else text
-            kind = list[str] if get_origin(kinds[name]) is tuple else kinds[name]
+            kind = parameters[name].annotation
+            kind = list[str] if get_origin(kind) is tuple else kind
             option = Option(
                 *settings.FLAGS.get(name, [settings.flag_of(name)] if kind is bool else []),
                 metavar=metavar,
@@ -45,11 +46,14 @@ def train_options() -> Fields:
                 help=words.format(**slots),
                 rich_help_panel=heading,
             )
-            found[name] = Annotated[kind, option]
-    return found
+            parameters[name] = parameters[name].replace(annotation=Annotated[kind, option])
+    return Signature([*parameters.values()])
 
 
-@register("train", options_of={"options": train_options})
+Options.__signature__ = signature_of_options()  # type: ignore[attr-defined]
+
+
+@register("train")
 def train(
     *,
     sources: Annotated[

@@ -42,16 +42,11 @@ def lag_sums(frequencies: Floats, farthest: int = FARTHEST) -> Iterator[tuple[in
         else:
             sums = np.zeros(rows * STEP)
             for part in parts:
-                sums += sums_from(first, rows, part).ravel()
+                inner = powers_of_waves(STEP, part)
+                outer = powers_of_waves(rows, STEP * part) * np.exp(1j * first * part)
+                sums += (outer.real @ inner.real.T - outer.imag @ inner.imag.T).ravel()
         yield first, sums[: farthest - first]
         first, count = first + count, min(2 * count, STEP * STARTS)
-
-
-def sums_from(first: int, rows: int, frequencies: Floats) -> Floats:
-    """Return the sums of cosines at `rows` × `STEP` lags, starting at `first`."""
-    inner = powers_of_waves(STEP, frequencies)
-    outer = powers_of_waves(rows, STEP * frequencies) * np.exp(1j * first * frequencies)
-    return np.asarray(outer.real @ inner.real.T - outer.imag @ inner.imag.T)
 
 
 def sums_of_many(

@@ -349,10 +349,9 @@ def displacement_of_each_pair(domain: Domain, length: int, spec: str) -> Places:
     sides = tuple((side + 1) // 2 for side in domain.grid)
     if math.prod(sides) != length:
         raise PefourierError(f"{spec} has lags of {math.prod(sides)} points, not {length} tokens")
-    places = np.stack(np.unravel_index(np.arange(length), sides), axis=-1)
-    lag = places - places[:, None] + np.array(sides) - 1  # key - query, from 0
-    rows = np.ravel_multi_index(tuple(np.moveaxis(lag, -1, 0)), domain.grid)
-    return np.asarray(domain.prefix + rows.ravel())
+    points = np.unravel_index(np.arange(length), sides)
+    rows = np.asarray(np.ravel_multi_index(points, domain.grid))  # a lag is a difference of rows
+    return domain.prefix + math.prod(domain.grid) // 2 + (rows - rows[:, None]).ravel()
 
 
 FLOAT64_EPS, FLOAT32_EPS = (float(np.finfo(kind).eps) for kind in (np.float64, np.float32))
@@ -817,8 +816,19 @@ def numbers(answer: Any) -> tuple[Array, float]:
     """
     if np.ma.is_masked(answer):
         raise PefourierError("the array has masked numbers; pass array.filled(x)")
+    eps, torch = FLOAT64_EPS, sys.modules.get("torch")  # a caller with a tensor has imported it
     try:
-        array, eps = as_array(answer)
+        if torch is not None and isinstance(answer, torch.Tensor):
+            tensor = answer.detach().cpu()
+            if tensor.is_complex():
+                tensor = torch.view_as_real(tensor.resolve_conj()).reshape(*tensor.shape[:-1], -1)
+            if tensor.dtype.is_floating_point:
+                eps = float(torch.finfo(tensor.dtype).eps)
+            array = tensor.double().resolve_neg().numpy()
+        else:
+            array = np.asarray(answer)
+            if array.dtype.kind in "fc":
+                eps = float(np.finfo(array.dtype).eps)
     except (ValueError, TypeError, RuntimeError) as error:  # sparse, on meta, ragged
         kind = type(answer).__name__
         raise PefourierError(
@@ -829,21 +839,6 @@ def numbers(answer: Any) -> tuple[Array, float]:
     if array.dtype.kind not in "fiub":
         raise PefourierError(f"expected an array of numbers; got type {shown(str(array.dtype))}")
     return (array if isinstance(array, np.memmap) else array.astype(float, copy=False)), eps
-
-
-def as_array(answer: Any) -> tuple[Array, float]:
-    """Return an array, or a tensor in float64, and the resolution of its type."""
-    torch = sys.modules.get("torch")  # a caller with a tensor has imported torch
-    if torch is None or not isinstance(answer, torch.Tensor):
-        array = np.asarray(answer)
-        floating = array.dtype.kind in "fc"
-        return array, float(np.finfo(array.dtype).eps) if floating else FLOAT64_EPS
-    tensor = answer.detach().cpu()
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor.resolve_conj()).reshape(*tensor.shape[:-1], -1)
-    floating = tensor.dtype.is_floating_point
-    eps = float(torch.finfo(tensor.dtype).eps) if floating else FLOAT64_EPS
-    return tensor.double().resolve_neg().numpy(), eps
 
 
 FINDINGS = Path(__file__).with_name("findings.toml")
@@ -867,17 +862,6 @@ Wave = Literal["sin", "cos"]
 Interleaving = bool | Literal["rows"]  # of the axes' pairs: cyclic, or only those of y and x
 Order = tuple[Layout, Wave]
 Columns = tuple[NDArray[np.int64], NDArray[np.int64]]  # first and second column of each pair
-
-
-def pair_columns(layout: Layout, pairs: int) -> tuple[slice, slice]:
-    """First and second columns of the pairs, as slices.
-
-    >>> pair_columns("halves", 3)
-    (slice(0, 3, None), slice(3, 6, None))
-    """
-    if layout == "interleaved":
-        return slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
-    return slice(0, pairs), slice(pairs, 2 * pairs)
 
 
 def columns_of_blocks(layout: str, sizes: Ints) -> Columns:
@@ -917,17 +901,20 @@ def waves(phases: Floats, layout: Layout, first: Wave = "sin", d: int | None = N
     array([[1., 1., 0., 0., 0.]])
     """
     n, pairs = phases.shape
-    table = np.zeros((n, 2 * pairs if d is None else d))
-    for place, function in zip(pair_columns(layout, pairs), WAVES[first], strict=True):
-        columns = table[:, place]
-        columns[:] = function(phases[:, : columns.shape[1]])
-    return table
+    table = np.zeros((n, max(2 * pairs, d or 0)))
+    for columns, function in zip(
+        split_pairs(table[:, : 2 * pairs], layout), WAVES[first], strict=True
+    ):
+        columns[:] = function(phases)
+    return table[:, :d]
 
 
 def split_pairs(table: Array, layout: Layout) -> tuple[Array, Array]:
     """Split a table (n, d) into the first and second columns of its pairs, views (n, d // 2)."""
-    first, second = pair_columns(layout, table.shape[1] // 2)
-    return table[:, first], table[:, second]
+    pairs = table.shape[1] // 2
+    if layout == "interleaved":
+        return table[:, : 2 * pairs : 2], table[:, 1::2]
+    return table[:, :pairs], table[:, pairs : 2 * pairs]
 
 
 def exchanged(table: Array, layout: Layout) -> Array:

@@ -43,7 +43,6 @@ from pefourier.weights.model import (
     rotations_of_model,
 )
 from pefourier.weights.pair_energy import (
-    STRONGEST,
     LayerShares,
     PairLayout,
     RotationUse,
@@ -59,6 +58,7 @@ from pefourier.writing.text import Verdict, number, percent, ranges
 Progress = Callable[[str], Callable[[int, int], object]]
 PAIR_FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
 MOST_MOVED = 5  # heads that a comparison lists
+STRONGEST = 3  # pairs in the short answer, of each rotation
 SAMPLED = 8  # layers that check-faithful samples to test a pairing
 
 
@@ -79,7 +79,7 @@ class UsedLayers:
     kind: str
     rotation: int | None
     heads: int | None
-    kv_heads: int | None
+    kv_heads: int | None  # unrotated layers have no numbers of heads
     name: str | None = field(default=None, metadata={"told": False})  # of the rotation
 
     @property
@@ -126,29 +126,29 @@ VERDICTS = {
     "slow pairs favoured": Verdict(
         "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
         "rotation within {r.length:,} positions, yet they carry {r.first.never_turn.used:2%} "
-        "of {r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly).",
+        "of {r.first.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly).",
         title="low frequencies preferred",
     ),
     "slow pairs neglected": Verdict(
         "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
         "rotation within {r.length:,} positions and carry only {r.first.never_turn.used:2%} of "
-        "{r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly).",
+        "{r.first.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly).",
         title="low frequencies neglected",
     ),
     "fast pairs favoured": Verdict(
         "{r.first.often.pairs} of {r.first.count} rotary pairs complete more than 32 rotations "
-        "within {r.length:,} positions and carry {r.first.often.used:2%} of {r.subject} "
+        "within {r.length:,} positions and carry {r.first.often.used:2%} of {r.first.subject} "
         "({r.first.often.uniform:2%} if all pairs were used evenly).",
         title="high frequencies preferred",
     ),
     "fast pairs neglected": Verdict(
         "{r.first.often.pairs} of {r.first.count} rotary pairs complete more than 32 rotations "
-        "within {r.length:,} positions but carry only {r.first.often.used:2%} of {r.subject} "
+        "within {r.length:,} positions but carry only {r.first.often.used:2%} of {r.first.subject} "
         "({r.first.often.uniform:2%} if all pairs were used evenly).",
         title="high frequencies neglected",
     ),
     "few pairs used": Verdict(
-        "In at least half of the heads, {r.subject} are spread no wider than over "
+        "In at least half of the heads, {r.first.subject} are spread no wider than over "
         "{r.first.effective_pairs:3} evenly used pairs, of {r.first.count}. "
         "{r.first.never_turn.pairs} pairs never complete a full rotation within {r.length:,} "
         "positions and carry {r.first.never_turn.used:2%} ({r.first.never_turn.uniform:2%} if "
@@ -158,7 +158,7 @@ VERDICTS = {
         "Neither low nor high frequencies are preferred beyond chance. "
         "{r.first.never_turn.pairs} of {r.first.count} rotary pairs never complete a full "
         "rotation within {r.length:,} positions and carry {r.first.never_turn.used:2%} of "
-        "{r.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly); "
+        "{r.first.subject} ({r.first.never_turn.uniform:2%} if all pairs were used evenly); "
         "{r.first.often.pairs} complete more than 32 and carry {r.first.often.used:2%} "
         "({r.first.often.uniform:2%}).",
     ),
@@ -263,11 +263,6 @@ class Usage(Result):
         return self.rotations[0]
 
     @property
-    def subject(self) -> str:
-        """Return the quantity that the shares describe."""
-        return subject_of(self.first)
-
-    @property
     def layers_in_words(self) -> str:
         """Return how layers differ; empty if they do not."""
         messages = {entry.code: entry.message for entry in self.findings}
@@ -312,8 +307,12 @@ class Usage(Result):
 
     @property
     def strongest(self) -> list[Fields]:
-        """Return the three pairs of each rotation with the largest shares."""
-        return [pair for rotation in self.rotations for pair in rotation.strongest]
+        """Return the pairs of each rotation with the largest shares."""
+        return [
+            {"rotation": use.part, "pair": pair}
+            for use in self.rotations
+            for pair in sorted(use.pairs, key=lambda pair: -pair.used)[:STRONGEST]
+        ]
 
     def series(self) -> tuple[list[str], list[list[Any]]]:
         """Return the columns of the CSV output and one row per pair, or per head and pair."""
@@ -405,15 +404,25 @@ def use_of_model(
         rows = pair_rows(len(omega), pairing.name)
         half = rows[:, list(use.half)].ravel()
         rotations.append(replace(use, half_rows=tuple(sorted(half.tolist()))))
-        findings += notes_on_contrasts(use, omega[omega != 0], own_shares, subject_of(use))
+        findings += notes_on_contrasts(use, omega[omega != 0], own_shares)
     shares = tuple(replace(layer, rotation=numbers.index(layer.rotation)) for layer in chosen)
+    runs, parts = list[UsedLayers](), [use.name for use in rotations]
+    for run in described.layers:
+        is_rotary = run.kind == "rotary" and run.part in parts
+        rotation = parts.index(run.part) if is_rotary else None
+        index = run.index or tuple(dict.fromkeys(s.layer for s in shares if is_rotary))
+        if selected := tuple(i for i in index if layers is None or i in layers):
+            own = next((s for s in shares if s.rotation == rotation), None)
+            q_heads, kv_heads = (len(own.q), own.kv_heads) if own else (None, None)
+            place = selected, run.kind, rotation
+            runs.append(UsedLayers(*place, q_heads, kv_heads, run.part or None))
     heads = tuple(HeadUse(s.layer, head, row) for s in shares for head, row in enumerate(s.used))
     usage = Usage(
         model=spec,
         length=length,
         trained=described.trained_or_native,
         pairing=pairing,
-        layers=tuple(used_layers(described, [use.name for use in rotations], shares, layers)),
+        layers=tuple(runs),
         rotations=tuple(rotations),
         heads=heads if every_head else None,
         gains=gains,
@@ -424,20 +433,14 @@ def use_of_model(
     if against is None:
         return usage
     other, means = (against, None) if stats is None else (spec, against)
-    own = base if is_adapter(other) else None
-    reference = use_of_model(other, length, layers, stats=means, base=own, begin=begin)
+    base = base if is_adapter(other) else None
+    reference = use_of_model(other, length, layers, stats=means, base=base, begin=begin)
     moved = moved_since(usage, replace(reference, model=against))
     first = moved.heads[0]
     slots = {"layer": first.layer, "head": first.head, "other": shown(against)[1:-1]}
     slots |= {"percent": number(100 * moved.moved, 2), "most": number(100 * first.moved, 2)}
     note = finding("usage-moved", "some" if first.moved else "none", **slots)
     return replace(usage, against=moved, findings=(*usage.findings, note))
-
-
-def subject_of(use: RotationUse) -> str:
-    """Return the quantity that the shares of a rotation describe."""
-    has_keys = np.isfinite(use.never_turn.product)
-    return "the attention scores" if has_keys else "the energy of queries"
 
 
 def measure_rows(
@@ -478,23 +481,6 @@ def with_pairing(enc: Encoding) -> Encoding:
     notes = notes_on_usage(described, pairing, energies)
     doubts = [note for note in notes if note.code == "usage-pairing-doubt"]
     return replace(enc, findings=(*enc.findings, *doubts))
-
-
-def used_layers(
-    described: ModelPositions,
-    parts: list[str],
-    shares: tuple[LayerShares, ...],
-    layers: Ints | None,
-) -> Iterator[UsedLayers]:
-    """Yield runs of layers with the numbers of their heads, which unrotated layers lack."""
-    for run in described.layers:
-        is_rotary = run.kind == "rotary" and run.part in parts
-        rotation = parts.index(run.part) if is_rotary else None
-        index = run.index or tuple(dict.fromkeys(s.layer for s in shares if is_rotary))
-        if chosen := tuple(i for i in index if layers is None or i in layers):
-            first = next((s for s in shares if s.rotation == rotation), None)
-            heads, kv_heads = (len(first.q), first.kv_heads) if first else (None, None)
-            yield UsedLayers(chosen, run.kind, rotation, heads, kv_heads, run.part or None)
 
 
 def notes_on_usage(

@@ -55,7 +55,7 @@ def read_baseline(path: str, command: str) -> dict[str, Values]:
     with os_errors("read", path), Path(path).open("rb") as stream:
         text = stream.read(LARGEST)
     try:
-        answer = json.loads(text, parse_int=float, parse_constant=refuse_constant)
+        answer = json.loads(text, parse_int=float)
         is_answer = (answer["command"], answer["schema"]) == (command, SCHEMA)
         stored = {
             place_of(record["spec"]): fields_of_record(record) for record in answer["results"]
@@ -122,11 +122,6 @@ def place_of(spec: str) -> str:
     return f"{folder}#{part}" if part else folder
 
 
-def is_name(place: str) -> bool:
-    """Whether a place is that of a named encoding, not of a file."""
-    return place.partition(":")[0] in {record["encoding"] for record in read_catalogue()}
-
-
 def judge(
     stored: Mapping[str, Values], per_spec: Sequence[Answer | Refusal]
 ) -> tuple[list[Reason], list[Reason]]:
@@ -139,8 +134,10 @@ def judge(
     """
     answers = [entry for entry in per_spec if isinstance(entry, Answer)]
     places = [place_of(answer.encoding.spec) for answer in answers]
-    if len(stored) == len(per_spec) == 1 and not any(map(is_name, [*stored, *places])):
-        places = [*stored]  # a renamed file
+    if len(stored) == len(per_spec) == 1:
+        names = {place.partition(":")[0] for place in (*stored, *places)}
+        if names.isdisjoint(record["encoding"] for record in read_catalogue()):
+            places = [*stored]  # a renamed file
     if not {*places} & {*stored}:
         known, specs = (first_few([*map(shown, names)]) or "nothing" for names in (stored, places))
         raise PefourierError(
@@ -162,11 +159,6 @@ def judge(
         reasons += [Reason(enc.label, "worse", words) for words in worse]
         (reasons if counts else remarks).extend(Reason(enc.label, "changed", x) for x in changes)
     return reasons, remarks
-
-
-def refuse_constant(name: str) -> None:
-    """Raise for NaN and infinity, which stored answers do not contain."""
-    raise ValueError(name)
 
 
 def differences(answer: Answer, stored: Values) -> tuple[list[str], list[str]]:

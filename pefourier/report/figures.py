@@ -6,7 +6,6 @@ terminal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import pi
 from typing import TYPE_CHECKING, Any
 
@@ -108,17 +107,13 @@ MOST_POINTS = 1000  # of a decreasing curve
 
 
 def faithful(answers: Answers, look: Look) -> Figure:
-    """Draw singular values (for rank and conditioning), and inner products by lag."""
-    figure, ((values_axes, kernel_axes),) = make_panels(look, 3.0, columns=2)
-    draw_singular_values(values_axes, answers)
-    draw_kernels(kernel_axes, answers)
-    return figure
+    """Draw singular values over the largest, and inner products by lag.
 
-
-def draw_singular_values(axes: Axes, answers: Answers) -> None:
-    """Draw singular values over the largest; values at or below a dotted line count as zero."""
+    Singular values at or below a dotted line count as zero.
+    """
     from pefourier.geometry.singular_values import decompose
 
+    figure, ((axes, kernel_axes),) = make_panels(look, 3.0, columns=2)
     lowest = 1.0
     for a in answers:
         sigma = decompose(without_prefix(a.encoding)).sigma
@@ -133,6 +128,8 @@ def draw_singular_values(axes: Axes, answers: Answers) -> None:
             lowest = min(lowest, zero)
     axes.set(xlabel="index", ylabel="singular value / largest", yscale="log")
     axes.set_ylim(lowest / 1e3, 3)  # after the scale
+    draw_kernels(kernel_axes, answers)
+    return figure
 
 
 def relations(answers: Answers, look: Look) -> Figure:
@@ -286,35 +283,33 @@ MOST_TIMES = 4.0  # multiple of even use at the end of the colour scale
 
 
 def usage(answers: Answers, look: Look) -> Figure:
-    """Draw shares of the product over wavelength, relative to even use; a column per rotation."""
+    """Draw shares of the product over wavelength, relative to even use.
+
+    Rotations are in columns, layers in rows, with the mean over heads.
+    """
     result = answers[0].result
     count = len(result.rotations)
     by_rotation = [[s for s in result.shares if s.rotation == i] for i in range(count)]
     height = 1.9 + 0.09 * min(max(map(len, by_rotation)), 40)
     wide = plot.WIDTH * max(1.0, 0.7 * count)
     figure, panels = make_panels(look, height, 1, count, width=wide)
+    style: Fields = {"vmin": 0.0, "vmax": MOST_TIMES, "rasterized": True, "shading": "nearest"}
     for axes, rotation, layers in zip(panels[0], result.rotations, by_rotation, strict=True):
-        draw_layers(axes, result, rotation, layers)
+        waves = np.array([pair.wavelength for pair in rotation.pairs])
+        order, used = np.argsort(waves), [np.nanmean(layer.used, axis=0) for layer in layers]
+        times = np.array(used)[:, order] * len(waves)
+        image = axes.pcolormesh(waves[order], np.arange(len(layers)), times, **style)
+        axes.set(xscale="log", ylabel="layer")
+        mark_lengths(axes, result.trained, result.length)
+        ticks = np.unique(np.linspace(0, len(layers) - 1, min(len(layers), 7)).astype(int))
+        axes.set_yticks(ticks, [str(layers[i].layer) for i in ticks])
+        axes.invert_yaxis()
+        bar = figure.colorbar(image, ax=axes, location="bottom", aspect=40, extend="max")
+        bar.set_label("share of the product, relative to even use", fontsize=7)
+        names = brief(result.encodings[0].spec, 60), literal(rotation.name)
+        axes.set_title(", ".join(filter(None, names)), pad=ABOVE)
     figure.supxlabel("wavelength (positions)")
     return figure
-
-
-def draw_layers(axes: Axes, result: Any, rotation: Any, layers: Sequence[Any]) -> None:
-    """Draw the mean over heads, with a row per layer."""
-    waves = np.array([pair.wavelength for pair in rotation.pairs])
-    order = np.argsort(waves)
-    times = np.array([np.nanmean(layer.used, axis=0) for layer in layers])[:, order] * len(waves)
-    style: Fields = {"vmin": 0.0, "vmax": MOST_TIMES, "rasterized": True, "shading": "nearest"}
-    image = axes.pcolormesh(waves[order], np.arange(len(layers)), times, **style)
-    axes.set(xscale="log", ylabel="layer")
-    mark_lengths(axes, result.trained, result.length)
-    ticks = np.unique(np.linspace(0, len(layers) - 1, min(len(layers), 7)).astype(int))
-    axes.set_yticks(ticks, [str(layers[i].layer) for i in ticks])
-    axes.invert_yaxis()
-    bar = axes.figure.colorbar(image, ax=axes, location="bottom", aspect=40, extend="max")
-    bar.set_label("share of the product, relative to even use", fontsize=7)
-    names = brief(result.encodings[0].spec, 60), literal(rotation.name)
-    axes.set_title(", ".join(filter(None, names)), pad=ABOVE)
 
 
 UNIT = "position, or unit of times"

@@ -4,10 +4,10 @@ A new format is a function of a page that is added to `FORMS`.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from pefourier.types import Fields, Strings, frozen
+from pefourier.types import Fields, frozen
 from pefourier.version import __version__
 from pefourier.writing.escapes import (
     in_csv,
@@ -79,26 +79,11 @@ def as_latex(page: Page) -> str:
     lines = [f"% {printable(part)}" for part in parts if isinstance(part, str)]
     tables = [part for part in parts if not isinstance(part, str)]
     if tables:
-        lines.append(latex_table(next((t for t in tables if len(t) > MOST_SIZES), tables[0])))
+        rows = next((table for table in tables if len(table) > MOST_SIZES), tables[0])
+        head, *body = (" & ".join(map(latex_cell, row)) + r" \\" for row in rows)
+        lines += [rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}", r"\toprule", head]
+        lines += [r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
     return "\n".join(lines) + "\n"
-
-
-def latex_table(rows: Sequence[Strings]) -> str:
-    r"""Return a LaTeX table; the first row is the header.
-
-    >>> print(latex_table([["", "dft"], ["rank_tolerance", "5 %"]]))
-    \begin{tabular}{lr}
-    \toprule
-     & dft \\
-    \midrule
-    rank\_tolerance & 5 \% \\
-    \bottomrule
-    \end{tabular}
-    """
-    head, *body = (" & ".join(map(latex_cell, row)) + r" \\" for row in rows)
-    lines = [rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}", r"\toprule", head, r"\midrule"]
-    lines += body
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
 def latex_cell(cell: str) -> str:
@@ -135,6 +120,8 @@ def annotations_of(page: Page) -> list[Annotation]:
 def as_github(page: Page) -> str:
     r"""Return annotations for GitHub Actions: conclusions, findings and reasons.
 
+    An annotation has the file of its SPEC, if the SPEC is one.
+
     >>> record = {"spec": "dft", "conclusion": "All differ: 100 %.", "findings": []}
     >>> print(as_github(Page("check-faithful", str, lambda: [record])), end="")
     ::notice title=pefourier check-faithful dft::All differ: 100 %25.
@@ -149,15 +136,13 @@ def as_github(page: Page) -> str:
         (a.severity.replace("note", "notice"), a.spec, f"{a.message} [{a.code}]")
         for a in annotations_of(page)
     ]
-    return "".join(workflow_command(page.command, *notice) for notice in notices)
-
-
-def workflow_command(command: str, level: str, spec: str, text: str) -> str:
-    """Return a workflow command of GitHub Actions; it has the file if the SPEC is one."""
-    properties = {"file": file} if (file := file_of(spec)) else {}
-    properties["title"] = f"pefourier {command} {spec}".rstrip()
-    listed = ",".join(f"{key}={in_workflow_property(text)}" for key, text in properties.items())
-    return f"::{level} {listed}::{in_workflow_command(text)}\n"
+    commands = ""
+    for level, spec, text in notices:
+        properties = {"file": file} if (file := file_of(spec)) else {}
+        properties["title"] = f"pefourier {page.command} {spec}".rstrip()
+        listed = ",".join(f"{key}={in_workflow_property(x)}" for key, x in properties.items())
+        commands += f"::{level} {listed}::{in_workflow_command(text)}\n"
+    return commands
 
 
 def file_of(spec: str) -> str:

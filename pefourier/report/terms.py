@@ -49,9 +49,17 @@ class Term:
 
 
 def read_terms() -> list[Term]:
-    """Read all terms: those of files, and verdicts."""
+    """Read all terms: those of files, and verdicts in capitals, as in conclusions."""
     terms = terms_of_files()
-    return [*terms, *verdict_terms({spelling(term.term) for term in terms})]
+    spellings = {spelling(term.term) for term in terms}
+    for command, verdicts in verdicts_by_command():
+        for code, verdict in verdicts.items():
+            if spelling(verdict.title or code) not in spellings:
+                meaning = f"Verdict of {command}. {without_slots(verdict.meaning).rstrip('.')}."
+                good = "" if "{" in verdict.action else verdict.action
+                also = [code] if verdict.title else []
+                terms.append(Term(verdict.name(code), "conclusions", meaning, good=good, also=also))
+    return terms
 
 
 def terms_of_files() -> list[Term]:
@@ -89,17 +97,6 @@ def term_of(group: str, names: str, entry: str | Fields) -> Term:
         meaning, *lines = entry.split("\n")
         entry = {"meaning": meaning, **dict(line.split(": ", 1) for line in lines)}
     return Term(term, group, **{"also": also, **entry})
-
-
-def verdict_terms(spellings: set[str]) -> Iterable[Term]:
-    """Yield verdicts in capitals, as in conclusions, with what to do."""
-    for command, verdicts in verdicts_by_command():
-        for code, verdict in verdicts.items():
-            if spelling(verdict.title or code) not in spellings:
-                meaning = f"Verdict of {command}. {without_slots(verdict.meaning).rstrip('.')}."
-                good = "" if "{" in verdict.action else verdict.action
-                also = [code] if verdict.title else []
-                yield Term(verdict.name(code), "conclusions", meaning, good=good, also=also)
 
 
 def verdicts_by_command() -> list[tuple[str, Mapping[str, Verdict]]]:

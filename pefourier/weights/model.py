@@ -86,6 +86,9 @@ class Tensor:
         return self.rows(0, row_count(self.shape)).astype(float).reshape(-1)
 
 
+Tensors = Mapping[str, Tensor]
+
+
 def row_count(shape: Counts) -> int:
     """Return the number of rows of a tensor; a vector is one row."""
     return shape[0] if len(shape) > 1 else 1
@@ -112,7 +115,7 @@ def list_tensors(path: str) -> dict[str, Tensor]:
         )
     tensors: dict[str, Tensor] = {}
     for file in dict.fromkeys(file_of.values()):
-        tensors |= {n: tensor for n, tensor in safetensors_of(file) if file_of.get(n) == file}
+        tensors |= safetensors_of(file)
     if absent := file_of.keys() - tensors.keys():
         raise PefourierError(
             f"{shown(path)} has no {shown(min(absent))}, which its index lists; download it again"
@@ -169,7 +172,7 @@ PREFIX = "base_model.model."
 PART = re.compile(r"(.+)\.(lora_[AB])(?:\.weight)?")
 REFUSED = (  # settings with another merge
     *("fan_in_fan_out", "layer_replication", "use_qalora", "target_parameters", "arrow_config"),
-    *("alora_invocation_tokens", "use_bdlora", "use_dora"),
+    *("alora_invocation_tokens", "use_bdlora", "use_dora", "alpha_pattern"),
 )
 MERGE = "merge it with peft's merge_and_unload, save the model, and pass its folder"
 
@@ -228,15 +231,24 @@ def merged_tensors(path: str, base: str) -> dict[str, Tensor]:
             parts.setdefault(match[1], {})[match[2]] = tensor
         elif module in tensors:  # of modules_to_save
             tensors[module] = tensor
-        elif "lora_magnitude" in module:
-            raise PefourierError(f"{shown(path)} holds {shown(name)}, a scale of rows; {MERGE}")
     for module, part in parts.items():
         name = name_in(tensors, f"{module}.weight", path, base)
-        tensors[name] = merge(tensors, name, part, config, module)
+        old, a, b = tensors[name], part.get("lora_A"), part.get("lora_B")
+        if a is None or b is None or (b.shape[0], a.shape[1:]) != (old.shape[0], old.shape[1:]):
+            shapes = " and ".join(str(t.shape) for t in (b, a) if t)
+            raise PefourierError(
+                f"{config.label}: {shown(module)} has parts of shapes {shapes}, which do not fit "
+                f"the base's {old.shape}; pass the base that the adapter was trained on"
+            )
+        rank, alpha = a.shape[0], config.number("lora_alpha") or 0.0
+        if len(old.shape) != 2 or b.shape[1] != rank or name + "_scale_inv" in tensors:
+            raise PefourierError(f"{shown(name)} of the base is quantized or no matrix; {MERGE}")
+        scale = alpha / (sqrt(rank) if config.values.get("use_rslora") else rank)
+        tensors[name] = MergedTensor(**vars(old), a=a, b=b, scale=scale)
     return tensors
 
 
-def name_in(tensors: Mapping[str, Tensor], name: str, path: str, base: str) -> str:
+def name_in(tensors: Tensors, name: str, path: str, base: str) -> str:
     """Return the name of an adapted tensor in its base, which may be saved without its head."""
     names = name, f"model.{name}", name.removeprefix("model.")
     found = next((option for option in names if option in tensors), None)
@@ -248,43 +260,8 @@ def name_in(tensors: Mapping[str, Tensor], name: str, path: str, base: str) -> s
     return found
 
 
-def merge(
-    tensors: Mapping[str, Tensor],
-    name: str,
-    part: Mapping[str, Tensor],
-    config: Section,
-    module: str,
-) -> MergedTensor:
-    """Merge the parts of an adapter into one tensor of the base."""
-    base, a, b = tensors[name], part.get("lora_A"), part.get("lora_B")
-    if a is None or b is None or (b.shape[0], a.shape[1:]) != (base.shape[0], base.shape[1:]):
-        shapes = " and ".join(str(t.shape) for t in (b, a) if t)
-        raise PefourierError(
-            f"{config.label}: {shown(module)} has parts of shapes {shapes}, which do not fit the "
-            f"base's {base.shape}; pass the base that the adapter was trained on"
-        )
-    if len(base.shape) != 2 or b.shape[1] != a.shape[0] or name + "_scale_inv" in tensors:
-        raise PefourierError(f"{shown(name)} of the base is quantized or no matrix; {MERGE}")
-    rank = a.shape[0]
-    alpha = alpha_of(config, module)
-    scale = alpha / (sqrt(rank) if config.values.get("use_rslora") else rank)
-    return MergedTensor(**vars(base), a=a, b=b, scale=scale)
-
-
-def alpha_of(config: Section, module: str) -> float:
-    """Return the alpha of a module: that of a name in ``alpha_pattern``, or the general one."""
-    patterns = config.values.get("alpha_pattern") or {}
-    for key in patterns:
-        if not re.fullmatch(r"[\w.]+", key):
-            raise PefourierError(f"alpha_pattern of {config.label} has {shown(key)}; {MERGE}")
-        if f".{module}".endswith(f".{key}"):
-            return Section(config.label, patterns).number(key) or 0.0
-    return config.number("lora_alpha") or 0.0
-
-
 KNOWN: Fields = read_toml(Path(__file__).with_suffix(".toml"))  # names by architecture
 LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
-Tensors = Mapping[str, Tensor]
 
 
 @frozen
@@ -292,18 +269,13 @@ class ModelWeights:
     """The tensors of a model, and the file that describes its positions."""
 
     label: str
-    tensors: Mapping[str, Tensor]
+    tensors: Tensors
     file: ModelFile | GgufFile
 
     @property
     def kind(self) -> str:
         """Return the model_type, or the architecture of a GGUF file."""
         return self.file.kind
-
-    @property
-    def plus_one(self) -> bool:
-        """Return whether norms multiply by 1 + weight."""
-        return isinstance(self.file, ModelFile) and self.kind in KNOWN["plus_one"]
 
     def centred(self, norm: str | None) -> bool:
         """Return whether a norm subtracts the mean of its input; None: a norm without gains."""
@@ -381,35 +353,33 @@ def dotted(*words: str) -> str:
 def projections(
     model: ModelWeights, sizes: HeadSizes, module: str, leaves: list[str]
 ) -> Iterator[Projection]:
-    """Return the query and the key projection of a module."""
-    tensors, weights = model.tensors, [dotted(module, leaf, "weight") for leaf in leaves]
+    """Return the query and the key projection of a module.
+
+    Refuses tensors that are not matrices, integers without a scale, and a bias of wrong size.
+    """
+    tensors, label = model.tensors, model.label
+    weights = [dotted(module, leaf, "weight") for leaf in leaves]
     for name in weights:
-        check_numbers(model, name)
+        tensor, stem = tensors[name], name.removesuffix("weight")
+        bias = tensors.get(f"{stem}bias")
+        if len(tensor.shape) != 2 or (bias and bias.shape != tensor.shape[:1]):
+            raise PefourierError(
+                f"{shown(name)} of {label} has shape {tensor.shape}, its bias "
+                f"{bias.shape if bias else 'none'}; expected a matrix, and one bias number per row"
+            )
+        scaled = any(stem + end in tensors for end in KNOWN["scales"])
+        moved = f"{name}_zero_point" in tensors
+        if tensor.kind.startswith(("int", "uint", "bool")) and (moved or not scaled):
+            raise PefourierError(
+                f"{shown(name)} of {label} has type {tensor.kind}, which cannot be read without a "
+                "scale in a supported format; give the unquantised weights"
+            )
     index = rows_of_heads(model, sizes, leaves, weights)
     before = first_of(tensors, module, KNOWN["before"])
     is_latent = leaves[0] in ("q_b_proj", "attn_q_b")
     norms = first_of(tensors, module, KNOWN["between"]) if is_latent else before, before
     gains = (gains_of(tensors, module, KNOWN[part]) for part in ("q_norms", "k_norms"))
     return map(Projection, (weights[0], weights[-1]), index, norms, gains)
-
-
-def check_numbers(model: ModelWeights, name: str) -> None:
-    """Refuse tensors that are not matrices, integers without a scale, and a bias of wrong size."""
-    tensors, label, stem = model.tensors, model.label, name.removesuffix("weight")
-    tensor = tensors[name]
-    bias = tensors.get(f"{stem}bias")
-    if len(tensor.shape) != 2 or (bias and bias.shape != tensor.shape[:1]):
-        raise PefourierError(
-            f"{shown(name)} of {label} has shape {tensor.shape}, its bias "
-            f"{bias.shape if bias else 'none'}; expected a matrix, and one bias number per row"
-        )
-    scaled = any(stem + end in tensors for end in KNOWN["scales"])
-    moved = f"{name}_zero_point" in tensors
-    if tensor.kind.startswith(("int", "uint", "bool")) and (moved or not scaled):
-        raise PefourierError(
-            f"{shown(name)} of {label} has type {tensor.kind}, which cannot be read without a "
-            "scale in a supported format; give the unquantised weights"
-        )
 
 
 def rows_of_heads(
@@ -439,8 +409,8 @@ def rows_of_heads(
 
 def head_rows(rows: int, step: int, first: int, d: int, heads: int | None) -> Array:
     """Return rows (heads, d) if a head starts every `step` rows; empty if sizes do not fit."""
-    count = 0 if rows % step or heads not in (None, rows // step) else rows // step
-    return step * np.arange(count)[:, None] + first + np.arange(d)
+    fits = rows % step == 0 and heads in (None, rows // step)
+    return np.arange(rows * fits).reshape(-1, step)[:, first : first + d]
 
 
 def fused_rows(rows: int, sizes: HeadSizes) -> tuple[Array, Array]:
@@ -448,14 +418,11 @@ def fused_rows(rows: int, sizes: HeadSizes) -> tuple[Array, Array]:
     d, heads = sizes.d, sizes.heads or 0
     kv = sizes.kv_heads or (rows // d - heads) // 2
     if not heads or kv < 1 or rows != (heads + 2 * kv) * d or heads % kv:
-        heads = kv = 0
-    number = np.arange(heads), np.arange(kv) + heads
-    if sizes.grouped and heads:
-        share = heads // kv
-        first = number[0] // share * (share + 2) + number[0] % share
-        number = first, np.arange(kv) * (share + 2) + share
-    q, k = (d * heads_of_kind[:, None] + np.arange(d) for heads_of_kind in number)
-    return q, k
+        rows = heads = kv = 0
+    groups = kv if sizes.grouped and kv else 1
+    in_groups = np.arange(rows).reshape(groups, (heads + 2 * kv) // groups, d)
+    q, k, _ = np.split(in_groups, [heads // groups, (heads + kv) // groups], axis=1)
+    return q.reshape(-1, d), k.reshape(-1, d)
 
 
 def first_of(tensors: Tensors, module: str, names: list[str]) -> str | None:
@@ -570,31 +537,25 @@ def sizes_of(model: ModelWeights, enc: Encoding) -> HeadSizes:
     """Return the sizes of the heads of a rotation."""
     d, kind, file = int(enc.params["d"]), model.kind, model.file
     if isinstance(file, GgufFile):
-        return gguf_sizes(model, file, d, enc.params["rotated"])
-    config, row = file, file.row
-    by_type = "layers" in row  # the number of key heads may depend on the type of layer
+        count, rotated = file.count, enc.params["rotated"]
+        heads = count("attention.head_count")
+        if any(name.endswith("attn_kv_a_mqa.weight") for name in model.tensors):  # MLA
+            wide = count("attention.key_length_mla") or d
+            return HeadSizes(rotated, wide - rotated, heads)
+        if isinstance(file.metadata.get(f"{kind}.attention.head_count"), list):
+            return HeadSizes(d)
+        return HeadSizes(d, 0, heads, count("attention.head_count_kv"))
     heads = file.query_heads
-    kv = None if by_type else config.count(*KV_HEADS)
+    # the number of key heads may depend on the type of layer
+    kv = None if "layers" in file.row else file.count(*KV_HEADS)
     grouped = kind in KNOWN["grouped"]
     if kind == "falcon":
-        new, single = (config.values.get(k) for k in ("new_decoder_architecture", "multi_query"))
+        new, single = (file.values.get(k) for k in ("new_decoder_architecture", "multi_query"))
         grouped = new is True or single is False
         kv = kv if new is True else 1 if single is not False else heads
     elif grouped:
         kv = heads
     return HeadSizes(d, file.unrotated, heads, kv, grouped)
-
-
-def gguf_sizes(model: ModelWeights, file: GgufFile, d: int, described: int) -> HeadSizes:
-    """Return the sizes of heads from the metadata of a .gguf file."""
-    if any(name.endswith("attn_kv_a_mqa.weight") for name in model.tensors):  # MLA
-        wide = file.count("attention.key_length_mla") or d
-        heads = file.count("attention.head_count")
-        return HeadSizes(described, wide - described, heads, None)
-    if isinstance(file.metadata.get(f"{model.kind}.attention.head_count"), list):
-        return HeadSizes(d)
-    heads, kv = (file.count(f"attention.head_count{end}") for end in ("", "_kv"))
-    return HeadSizes(d, 0, heads, kv)
 
 
 @frozen
@@ -612,14 +573,9 @@ class LayerEnergies:
 def energies_at(model: ModelWeights, attention: Attention) -> LayerEnergies:
     """Return the energies of the rows of a layer's heads, one tensor at a time."""
     q, k = attention.q, attention.k
-    return LayerEnergies(
-        attention.layer,
-        attention.rotation,
-        row_energies(model, q),
-        row_energies(model, k),
-        gains=k.norm is not None,
-        normed=bool(q.gains or k.gains),
-    )
+    energies = row_energies(model, q), row_energies(model, k)
+    facts = k.norm is not None, bool(q.gains or k.gains)
+    return LayerEnergies(attention.layer, attention.rotation, *energies, *facts)
 
 
 @np.errstate(invalid="ignore", over="ignore")  # values that are not finite are refused below
@@ -661,7 +617,8 @@ def gains_of_norms(model: ModelWeights, names: Strings, lengths: Ints, of: str) 
     if not names:
         return np.ones(lengths[0])
     parts = [model.tensors[name].vector() for name in names]
-    gains: Floats = np.concatenate(parts) + model.plus_one
+    is_beyond_one = isinstance(model.file, ModelFile) and model.kind in KNOWN["plus_one"]
+    gains: Floats = np.concatenate(parts) + is_beyond_one  # such norms multiply by 1 + weight
     if len(gains) not in lengths:
         raise PefourierError(f"{shown(names[0])} must have gains for {of}; got {len(gains)}")
     return gains

@@ -203,7 +203,6 @@ def shares_of_means(path: str, rotating: Bools, layout: str = "halves") -> Itera
         yield normalise_pair_energy(layer, 0, *(e[:, rotating] for e in both))
 
 
-STRONGEST = 3  # pairs in the short answer
 BANDS = 8  # rows of the table of pairs
 OFTEN = 32  # a pair with more full rotations than this within the length counts as fast
 EVEN = 0.1  # relative difference from the even share up to which use counts as even
@@ -280,10 +279,10 @@ class RotationUse:
         return "few pairs used" if self.effective_pairs <= FEW * self.count else "no preference"
 
     @property
-    def strongest(self) -> list[Fields]:
-        """Return the pairs with the largest shares, of queries if keys are unknown."""
-        order = sorted(self.pairs, key=lambda pair: -pair.used)
-        return [{"rotation": self.part, "pair": pair} for pair in order[:STRONGEST]]
+    def subject(self) -> str:
+        """Return the quantity that the shares describe."""
+        has_keys = np.isfinite(self.never_turn.product)
+        return "the attention scores" if has_keys else "the energy of queries"
 
 
 def summarise(
@@ -318,9 +317,8 @@ def summarise(
         label = f"{ranges(sorted(index[band].tolist()))} ({ends})"
         kinds.append((label, portion(np.isin(np.arange(len(order)), band))))
     kinds += [("without a full rotation", slow), (f"more than {OFTEN} rotations", fast)]
-    mean = used.mean(axis=0)
-    strongest = np.argsort(-mean, kind="stable")
-    held = np.cumsum(mean[strongest])
+    strongest = np.argsort(-means[-1], kind="stable")
+    held = np.cumsum(means[-1][strongest])
     count = int(np.searchsorted(held, 0.5 * held[-1] * (1 - 1e-12))) + 1
     return RotationUse(
         name=name,
@@ -362,7 +360,7 @@ def shuffled_spread(groups: Floats, part: float) -> float:
 
 def contrast(
     parts: Sequence[Floats], frequencies: Floats
-) -> tuple[str, Bools, Floats, Floats] | None:
+) -> tuple[Fields, float, Floats, Floats] | None:
     """Return the half of the pairs that parts of a model use most differently, if beyond chance.
 
     Each part has rows (groups, pairs) that add up to its mean share. All pairs of parts are
@@ -371,8 +369,9 @@ def contrast(
     Returns
     -------
     tuple or None
-        The kind of wavelengths (longest or middle), the pairs, their share in each part, and the
-        difference from even use that chance may cause in each part.
+        Slots of a finding: the kind of wavelengths (longest or middle), the number of pairs and
+        their share if used evenly. That share, the share in each part, and the difference from
+        even use that chance may cause in each part.
 
     Examples
     --------
@@ -392,30 +391,29 @@ def contrast(
         limits = np.maximum(EVEN * even, chance)
         of_ends = float(np.hypot(limits[shares.argmax()], limits[shares.argmin()]))
         if np.ptp(shares) > largest * of_ends:
-            largest, found = float(np.ptp(shares)) / of_ends, (kind, members, shares, limits)
+            slots = {"kind": kind, "pairs": members.sum(), "even": percent(even, 2)}
+            largest, found = float(np.ptp(shares)) / of_ends, (slots, even, shares, limits)
     return found
 
 
 def notes_on_contrasts(
-    use: RotationUse, frequencies: Floats, shares: Sequence[LayerShares], subject: str
+    use: RotationUse, frequencies: Floats, shares: Sequence[LayerShares]
 ) -> Iterator[Finding]:
     """Yield findings if layers, or queries and keys, use the pairs of a rotation differently."""
     slots: Fields = {"of": f" ({use.part})" if use.part else "", "count": use.count}
     known = [layer for layer in shares if not np.isnan(layer.used).all()]
     if found := contrast([groups_of([layer]) for layer in known], frequencies):
-        kind, members, share, limits = found
-        excess, index = share - members.mean(), np.array([layer.layer for layer in known])
+        half, even, share, limits = found
+        excess, index = share - even, np.array([layer.layer for layer in known])
         for end, at in (("most", share.argmax()), ("least", share.argmin())):
             slots |= {end: percent(share[at], 2), f"{end}_in": index[at]}
         for side, beyond in (("over", excess > limits), ("under", -excess > limits)):
             slots[side] = ranges(index[beyond].tolist()) or "none"
-        slots |= {"kind": kind, "pairs": members.sum(), "even": percent(members.mean(), 2)}
-        yield finding("usage-layers-differ", **slots, subject=subject)
+        yield finding("usage-layers-differ", **slots, **half, subject=use.subject)
     queries = known_heads([layer.q for layer in shares])
     keys = known_heads([layer.k[:: len(layer.k) // layer.kv_heads] for layer in shares])
     sides = [rows / len(rows) for rows in (queries, keys) if len(rows)]
     if len(sides) == 2 and (found := contrast(sides, frequencies)):
-        kind, members, (q, k), _ = found
-        slots |= {"kind": kind, "pairs": members.sum(), "even": percent(members.mean(), 2)}
+        half, _, (q, k), _ = found
         slots |= {"queries": percent(q, 2), "keys": percent(k, 2)}
-        yield finding("usage-queries-keys-differ", **slots)
+        yield finding("usage-queries-keys-differ", **slots, **half)

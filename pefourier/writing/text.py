@@ -92,23 +92,26 @@ def aligned(rows: Sequence[Strings]) -> str:
 
 
 def in_columns(rows: Sequence[Strings], widths: Ints) -> str:
-    """Write rows in columns of these widths; wider cells use several lines."""
+    """Write rows in columns of these widths; wider cells are broken between words.
+
+    >>> print(in_columns([["95 % lie at or below", "1"]], [9, 1]), end="")
+    95 % lie   1
+    at or
+    below
+    """
     lines = []
     for row in rows:
-        cells = [broken(cell, width) for cell, width in zip(row, widths, strict=True)]
+        cells = []
+        for cell, width in zip(row, widths, strict=True):
+            indent = " " * (len(cell) - len(cell.lstrip()))
+            cells.append(
+                [cell]
+                if len(cell) <= width
+                else wrap(cell, width, subsequent_indent=indent, **WHOLE)
+            )
         for line in zip_longest(*cells, fillvalue=""):
             lines.append((" " * GAP).join(map(str.ljust, line, widths)).rstrip() + "\n")
     return "".join(lines)
-
-
-def broken(text: str, width: int) -> list[str]:
-    """Break a cell into lines of a width, between words.
-
-    >>> broken("95 % lie at or below", 9), broken("  between positions", 11)
-    (['95 % lie', 'at or', 'below'], ['  between', '  positions'])
-    """
-    indent = " " * (len(text) - len(text.lstrip()))
-    return [text] if len(text) <= width else wrap(text, width, subsequent_indent=indent, **WHOLE)
 
 
 def is_for_document() -> bool:
@@ -182,17 +185,6 @@ def percent(share: float, digits: int = 3) -> str:
     return f"more than {below}%" if text == "100" and share < 1 else f"{text}%"
 
 
-def short_number(value: float, digits: int) -> str:
-    """Format a number in few digits, with more digits if it is near 1 but not 1.
-
-    >>> short_number(0.99982, 3), short_number(1.0, 3), short_number(0.5, 3)
-    ('0.9998', '1', '0.5')
-    """
-    while number(value, digits) == "1" and abs(value - 1) > EXACT:
-        digits += 1
-    return number(value, digits)
-
-
 def floor_to(value: float, digits: int) -> float:
     """Round a positive number down to few digits.
 
@@ -223,8 +215,8 @@ class Template(Formatter):
     {x:?…} inserts text if x is true.
 
     >>> words = "{z:?no }waves of {x:2} (at least {x:2-}), {y:2%}"
-    >>> fill(words, x=6.2832, y=0.25, z=False), fill("{x:3-}", x=9.67)
-    ('waves of 6.3 (at least 6.2), 25%', '9.67')
+    >>> fill(words, x=6.2832, y=0.25, z=False), fill("{x:3-}", x=9.67), fill("{x:3}", x=0.99982)
+    ('waves of 6.3 (at least 6.2), 25%', '9.67', '0.9998')
     """
 
     def format_field(self, value: Any, spec: str) -> str:
@@ -235,9 +227,12 @@ class Template(Formatter):
             return percent(value, int(spec[:-1]))
         if spec.endswith("-"):
             return number(floor_to(value, int(spec[:-1])))
-        return (
-            short_number(value, int(spec)) if spec.isdigit() else super().format_field(value, spec)
-        )
+        if not spec.isdigit():
+            return str(super().format_field(value, spec))
+        digits = int(spec)
+        while number(value, digits) == "1" and abs(value - 1) > EXACT:
+            digits += 1  # near 1 but not 1
+        return number(value, digits)
 
 
 def fill(text: str, **slots: Any) -> str:

@@ -16,10 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:Futu
 SETTINGS = {
     "plain": {},
     "rank-stabilised": {"use_rslora": True},
-    "patterns": {
-        "rank_pattern": {"k_proj": 2},
-        "alpha_pattern": {"layers.1.self_attn.q_proj": 32, "k_proj": 3},
-    },
+    "patterns": {"rank_pattern": {"k_proj": 2}},
     "queries": {"target_modules": ["q_proj"], "modules_to_save": ["k_proj"]},
 }
 
@@ -75,7 +72,7 @@ REFUSED = [
     ({"base_model_name_or_path": "meta-llama/Llama-3.1-8B"}, "--base DIR, or merge"),
     ({"peft_type": "IA3"}, "peft_type IA3"),
     ({"use_dora": True}, "use_dora"),
-    ({"alpha_pattern": {"(a+)+b": 3}}, "alpha_pattern"),
+    ({"alpha_pattern": {"k_proj": 3}}, "alpha_pattern"),
 ]
 
 

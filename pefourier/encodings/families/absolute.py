@@ -243,9 +243,13 @@ def sinusoids(
         plain = Measure(frequencies, energy / energy.sum(), offset=offset)
     step = domain.spacing
     measure = replace(plain, frequencies=frequencies * step, offset=offset / step)
-    facts = {"measure": measure, **facts}
     return Encoding(
-        name, domain, d or 2 * m, lambda x: waves(plain.phases(x), layout, d=d), **facts
+        name,
+        domain,
+        d or 2 * m,
+        lambda x: waves(plain.phases(x), layout, d=d),
+        measure=measure,
+        **facts,
     )
 
 

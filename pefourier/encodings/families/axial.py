@@ -302,9 +302,8 @@ def encoding_on_axes(
     )
     noted = {"length": len(domain), "order": axes.order, "grid": domain.grid}
     remarks = (finding("not-a-rotation", "axes"),) if axes.layout == "mismatched" else ()
-    facts = {"params": noted, "findings": remarks, **facts}
-    ordered = measure if places is Domain.places else NO_WAVES
-    return Encoding(name, domain, d, vectors, measure=ordered, **facts)
+    facts |= {"measure": measure if places is Domain.places else NO_WAVES}
+    return Encoding(name, domain, d, vectors, params=noted, findings=remarks, **facts)
 
 
 def wave_vectors(

@@ -136,12 +136,9 @@ def laplacian(length: int, d: int, *, edges: Floats | None = None) -> Encoding:
     check_size("laplacian", len(graph), d)
     table, count = np.zeros((len(graph), d)), min(d, len(graph) - 1)
     table[:, :count] = graph.basis[:, 1 : count + 1]
-    return replace(
-        from_table(
-            table, "laplacian", params=params, findings=tuple(remarks_on_eigenvectors(graph, d))
-        ),
-        domain=graph,
-    )
+    remarks = tuple(remarks_on_eigenvectors(graph, d))
+    enc = from_table(table, "laplacian", params=params, findings=remarks)
+    return replace(enc, domain=graph)
 
 
 def remarks_on_eigenvectors(graph: BasisDomain, d: int) -> Iterator[Finding]:
@@ -180,10 +177,11 @@ def random_walk(length: int, d: int, *, edges: Floats | None = None) -> Encoding
     graph, params = graph_of(edges, length)
     check_size("random-walk", len(graph), d)
     if len(graph) ** 3 * d > EXACT:
-        table = merged(graph.basis**2 @ np.cos(graph.omega)[:, None] ** np.arange(1, d + 1))
-        return replace(from_table(table, "random-walk", params=params), domain=graph)
-    table = return_probabilities(adjacency(edges, length)[1], d)
-    return replace(from_table(table, "random-walk", params=params, eps=0.0), domain=graph)
+        powers = np.cos(graph.omega)[:, None] ** np.arange(1, d + 1)
+        table, eps = merged(graph.basis**2 @ powers), FLOAT64_EPS
+    else:
+        table, eps = return_probabilities(adjacency(edges, length)[1], d), 0.0
+    return replace(from_table(table, "random-walk", params=params, eps=eps), domain=graph)
 
 
 def return_probabilities(adjacent: Floats, d: int) -> Floats:

@@ -13,7 +13,7 @@ for each bucket of lags. The vectors have the width of the model. Tables start w
 distance before the query, as in the source code of these models.
 """
 
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -555,14 +555,6 @@ def sandwich(length: int, d: int, *, head: int = 64, causal: bool = False) -> En
 UNITS = 32  # of the hidden layer of FIRE's network
 
 
-@lru_cache(maxsize=4)
-def linear_layers(seed: int, heads: int) -> list[tuple[Floats, Floats]]:
-    """Draw the weights and shifts of FIRE's two layers, uniform on ±1/√inputs as in torch."""
-    draw = stream(seed).uniform
-    shapes = [(1.0, (1, UNITS)), (UNITS**-0.5, (UNITS, heads))]
-    return [(draw(-b, b, shape), draw(-b, b, shape[1])) for b, shape in shapes]
-
-
 @encoding("fire", "Li et al., 2024 (before training)", domain="pair", untrained=True)
 def fire(
     length: int,
@@ -601,10 +593,14 @@ def fire(
     (4, 40, 40)
     """
 
+    check_size("fire", UNITS, d)
+    draw, end = stream(seed).uniform, UNITS**-0.5
+    inner, start = draw(-1.0, 1.0, (1, UNITS)), draw(-1.0, 1.0, UNITS)
+    outer, shifts = draw(-end, end, (UNITS, d)), draw(-end, end, d)
+
     def biases(lag: Array, query: Array) -> Floats:
         divisor = np.log1p(c * np.maximum(query, threshold)) + 1e-6  # as in public source code
         share = np.log1p(c * np.abs(np.asarray(lag, dtype=float))) / divisor
-        (inner, start), (outer, shifts) = linear_layers(seed, d)
         hidden = np.maximum(share[..., None] * inner[0] + start, 0.0)
         # sums have one order for any number of rows, unlike hidden @ outer
         terms = (hidden[..., i, None] * weights for i, weights in enumerate(outer))
@@ -617,13 +613,8 @@ def fire(
 
     if length > threshold + 1:
         lags = lags_between(length, causal=causal)
-        return bias_of_pairs(
-            "fire",
-            between,
-            lags,
-            d,
-            findings=(finding("distances-interpolated", threshold=threshold),),
-        )
+        remarks = (finding("distances-interpolated", threshold=threshold),)
+        return bias_of_pairs("fire", between, lags, d, findings=remarks)
     return by_lag("fire", length, d, lambda lag: biases(lag, np.zeros(1)), causal=causal)
 
 

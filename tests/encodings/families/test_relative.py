@@ -12,7 +12,6 @@ from pefourier.encodings.encoding import lags_on
 from pefourier.encodings.families.relative import (
     alibi_slopes,
     deberta_buckets,
-    linear_layers,
     log_spaced,
     swin2_bias,
     t5_buckets,
@@ -113,7 +112,8 @@ def test_fire_is_a_bias_of_lags_up_to_its_threshold():
 def test_fire_is_the_public_source_code_with_its_weights():
     """The matrix equals DAPE's FIRE with threshold L, computed by torch's functions."""
     n, heads, c, threshold = 30, 3, 0.1, 12.0
-    layers = linear_layers(1, heads)
+    draw, shapes = np.random.RandomState(1).uniform, [(1.0, (1, 32)), (32**-0.5, (32, heads))]
+    layers = [(draw(-b, b, shape), draw(-b, b, shape[1])) for b, shape in shapes]
     linear = [torch.nn.Linear(*w.shape, dtype=torch.float64) for w, _ in layers]
     for module, (weights, shifts) in zip(linear, layers, strict=True):
         module.weight.data, module.bias.data = torch.tensor(weights.T), torch.tensor(shifts)
