@@ -32,9 +32,7 @@ Keys of rows
 ------------
 ``xl`` of a row holds ``fixed``, the parameters of `xl` that are the same in all models of the type;
 ``type``, the default of position_embeddings_type if the config has this key; ``part``, the name of
-the part with relative sinusoids if others have none; ``none_after``, the key for the number of keys
-after the query, which must be 0; ``chunk``, [key, default] of the queries in a block and of the
-keys before it that set the lag of the first row. ``usual`` of DeBERTa's relatives holds the
+the part with relative sinusoids if others have none. ``usual`` of DeBERTa's relatives holds the
 defaults of keys.
 
 The key ``axial`` of a model type's row holds the grid, or a list of grids; the first with a
@@ -426,7 +424,6 @@ def declared_table(model: ModelConfig) -> Encoding | None:
 
 
 VECTORS = re.compile(r"(^|\.)rel_embeddings\.weight$")
-INSTEAD = {"rotary": "early", "relative_key": "relative", None: "mixer"}  # reasons for a refusal
 # keys without effect on relative sinusoids
 IDLE = """rotary_embedding_base left_max_position_embeddings right_max_position_embeddings
     conf_attention_chunk_size t2u_max_position_embeddings""".split()
@@ -444,23 +441,12 @@ def read_lags(model: ModelConfig) -> Encoding | None:
         check_part(model)
     if "type" in row:
         kind = model.get("position_embeddings_type", row["type"])
-        if kind not in ("relative", *INSTEAD):
-            rule = "relative, rotary, relative_key or null"
-            raise model.wrong("position_embeddings_type", kind, rule)
         if kind != "relative":
-            reason = f"{kind}: {read_toml(REASONS)['kinds'][INSTEAD[kind]]}"
-            raise UnknownPositions(f"{shown(model.file)} has position_embeddings_type {reason}")
-    rules = {
-        "bi_data": "false; otherwise half of each batch has the vectors of opposite lags",
-        row.get("none_after", ""): "0; later keys have other vectors",
-    }
-    for key in filter(model.get, rules):
-        raise model.wrong(key, model.get(key), rules[key])
-    if "chunk" in row:  # blocks whose first row is the vector of the first visible key
-        (queries, usual), (before, usual_past) = row["chunk"]
-        size, past = model.count(queries) or usual, model.count(before) or usual_past
-        if size not in (past - 1, past):
-            raise model.wrong(queries, size, f"{past - 1} or {past}, as {before} is {past}")
+            has = f"has position_embeddings_type {shown(kind)}"
+            raise UnknownPositions(f"{shown(model.file)} {has}; only relative is supported")
+    if model.get("bi_data"):
+        rule = "false; otherwise half of each batch has the vectors of opposite lags"
+        raise model.wrong("bi_data", model.get("bi_data"), rule)
     direction = model.get("attn_type", "bi")
     if direction not in ("bi", "uni"):
         raise model.wrong("attn_type", direction, "bi or uni")
@@ -886,20 +872,9 @@ REQUIRED = {
     "llama3": "factor low_freq_factor high_freq_factor",
 }
 COMMON = set("rope_type type rope_theta partial_rotary_factor".split())
-CLIPPED = ("use_cope", "use_hardclip")  # clipped RoPE, arXiv 2602.05258
+CLIPPED = ("use_cope", "use_hardclip")  # clipped RoPE, arXiv 2602.05258, which is refused
 SEEN = 300  # largest number of keys that are compared with known keys
 NAMED = 5  # largest number of keys with findings
-
-
-def section_by_length(model: ModelConfig, section: Section) -> Section:
-    """Return the NTK scaling of Qwen: factor 1 up to the trained length n, 3 up to 2n, then 7, …"""
-    trained, length = model.count("seq_length"), model.length or model.longest() or 0
-    steps = bool(trained and model.get("use_dynamic_ntk", True))
-    values: Fields = {"rope_type": "default", ORIGINAL: trained, "steps": steps}
-    if trained and steps and length > trained:
-        doublings = ((length - 1) // trained).bit_length()
-        values |= {"rope_type": "ntk", "factor": float(2 ** (doublings + 1) - 1)}
-    return replace(section, values=values)
 
 
 def section_by_alpha(model: ModelConfig, section: Section) -> Section:
@@ -928,7 +903,6 @@ def section_of_params(config: ModelConfig, _: Section) -> Section:
 
 YARN_OF_PARAMS = {"beta": "beta_fast", "alpha": "beta_slow"}
 SECTIONS = {  # sections in a vendor's words, by name in a row
-    "by length": section_by_length,
     "by alpha": section_by_alpha,
     "params": section_of_params,
 }
@@ -953,8 +927,6 @@ def read_scaling(
     allowed = COMMON | kinds.keys()
     if needs_original and kind != "dynamic":
         allowed |= {ORIGINAL}
-    if "section" in model.row:
-        allowed |= {ORIGINAL, "steps"}
     if model.row.get("temperature") == "tuned":
         allowed |= {TUNED, LONGEST[0]}
     for key in REQUIRED.get(scaling, "").split():
@@ -1243,16 +1215,12 @@ def read_rotation(model: ModelConfig) -> Encoding:
     d = find_head(model, type_keys, layer)
     scaling, scaled, allowed = read_scaling(model, section, layered=bool(layer))
     unused = sorted(section.values.keys() - allowed - IGNORED)[:SEEN] if allowed else []
-    clipped = [key for key in CLIPPED if model.parameter(key, bool)]
-    if clipped and (clipped != ["use_cope"] or scaling != "none"):
-        rule = "alone, without scaling; or give rope:inv_freq=FILE"
-        raise model.wrong("use_cope", f"{' and '.join(clipped)} with scaling {scaling}", rule)
-    scaling = "clip" if clipped else scaling
+    for key in filter(model.get, CLIPPED):
+        raise model.wrong(key, model.get(key), "false; or give rope:scaling=clip")
     theta, doubts = reconcile(section, THETA, model, type_keys.bases)
     partial, unlike = find_share(model, section, type_keys, d, scaling)
     findings = [] if layer else [*doubts, *unlike]
     findings += [*warn_of_keys(section, unused, allowed), *layer_notes(model)]
-    findings += [finding("rope-clipped", config=model.label)] if clipped else []
     rho = type_keys.base if theta is None else theta
     enc = model.build(
         "rope",
@@ -1276,9 +1244,6 @@ def read_rotation(model: ModelConfig) -> Encoding:
             axes = axes_of_sections(*sections, enc.params["rotated"] // 2)
             facts["mrope_section"] = describe_axes(axes)
     stated = stated_original(model, section, layered=bool(layer))
-    if section.get("steps"):
-        steps = finding("rope-by-length", "steps", n=stated, length=len(enc))
-        enc = replace(enc, findings=(*enc.findings, steps))
     if stated and scaled.get("original") != stated:  # dynamic and linear ignore it
         facts["trained"] = stated
     enc = replace(enc, params={**enc.params, **facts})
@@ -1639,7 +1604,7 @@ class ModelFile(ModelConfig):
         if enc is None:
             raise no_answer(model)
         notes = [] if split_spec(self.spec)[1] else tower_notes(self)
-        enc = note_unread(with_trained(enc, model), model)
+        enc = note_unread(enc, model)
         if key := next(filter(model.get, ("auto_map", "trust_remote_code")), None):
             note = finding("remote-code", key=key, config=model.label, version=version())
             notes.append(note)
@@ -1741,17 +1706,6 @@ STATING = (  # keys that repeat a parameter of the encoding
     ("dim", "rotated"),
     ("factor|rotary_p|rope_p|fraction", "partial"),
 )
-
-
-def with_trained(enc: Encoding, model: ModelConfig) -> Encoding:
-    """Add the trained length that a config states under another name, such as train_seq_len."""
-    key = model.trained_key
-    if key is None or trained_as_stated(enc.params) or enc.domain.grid:
-        return enc
-    trained = model.count(key)
-    note = finding("trained-key", key=key, config=model.label, n=trained)
-    params = {**enc.params, "trained": trained}
-    return replace(enc, params=params, findings=(*enc.findings, note))
 
 
 def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
