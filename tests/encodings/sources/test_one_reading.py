@@ -37,7 +37,6 @@ VENDOR = {"type": "xdrope", "factor": 2.0, "faktor": 3.0, "original_max_position
         *(({**LLAMA2, key: value}, key) for key, value in UNREAD.items()),
         ({**PARAMS, "no_rope_layer_interval": 4}, "no_rope_layer_interval"),
         ({**LLAMA2, "model_type": "hunyuan_v1_dense", "rope_scaling": VENDOR}, "faktor"),
-        ({**LLAMA2, "rope_scaling": VENDOR | {"type": "telechat3-yarn"}}, "faktor"),
         ({"model_type": "gpt2", "n_positions": 64, "rope_theta": 1e6}, "rope_theta"),
         ({"model_type": "mine", "head_dim": 64, "rope_theta": 1e4, "rope_every": 2}, "rope_every"),
         ({"model_type": "llava", "text_config": LLAMA2, "rope_scaling_new": {"a": 1}}, "rope_sc"),
@@ -84,21 +83,10 @@ def test_contradicting_spellings_are_both_named(new, names, written):
     assert all(name in reported[0].message for name in names or ())
 
 
-VENDORS = dict.fromkeys(["deepseek_yarn", "telechat3-yarn", "Vendor-YARN"], "yarn")
-VENDORS |= dict.fromkeys(["dynamic_yarn", "yarnish", "ntk-aware"])
-
-
-@pytest.mark.parametrize(("name", "known"), VENDORS.items())
-def test_a_vendors_name_of_a_scaling_is_read_as_it_or_refused(name, known, written):
-    scaling = {"type": name, "factor": 4.0, "original_max_position_embeddings": 1024}
-    path = written({**LLAMA2, "rope_scaling": scaling})
-    if known is None:
-        with pytest.raises(PefourierError, match="unknown rope_type"):
-            load(path)
-        return
-    enc = load(path)
-    assert enc.params["scaling"] == known
-    assert "rope-vendor-type" in [f.code for f in enc.findings if f.severity == "warning"]
+def test_a_vendors_name_of_a_scaling_is_refused(written):
+    scaling = {"type": "deepseek_yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+    with pytest.raises(PefourierError, match="unknown rope_type"):
+        load(written({**LLAMA2, "rope_scaling": scaling}))
 
 
 STATING = "max_trained_positions train_context_length pretrain_seq_len original_ctx_length".split()

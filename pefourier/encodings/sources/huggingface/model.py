@@ -958,7 +958,6 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     if not isinstance(kind, str):
         raise section.wrong("rope_type", kind, "a string")
     kind = model.row.get("renamed", {}).get(kind, kind)
-    kind = kind if kind in TYPES else known_scaling(kind) or kind
     if kind == "ntk" and "section" in model.row:
         return kind
     if kind not in TYPES:
@@ -969,23 +968,10 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     return kind
 
 
-def known_scaling(name: str) -> str | None:
-    """Return the scaling among the words of a vendor's name, if there is exactly one.
-
-    >>> known_scaling("telechat3-yarn"), known_scaling("dynamic_yarn")
-    ('yarn', None)
-    """
-    words = {word for word in re.split("[^a-z0-9]+", name.lower()) if TYPES.get(word) == word}
-    return words.pop() if len(words) == 1 else None
-
-
 def warn_of_keys(section: Section, unused: list[str], allowed: set[str]) -> list[Finding]:
     """Return warnings for the first keys that the type of scaling does not use."""
     findings, label = [], section.label
     kind = section.first("rope_type", "type")[1] or "default"
-    if kind not in TYPES and (scaling := known_scaling(kind)):
-        note = finding("rope-vendor-type", kind=shown(kind), section=label, known=scaling)
-        findings.append(note)
     for key in unused[:NAMED]:
         similar = get_close_matches(key[:80], sorted(allowed), n=1)
         way = f"did you mean {similar[0]}?" if similar else "leave it out"
@@ -1189,11 +1175,10 @@ def lint_sizes(case: ConfigCase) -> Notes:
 
 INDEXER = "indexer"  # the part of a model that selects keys, with a separate rotation
 IGNORED = {"mrope_section", "mrope_interleaved"}
-LOCAL_THETA, GLOBAL_THETA = ("rope_local_base_freq", "local_rope_theta"), "global_rope_theta"
 THETA = ("rope_theta", "rotary_emb_base")
 SHARE = ("partial_rotary_factor", "rotary_pct")
 DIMENSIONS = ("rotary_dim", "qk_rope_head_dim")  # numbers of rotated dimensions, not shares
-EVIDENCE = {"rope_parameters", "rope_scaling", "rotary_dim", *THETA, *SHARE, GLOBAL_THETA}
+EVIDENCE = {"rope_parameters", "rope_scaling", "rotary_dim", *THETA, *SHARE}
 UNKNOWN = RotationKeys(  # keys for unknown model types
     size=("qk_rope_head_dim", "head_dim"),
     width=(WIDTH, None),
@@ -1304,36 +1289,28 @@ def layout_of(model: ModelConfig) -> str:
 HALVED = {"use_hf_rope": True, "rope_interleave": False}  # keys that decide, for halves
 
 
-def head_by_layer(model: ModelConfig, type_keys: RotationKeys, layer: str) -> int | None:
+def head_by_layer(model: ModelConfig, layer: str, keys: Strings) -> int | None:
     """Return the size of a head of a type of layer from ``per_layer_config``; None if not set."""
-    row, key = model.row, "per_layer_config"
-    if "layers" not in row or key not in model.values or [*type_keys.size] not in HEAD_BY_LAYER:
-        return None
-    section, kinds = model.section(key), model.get("layer_types")
+    section, kinds = model.section("per_layer_config"), model.get("layer_types")
     counts = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
-    sizes = {i: size for i, size in counts.items() if size}
-    if not sizes and [*type_keys.size] == HEAD_BY_LAYER[0]:
-        return None
-    if sizes and not isinstance(kinds, list):
+    usual = model.count("head_dim")
+    if not any(counts.values()):  # the global layers of Gemma 4 differ only by these counts
+        is_global = "per_layer_config" in model.values and "global_head_dim" in keys
+        return usual if is_global else None
+    if not isinstance(kinds, list):
         raise PefourierError(f"{section.label} needs layer_types, the type of each layer")
-    usual = model.count("head_dim") or min(rotary(row, name).head or 0 for name in row["layers"])
-    places = [i for i, kind in enumerate(kinds or ()) if kind == layer]
-    widths = {sizes.get(i) or usual for i in places} or {usual}
+    widths = {counts.get(i) or usual for i, kind in enumerate(kinds) if kind == layer}
     if len(widths) > 1:
         raise PefourierError(
             f"{section.label} must set one head_dim for {shown(layer)}; got {sorted(widths)}"
         )
-    return widths.pop()
-
-
-HEAD_BY_LAYER = (["head_dim"], ["global_head_dim"])  # the first has priority
+    return widths.pop() if widths else None
 
 
 def find_head(model: ModelConfig, type_keys: RotationKeys, layer: str = "") -> int:
     """Return the size of a head: from the config, the request, or the default of the type."""
-    if size := head_by_layer(model, type_keys, layer):
-        return model.dimension(size, "head_dim")
-    head = model.count(*type_keys.size) if type_keys.size else None
+    head = head_by_layer(model, layer, type_keys.size) if layer else None
+    head = head or (model.count(*type_keys.size) if type_keys.size else None)
     width, heads = model.sized(type_keys.width), model.sized(type_keys.heads)
     stated = head is not None
     nulled = type_keys.null and model.get(type_keys.size[0], ...) is None
@@ -1348,18 +1325,12 @@ def find_share(
     model: ModelConfig, section: Section, type_keys: RotationKeys, d: int, scaling: str
 ) -> tuple[float, list[Finding]]:
     """Return the rotated share of a head, with findings."""
-    ignored = type_keys.fixed or (type_keys.whole and scaling == "none")
+    if type_keys.fixed or (type_keys.whole and scaling == "none"):
+        return 1.0, []
     keys = tuple(key for key in type_keys.shares if key not in DIMENSIONS)
     if "layers" not in model.row and (type_keys.whole or scaling != "none"):
         keys = keys or SHARE[:1]
     partial, findings = reconcile(section, SHARE, model, keys)
-    if ignored:
-        if partial not in (None, 1.0) and not type_keys.fixed:
-            key, inside = section.first(*SHARE)
-            key = model.first(*keys)[0] if inside is None else key
-            slots = {"kind": shown(model.kind), "key": key, "value": partial}
-            findings = [finding("unread-key", "share", config=model.label, **slots)]
-        return 1.0, findings
     is_listed = section.key in model.row.get("layers", ())
     if partial is None and scaling == "none" and is_listed and model.row.get("given_whole"):
         return 1.0, findings  # the default share of the class applies only without a section
@@ -1426,10 +1397,6 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     """Return the rotation of each type of layer; the empty name is for all layers."""
     row = model.row
     key = model.rope_key
-    if key == "rope_scaling" and row.get("new_only"):
-        raise PefourierError(
-            f"{key} of {model.label} has no partial_rotary_factor; set it in rope_parameters"
-        )
     section = model.section(key)
     if key in row.get("unread", ()):
         section = replace(section, values={})
@@ -1445,12 +1412,7 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
         return {name: (section.section(name), type_keys) for name in names}
     if not section.values and type_keys.rope:
         return {"": (replace(section, values=type_keys.rope), type_keys)}
-    local = None if row else model.number(*LOCAL_THETA)
-    if local is None:
-        return {"": (section, type_keys)}
-    full = {"rope_theta": model.number(GLOBAL_THETA, "rope_theta"), **section.values}
-    bases = {"full_attention": full, "sliding_attention": {"rope_theta": local}}
-    return {k: (replace(section, values=values), type_keys) for k, values in bases.items()}
+    return {"": (section, type_keys)}
 
 
 def known_layers(
