@@ -424,9 +424,6 @@ def declared_table(model: ModelConfig) -> Encoding | None:
 
 
 VECTORS = re.compile(r"(^|\.)rel_embeddings\.weight$")
-# keys without effect on relative sinusoids
-IDLE = """rotary_embedding_base left_max_position_embeddings right_max_position_embeddings
-    conf_attention_chunk_size t2u_max_position_embeddings""".split()
 
 
 def read_lags(model: ModelConfig) -> Encoding | None:
@@ -1645,7 +1642,7 @@ OF_POSITIONS = re.compile(
     "local_attention|attention_chunk|max_pos|(context|ctx|seq(uence)?)_(len|size)|max_ctx|max_len$|"
     "context_window|(inter|extra)polation_(factor|scale)|logn|xpos"
 )
-HARMLESS = {*LONGEST} | set(
+HARMLESS = {*LONGEST, "rope_parameters"} | set(
     """_sliding_window_pattern decoder_positional_dropout_rate dropout_positions
     encoder_positional_dropout_rate image_seq_length keep_window_size max_relative_positions
     model_max_length n_ctx num_position_embeddings num_sliding_attention_heads
@@ -1655,12 +1652,11 @@ HARMLESS = {*LONGEST} | set(
 )
 LENGTHS_OF = ("length", "original", "trained")  # parameters of an encoding
 MISSPELT = 0.85  # similarity from which a key counts as a misspelling of another
-SCHEDULED = {  # keys that are read if a row has the field
-    "slides": "max_window_layers sliding_window",
-    "window": "sliding_window",
-    "windows": "sliding_window",
-    "unrotated": "no_rope_layer_interval",
-    "axial": "window_size use_relative_position_bias use_shared_relative_position_bias",
+SCHEDULED = {  # keys of layers that have no effect in some configs of a row with the field
+    "slides": ("max_window_layers", "sliding_window"),
+    "window": ("sliding_window",),
+    "windows": ("sliding_window",),
+    "unrotated": ("no_rope_layer_interval",),
 }
 STATING = (  # keys that repeat a parameter of the encoding
     *(("_len(gth)?$", name) for name in LENGTHS_OF),
@@ -1679,12 +1675,13 @@ def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
     whole = type_row(str(model.outer.untracked.get("model_type"))) or {}
     is_tower = model.key and model.key not in (*NESTED, whole.get("text"))
     plain = {*enc.params.get("unread", ())} | sections_not_read(model)
-    found, used = dict.fromkeys(plain, ("plain", "")), used_by_others(model)
+    found = dict.fromkeys(plain, ("plain", ""))
+    read_by_others(model)
+    idle = {key for name in SCHEDULED.keys() & model.row.keys() for key in SCHEDULED[name]}
     for section in (model,) if is_tower else (model, model.outer):
         values = section.untracked.values
         foreign = () if section is model else whole.get("beside", ())  # of other parts of the model
-        unread: set[str] = getattr(section.values, "unread", set()).difference(foreign)
-        unread -= used if section.values is model.values else set()
+        unread: set[str] = getattr(section.values, "unread", set()).difference(foreign, idle)
         others = second_names(values, unread, enc.params) if rotates(model) else {}
         unset = sorted(EVIDENCE - values.keys())
         for place, key in enumerate(sorted(unread)):
@@ -1739,24 +1736,16 @@ def sections_not_read(model: ModelConfig) -> set[str]:
     return {key for key in unread - {"type"} if values.get(key)}
 
 
-def used_by_others(model: ModelConfig) -> set[str]:
-    """Return the keys of rotations, layers and windows that other commands use, or without effect.
-
-    Keys of windows have no effect if no layer has a window.
-    """
-    row, config = model.row, model.untracked
-    used = {"rope_parameters", *(IDLE if "xl" in row else ())}
-    for name in SCHEDULED.keys() & row.keys():
-        used.update(SCHEDULED[name].split())
+def read_by_others(model: ModelConfig) -> None:
+    """Read the keys of layers, their rotations, and temperatures that other commands use."""
     with suppress(PefourierError):  # reported by the commands that need these keys
         sections = layer_sections(model) if rotates(model) else None
         for _, turns in (sections or {}).values():
-            keys_of_turns = filter(None, (turns.bases, turns.shares, turns.size))
-            used.update(config.first(*keys)[0] for keys in keys_of_turns)
+            for keys in filter(None, (turns.bases, turns.shares, turns.size)):
+                model.first(*keys)
         layer_schedule(model, sections)
         known_temperature(model)
         model.longest()
-    return used
 
 
 def is_about(key: str, values: Values) -> bool:
