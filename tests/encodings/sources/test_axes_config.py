@@ -181,9 +181,6 @@ def test_a_table_of_another_size_wants_a_grid(weights):
     for rows, prefix in ((15, 0), (20, 5)):  # 15 patches and one prefix row
         enc = load(weights("vit", name, RANDOM[None, :rows], **SMALL))
         assert enc.domain.prefix == prefix
-        assert [f.code for f in enc.findings if f.severity == "warning"] == ["weights-config"]
-        assert f"({rows}, 8)" in enc.findings[0].message
-        assert "(16, any)" in enc.findings[0].message
 
 
 @pytest.mark.parametrize(
@@ -197,7 +194,8 @@ def test_a_table_of_another_size_wants_a_grid(weights):
         ("FluxTransformer2DModel", {"axes_dims_rope": [16, 56]}, "share needs one number for each"),
         ("PixArtTransformer2DModel", {"interpolation_scale": 0}, "interpolation_scale of"),
         ("vit", {}, "are learned; put model.safetensors"),
-        *((kind, {}, "its folder has no weights with biases") for kind in ("swin", "swinv2")),
+        ("swin", {}, "its folder has no weights with biases"),
+        ("swinv2", {}, "a trained network of displacements"),
         (
             "beit",
             {"use_shared_relative_position_bias": True},

@@ -457,7 +457,7 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
 def as_timm(values: Fields) -> Fields:
     """Convert a config of timm to the keys of transformers; return other configs unchanged.
 
-    Patch and window are in the name of the architecture: swinv2_tiny_window8_256.
+    The patch is in the name of the architecture.
 
     >>> trained = {"input_size": [3, 32, 48]}
     >>> config = as_timm({"architecture": "vit_tiny_patch8_224", "pretrained_cfg": trained})
@@ -473,13 +473,8 @@ def as_timm(values: Fields) -> Fields:
     sizes: Fields = {"image_size": image or inner.get("input_size")}
     if patch := re.search(r"patch(\d{1,4})", name):
         sizes |= {"patch_size": int(patch[1]), "patched": bool(sizes["image_size"])}
-    window = re.match(r"swinv2_(?!cr).*window(\d{1,4})(?:to(\d{1,4}))?", name)
-    if window is None:
-        return {**values, "model_type": "timm_wrapper", **sizes}
-    first = int(window[1])  # window of pretraining if a second follows; halved in the last stage
-    stages = [first] * 3 + [first // 2] if window[2] else [0]
-    sizes |= {"window_size": int(window[2] or first), "pretrained_window_sizes": stages}
-    return {**values, "model_type": "swinv2", **sizes, "patch_size": 4}
+    kind = "swinv2" if name.startswith("swinv2") else "timm_wrapper"
+    return {**values, "model_type": kind, **sizes}
 
 
 def model_type(config: Section, usual: str) -> str:

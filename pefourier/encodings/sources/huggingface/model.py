@@ -23,10 +23,9 @@ Weights
 Weights are the .safetensors files in the config's folder: the files that
 ``model.safetensors.index.json`` lists, or files with the usual names. `first_row` is the row of
 position 0 in a table. Rows of a bias table are the displacements query - key; the three rows of a
-class token come last (Swin, BEiT). Swin V2 stores a network of displacements instead of a table.
-SAM has vectors of lags along one axis and adds their products with queries to the scores. Layers
-have separate tables: the first is read, or the table that ``#NAME`` selects by its name or a part
-of the name.
+class token come last (Swin, BEiT). SAM has vectors of lags along one axis and adds their products
+with queries to the scores. Layers have separate tables: the first is read, or the table that
+``#NAME`` selects by its name or a part of the name.
 
 Keys of rows
 ------------
@@ -41,9 +40,8 @@ matching ``when`` [key, value] applies. Keys: ``encoding`` (learned: a table in 
 (``head``, or ``width`` over ``heads``; ``times``: head times heads); ``sides``, one per axis: a
 ``size`` over another, each [key, default] (``kernel``: size of the first patch); ``usual``, default
 sides; ``prefix``, and the key of ``registers``; ``merged``, the key for the side of blocks in the
-order of tokens; ``reference``, bases over scales; ``pretrained``, the key for the window of
-SwinV2's pretraining, or a window per stage; ``rescaled``, the key and the default of the largest
-factor by which training stretches coordinates.
+order of tokens; ``reference``, bases over scales; ``rescaled``, the key and the default of the
+largest factor by which training stretches coordinates.
 """
 
 import os
@@ -72,7 +70,7 @@ from pefourier.encodings.encoding import (
     lattice,
     rows_up_to,
 )
-from pefourier.encodings.families.relative import of_distances, of_network, t5_buckets
+from pefourier.encodings.families.relative import of_distances, t5_buckets
 from pefourier.encodings.families.rotary import logits_gain, rotated_share, scaling_parameters
 from pefourier.encodings.grids import (
     OF_CLASS_TOKEN,
@@ -131,8 +129,7 @@ WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
 INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")
 TENSOR = re.compile(r"(^|\.)(wpe|embed_positions|positions?_embed(ding)?s?)(\.weight)?$")
 GRID_TENSOR = re.compile(r"(^|\.)pos_embed(\.weight)?$")  # SAM, Qwen3-VL
-WINDOWED = r"relative_position_bias_table|(continuous_position_bias_mlp|cpb_mlp)\.0\.weight"
-DISPLACED = re.compile(rf"(^|\.)({WINDOWED}|rel_pos_[thw])$")  # in vision models
+DISPLACED = re.compile(r"(^|\.)(relative_position_bias_table|rel_pos_[thw])$")  # in vision models
 IMAGES = re.compile("image|vision|visual")  # towers; their sizes are in other configs
 EMBEDDED = ("embedding_size", "input_embedding_size")  # width of embeddings before a projection
 T5_BIAS = re.compile(r"(^|\.)(?<!EncDecAttention\.)relative_attention_bias\.weight$")
@@ -266,14 +263,12 @@ def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
 
 def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tuple[Finding, ...]:
     """Return a warning if the shape of a table of positions contradicts its config."""
-    is_on_axes = "axial" in model.row
-    if not is_on_axes and (not name.endswith(".weight") or IMAGES.search(name)):
+    if "axial" in model.row or not name.endswith(".weight") or IMAGES.search(name):
         return ()
     keys = (model.row.get("length", LONGEST)[0], *LONGEST)
     if "decoder" in name.split("."):
         keys = ("max_target_positions", *keys)
-    first = model.row.get("first", 0)
-    rows = None if is_on_axes else model.count(*keys)
+    first, rows = model.row.get("first", 0), model.count(*keys)
     if first != "padding":  # its rows are included
         rows = rows and rows + first
     elif "table" in model.row:  # such sinusoids grow on demand
@@ -283,28 +278,13 @@ def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tup
     columns = shape[rows != shape[1] or shape[0] not in widths]
     if columns not in widths:
         columns = widths[-1] if widths else None
-    return shape_findings(model, name, path, shape, (rows, columns))
-
-
-def shape_findings(
-    model: ModelConfig, name: str, path: str, shape: Shape, expected: Shape
-) -> tuple[Finding, ...]:
-    """Return a warning if a tensor has an unexpected shape."""
+    expected = rows, columns
     if all(size in (None, stored) for stored, size in zip(shape, expected, strict=True)):
         return ()
-    sizes = ", ".join("any" if size is None else str(size) for size in expected)
     variant = "transposed" if shape == expected[::-1] else "shape"
-    return (
-        finding(
-            "weights-config",
-            variant,
-            config=model.label,
-            name=shown(name),
-            path=shown(path),
-            shape=shape,
-            expected=f"({sizes})",
-        ),
-    )
+    slots: Fields = {"name": shown(name), "path": shown(path), "shape": shape}
+    slots["expected"] = f"({', '.join('any' if n is None else str(n) for n in expected)})"
+    return (finding("weights-config", variant, config=model.label, **slots),)
 
 
 def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
@@ -365,10 +345,7 @@ def read_t5(model: ModelConfig) -> Encoding:
     def vectors(lag: Array) -> Floats:
         return np.asarray(bias[t5_buckets(lag, **settings)], dtype=float)
 
-    heads = model.sized(model.own("heads", HEADS))
-    doubts = shape_findings(model, name, path, bias.shape, (settings["buckets"], heads))
-    if is_first:
-        doubts = (*doubts, one_of_several("plain", name, [*layers]))
+    doubts = (one_of_several("plain", name, [*layers]),) if is_first else ()
     d = model.dimension(bias.shape[1], f"tensor {name}")
     return of_weights(model.build("t5", d, **settings), settings, vectors, eps, name, path, doubts)
 
@@ -646,24 +623,13 @@ def formula(model: ModelConfig, block: Values) -> Encoding:
     return replace(enc, params={**enc.params, **noted})
 
 
-def window_of(model: ModelConfig, block: Values, stage: int = 0) -> Sides:
-    """Return the window of a stage (stages halve the image's patches); empty if unknown."""
-    if model.grid or "sides" not in block:
-        return tuple(model.grid)
-    sides, _ = sides_of(model, block)
-    if "image" not in block:
-        return sides
-    image = [side_of(model, block["image"], place) for place in range(-len(sides), 0)]
-    return tuple(min(n, max(m >> stage, 1)) for n, m in zip(sides, image, strict=True))
-
-
-def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0, minimum: int = 1) -> int:
+def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
     """Return a whole number [keys, default] of a config, from a list the item at a place."""
     keys, default = spec
     key, value = model.first(*([keys] if isinstance(keys, str) else keys))
     if isinstance(value, list) and -len(value) <= place < len(value):
         value = value[place]
-    return replace(model, values={key: value}).count(key, minimum=minimum) or default or 0
+    return replace(model, values={key: value}).count(key) or default or 0
 
 
 def sides_of(model: ModelConfig, block: Values) -> tuple[Sides, tuple[Finding, ...]]:
@@ -742,10 +708,6 @@ def read_grid(model: ModelConfig, block: Values) -> Encoding | None:
     sides, notes = sides_of(model, block) if is_set else (usual_grid(len(enc))[0], ())
     if others := [] if model.part else sorted(sibling_tensors(model, DISPLACED)):
         enc = replace(enc, findings=(one_of_several("beside", name, others), *enc.findings))
-    if is_set and "patched" not in block.get("when", ()) and not (model.grid or model.prefix):
-        shape, rows = (len(enc), enc.dim), count_points(sides) + prefix_of(model, block)
-        doubts = shape_findings(model, name, path, shape, (rows, None))
-        enc = replace(enc, findings=(*enc.findings, *doubts))
     if enc.domain.grid:
         return enc
     prefix = model.prefix or max(len(enc) - count_points(sides), 0)
@@ -753,9 +715,6 @@ def read_grid(model: ModelConfig, block: Values) -> Encoding | None:
     params = {**enc.params, "grid": sides, "prefix": prefix}
     findings = (*enc.findings, *notes)
     return replace(enc, domain=lattice(sides, prefix), params=params, findings=findings)
-
-
-STAGE = re.compile(r"(^|\.)layers\.(\d+)\.blocks\.")  # of Swin
 
 
 def read_displacements(model: ModelConfig) -> Encoding | None:
@@ -786,13 +745,8 @@ def read_stored(model: ModelConfig, block: Values, name: str, path: str) -> Enco
     """Read the biases of a window, or the vectors of lags, from a tensor."""
     from pefourier.encodings.sources.tables import read_named_table
 
-    stored, stage = read_named_table(path, name), STAGE.search(name)
-    place = int(stage[2]) if stage else 0
-    window = window_of(model, block, place)
-    if name.endswith(".0.weight"):
-        side = value_of(model, (block.get("pretrained", ""), 0), place, 0)
-        trained = (side,) * len(window) if side else ()
-        return replace(of_stored_network(model, name, path, window, trained), eps=stored.eps)
+    stored = read_named_table(path, name)
+    window = sides_of(model, block)[0] if model.grid or "sides" in block else ()
     rows, heads = stored.vectors.shape[0], stored.vectors.shape[-1]
     is_of_lags = "rel_pos_" in name
     fits = window_of_rows(rows, window, axes=1 if is_of_lags else 2)
@@ -802,15 +756,12 @@ def read_stored(model: ModelConfig, block: Values, name: str, path: str) -> Enco
             f"{name} of {shown(path)}: {rows} rows do not fit the displacements of a window{size}"
         )
     model.dimension(heads, f"tensor {name}")
-    others = rows - len(lags_on(fits))  # of a class token
-    expected = len(lags_on(window)) + others if window else None
     return biases_within(
         fits,
         stored.vectors,
         "lags" if is_of_lags else "biases",
         params={"path": path, "array": name, "grid": fits, "d": heads, "model_type": model.kind},
         eps=stored.eps,
-        findings=shape_findings(model, name, path, (rows, heads), (expected, None)),
         injection="key" if is_of_lags else "bias",
     )
 
@@ -826,28 +777,6 @@ def window_of_rows(rows: int, window: Sides, axes: int) -> Sides:
         if len(sides) == axes and rows - len(lags_on(sides)) in (0, OF_CLASS_TOKEN):
             return sides
     return ()
-
-
-def of_stored_network(
-    model: ModelConfig, name: str, path: str, window: Sides, trained: Sides
-) -> Encoding:
-    """Compute Swin V2's biases on a window from the network in the weights."""
-    from pefourier.encodings.sources.tables import read_numbers
-
-    if not window:
-        raise PefourierError(f"{shown(model.file)} sets no window for {name}; give --grid")
-    paths, stem = dict(all_tensors(folder_of(model))), name.removesuffix("0.weight")
-    first, shifts, heads = (
-        read_numbers(f"{paths.get(stem + part, path)}#{stem}{part}")
-        for part in ("0.weight", "0.bias", "2.weight")
-    )
-    sides: Places = np.array(trained or window)
-    if first.shape != (len(shifts), len(sides)) or heads.size % len(shifts):
-        raise PefourierError(f"{name} has shape {first.shape}, unlike Swin V2's network")
-    by_head = heads.reshape(-1, len(shifts)).T
-    enc = of_network(lags_on(window), sides, (first.T, shifts, by_head))
-    params = {"grid": window, "d": enc.dim, "pretrained": trained, "path": path}
-    return replace(enc, params={**params, "model_type": model.kind})
 
 
 Notes = Iterator[Finding]
@@ -954,7 +883,7 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     kind = "default" if kind is None else kind
     if not isinstance(kind, str):
         raise section.wrong("rope_type", kind, "a string")
-    kind = model.row.get("renamed", {}).get(kind, kind)
+    kind = str(model.row.get("renamed", {}).get(kind, kind))
     if kind == "ntk" and "section" in model.row:
         return kind
     if kind not in TYPES:
@@ -1299,7 +1228,7 @@ def head_by_layer(model: ModelConfig, layer: str, keys: Strings) -> int | None:
     widths = {counts.get(i) or usual for i, kind in enumerate(kinds) if kind == layer}
     if len(widths) > 1:
         raise PefourierError(
-            f"{section.label} must set one head_dim for {shown(layer)}; got {sorted(widths)}"
+            f"{section.label} must set one head_dim for {shown(layer)}; got {sorted(filter(None, widths))}"
         )
     return widths.pop() if widths else None
 
