@@ -1008,14 +1008,13 @@ def lint_keys(case: ConfigCase) -> Notes:
         if unlike:
             yield says("rope-spellings", said=differences, taken="rope_scaling")
     # type and rope_type that differ, or a factor without a type
-    kinds = [section.get("rope_type"), section.get("type")]
-    names = ALIASES | model.row.get("renamed", {})
-    if all(isinstance(kind, str) for kind in kinds) and "type" not in unread:
-        if len({names.get(kind, kind) for kind in kinds}) == 2:
-            yield says("rope-two-types", one=shown(kinds[0]), other=shown(kinds[1]))
-    elif kinds == [None, None] and is_number(section.get("factor")):
+    names, factor = ALIASES | model.row.get("renamed", {}), section.get("factor")
+    kinds = [kind for key in ("rope_type", "type") if (kind := section.get(key)) is not None]
+    if len({names.get(str(kind), kind) for kind in kinds}) == 2 and "type" not in unread:
+        yield says("rope-two-types", one=shown(kinds[0]), other=shown(kinds[1]))
+    elif not kinds and is_number(factor):
         if not any("did you mean rope_type" in note.message for note in case.enc.findings):
-            yield says("rope-no-type", factor=section.get("factor"))
+            yield says("rope-no-type", factor=factor)
     # a type of layer without a section among the sections by layer
     by_layer = any(isinstance(value, dict) for value in sections.values())
     if case.layer and by_layer and case.layer not in sections:
@@ -1030,9 +1029,8 @@ def lint_keys(case: ConfigCase) -> Notes:
 def spelled_out(section: Values, base: object) -> Fields:
     """Return the settings of a section and the base above it, with names of transformers 5."""
     kind = section.get("rope_type", section.get("type", "default"))
-    above = {} if base is None else {"rope_theta": base}
-    settings = {key: x for key, x in section.items() if key not in ("type", "rope_type")}
-    return {"rope_type": kind} | above | settings
+    settings = {"rope_theta": base, **section, "rope_type": kind, "type": None}
+    return {key: value for key, value in settings.items() if value is not None}
 
 
 def lint_lengths(case: ConfigCase) -> Notes:
@@ -1304,19 +1302,17 @@ def rotates_on_axes(model: ModelConfig) -> bool:
 
 def sections_of(model: ModelConfig) -> tuple[Counts, bool | Literal["rows"]] | None:
     """Return the number of pairs of each axis, and whether axes alternate (`axes_of_sections`)."""
-    interleaved, config = model.row.get("interleaved", False), model.untracked
-    for key in ("rope_parameters", "rope_scaling"):
-        section = config.section(key)
-        sections = section.parameter("mrope_section", tuple[float, ...])
-        if sections is not None:
-            if not all(n is not None and n == int(n) for n in sections):
-                written = section.values["mrope_section"]
-                raise section.wrong("mrope_section", written, "a list of whole numbers")
-            stated = section.parameter("mrope_interleaved", bool)
-            if stated is not None and interleaved != "rows":
-                interleaved = stated
-            return tuple(map(int, sections)), interleaved
-    return (tuple(model.row["sections"]), interleaved) if "sections" in model.row else None
+    interleaved, section = model.row.get("interleaved", False), model.section(model.rope_key)
+    sections = section.parameter("mrope_section", tuple[float, ...])
+    if sections is None:
+        return (tuple(model.row["sections"]), interleaved) if "sections" in model.row else None
+    if not all(n is not None and n == int(n) for n in sections):
+        written = section.values["mrope_section"]
+        raise section.wrong("mrope_section", written, "a list of whole numbers")
+    stated = section.parameter("mrope_interleaved", bool)
+    if stated is not None and interleaved != "rows":
+        interleaved = stated
+    return tuple(map(int, sections)), interleaved
 
 
 def layer_sections(model: ModelConfig) -> dict[str, Layer]:
@@ -1652,17 +1648,16 @@ def second_names(values: Values, unread: Collection[str], params: Values) -> dic
 
 def sections_not_read(model: ModelConfig) -> set[str]:
     """Return the sections of a rotation that the model type ignores, fully or in this format."""
-    row, values = model.row, model.untracked.values
+    row, key = model.row, model.rope_key
     if not row or not rotates(model):
         return set()
-    unread, section = set(row.get("unread", ())), values.get(model.rope_key)
-    if isinstance(section, dict) and section:
-        is_by_layer = any(isinstance(value, dict) for value in section.values())
-        untyped = "type" in unread and "type" in section and "rope_type" not in section
-        needs_layers = row.get("flat", []) == [] and model.rope_key == "rope_parameters"
-        if untyped or (needs_layers and not is_by_layer if "layers" in row else is_by_layer):
-            unread.add(model.rope_key)
-    return {key for key in unread - {"type"} if values.get(key)}
+    unread, section = set(row.get("unread", ())), model.section(key).values
+    is_by_layer = any(isinstance(value, dict) for value in section.values())
+    untyped = "type" in unread and "type" in section and "rope_type" not in section
+    needs_layers = "layers" in row and row.get("flat", []) == [] and key == "rope_parameters"
+    if untyped or (not is_by_layer if needs_layers else is_by_layer and "layers" not in row):
+        unread.add(key)
+    return {key for key in unread - {"type"} if model.get(key)}
 
 
 def read_by_others(model: ModelConfig) -> None:
