@@ -263,12 +263,12 @@ class GgufFile(Section):
         """Return runs of layers with equal positions; one run if their types are unknown."""
         count, window = self.count("block_count") or 0, self.count("attention.sliding_window")
         sliding = (sliding_layers(self, count) if window else [False] * count) or []
-        fourth = [i % 4 != 3 for i in range(len(sliding))]
-        unrotated = {"every fourth": fourth, "full": sliding if window else None}
-        values: Fields = {
-            "num_hidden_layers": len(sliding) or None,
-            "no_rope_layers": unrotated.get(DECIDED["unrotated"].get(self.kind)),
-        }
+        unrotated = DECIDED["unrotated"].get(self.kind)
+        values: Fields = {"num_hidden_layers": len(sliding) or None}
+        if unrotated == "every fourth":
+            values["no_rope_layers"] = [i % 4 != 3 for i in range(len(sliding))]
+        elif unrotated and window:  # the layers without a window
+            values["no_rope_layers"] = sliding
         if window:
             values["layer_types"] = [PARTS[local] for local in sliding]
             values["sliding_window"] = window if sliding else None

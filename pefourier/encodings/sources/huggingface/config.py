@@ -126,6 +126,7 @@ class RotationKeys:
 # unscaled: str; why a scaling is refused
 # flat: Sequence[str] | None; types of layers that one rope_parameters reaches; None: refused
 # scaled: Sequence[str] | None; the same for rope_scaling
+# new_only: bool; rope_scaling is refused
 # own_base: bool; types of layers keep their base and share
 # given_whole: bool; a section without a share rotates the whole head
 # softmax: bool; mscale_all_dim scales logits

@@ -134,7 +134,6 @@ IMAGES = re.compile("image|vision|visual")  # towers; their sizes are in other c
 EMBEDDED = ("embedding_size", "input_embedding_size")  # width of embeddings before a projection
 T5_BIAS = re.compile(r"(^|\.)(?<!EncDecAttention\.)relative_attention_bias\.weight$")
 LAYER = re.compile(r"(?:^|\.)(?:block|layers?)\.(\d{1,5})\.")
-Shape = tuple[int | None, ...]  # None: any size
 PHASES = 2e-6  # phase error per position that float32 causes
 
 
@@ -261,7 +260,7 @@ def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
     return replace(enc, params=params, domain=lattice(stored.sides) if stored.sides else enc.domain)
 
 
-def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tuple[Finding, ...]:
+def unlike_config(model: ModelConfig, name: str, path: str, shape: Counts) -> tuple[Finding, ...]:
     """Return a warning if the shape of a table of positions contradicts its config."""
     if "axial" in model.row or not name.endswith(".weight") or IMAGES.search(name):
         return ()
@@ -274,16 +273,13 @@ def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tup
     elif "table" in model.row:  # such sinusoids grow on demand
         rows = None
     width_keys = (*EMBEDDED, *model.own("width", WIDTH)[0])
-    widths = [width for key in width_keys if (width := model.count(key))]
-    columns = shape[rows != shape[1] or shape[0] not in widths]
-    if columns not in widths:
-        columns = widths[-1] if widths else None
-    expected = rows, columns
-    if all(size in (None, stored) for stored, size in zip(shape, expected, strict=True)):
+    widths = sorted({n for key in width_keys if (n := model.count(key))})
+    if rows in (None, shape[0]) and (not widths or shape[1] in widths):
         return ()
-    variant = "transposed" if shape == expected[::-1] else "shape"
+    is_transposed = rows in (None, shape[1]) and shape[0] in widths
     slots: Fields = {"name": shown(name), "path": shown(path), "shape": shape}
-    slots["expected"] = f"({', '.join('any' if n is None else str(n) for n in expected)})"
+    slots["expected"] = f"({rows or 'any'}, {' or '.join(map(str, widths)) or 'any'})"
+    variant = "transposed" if is_transposed else "shape"
     return (finding("weights-config", variant, config=model.label, **slots),)
 
 
@@ -360,7 +356,6 @@ def of_weights(
     findings: tuple[Finding, ...],
 ) -> Encoding:
     """Return a built encoding with the trained vectors of a tensor in place of the initial ones."""
-    others = tuple(note for note in enc.findings if note.code != "untrained")
     read = {"length", "d", "model_type", *settings}  # others are about initial vectors
     params = {key: value for key, value in enc.params.items() if key in read}
     params |= {"path": path, "array": name}
@@ -369,7 +364,7 @@ def of_weights(
         vectors=vectors,
         params=params,
         eps=eps,
-        findings=(*others, *findings),
+        findings=(*enc.findings, *findings),
         origin="weights",
         untrained=False,
     )
@@ -464,13 +459,10 @@ def read_terms(model: ModelConfig) -> Encoding | None:
         buckets = 0
     d = model.width
     settings = {"buckets": buckets, "max_distance": longest, "p2c": "p2c" in terms}
-    notes = [finding("untrained", "lags")]
-    if "convolutional" in model.row["kind"]:
-        notes.append(finding("with-convolution"))
-    enc = model.build("deberta", d, *notes, **settings)
+    notes = [finding("with-convolution")] if "convolutional" in model.row["kind"] else []
     tensor = only_one(sibling_tensors(model, VECTORS), model, "distances")
     if tensor is None:
-        return enc
+        return model.build("deberta", d, finding("untrained", "lags"), *notes, **settings)
     name, path = tensor
     table, eps = read_table(path, name)
     shape = 2 * (buckets or longest), d
@@ -486,6 +478,7 @@ def read_terms(model: ModelConfig) -> Encoding | None:
         floor = model.number("layer_norm_eps") or 1e-7
         vectors = vectors / np.sqrt(vectors.var(axis=1, keepdims=True) + floor) * gain + shift
     rows = of_distances(1, vectors, buckets, longest).vectors
+    enc = model.build("deberta", d, *notes, **settings)
     return of_weights(enc, settings, rows, eps, name, path, ())
 
 
@@ -781,7 +774,6 @@ def window_of_rows(rows: int, window: Sides, axes: int) -> Sides:
 
 Notes = Iterator[Finding]
 
-ROTATED_SIZE = "qk_rope_head_dim"
 USUAL_HEADS = {*range(32, 129, 16), 100, 120, 192, 256, 512}
 LONG = 4  # ratio to the trained length from which a context needs scaling
 DIFFERENCES = 4  # largest number of differences in a finding
@@ -1029,7 +1021,10 @@ def lint_keys(case: ConfigCase) -> Notes:
 def spelled_out(section: Values, base: object) -> Fields:
     """Return the settings of a section and the base above it, with names of transformers 5."""
     kind = section.get("rope_type", section.get("type", "default"))
-    settings = {"rope_theta": base, **section, "rope_type": kind, "type": None}
+    settings = {"rope_type": kind, "rope_theta": base, **section} | {
+        "rope_type": kind,
+        "type": None,
+    }
     return {key: value for key, value in settings.items() if value is not None}
 
 
@@ -1085,11 +1080,6 @@ def lint_sizes(case: ConfigCase) -> Notes:
         if width and heads and (width % heads or (head not in USUAL_HEADS and head > 32)):
             variant = "split" if width % heads else "unusual"
             yield says("rope-head-guessed", variant, width=width, heads=heads)
-    # qk_rope_head_dim, as in DeepSeek, in a config with a different head_dim
-    rotated, size = model.get(ROTATED_SIZE), model.get("head_dim")
-    is_guessed = any(note.code == "model-type-unknown" for note in case.enc.findings)
-    if is_guessed and is_number(rotated) and is_number(size) and rotated != size:
-        yield says("rope-two-heads", key=ROTATED_SIZE, turned=rotated, size=size)
     # sections of M-RoPE that do not sum to the number of pairs
     numbers = case.section.get("mrope_section", model.row.get("sections"))
     numbers, pairs = numbers if isinstance(numbers, list) else [], params["rotated"] // 2
@@ -1226,7 +1216,8 @@ def head_by_layer(model: ModelConfig, layer: str, keys: Strings) -> int | None:
     widths = {counts.get(i) or usual for i, kind in enumerate(kinds) if kind == layer}
     if len(widths) > 1:
         raise PefourierError(
-            f"{section.label} must set one head_dim for {shown(layer)}; got {sorted(filter(None, widths))}"
+            f"{section.label} must set one head_dim for {shown(layer)}; "
+            f"got {sorted(filter(None, widths))}"
         )
     return widths.pop() if widths else None
 
@@ -1320,6 +1311,8 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     row = model.row
     key = model.rope_key
     section = model.section(key)
+    if key == "rope_scaling" and "new_only" in row:
+        raise model.wrong(key, section.values, "in rope_parameters, with partial_rotary_factor")
     if key in row.get("unread", ()):
         section = replace(section, values={})
     elif "type" in row.get("unread", ()) and section.values:
@@ -1612,8 +1605,10 @@ def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
         for place, key in enumerate(sorted(unread)):
             compared = unset if place < SEEN else ()
             near = "".join(get_close_matches(key[:80], compared, n=1, cutoff=MISSPELT))
-            names = [name for pattern, name in STATING if re.search(pattern, key)]
-            repeats = any(values[key] == enc.params.get(name) for name in names)
+            repeats = any(
+                re.search(pattern, key) and values[key] == enc.params.get(name)
+                for pattern, name in STATING
+            )
             # without positions, the keys of a rotation are switched off
             is_off = enc.name == "none" and key in EVIDENCE
             if others.get(key):
@@ -1632,17 +1627,14 @@ def second_names(values: Values, unread: Collection[str], params: Values) -> dic
     {'n_embd': '', 'd_model': 'hidden_size'}
     """
     found = {}
+    lengths = {n for key in LENGTHS_OF if (n := params.get(key))}
     for names in SYNONYMS:
-        stated = {key: values[key] for key in names if is_number(values.get(key))}
-        read = {key: number for key, number in stated.items() if key not in unread}
-        agreed = {*read.values()}
-        if LONGEST[0] in names:
-            factor = params.get("factor") or 1
-            agreed |= {n for key in LENGTHS_OF if (n := params.get(key))}
-            agreed |= {n * factor for n in agreed}
-        for key in stated if read else ():
-            if key not in read:
-                found[key] = "" if stated[key] in agreed else next(iter(read))
+        stated = [key for key in names if is_number(values.get(key))]
+        read = [key for key in stated if key not in unread]
+        agreed = {values[key] for key in read} | (lengths if LONGEST[0] in names else set())
+        agreed |= {n * (params.get("factor") or 1) for n in agreed if LONGEST[0] in names}
+        others = [key for key in stated if read and key in unread]
+        found |= {key: "" if values[key] in agreed else read[0] for key in others}
     return found
 
 
