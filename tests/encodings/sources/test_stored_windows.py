@@ -107,9 +107,8 @@ def test_sam_has_the_lags_of_each_layer(sam, layer, side, axis):
 def test_videos_have_the_tables_of_transformers(tmp_path):
     own = {"image_size": 16, "num_frames": 6, "num_hidden_layers": 1, **SMALL}
     mae = transformers.VideoMAEModel(transformers.VideoMAEConfig(patch_size=8, **own))
-    enc = load(saved(tmp_path / "mae", mae))
+    enc = load(saved(tmp_path / "mae", mae), length=12)
     made = mae.embeddings.position_embeddings[0]
-    assert enc.domain.grid == (3, 2, 2)
     np.testing.assert_allclose(enc.table(), made, atol=1e-6)
     vivit = transformers.VivitModel(transformers.VivitConfig(tubelet_size=[2, 8, 8], **own))
     enc = load(saved(tmp_path / "vivit", vivit, "position_embeddings"))

@@ -77,7 +77,6 @@ from pefourier.encodings.grids import (
     biases_within,
     check_fit,
     count_points,
-    on_grid,
     size_of,
     usual_grid,
 )
@@ -582,9 +581,6 @@ def formula(model: ModelConfig, block: Values) -> Encoding:
     parameters = {**block.get("own", {}), **values_read(model, block)}
     if "reference" in block:
         parameters["reference"] = references(model, block)
-    if "divided_by" in block:  # divisors of the indices, in the order of frequencies
-        numbers = tuple(divisor_of(model, *divisor) for divisor in block["divided_by"])
-        parameters |= {"stretch": numbers, "stretch_by": "linear"}
     if block["encoding"] in ("axial", "axial-rope"):
         parameters["prefix"] = prefix_of(model, block)
     if "note" in block:
@@ -595,10 +591,6 @@ def formula(model: ModelConfig, block: Values) -> Encoding:
         raise PefourierError(f"{model.label}: {heads} heads do not divide its width {width}")
     d = (head or width // (heads or 1)) * (heads if size.get("times") else 1)
     d, noted = model.dimension(d or None, "size of a head or width"), dict[str, Any]()
-    if block["encoding"] == "sinusoidal":
-        parameters["length"] = model.length or count_points(sides)
-        enc = model.named(findings, "sinusoidal", d=d, **parameters)
-        return enc if len(enc) != count_points(sides) else on_grid(enc, sides, 0)
     if "merged" in block:
         noted["merged"] = side = value_of(model, block["merged"])
         if side > 1:
@@ -677,16 +669,11 @@ def references(model: ModelConfig, block: Values) -> tuple[float, ...]:
         key, default = axis["scale"]
         if default == "by size":
             default = max(value_of(model, axis["size"]) // SCALED_FROM, 1)
-        bases.append(side_of(model, axis, -1) / divisor_of(model, key, default))
+        divisor = model.number(key)
+        if divisor == 0:
+            raise model.wrong(key, 0, "a number other than 0")
+        bases.append(side_of(model, axis, -1) / (divisor or default))
     return tuple(bases)
-
-
-def divisor_of(model: ModelConfig, key: str, usual: float) -> float:
-    """Read a divisor from a config, which must not be 0."""
-    divisor = model.number(key)
-    if divisor == 0:
-        raise model.wrong(key, 0, "a number other than 0")
-    return usual if divisor is None else divisor
 
 
 def read_grid(model: ModelConfig, block: Values) -> Encoding | None:
@@ -1021,11 +1008,8 @@ def lint_keys(case: ConfigCase) -> Notes:
 def spelled_out(section: Values, base: object) -> Fields:
     """Return the settings of a section and the base above it, with names of transformers 5."""
     kind = section.get("rope_type", section.get("type", "default"))
-    settings = {"rope_type": kind, "rope_theta": base, **section} | {
-        "rope_type": kind,
-        "type": None,
-    }
-    return {key: value for key, value in settings.items() if value is not None}
+    settings = {"rope_type": kind, "rope_theta": base} | section | {"rope_type": kind}
+    return {key: x for key, x in settings.items() if x is not None and key != "type"}
 
 
 def lint_lengths(case: ConfigCase) -> Notes:
