@@ -10,7 +10,6 @@ from pefourier.encodings.families.absolute import temperature_in
 from pefourier.errors import PefourierError
 from pefourier.nn import PositionalEncoding, Rotary
 from pefourier.questions.compare import compare
-from pefourier.questions.context import describe_context
 from pefourier.train.model import load_injection
 
 MINISTRAL = {"model_type": "ministral3", "hidden_size": 32, "num_attention_heads": 2}
@@ -128,14 +127,6 @@ def test_compare_of_names_is_right_at_both_sides_of_the_floor(name):
     assert (near.verdict, far.verdict) == ("the same", "different")
     assert [f.code for f in near.findings] == ["temperature-beyond"]
     assert far.unit == "query factors"
-
-
-def test_a_config_of_qwen_scales_by_log_n(written):
-    own = {"model_type": "qwen", "hidden_size": 32, "num_attention_heads": 2, "seq_length": 16}
-    own |= {"max_position_embeddings": 256, "num_hidden_layers": 2, "rotary_emb_base": 1e4}
-    for keys, wanted in (({"use_logn_attn": True}, 2), ({"use_logn_attn": False}, None)):
-        _, found = describe_context(written(own | keys))
-        assert (found.temperature and found.temperature.largest) == wanted
 
 
 def test_what_cannot_multiply_queries_refuses():

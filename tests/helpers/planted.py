@@ -289,7 +289,7 @@ ELSEWHERE = {
     "read from a config or its weights": """
         unread-key trained-assumed vision-tower gguf-unsaid model-type-unknown remote-code
         length-default weights-config biases-by-layer with-convolution position-offset grid-default
-        grid-convention table-beside trained-key tokens-in-blocks layers-inverted
+        grid-convention table-beside tokens-in-blocks layers-inverted
         layers-no-global""",
     "an encoding by name": """
         text-collides-with-patch bfloat16-positions bias-of-pairs times-unit eigenvector-signs

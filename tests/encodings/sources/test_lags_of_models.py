@@ -11,7 +11,7 @@ from stored import safetensors
 from pefourier.encodings import load
 from pefourier.encodings.sources.huggingface import open_config
 from pefourier.errors import PefourierError
-from pefourier.questions.context import describe_context, last_bucket
+from pefourier.questions.context import last_bucket
 
 SMALL = {"hidden_size": 8, "num_attention_heads": 2}
 CLASSES = {
@@ -20,7 +20,6 @@ CLASSES = {
     "seamless_m4t": "SeamlessM4TConformerRelPositionalEmbedding",
     "parakeet_encoder": "ParakeetEncoderRelPositionalEncoding",
     "nemotron_asr_streaming_encoder": "NemotronAsrStreamingEncoderRelPositionalEncoding",
-    "gemma4_audio": "Gemma4AudioRelPositionalEncoding",
 }
 RELATIVE = {"relative_attention": True, "position_biased_input": False, "pos_att_type": "c2p|p2c"}
 
@@ -32,7 +31,7 @@ def test_a_config_is_read_as_what_its_code_computes(kind, config):
     values = {"model_type": kind, **SMALL, "position_embeddings_type": "relative"}
     with quiet():
         own = config_class(kind)(**SMALL)
-        name = kind.removesuffix("_encoder").removesuffix("_audio").replace("-", "_")
+        name = kind.removesuffix("_encoder").replace("-", "_")
         module = import_module(f"transformers.models.{name}.modeling_{name}")
         rows = getattr(module, CLASSES[kind])(own)(torch.zeros(1, 13, 8))[0].numpy()
     part = "#speech_encoder" if kind == "seamless_m4t" else ""
@@ -51,18 +50,6 @@ def test_fastspeechs_rows_are_those_of_its_config(config):
     outer = {"model_type": "fastspeech2_conformer_with_hifigan", "model_config": inner}
     for path in (config(inner), config(outer, "outer.json")):
         np.testing.assert_allclose(load(path, length=6).table(), rows, atol=1e-6)
-
-
-def test_the_window_of_gemmas_audio_is_that_of_its_mask(config):
-    from transformers.models.gemma4.modeling_gemma4 import sliding_window_mask_function
-
-    mask = sliding_window_mask_function((13 - 1, 0))
-    values = {"model_type": "gemma4_audio", **SMALL, "num_hidden_layers": 3}
-    (layers,) = describe_context(config(values), 50)[1].layers
-    assert layers.window == sum(mask(0, 0, 40, key) for key in range(50)) == 12
-    values = {"model_type": "gemma3n_audio", **SMALL, "conf_num_hidden_layers": 3}
-    (layers,) = describe_context(config(values), 50)[1].layers
-    assert layers.window == 13
 
 
 @pytest.mark.parametrize(

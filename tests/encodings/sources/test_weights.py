@@ -82,7 +82,6 @@ SHAPES = [  # config, tensor, its shape, the shape that the config sets
     ({**BERT, "model_type": "opt"}, "model.decoder.embed_positions.weight", (12, 8), "(14, 8)"),
     ({**BERT, "model_type": "roberta"}, f"roberta.{TABLE}", (12, 8), None),
     ({**BERT, "model_type": "mobilebert", "embedding_size": 4}, TABLE, (12, 8), None),
-    ({"model_type": "t5", "num_heads": 4}, BIAS.format("encoder", 0), (32, 3), "(32, 4)"),
 ]
 
 

@@ -25,7 +25,7 @@ tokens before the query (1), or for the first distance without a visible token, 
 ``use_sliding_window`` is true; ``rotation_of``, the rotation of types of layers that have no
 rotation under their name; ``order``, the name of a function in `ORDERS` that reads the types of
 layers, and its arguments (coded: key, types by number; indexed: key, type of the layers that it
-lists, type of the others, default list; repeated: key); ``every`` [keys for the period of
+lists, type of the others, default list); ``every`` [keys for the period of
 full_attention]; ``from_end``, the period of layers without positions, counted from the last layer;
 ``dense_turn``, if dense layers at the start are rotated whatever their type.
 """
@@ -36,7 +36,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import field, fields, replace
 from functools import cache, cached_property, partial
 from itertools import cycle, islice
-from math import log
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,12 +45,11 @@ from pefourier.encodings.registry import build
 from pefourier.encodings.sources.json_object import (
     HEADS,
     LAYERS,
-    MOST_LAYERS,
     SINGLE,
     Section,
     TrackedKeys,
 )
-from pefourier.errors import PefourierError, is_count, shown
+from pefourier.errors import PefourierError, shown
 from pefourier.types import Counts, Fields, Strings, Values, frozen, frozen_by_name
 
 Sized = tuple[Strings, int | None]  # keys of a size in order of priority, and its default
@@ -270,9 +268,6 @@ LENGTHS = tuple(  # other names of the longest sequence, in configs of unknown t
     context_len context_window context_size n_ctx block_size max_ctx_len ctx_len sequence_len
     max_len""".split()
 )
-TRAINING = set(
-    "train trained training pretrain pretrained pretraining native original orig".split()
-)
 SYNONYMS = [  # names of one setting
     tuple(names.split())
     for names in (
@@ -285,18 +280,6 @@ SYNONYMS = [  # names of one setting
         "num_hidden_layers n_layer n_layers num_layers",
     )
 ]
-OF_LENGTHS = set("length len positions position context ctx seq seqlen sequence".split())
-
-
-def states_training(key: str, value: object) -> bool:
-    """Return whether a key states the length of the sequences in training.
-
-    >>> states_training("max_trained_positions", 4096), states_training("train_batch_size", 8)
-    (True, False)
-    """
-    words = set(re.split("[^a-z]+", key.lower()))
-    is_named = words & TRAINING and words & OF_LENGTHS and key != ORIGINAL
-    return bool(is_named) and is_count(value, 2)
 
 
 @frozen_by_name
@@ -374,14 +357,7 @@ class ModelConfig(Section):
         key, default = self.row.get("length", (LONGEST[0], None))
         if self.row:
             return self.count(key, *LONGEST) or default
-        length = self.count(*LONGEST, *LENGTHS)
-        return length or (self.count(self.trained_key) if self.trained_key else None)
-
-    @cached_property
-    def trained_key(self) -> str | None:
-        """Return the key that states the trained length under another name; None if ambiguous."""
-        stated = {k: n for k, n in self.values.items() if states_training(k, n)}
-        return next(iter(stated)) if len(set(stated.values())) == 1 else None
+        return self.count(*LONGEST, *LENGTHS)
 
     @property
     def length_key(self) -> str | None:
@@ -482,7 +458,7 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
 def as_timm(values: Fields) -> Fields:
     """Convert a config of timm to the keys of transformers; return other configs unchanged.
 
-    Patch and window are in the name of the architecture: swinv2_tiny_window8_256.
+    The patch is in the name of the architecture.
 
     >>> trained = {"input_size": [3, 32, 48]}
     >>> config = as_timm({"architecture": "vit_tiny_patch8_224", "pretrained_cfg": trained})
@@ -498,13 +474,8 @@ def as_timm(values: Fields) -> Fields:
     sizes: Fields = {"image_size": image or inner.get("input_size")}
     if patch := re.search(r"patch(\d{1,4})", name):
         sizes |= {"patch_size": int(patch[1]), "patched": bool(sizes["image_size"])}
-    window = re.match(r"swinv2_(?!cr).*window(\d{1,4})(?:to(\d{1,4}))?", name)
-    if window is None:
-        return {**values, "model_type": "timm_wrapper", **sizes}
-    first = int(window[1])  # window of pretraining if a second follows; halved in the last stage
-    stages = [first] * 3 + [first // 2] if window[2] else [0]
-    sizes |= {"window_size": int(window[2] or first), "pretrained_window_sizes": stages}
-    return {**values, "model_type": "swinv2", **sizes, "patch_size": 4}
+    kind = "swinv2" if name.startswith("swinv2") else "timm_wrapper"
+    return {**values, "model_type": kind, **sizes}
 
 
 def model_type(config: Section, usual: str) -> str:
@@ -613,23 +584,9 @@ def indexed_types(
     return [listed if entries is None or i in entries else other for i in range(number)]
 
 
-def repeated_types(model: ModelConfig, _: int, key: str) -> list[str]:
-    """Return the type of each layer from GPT-Neo's list of [types, times]; empty if not set."""
-    stated = model.get(key) or []
-    try:
-        pairs = [(list(map(str, names)), int(times)) for names, times in stated]
-        if any(not 0 < times * len(names) <= MOST_LAYERS for names, times in pairs):
-            raise ValueError
-    except (TypeError, ValueError):
-        rule = f"a list of [types, times] of at most {MOST_LAYERS} layers"
-        raise model.wrong(key, stated, rule) from None
-    return [name for names, times in pairs for _ in range(times) for name in names]
-
-
 ORDERS: dict[str, Callable[..., list[str]]] = {  # of layers, by the name in a row
     "coded": coded_types,
     "indexed": indexed_types,
-    "repeated": repeated_types,
 }
 
 
@@ -757,12 +714,6 @@ def floored_temperature(model: ModelConfig) -> Temperature | None:
     return Temperature("without positions", scale, floor, 1)
 
 
-def logarithmic_temperature(model: ModelConfig) -> Temperature | None:
-    """Return the temperature of Qwen: the logarithm of the position to the base n, from n on."""
-    n = (model.get("use_logn_attn", True) and model.count("seq_length")) or 0
-    return Temperature("all", 1 / log(n), n, 1, stepwise=False) if n > 1 else None
-
-
 def tuned_temperature(model: ModelConfig) -> Temperature | None:
     """Return the temperature of Ministral 3, in the section of the rotation."""
     section = model.section(model.rope_key)
@@ -779,7 +730,6 @@ def temperature_in(section: Section, key: str) -> Temperature | None:
 
 TEMPERATURES: dict[str, Callable[[ModelConfig], Temperature | None]] = {
     "floored": floored_temperature,
-    "logarithmic": logarithmic_temperature,
     "tuned": tuned_temperature,
     "params": lambda model: temperature_in(model.section("llama_4_scaling"), "beta"),
 }

@@ -23,18 +23,15 @@ Weights
 Weights are the .safetensors files in the config's folder: the files that
 ``model.safetensors.index.json`` lists, or files with the usual names. `first_row` is the row of
 position 0 in a table. Rows of a bias table are the displacements query - key; the three rows of a
-class token come last (Swin, BEiT). Swin V2 stores a network of displacements instead of a table.
-SAM has vectors of lags along one axis and adds their products with queries to the scores. Layers
-have separate tables: the first is read, or the table that ``#NAME`` selects by its name or a part
-of the name.
+class token come last (Swin, BEiT). SAM has vectors of lags along one axis and adds their products
+with queries to the scores. Layers have separate tables: the first is read, or the table that
+``#NAME`` selects by its name or a part of the name.
 
 Keys of rows
 ------------
 ``xl`` of a row holds ``fixed``, the parameters of `xl` that are the same in all models of the type;
 ``type``, the default of position_embeddings_type if the config has this key; ``part``, the name of
-the part with relative sinusoids if others have none; ``none_after``, the key for the number of keys
-after the query, which must be 0; ``chunk``, [key, default] of the queries in a block and of the
-keys before it that set the lag of the first row. ``usual`` of DeBERTa's relatives holds the
+the part with relative sinusoids if others have none. ``usual`` of DeBERTa's relatives holds the
 defaults of keys.
 
 The key ``axial`` of a model type's row holds the grid, or a list of grids; the first with a
@@ -43,9 +40,8 @@ matching ``when`` [key, value] applies. Keys: ``encoding`` (learned: a table in 
 (``head``, or ``width`` over ``heads``; ``times``: head times heads); ``sides``, one per axis: a
 ``size`` over another, each [key, default] (``kernel``: size of the first patch); ``usual``, default
 sides; ``prefix``, and the key of ``registers``; ``merged``, the key for the side of blocks in the
-order of tokens; ``reference``, bases over scales; ``pretrained``, the key for the window of
-SwinV2's pretraining, or a window per stage; ``rescaled``, the key and the default of the largest
-factor by which training stretches coordinates.
+order of tokens; ``reference``, bases over scales; ``rescaled``, the key and the default of the
+largest factor by which training stretches coordinates.
 """
 
 import os
@@ -74,14 +70,13 @@ from pefourier.encodings.encoding import (
     lattice,
     rows_up_to,
 )
-from pefourier.encodings.families.relative import of_distances, of_network, t5_buckets
+from pefourier.encodings.families.relative import of_distances, t5_buckets
 from pefourier.encodings.families.rotary import logits_gain, rotated_share, scaling_parameters
 from pefourier.encodings.grids import (
     OF_CLASS_TOKEN,
     biases_within,
     check_fit,
     count_points,
-    on_grid,
     size_of,
     usual_grid,
 )
@@ -133,13 +128,11 @@ WEIGHTS = re.compile(r"(model|diffusion_pytorch_model)[-.\w]*\.safetensors")
 INDEX = re.compile(r"(model|diffusion_pytorch_model)\.safetensors\.index\.json")
 TENSOR = re.compile(r"(^|\.)(wpe|embed_positions|positions?_embed(ding)?s?)(\.weight)?$")
 GRID_TENSOR = re.compile(r"(^|\.)pos_embed(\.weight)?$")  # SAM, Qwen3-VL
-WINDOWED = r"relative_position_bias_table|(continuous_position_bias_mlp|cpb_mlp)\.0\.weight"
-DISPLACED = re.compile(rf"(^|\.)({WINDOWED}|rel_pos_[thw])$")  # in vision models
+DISPLACED = re.compile(r"(^|\.)(relative_position_bias_table|rel_pos_[thw])$")  # in vision models
 IMAGES = re.compile("image|vision|visual")  # towers; their sizes are in other configs
 EMBEDDED = ("embedding_size", "input_embedding_size")  # width of embeddings before a projection
 T5_BIAS = re.compile(r"(^|\.)(?<!EncDecAttention\.)relative_attention_bias\.weight$")
 LAYER = re.compile(r"(?:^|\.)(?:block|layers?)\.(\d{1,5})\.")
-Shape = tuple[int | None, ...]  # None: any size
 PHASES = 2e-6  # phase error per position that float32 causes
 
 
@@ -266,47 +259,27 @@ def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
     return replace(enc, params=params, domain=lattice(stored.sides) if stored.sides else enc.domain)
 
 
-def unlike_config(model: ModelConfig, name: str, path: str, shape: Shape) -> tuple[Finding, ...]:
+def unlike_config(model: ModelConfig, name: str, path: str, shape: Counts) -> tuple[Finding, ...]:
     """Return a warning if the shape of a table of positions contradicts its config."""
-    is_on_axes = "axial" in model.row
-    if not is_on_axes and (not name.endswith(".weight") or IMAGES.search(name)):
+    if "axial" in model.row or not name.endswith(".weight") or IMAGES.search(name):
         return ()
     keys = (model.row.get("length", LONGEST)[0], *LONGEST)
     if "decoder" in name.split("."):
         keys = ("max_target_positions", *keys)
-    first = model.row.get("first", 0)
-    rows = None if is_on_axes else model.count(*keys)
+    first, rows = model.row.get("first", 0), model.count(*keys)
     if first != "padding":  # its rows are included
         rows = rows and rows + first
     elif "table" in model.row:  # such sinusoids grow on demand
         rows = None
     width_keys = (*EMBEDDED, *model.own("width", WIDTH)[0])
-    widths = [width for key in width_keys if (width := model.count(key))]
-    columns = shape[rows != shape[1] or shape[0] not in widths]
-    if columns not in widths:
-        columns = widths[-1] if widths else None
-    return shape_findings(model, name, path, shape, (rows, columns))
-
-
-def shape_findings(
-    model: ModelConfig, name: str, path: str, shape: Shape, expected: Shape
-) -> tuple[Finding, ...]:
-    """Return a warning if a tensor has an unexpected shape."""
-    if all(size in (None, stored) for stored, size in zip(shape, expected, strict=True)):
+    widths = sorted({n for key in width_keys if (n := model.count(key))})
+    if rows in (None, shape[0]) and (not widths or shape[1] in widths):
         return ()
-    sizes = ", ".join("any" if size is None else str(size) for size in expected)
-    variant = "transposed" if shape == expected[::-1] else "shape"
-    return (
-        finding(
-            "weights-config",
-            variant,
-            config=model.label,
-            name=shown(name),
-            path=shown(path),
-            shape=shape,
-            expected=f"({sizes})",
-        ),
-    )
+    is_transposed = rows in (None, shape[1]) and shape[0] in widths
+    slots: Fields = {"name": shown(name), "path": shown(path), "shape": shape}
+    slots["expected"] = f"({rows or 'any'}, {' or '.join(map(str, widths)) or 'any'})"
+    variant = "transposed" if is_transposed else "shape"
+    return (finding("weights-config", variant, config=model.label, **slots),)
 
 
 def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
@@ -367,10 +340,7 @@ def read_t5(model: ModelConfig) -> Encoding:
     def vectors(lag: Array) -> Floats:
         return np.asarray(bias[t5_buckets(lag, **settings)], dtype=float)
 
-    heads = model.sized(model.own("heads", HEADS))
-    doubts = shape_findings(model, name, path, bias.shape, (settings["buckets"], heads))
-    if is_first:
-        doubts = (*doubts, one_of_several("plain", name, [*layers]))
+    doubts = (one_of_several("plain", name, [*layers]),) if is_first else ()
     d = model.dimension(bias.shape[1], f"tensor {name}")
     return of_weights(model.build("t5", d, **settings), settings, vectors, eps, name, path, doubts)
 
@@ -385,7 +355,6 @@ def of_weights(
     findings: tuple[Finding, ...],
 ) -> Encoding:
     """Return a built encoding with the trained vectors of a tensor in place of the initial ones."""
-    others = tuple(note for note in enc.findings if note.code != "untrained")
     read = {"length", "d", "model_type", *settings}  # others are about initial vectors
     params = {key: value for key, value in enc.params.items() if key in read}
     params |= {"path": path, "array": name}
@@ -394,7 +363,7 @@ def of_weights(
         vectors=vectors,
         params=params,
         eps=eps,
-        findings=(*others, *findings),
+        findings=(*enc.findings, *findings),
         origin="weights",
         untrained=False,
     )
@@ -426,10 +395,6 @@ def declared_table(model: ModelConfig) -> Encoding | None:
 
 
 VECTORS = re.compile(r"(^|\.)rel_embeddings\.weight$")
-INSTEAD = {"rotary": "early", "relative_key": "relative", None: "mixer"}  # reasons for a refusal
-# keys without effect on relative sinusoids
-IDLE = """rotary_embedding_base left_max_position_embeddings right_max_position_embeddings
-    conf_attention_chunk_size t2u_max_position_embeddings""".split()
 
 
 def read_lags(model: ModelConfig) -> Encoding | None:
@@ -444,23 +409,12 @@ def read_lags(model: ModelConfig) -> Encoding | None:
         check_part(model)
     if "type" in row:
         kind = model.get("position_embeddings_type", row["type"])
-        if kind not in ("relative", *INSTEAD):
-            rule = "relative, rotary, relative_key or null"
-            raise model.wrong("position_embeddings_type", kind, rule)
         if kind != "relative":
-            reason = f"{kind}: {read_toml(REASONS)['kinds'][INSTEAD[kind]]}"
-            raise UnknownPositions(f"{shown(model.file)} has position_embeddings_type {reason}")
-    rules = {
-        "bi_data": "false; otherwise half of each batch has the vectors of opposite lags",
-        row.get("none_after", ""): "0; later keys have other vectors",
-    }
-    for key in filter(model.get, rules):
-        raise model.wrong(key, model.get(key), rules[key])
-    if "chunk" in row:  # blocks whose first row is the vector of the first visible key
-        (queries, usual), (before, usual_past) = row["chunk"]
-        size, past = model.count(queries) or usual, model.count(before) or usual_past
-        if size not in (past - 1, past):
-            raise model.wrong(queries, size, f"{past - 1} or {past}, as {before} is {past}")
+            has = f"has position_embeddings_type {shown(kind)}"
+            raise UnknownPositions(f"{shown(model.file)} {has}; only relative is supported")
+    if model.get("bi_data"):
+        rule = "false; otherwise half of each batch has the vectors of opposite lags"
+        raise model.wrong("bi_data", model.get("bi_data"), rule)
     direction = model.get("attn_type", "bi")
     if direction not in ("bi", "uni"):
         raise model.wrong("attn_type", direction, "bi or uni")
@@ -504,13 +458,10 @@ def read_terms(model: ModelConfig) -> Encoding | None:
         buckets = 0
     d = model.width
     settings = {"buckets": buckets, "max_distance": longest, "p2c": "p2c" in terms}
-    notes = [finding("untrained", "lags")]
-    if "convolutional" in model.row["kind"]:
-        notes.append(finding("with-convolution"))
-    enc = model.build("deberta", d, *notes, **settings)
+    notes = [finding("with-convolution")] if "convolutional" in model.row["kind"] else []
     tensor = only_one(sibling_tensors(model, VECTORS), model, "distances")
     if tensor is None:
-        return enc
+        return model.build("deberta", d, finding("untrained", "lags"), *notes, **settings)
     name, path = tensor
     table, eps = read_table(path, name)
     shape = 2 * (buckets or longest), d
@@ -526,6 +477,7 @@ def read_terms(model: ModelConfig) -> Encoding | None:
         floor = model.number("layer_norm_eps") or 1e-7
         vectors = vectors / np.sqrt(vectors.var(axis=1, keepdims=True) + floor) * gain + shift
     rows = of_distances(1, vectors, buckets, longest).vectors
+    enc = model.build("deberta", d, *notes, **settings)
     return of_weights(enc, settings, rows, eps, name, path, ())
 
 
@@ -629,9 +581,6 @@ def formula(model: ModelConfig, block: Values) -> Encoding:
     parameters = {**block.get("own", {}), **values_read(model, block)}
     if "reference" in block:
         parameters["reference"] = references(model, block)
-    if "divided_by" in block:  # divisors of the indices, in the order of frequencies
-        numbers = tuple(divisor_of(model, *divisor) for divisor in block["divided_by"])
-        parameters |= {"stretch": numbers, "stretch_by": "linear"}
     if block["encoding"] in ("axial", "axial-rope"):
         parameters["prefix"] = prefix_of(model, block)
     if "note" in block:
@@ -642,10 +591,6 @@ def formula(model: ModelConfig, block: Values) -> Encoding:
         raise PefourierError(f"{model.label}: {heads} heads do not divide its width {width}")
     d = (head or width // (heads or 1)) * (heads if size.get("times") else 1)
     d, noted = model.dimension(d or None, "size of a head or width"), dict[str, Any]()
-    if block["encoding"] == "sinusoidal":
-        parameters["length"] = model.length or count_points(sides)
-        enc = model.named(findings, "sinusoidal", d=d, **parameters)
-        return enc if len(enc) != count_points(sides) else on_grid(enc, sides, 0)
     if "merged" in block:
         noted["merged"] = side = value_of(model, block["merged"])
         if side > 1:
@@ -663,24 +608,13 @@ def formula(model: ModelConfig, block: Values) -> Encoding:
     return replace(enc, params={**enc.params, **noted})
 
 
-def window_of(model: ModelConfig, block: Values, stage: int = 0) -> Sides:
-    """Return the window of a stage (stages halve the image's patches); empty if unknown."""
-    if model.grid or "sides" not in block:
-        return tuple(model.grid)
-    sides, _ = sides_of(model, block)
-    if "image" not in block:
-        return sides
-    image = [side_of(model, block["image"], place) for place in range(-len(sides), 0)]
-    return tuple(min(n, max(m >> stage, 1)) for n, m in zip(sides, image, strict=True))
-
-
-def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0, minimum: int = 1) -> int:
+def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
     """Return a whole number [keys, default] of a config, from a list the item at a place."""
     keys, default = spec
     key, value = model.first(*([keys] if isinstance(keys, str) else keys))
     if isinstance(value, list) and -len(value) <= place < len(value):
         value = value[place]
-    return replace(model, values={key: value}).count(key, minimum=minimum) or default or 0
+    return replace(model, values={key: value}).count(key) or default or 0
 
 
 def sides_of(model: ModelConfig, block: Values) -> tuple[Sides, tuple[Finding, ...]]:
@@ -735,16 +669,11 @@ def references(model: ModelConfig, block: Values) -> tuple[float, ...]:
         key, default = axis["scale"]
         if default == "by size":
             default = max(value_of(model, axis["size"]) // SCALED_FROM, 1)
-        bases.append(side_of(model, axis, -1) / divisor_of(model, key, default))
+        divisor = model.number(key)
+        if divisor == 0:
+            raise model.wrong(key, 0, "a number other than 0")
+        bases.append(side_of(model, axis, -1) / (divisor or default))
     return tuple(bases)
-
-
-def divisor_of(model: ModelConfig, key: str, usual: float) -> float:
-    """Read a divisor from a config, which must not be 0."""
-    divisor = model.number(key)
-    if divisor == 0:
-        raise model.wrong(key, 0, "a number other than 0")
-    return usual if divisor is None else divisor
 
 
 def read_grid(model: ModelConfig, block: Values) -> Encoding | None:
@@ -759,10 +688,6 @@ def read_grid(model: ModelConfig, block: Values) -> Encoding | None:
     sides, notes = sides_of(model, block) if is_set else (usual_grid(len(enc))[0], ())
     if others := [] if model.part else sorted(sibling_tensors(model, DISPLACED)):
         enc = replace(enc, findings=(one_of_several("beside", name, others), *enc.findings))
-    if is_set and "patched" not in block.get("when", ()) and not (model.grid or model.prefix):
-        shape, rows = (len(enc), enc.dim), count_points(sides) + prefix_of(model, block)
-        doubts = shape_findings(model, name, path, shape, (rows, None))
-        enc = replace(enc, findings=(*enc.findings, *doubts))
     if enc.domain.grid:
         return enc
     prefix = model.prefix or max(len(enc) - count_points(sides), 0)
@@ -770,9 +695,6 @@ def read_grid(model: ModelConfig, block: Values) -> Encoding | None:
     params = {**enc.params, "grid": sides, "prefix": prefix}
     findings = (*enc.findings, *notes)
     return replace(enc, domain=lattice(sides, prefix), params=params, findings=findings)
-
-
-STAGE = re.compile(r"(^|\.)layers\.(\d+)\.blocks\.")  # of Swin
 
 
 def read_displacements(model: ModelConfig) -> Encoding | None:
@@ -803,13 +725,8 @@ def read_stored(model: ModelConfig, block: Values, name: str, path: str) -> Enco
     """Read the biases of a window, or the vectors of lags, from a tensor."""
     from pefourier.encodings.sources.tables import read_named_table
 
-    stored, stage = read_named_table(path, name), STAGE.search(name)
-    place = int(stage[2]) if stage else 0
-    window = window_of(model, block, place)
-    if name.endswith(".0.weight"):
-        side = value_of(model, (block.get("pretrained", ""), 0), place, 0)
-        trained = (side,) * len(window) if side else ()
-        return replace(of_stored_network(model, name, path, window, trained), eps=stored.eps)
+    stored = read_named_table(path, name)
+    window = sides_of(model, block)[0] if model.grid or "sides" in block else ()
     rows, heads = stored.vectors.shape[0], stored.vectors.shape[-1]
     is_of_lags = "rel_pos_" in name
     fits = window_of_rows(rows, window, axes=1 if is_of_lags else 2)
@@ -819,15 +736,12 @@ def read_stored(model: ModelConfig, block: Values, name: str, path: str) -> Enco
             f"{name} of {shown(path)}: {rows} rows do not fit the displacements of a window{size}"
         )
     model.dimension(heads, f"tensor {name}")
-    others = rows - len(lags_on(fits))  # of a class token
-    expected = len(lags_on(window)) + others if window else None
     return biases_within(
         fits,
         stored.vectors,
         "lags" if is_of_lags else "biases",
         params={"path": path, "array": name, "grid": fits, "d": heads, "model_type": model.kind},
         eps=stored.eps,
-        findings=shape_findings(model, name, path, (rows, heads), (expected, None)),
         injection="key" if is_of_lags else "bias",
     )
 
@@ -845,31 +759,8 @@ def window_of_rows(rows: int, window: Sides, axes: int) -> Sides:
     return ()
 
 
-def of_stored_network(
-    model: ModelConfig, name: str, path: str, window: Sides, trained: Sides
-) -> Encoding:
-    """Compute Swin V2's biases on a window from the network in the weights."""
-    from pefourier.encodings.sources.tables import read_numbers
-
-    if not window:
-        raise PefourierError(f"{shown(model.file)} sets no window for {name}; give --grid")
-    paths, stem = dict(all_tensors(folder_of(model))), name.removesuffix("0.weight")
-    first, shifts, heads = (
-        read_numbers(f"{paths.get(stem + part, path)}#{stem}{part}")
-        for part in ("0.weight", "0.bias", "2.weight")
-    )
-    sides: Places = np.array(trained or window)
-    if first.shape != (len(shifts), len(sides)) or heads.size % len(shifts):
-        raise PefourierError(f"{name} has shape {first.shape}, unlike Swin V2's network")
-    by_head = heads.reshape(-1, len(shifts)).T
-    enc = of_network(lags_on(window), sides, (first.T, shifts, by_head))
-    params = {"grid": window, "d": enc.dim, "pretrained": trained, "path": path}
-    return replace(enc, params={**params, "model_type": model.kind})
-
-
 Notes = Iterator[Finding]
 
-ROTATED_SIZE = "qk_rope_head_dim"
 USUAL_HEADS = {*range(32, 129, 16), 100, 120, 192, 256, 512}
 LONG = 4  # ratio to the trained length from which a context needs scaling
 DIFFERENCES = 4  # largest number of differences in a finding
@@ -886,20 +777,9 @@ REQUIRED = {
     "llama3": "factor low_freq_factor high_freq_factor",
 }
 COMMON = set("rope_type type rope_theta partial_rotary_factor".split())
-CLIPPED = ("use_cope", "use_hardclip")  # clipped RoPE, arXiv 2602.05258
+CLIPPED = ("use_cope", "use_hardclip")  # clipped RoPE, arXiv 2602.05258, which is refused
 SEEN = 300  # largest number of keys that are compared with known keys
 NAMED = 5  # largest number of keys with findings
-
-
-def section_by_length(model: ModelConfig, section: Section) -> Section:
-    """Return the NTK scaling of Qwen: factor 1 up to the trained length n, 3 up to 2n, then 7, …"""
-    trained, length = model.count("seq_length"), model.length or model.longest() or 0
-    steps = bool(trained and model.get("use_dynamic_ntk", True))
-    values: Fields = {"rope_type": "default", ORIGINAL: trained, "steps": steps}
-    if trained and steps and length > trained:
-        doublings = ((length - 1) // trained).bit_length()
-        values |= {"rope_type": "ntk", "factor": float(2 ** (doublings + 1) - 1)}
-    return replace(section, values=values)
 
 
 def section_by_alpha(model: ModelConfig, section: Section) -> Section:
@@ -928,7 +808,6 @@ def section_of_params(config: ModelConfig, _: Section) -> Section:
 
 YARN_OF_PARAMS = {"beta": "beta_fast", "alpha": "beta_slow"}
 SECTIONS = {  # sections in a vendor's words, by name in a row
-    "by length": section_by_length,
     "by alpha": section_by_alpha,
     "params": section_of_params,
 }
@@ -953,8 +832,6 @@ def read_scaling(
     allowed = COMMON | kinds.keys()
     if needs_original and kind != "dynamic":
         allowed |= {ORIGINAL}
-    if "section" in model.row:
-        allowed |= {ORIGINAL, "steps"}
     if model.row.get("temperature") == "tuned":
         allowed |= {TUNED, LONGEST[0]}
     for key in REQUIRED.get(scaling, "").split():
@@ -985,8 +862,7 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     kind = "default" if kind is None else kind
     if not isinstance(kind, str):
         raise section.wrong("rope_type", kind, "a string")
-    kind = model.row.get("renamed", {}).get(kind, kind)
-    kind = kind if kind in TYPES else known_scaling(kind) or kind
+    kind = str(model.row.get("renamed", {}).get(kind, kind))
     if kind == "ntk" and "section" in model.row:
         return kind
     if kind not in TYPES:
@@ -997,23 +873,10 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     return kind
 
 
-def known_scaling(name: str) -> str | None:
-    """Return the scaling among the words of a vendor's name, if there is exactly one.
-
-    >>> known_scaling("telechat3-yarn"), known_scaling("dynamic_yarn")
-    ('yarn', None)
-    """
-    words = {word for word in re.split("[^a-z0-9]+", name.lower()) if TYPES.get(word) == word}
-    return words.pop() if len(words) == 1 else None
-
-
 def warn_of_keys(section: Section, unused: list[str], allowed: set[str]) -> list[Finding]:
     """Return warnings for the first keys that the type of scaling does not use."""
     findings, label = [], section.label
     kind = section.first("rope_type", "type")[1] or "default"
-    if kind not in TYPES and (scaling := known_scaling(kind)):
-        note = finding("rope-vendor-type", kind=shown(kind), section=label, known=scaling)
-        findings.append(note)
     for key in unused[:NAMED]:
         similar = get_close_matches(key[:80], sorted(allowed), n=1)
         way = f"did you mean {similar[0]}?" if similar else "leave it out"
@@ -1124,14 +987,13 @@ def lint_keys(case: ConfigCase) -> Notes:
         if unlike:
             yield says("rope-spellings", said=differences, taken="rope_scaling")
     # type and rope_type that differ, or a factor without a type
-    kinds = [section.get("rope_type"), section.get("type")]
-    names = ALIASES | model.row.get("renamed", {})
-    if all(isinstance(kind, str) for kind in kinds) and "type" not in unread:
-        if len({names.get(kind, kind) for kind in kinds}) == 2:
-            yield says("rope-two-types", one=shown(kinds[0]), other=shown(kinds[1]))
-    elif kinds == [None, None] and is_number(section.get("factor")):
+    names, factor = ALIASES | model.row.get("renamed", {}), section.get("factor")
+    kinds = [kind for key in ("rope_type", "type") if (kind := section.get(key)) is not None]
+    if len({names.get(str(kind), kind) for kind in kinds}) == 2 and "type" not in unread:
+        yield says("rope-two-types", one=shown(kinds[0]), other=shown(kinds[1]))
+    elif not kinds and is_number(factor):
         if not any("did you mean rope_type" in note.message for note in case.enc.findings):
-            yield says("rope-no-type", factor=section.get("factor"))
+            yield says("rope-no-type", factor=factor)
     # a type of layer without a section among the sections by layer
     by_layer = any(isinstance(value, dict) for value in sections.values())
     if case.layer and by_layer and case.layer not in sections:
@@ -1146,9 +1008,8 @@ def lint_keys(case: ConfigCase) -> Notes:
 def spelled_out(section: Values, base: object) -> Fields:
     """Return the settings of a section and the base above it, with names of transformers 5."""
     kind = section.get("rope_type", section.get("type", "default"))
-    above = {} if base is None else {"rope_theta": base}
-    settings = {key: x for key, x in section.items() if key not in ("type", "rope_type")}
-    return {"rope_type": kind} | above | settings
+    settings = {"rope_type": kind, "rope_theta": base} | section | {"rope_type": kind}
+    return {key: x for key, x in settings.items() if x is not None and key != "type"}
 
 
 def lint_lengths(case: ConfigCase) -> Notes:
@@ -1203,11 +1064,6 @@ def lint_sizes(case: ConfigCase) -> Notes:
         if width and heads and (width % heads or (head not in USUAL_HEADS and head > 32)):
             variant = "split" if width % heads else "unusual"
             yield says("rope-head-guessed", variant, width=width, heads=heads)
-    # qk_rope_head_dim, as in DeepSeek, in a config with a different head_dim
-    rotated, size = model.get(ROTATED_SIZE), model.get("head_dim")
-    is_guessed = any(note.code == "model-type-unknown" for note in case.enc.findings)
-    if is_guessed and is_number(rotated) and is_number(size) and rotated != size:
-        yield says("rope-two-heads", key=ROTATED_SIZE, turned=rotated, size=size)
     # sections of M-RoPE that do not sum to the number of pairs
     numbers = case.section.get("mrope_section", model.row.get("sections"))
     numbers, pairs = numbers if isinstance(numbers, list) else [], params["rotated"] // 2
@@ -1217,11 +1073,10 @@ def lint_sizes(case: ConfigCase) -> Notes:
 
 INDEXER = "indexer"  # the part of a model that selects keys, with a separate rotation
 IGNORED = {"mrope_section", "mrope_interleaved"}
-LOCAL_THETA, GLOBAL_THETA = ("rope_local_base_freq", "local_rope_theta"), "global_rope_theta"
 THETA = ("rope_theta", "rotary_emb_base")
 SHARE = ("partial_rotary_factor", "rotary_pct")
 DIMENSIONS = ("rotary_dim", "qk_rope_head_dim")  # numbers of rotated dimensions, not shares
-EVIDENCE = {"rope_parameters", "rope_scaling", "rotary_dim", *THETA, *SHARE, GLOBAL_THETA}
+EVIDENCE = {"rope_parameters", "rope_scaling", "rotary_dim", *THETA, *SHARE}
 UNKNOWN = RotationKeys(  # keys for unknown model types
     size=("qk_rope_head_dim", "head_dim"),
     width=(WIDTH, None),
@@ -1243,16 +1098,12 @@ def read_rotation(model: ModelConfig) -> Encoding:
     d = find_head(model, type_keys, layer)
     scaling, scaled, allowed = read_scaling(model, section, layered=bool(layer))
     unused = sorted(section.values.keys() - allowed - IGNORED)[:SEEN] if allowed else []
-    clipped = [key for key in CLIPPED if model.parameter(key, bool)]
-    if clipped and (clipped != ["use_cope"] or scaling != "none"):
-        rule = "alone, without scaling; or give rope:inv_freq=FILE"
-        raise model.wrong("use_cope", f"{' and '.join(clipped)} with scaling {scaling}", rule)
-    scaling = "clip" if clipped else scaling
+    for key in filter(model.get, CLIPPED):
+        raise model.wrong(key, model.get(key), "false; or give rope:scaling=clip")
     theta, doubts = reconcile(section, THETA, model, type_keys.bases)
     partial, unlike = find_share(model, section, type_keys, d, scaling)
     findings = [] if layer else [*doubts, *unlike]
     findings += [*warn_of_keys(section, unused, allowed), *layer_notes(model)]
-    findings += [finding("rope-clipped", config=model.label)] if clipped else []
     rho = type_keys.base if theta is None else theta
     enc = model.build(
         "rope",
@@ -1276,9 +1127,6 @@ def read_rotation(model: ModelConfig) -> Encoding:
             axes = axes_of_sections(*sections, enc.params["rotated"] // 2)
             facts["mrope_section"] = describe_axes(axes)
     stated = stated_original(model, section, layered=bool(layer))
-    if section.get("steps"):
-        steps = finding("rope-by-length", "steps", n=stated, length=len(enc))
-        enc = replace(enc, findings=(*enc.findings, steps))
     if stated and scaled.get("original") != stated:  # dynamic and linear ignore it
         facts["trained"] = stated
     enc = replace(enc, params={**enc.params, **facts})
@@ -1339,36 +1187,29 @@ def layout_of(model: ModelConfig) -> str:
 HALVED = {"use_hf_rope": True, "rope_interleave": False}  # keys that decide, for halves
 
 
-def head_by_layer(model: ModelConfig, type_keys: RotationKeys, layer: str) -> int | None:
+def head_by_layer(model: ModelConfig, layer: str, keys: Strings) -> int | None:
     """Return the size of a head of a type of layer from ``per_layer_config``; None if not set."""
-    row, key = model.row, "per_layer_config"
-    if "layers" not in row or key not in model.values or [*type_keys.size] not in HEAD_BY_LAYER:
-        return None
-    section, kinds = model.section(key), model.get("layer_types")
+    section, kinds = model.section("per_layer_config"), model.get("layer_types")
     counts = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
-    sizes = {i: size for i, size in counts.items() if size}
-    if not sizes and [*type_keys.size] == HEAD_BY_LAYER[0]:
-        return None
-    if sizes and not isinstance(kinds, list):
+    usual = model.count("head_dim")
+    if not any(counts.values()):  # the global layers of Gemma 4 differ only by these counts
+        is_global = "per_layer_config" in model.values and "global_head_dim" in keys
+        return usual if is_global else None
+    if not isinstance(kinds, list):
         raise PefourierError(f"{section.label} needs layer_types, the type of each layer")
-    usual = model.count("head_dim") or min(rotary(row, name).head or 0 for name in row["layers"])
-    places = [i for i, kind in enumerate(kinds or ()) if kind == layer]
-    widths = {sizes.get(i) or usual for i in places} or {usual}
+    widths = {counts.get(i) or usual for i, kind in enumerate(kinds) if kind == layer}
     if len(widths) > 1:
         raise PefourierError(
-            f"{section.label} must set one head_dim for {shown(layer)}; got {sorted(widths)}"
+            f"{section.label} must set one head_dim for {shown(layer)}; "
+            f"got {sorted(filter(None, widths))}"
         )
-    return widths.pop()
-
-
-HEAD_BY_LAYER = (["head_dim"], ["global_head_dim"])  # the first has priority
+    return widths.pop() if widths else None
 
 
 def find_head(model: ModelConfig, type_keys: RotationKeys, layer: str = "") -> int:
     """Return the size of a head: from the config, the request, or the default of the type."""
-    if size := head_by_layer(model, type_keys, layer):
-        return model.dimension(size, "head_dim")
-    head = model.count(*type_keys.size) if type_keys.size else None
+    head = head_by_layer(model, layer, type_keys.size) if layer else None
+    head = head or (model.count(*type_keys.size) if type_keys.size else None)
     width, heads = model.sized(type_keys.width), model.sized(type_keys.heads)
     stated = head is not None
     nulled = type_keys.null and model.get(type_keys.size[0], ...) is None
@@ -1383,18 +1224,12 @@ def find_share(
     model: ModelConfig, section: Section, type_keys: RotationKeys, d: int, scaling: str
 ) -> tuple[float, list[Finding]]:
     """Return the rotated share of a head, with findings."""
-    ignored = type_keys.fixed or (type_keys.whole and scaling == "none")
+    if type_keys.fixed or (type_keys.whole and scaling == "none"):
+        return 1.0, []
     keys = tuple(key for key in type_keys.shares if key not in DIMENSIONS)
     if "layers" not in model.row and (type_keys.whole or scaling != "none"):
         keys = keys or SHARE[:1]
     partial, findings = reconcile(section, SHARE, model, keys)
-    if ignored:
-        if partial not in (None, 1.0) and not type_keys.fixed:
-            key, inside = section.first(*SHARE)
-            key = model.first(*keys)[0] if inside is None else key
-            slots = {"kind": shown(model.kind), "key": key, "value": partial}
-            findings = [finding("unread-key", "share", config=model.label, **slots)]
-        return 1.0, findings
     is_listed = section.key in model.row.get("layers", ())
     if partial is None and scaling == "none" and is_listed and model.row.get("given_whole"):
         return 1.0, findings  # the default share of the class applies only without a section
@@ -1442,30 +1277,26 @@ def rotates_on_axes(model: ModelConfig) -> bool:
 
 def sections_of(model: ModelConfig) -> tuple[Counts, bool | Literal["rows"]] | None:
     """Return the number of pairs of each axis, and whether axes alternate (`axes_of_sections`)."""
-    interleaved, config = model.row.get("interleaved", False), model.untracked
-    for key in ("rope_parameters", "rope_scaling"):
-        section = config.section(key)
-        sections = section.parameter("mrope_section", tuple[float, ...])
-        if sections is not None:
-            if not all(n is not None and n == int(n) for n in sections):
-                written = section.values["mrope_section"]
-                raise section.wrong("mrope_section", written, "a list of whole numbers")
-            stated = section.parameter("mrope_interleaved", bool)
-            if stated is not None and interleaved != "rows":
-                interleaved = stated
-            return tuple(map(int, sections)), interleaved
-    return (tuple(model.row["sections"]), interleaved) if "sections" in model.row else None
+    interleaved, section = model.row.get("interleaved", False), model.section(model.rope_key)
+    sections = section.parameter("mrope_section", tuple[float, ...])
+    if sections is None:
+        return (tuple(model.row["sections"]), interleaved) if "sections" in model.row else None
+    if not all(n is not None and n == int(n) for n in sections):
+        written = section.values["mrope_section"]
+        raise section.wrong("mrope_section", written, "a list of whole numbers")
+    stated = section.parameter("mrope_interleaved", bool)
+    if stated is not None and interleaved != "rows":
+        interleaved = stated
+    return tuple(map(int, sections)), interleaved
 
 
 def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     """Return the rotation of each type of layer; the empty name is for all layers."""
     row = model.row
     key = model.rope_key
-    if key == "rope_scaling" and row.get("new_only"):
-        raise PefourierError(
-            f"{key} of {model.label} has no partial_rotary_factor; set it in rope_parameters"
-        )
     section = model.section(key)
+    if key == "rope_scaling" and "new_only" in row:
+        raise model.wrong(key, section.values, "in rope_parameters, with partial_rotary_factor")
     if key in row.get("unread", ()):
         section = replace(section, values={})
     elif "type" in row.get("unread", ()) and section.values:
@@ -1480,12 +1311,7 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
         return {name: (section.section(name), type_keys) for name in names}
     if not section.values and type_keys.rope:
         return {"": (replace(section, values=type_keys.rope), type_keys)}
-    local = None if row else model.number(*LOCAL_THETA)
-    if local is None:
-        return {"": (section, type_keys)}
-    full = {"rope_theta": model.number(GLOBAL_THETA, "rope_theta"), **section.values}
-    bases = {"full_attention": full, "sliding_attention": {"rope_theta": local}}
-    return {k: (replace(section, values=values), type_keys) for k, values in bases.items()}
+    return {"": (section, type_keys)}
 
 
 def known_layers(
@@ -1639,7 +1465,7 @@ class ModelFile(ModelConfig):
         if enc is None:
             raise no_answer(model)
         notes = [] if split_spec(self.spec)[1] else tower_notes(self)
-        enc = note_unread(with_trained(enc, model), model)
+        enc = note_unread(enc, model)
         if key := next(filter(model.get, ("auto_map", "trust_remote_code")), None):
             note = finding("remote-code", key=key, config=model.label, version=version())
             notes.append(note)
@@ -1718,7 +1544,7 @@ OF_POSITIONS = re.compile(
     "local_attention|attention_chunk|max_pos|(context|ctx|seq(uence)?)_(len|size)|max_ctx|max_len$|"
     "context_window|(inter|extra)polation_(factor|scale)|logn|xpos"
 )
-HARMLESS = {*LONGEST} | set(
+HARMLESS = {*LONGEST, "rope_parameters"} | set(
     """_sliding_window_pattern decoder_positional_dropout_rate dropout_positions
     encoder_positional_dropout_rate image_seq_length keep_window_size max_relative_positions
     model_max_length n_ctx num_position_embeddings num_sliding_attention_heads
@@ -1728,12 +1554,11 @@ HARMLESS = {*LONGEST} | set(
 )
 LENGTHS_OF = ("length", "original", "trained")  # parameters of an encoding
 MISSPELT = 0.85  # similarity from which a key counts as a misspelling of another
-SCHEDULED = {  # keys that are read if a row has the field
-    "slides": "max_window_layers sliding_window",
-    "window": "sliding_window",
-    "windows": "sliding_window",
-    "unrotated": "no_rope_layer_interval",
-    "axial": "window_size use_relative_position_bias use_shared_relative_position_bias",
+SCHEDULED = {  # keys of layers that have no effect in some configs of a row with the field
+    "slides": ("max_window_layers", "sliding_window"),
+    "window": ("sliding_window",),
+    "windows": ("sliding_window",),
+    "unrotated": ("no_rope_layer_interval",),
 }
 STATING = (  # keys that repeat a parameter of the encoding
     *(("_len(gth)?$", name) for name in LENGTHS_OF),
@@ -1741,17 +1566,6 @@ STATING = (  # keys that repeat a parameter of the encoding
     ("dim", "rotated"),
     ("factor|rotary_p|rope_p|fraction", "partial"),
 )
-
-
-def with_trained(enc: Encoding, model: ModelConfig) -> Encoding:
-    """Add the trained length that a config states under another name, such as train_seq_len."""
-    key = model.trained_key
-    if key is None or trained_as_stated(enc.params) or enc.domain.grid:
-        return enc
-    trained = model.count(key)
-    note = finding("trained-key", key=key, config=model.label, n=trained)
-    params = {**enc.params, "trained": trained}
-    return replace(enc, params=params, findings=(*enc.findings, note))
 
 
 def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
@@ -1763,19 +1577,22 @@ def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
     whole = type_row(str(model.outer.untracked.get("model_type"))) or {}
     is_tower = model.key and model.key not in (*NESTED, whole.get("text"))
     plain = {*enc.params.get("unread", ())} | sections_not_read(model)
-    found, used = dict.fromkeys(plain, ("plain", "")), used_by_others(model)
+    found = dict.fromkeys(plain, ("plain", ""))
+    read_by_others(model)
+    idle = {key for name in SCHEDULED.keys() & model.row.keys() for key in SCHEDULED[name]}
     for section in (model,) if is_tower else (model, model.outer):
         values = section.untracked.values
         foreign = () if section is model else whole.get("beside", ())  # of other parts of the model
-        unread: set[str] = getattr(section.values, "unread", set()).difference(foreign)
-        unread -= used if section.values is model.values else set()
+        unread: set[str] = getattr(section.values, "unread", set()).difference(foreign, idle)
         others = second_names(values, unread, enc.params) if rotates(model) else {}
         unset = sorted(EVIDENCE - values.keys())
         for place, key in enumerate(sorted(unread)):
             compared = unset if place < SEEN else ()
             near = "".join(get_close_matches(key[:80], compared, n=1, cutoff=MISSPELT))
-            names = [name for pattern, name in STATING if re.search(pattern, key)]
-            repeats = any(values[key] == enc.params.get(name) for name in names)
+            repeats = any(
+                re.search(pattern, key) and values[key] == enc.params.get(name)
+                for pattern, name in STATING
+            )
             # without positions, the keys of a rotation are switched off
             is_off = enc.name == "none" and key in EVIDENCE
             if others.get(key):
@@ -1794,53 +1611,41 @@ def second_names(values: Values, unread: Collection[str], params: Values) -> dic
     {'n_embd': '', 'd_model': 'hidden_size'}
     """
     found = {}
+    lengths = {n for key in LENGTHS_OF if (n := params.get(key))}
     for names in SYNONYMS:
-        stated = {key: values[key] for key in names if is_number(values.get(key))}
-        read = {key: number for key, number in stated.items() if key not in unread}
-        agreed = {*read.values()}
-        if LONGEST[0] in names:
-            factor = params.get("factor") or 1
-            agreed |= {n for key in LENGTHS_OF if (n := params.get(key))}
-            agreed |= {n * factor for n in agreed}
-        for key in stated if read else ():
-            if key not in read:
-                found[key] = "" if stated[key] in agreed else next(iter(read))
+        stated = [key for key in names if is_number(values.get(key))]
+        read = [key for key in stated if key not in unread]
+        agreed = {values[key] for key in read} | (lengths if LONGEST[0] in names else set())
+        agreed |= {n * (params.get("factor") or 1) for n in agreed if LONGEST[0] in names}
+        others = [key for key in stated if read and key in unread]
+        found |= {key: "" if values[key] in agreed else read[0] for key in others}
     return found
 
 
 def sections_not_read(model: ModelConfig) -> set[str]:
     """Return the sections of a rotation that the model type ignores, fully or in this format."""
-    row, values = model.row, model.untracked.values
+    row, key = model.row, model.rope_key
     if not row or not rotates(model):
         return set()
-    unread, section = set(row.get("unread", ())), values.get(model.rope_key)
-    if isinstance(section, dict) and section:
-        is_by_layer = any(isinstance(value, dict) for value in section.values())
-        untyped = "type" in unread and "type" in section and "rope_type" not in section
-        needs_layers = row.get("flat", []) == [] and model.rope_key == "rope_parameters"
-        if untyped or (needs_layers and not is_by_layer if "layers" in row else is_by_layer):
-            unread.add(model.rope_key)
-    return {key for key in unread - {"type"} if values.get(key)}
+    unread, section = set(row.get("unread", ())), model.section(key).values
+    is_by_layer = any(isinstance(value, dict) for value in section.values())
+    untyped = "type" in unread and "type" in section and "rope_type" not in section
+    needs_layers = "layers" in row and row.get("flat", []) == [] and key == "rope_parameters"
+    if untyped or (not is_by_layer if needs_layers else is_by_layer and "layers" not in row):
+        unread.add(key)
+    return {key for key in unread - {"type"} if model.get(key)}
 
 
-def used_by_others(model: ModelConfig) -> set[str]:
-    """Return the keys of rotations, layers and windows that other commands use, or without effect.
-
-    Keys of windows have no effect if no layer has a window.
-    """
-    row, config = model.row, model.untracked
-    used = {"rope_parameters", *(IDLE if "xl" in row else ())}
-    for name in SCHEDULED.keys() & row.keys():
-        used.update(SCHEDULED[name].split())
+def read_by_others(model: ModelConfig) -> None:
+    """Read the keys of layers, their rotations, and temperatures that other commands use."""
     with suppress(PefourierError):  # reported by the commands that need these keys
         sections = layer_sections(model) if rotates(model) else None
         for _, turns in (sections or {}).values():
-            keys_of_turns = filter(None, (turns.bases, turns.shares, turns.size))
-            used.update(config.first(*keys)[0] for keys in keys_of_turns)
+            for keys in filter(None, (turns.bases, turns.shares, turns.size)):
+                model.first(*keys)
         layer_schedule(model, sections)
         known_temperature(model)
         model.longest()
-    return used
 
 
 def is_about(key: str, values: Values) -> bool:
