@@ -33,6 +33,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
+from datetime import datetime
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -402,18 +403,24 @@ def read_times(table: Table) -> Array | None:
     if reads_as_number(cells[0].translate(POINT)):
         return table.numbers(column, missing=False)
     codes, stamps = coded(cells)
-    zones = [match and bool(match["zone"]) for match in map(DATE.fullmatch, stamps)]
+    dates = [*map(read_date, stamps)]
+    zones = [date and date.tzinfo is not None for date in dates]
     odd = np.array([zone is None or zone != zones[codes[0]] for zone in zones])[codes]
     for row in np.flatnonzero(odd)[:1]:
         raise PefourierError(
             f"{table.place(row, column)}: expected numbers or ISO 8601, all with a zone or all "
             f"without, got {shown(cells[row])}; pandas.to_datetime reads other formats"
         )
-    texts = [stamp.translate(POINT) for stamp in stamps]
-    parse = partial(np.array, texts, "datetime64[us]")  # converts zones to UTC, with a warning
-    file, advice = name_of_file(str(table.path)), f"write ISO 8601 in {table.names[column]}"
-    found = parse_or_refuse(parse, file, table.path.suffix, advice)
-    return np.asarray(((found - found.min()) / np.timedelta64(1, "s"))[codes])
+    first = min(dates)
+    return np.array([(date - first).total_seconds() for date in dates])[codes]
+
+
+def read_date(text: str) -> Any:
+    """Parse ISO 8601 as a `datetime`; None for other texts."""
+    try:
+        return datetime.fromisoformat(text + "-01" * (len(text) == len("2024-05")))
+    except ValueError:
+        return None
 
 
 # Tasks
