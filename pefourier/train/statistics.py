@@ -129,33 +129,34 @@ class Chance:
         """Variance of the mean difference of two encodings by the draw of all windows."""
         return sum(self.variances.get(name, 0.0) for name in pair)
 
-    def trained(self, variance: float, units: int, pair: Strings) -> float:
-        """Variance of a mean difference by training, if `draws_decide`."""
-        own = max(SPREAD**2, variance - units * self.drawn(pair))
-        return own * (1 / units + self.ratio)
+    def error(
+        self,
+        variance: float,
+        units: int,
+        difference: float,
+        pair: Strings = (),
+        times: float = 1.0,
+    ) -> tuple[float, float]:
+        """Return the standard error of a mean difference over units, and its degrees of freedom.
 
-    def degrees(self, variance: float, units: int, pair: Strings = ()) -> float:
-        """Degrees of freedom of the standard error."""
-        if not self.draws_decide:
-            return units - 1
-        return (units - 1) * (1 + self.drawn(pair) / self.trained(variance, units, pair)) ** 2
-
-    def error(self, variance: float, units: int, difference: float, pair: Strings = ()) -> float:
-        """Return the standard error of a mean difference of two encodings over units.
+        If `draws_decide`, there may be several `times` as many windows in as many folds.
 
         >>> five = Chance(np.arange(5)), Chance(np.arange(5), ratio=20)
-        >>> [round(chance.error(0.005, 5, 0.1), 4) for chance in five]
+        >>> [round(chance.error(0.005, 5, 0.1)[0], 4) for chance in five]
         [0.0516, 0.0354]
         """
-        least = difference * (1 - difference) / self.windows
+        least, drawn = difference * (1 - difference) / self.windows, self.drawn(pair)
+        degrees, shared = float(units - 1), min(self.ratio, 1 / self.ratio)
         if self.over == "runs":
-            return float(np.sqrt(variance / units + least))
-        drawn = self.drawn(pair)
-        if self.draws_decide:
-            return float(np.sqrt(max(drawn + self.trained(variance, units, pair), least)))
-        shared = min(self.ratio, 1 / self.ratio)
-        spread = variance * (1 / units + shared) + drawn * (1 - shared**2) * (self.ratio > 1)
-        return float(np.sqrt(max(spread, least, drawn * self.are_redrawn)))
+            square = variance / units + least
+        elif self.draws_decide:
+            training = max(SPREAD**2, variance - units * drawn) * (1 / units + self.ratio)
+            square = drawn / times + training
+            degrees *= (square / training) ** 2
+        else:
+            square = variance * (1 / units + shared) + drawn * (1 - shared**2) * (self.ratio > 1)
+            square = max(square, drawn * self.are_redrawn)
+        return float(np.sqrt(max(square, least))), degrees
 
 
 def window_variance(confusion: Array, *, positive: bool) -> float:
@@ -278,7 +279,7 @@ def t_test(differences: Array, chance: Chance, pair: Strings = ()) -> tuple[floa
     if n < 2:
         return float("nan"), float("nan"), float("nan")
     variance = float(differences.var(ddof=1))
-    error, degrees = chance.error(variance, n, abs(mean), pair), chance.degrees(variance, n, pair)
+    error, degrees = chance.error(variance, n, abs(mean), pair)
     if error < 1e-12:  # all units are equal
         return float(abs(mean) < 1e-12), mean, mean
     half = float(stdtrit(degrees, 0.975)) * error
@@ -301,8 +302,7 @@ def detects(
 ) -> bool:
     """Whether units with this deviation detect a difference with 80% power in one comparison."""
     enough = units >= LEAST_UNITS and chance.rarest >= LEAST_OF_CLASS
-    error = chance.error(deviation**2, units, difference, pair)
-    degrees = chance.degrees(deviation**2, units, pair)
+    error, degrees = chance.error(deviation**2, units, difference, pair)
     return enough and error * detectable(min(degrees, MOST_UNITS)) <= difference
 
 
@@ -322,12 +322,10 @@ def windows_needed(
 ) -> int | None:
     """Smallest number of test windows in as many folds that detects a difference."""
     units = len(np.unique(chance.folds))
-    training = chance.trained(deviation**2, units, pair)
 
     def finds(tenths: int) -> bool:
-        total = chance.drawn(pair) * 10 / tenths + training
-        degrees = min((units - 1) * (total / training) ** 2, MOST_UNITS)
-        return bool(np.sqrt(total) * detectable(degrees) <= difference)
+        error, degrees = chance.error(deviation**2, units, 0.0, pair, tenths / 10)
+        return error * detectable(min(degrees, MOST_UNITS)) <= difference
 
     tenths = bisect_left(range(10, 10 * MOST_TIMES), 1, key=finds) + 10
     return int(np.ceil(chance.number * tenths / 10)) if tenths < 10 * MOST_TIMES else None
@@ -336,7 +334,7 @@ def windows_needed(
 def units_needed(deviation: float, find: float, chance: Chance, pair: Strings = ()) -> int | None:
     """Smallest number of units that detects a difference with 80% power in one comparison.
 
-    None if no number does: folds share too much, runs share too few windows, or a class has very
+    If draws of windows decide, it is that of the folds there are. None if no number does: folds share too much, runs share too few windows, or a class has very
     few windows.
 
     >>> chances = Chance(folds=np.zeros(5)), Chance(folds=np.arange(5))
@@ -346,7 +344,8 @@ def units_needed(deviation: float, find: float, chance: Chance, pair: Strings = 
     if np.isnan(deviation):  # unknown from a single unit
         return LEAST_UNITS
 
-    units = range(LEAST_UNITS, MOST_UNITS)
+    folds = len(np.unique(chance.folds))
+    units = range(folds, folds + 1) if chance.draws_decide else range(LEAST_UNITS, MOST_UNITS)
     place = bisect_left(units, 1, key=lambda n: detects(find, deviation, n, chance, pair))
     return units[place] if place < len(units) else None
 
@@ -393,14 +392,10 @@ def compare_pairs(
         deviation = float(units.std(ddof=1)) if len(units) > 1 else float("nan")
         mean, count = float(units.mean()), len(units)
         better = float((paired > 0).mean() + 0.5 * (paired == 0).mean())
-        needed, least, windows = None, None, None
+        needed = units_needed(deviation, find, chance, pair)
+        least, windows = least_difference(deviation, count, chance, pair), None
         if chance.draws_decide:
-            needed = count if detects(find, deviation, count, chance, pair) else None
             windows = windows_needed(abs(mean), deviation, chance, pair)
-        else:
-            needed = units_needed(deviation, find, chance, pair)
-        if count > 1:
-            least = least_difference(deviation, count, chance, pair)
         found = pair[1], mean, low, high, p, p, better, chance.over, count
         differences.append(PairedDifference(*found, needed, least, windows))
     adjusted = holm([d.p for d in differences]).tolist()
@@ -527,15 +522,14 @@ def decide(
     gains = [d.high if b == "none" else -d.low for (a, b), d in found.items() if "none" in (a, b)]
     enough = all(d.units >= LEAST_UNITS for d in found.values())
     best = tuple(e for e in means if e not in beaten)
-    no_gain = "none" in best and enough and max(gains) < find
+    worse = {e: means[e] - means[best[0]] for e in means if e in beaten}
+    short = {} if beaten else {pair: d for pair, d in found.items() if not finds(d)}
+    pair: Texts = max(short, key=lambda pair: short[pair].needed or np.inf, default=())
+    verdict = "too few" if short else "no difference"
     if beaten:
-        worse = {e: means[e] - means[best[0]] for e in means if e in beaten}
-        return Decision("tied" if len(best) > 1 else "best", best, worse, left_out, no_gain=no_gain)
-    short = {pair: d for pair, d in found.items() if not finds(d)}
-    if not short:
-        return Decision("no difference", best, left_out=left_out, no_gain=no_gain)
-    pair = max(short, key=lambda pair: short[pair].needed or np.inf)
-    return Decision("too few", best, {}, left_out, pair, short[pair], no_gain)
+        verdict = "tied" if len(best) > 1 else "best"
+    no_gain = "none" in best and enough and max(gains) < find
+    return Decision(verdict, best, worse, left_out, pair, short.get(pair), no_gain)
 
 
 def find_worse(
@@ -556,14 +550,12 @@ def find_worse(
     worse = {pair[tested[pair].mean > 0] for pair, d in in_table.items() if d.p_holm < LEVEL}
     names = list(dict.fromkeys(name for pair in tested for name in pair))  # the highest mean first
     while True:
-        pairs = {pair: d for pair, d in tested.items() if not worse & {*pair}}
-        remaining = [name for name in names if name not in worse]
-        rest = [name for name in remaining if name not in references]
+        remaining, new = [name for name in names if name not in worse], set[str]()
         if references <= worse:
+            pairs = {pair: d for pair, d in tested.items() if not worse & {*pair}}
             new = {pair[d.mean > 0] for pair, d in pairs.items() if d.p * len(pairs) < LEVEL}
-        elif remaining[0] in references:
-            return worse
-        else:
+        elif remaining[0] not in references:
+            rest = [name for name in remaining if name not in references]
             p = {name: p_of_worse(name, remaining, runs, chance) for name in rest}
             new = {name for name in rest if p[name] * len(rest) < LEVEL * SHARED}
         if not new:
@@ -844,8 +836,8 @@ def facts_of_runs(rows: Rows) -> Fields:
     return {
         **{key: row.get(key, 0) for key in ("dataset", "split", "leaky", "length")},
         **{key: row.get(key) for key in ("positive", "shortest", "budget")},
-        "diverged": {e: first[e] for e in counts if first[e]},
-        "last_kept": {e: last[e] for e in counts if last[e]},
+        "diverged": dict(first),
+        "last_kept": dict(last),
         "cut_short": tuple(e for e in counts if last[e] * CUT_SHORT > counts[e]),
     }
 

@@ -135,7 +135,7 @@ def test_nothing_is_surer_than_its_windows():
         (spread, Chance(FIVE, windows=10), 0.1 * 0.9 / 10),
     ):
         n, mean = len(values), float(values.mean())
-        error = chance.error(float(values.var(ddof=1)), n, mean)
+        error, _ = chance.error(float(values.var(ddof=1)), n, mean)
         assert error == pytest.approx(variance**0.5)
     for value, p in ((0.0, 1.0), (0.25, 0.0)):  # all equal: no noise
         assert statistics.t_test(np.full(5, value), Chance(FIVE)) == (p, value, value)
@@ -150,12 +150,12 @@ def test_what_resamples_share_is_added_to_their_spread():
         (1 + 1e-12, spread * (1 / 10 + 1)),
         (4.0, spread * (1 / 10 + 1 / 4) + (1 - 1 / 16) * drawn),
     ):
-        error = Chance(FIVE, ratio, variances={"a": drawn / 3, "b": 2 * drawn / 3}).error(
+        error, _ = Chance(FIVE, ratio, variances={"a": drawn / 3, "b": 2 * drawn / 3}).error(
             spread, units, 0.0, "ab"
         )
         assert error == pytest.approx(variance**0.5, abs=1e-9)
     redrawn = Chance(FIVE, 0.5, variances={"a": 0.05**2}, are_redrawn=True)
-    assert redrawn.error(spread, units, 0.0, "ab") == 0.05  # no more certain than all windows
+    assert redrawn.error(spread, units, 0.0, "ab")[0] == 0.05  # no more certain than all windows
 
 
 @pytest.mark.parametrize("positive", [True, False])

@@ -270,7 +270,7 @@ def from_arrays(path: Path, options: Options) -> Task:
     data, remarks = with_rows_first(arrays["X"], arrays.get("times"), options)
     remarks["unused"] = unused
     facts |= {"remarks": remarks, "grouped_by": "" if is_split else "an array called groups"}
-    labels = arrays.get("y", np.zeros(data.shape[:1]))  # none for --predict
+    labels = np.zeros(data.shape[:1]) if options.predict is not None else arrays["y"]
     return from_examples(str(path), data, labels, options, **facts)
 
 

@@ -238,18 +238,6 @@ def whole_spans(series: Sequence[Series]) -> list[Span]:
     return spans_of(series, lambda s: [(0, 0, len(s.rows))])
 
 
-def chronological_spans(series: Sequence[Series], window: int) -> list[Span]:
-    """Training, validation and test spans in time order, with gaps of one window."""
-
-    def cut(s: Series) -> Cut:
-        cuts = pairwise([int(share * len(s.rows)) for share in (0, *SHARES, 1)])
-        return [
-            (part, start + window * (part > 0), stop) for part, (start, stop) in enumerate(cuts)
-        ]
-
-    return spans_of(series, cut)
-
-
 def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span]:
     """Cut every series into blocks, and drop half a window on each side of a border."""
     half = window // 2
@@ -258,19 +246,17 @@ def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span
         n = len(s.rows)
         sizes = [len(other.rows) for other in series if other.dealt_with == s.dealt_with]
         clock = max(size for size in sizes if abs(size - n) <= SAME_LENGTH * n)
-        edges = [0, *borders(events_with(s, series), n, blocks, window, clock), n]
+        together = [other.label for other in series if other.recorded_with == s.recorded_with]
+        events = np.unique(
+            np.concatenate([np.flatnonzero(y) for y in together if y.dtype == bool] or [[]])
+        )
+        edges = [0, *borders(events, n, blocks, window, clock), n]
         return [  # numbers of the nominal block in the middle
             ((a + b) * blocks // (2 * clock), a + half * (a > 0), b - half * (b < n))
             for a, b in pairwise(edges)
         ]
 
     return spans_of(series, cut)
-
-
-def events_with(s: Series, series: Sequence[Series]) -> Array:
-    """Return the rows that are anomalous in any recording of the same time, in order."""
-    together = [other.label for other in series if other.recorded_with == s.recorded_with]
-    return np.unique(np.concatenate([np.flatnonzero(y * (y.dtype == bool)) for y in together]))
 
 
 def borders(events: Array, n: int, blocks: int, window: int, clock: int) -> list[int]:
@@ -341,8 +327,15 @@ def deal_spans(
         spans = block_spans(series, blocks, window)
         places = {unit: i for i, unit in enumerate(sorted({span.unit for span in spans}))}
         unit = np.array([places[span.unit] for span in spans])
-        return spans, rotate_parts(deal_units(unit, count_classes(spans, label, window)))
-    spans = chronological_spans(series, window)
+        return spans, rotate_parts(deal(unit, count_classes(spans, label, window)))
+
+    def cut(s: Series) -> Cut:  # in time order, with gaps of one window
+        cuts = pairwise([int(share * len(s.rows)) for share in (0, *SHARES, 1)])
+        return [
+            (part, start + window * (part > 0), stop) for part, (start, stop) in enumerate(cuts)
+        ]
+
+    spans = spans_of(series, cut)
     return spans, [parts_of(2 - np.array([span.unit[1] for span in spans]))]
 
 
@@ -352,7 +345,7 @@ def deal_series(series: Sequence[Series], counts: Array, *, grouped: bool) -> li
     if grouped and len(names) < FOLDS:
         return leave_groups_out(counts, unit)
     for folds in range(min(FOLDS, len(names)), 2, -1):
-        dealt = rotate_parts(deal_units(unit, counts, folds), folds)
+        dealt = rotate_parts(deal(unit, counts, folds), folds)
         if all(have_classes(counts, parts) for parts in dealt):
             return dealt
     return None
@@ -370,7 +363,7 @@ def leave_groups_out(counts: Array, group: Array) -> list[Parts]:
     for number in range(group.max() + 1):
         where, others = np.zeros(len(group), int), np.flatnonzero(group != number)
         for folds in range(min(FOLDS, len(others)), 1, -1):
-            where[others] = 1 + deal_units(np.arange(len(others)), counts[others], folds)
+            where[others] = 1 + deal(np.arange(len(others)), counts[others], folds)
             if have_classes(counts, parts := parts_of(where)):
                 dealt.append(parts)
                 break
@@ -434,75 +427,51 @@ def overlap_in_time(spans: Sequence[Span], windows: Array, tested: Array, window
 # Deals
 
 
-def deal(positives: Ints | Array, folds: int = FOLDS) -> Array:
-    """Deal units into folds, largest count first, each to the fold with the fewest positives.
+def deal(unit: Array, counts: Array, folds: int = FOLDS, *, all_classes: bool = False) -> Array:
+    """Deal units, whose members have class counts (n, K), into folds; return each member's fold.
 
-    No fold gets more than its share of units; units without positives even out the sizes.
+    Units are dealt largest first. Of two classes, the second is positive unless `all_classes` are
+    dealt: each unit goes to the fold with the fewest positives, no fold gets more than its share of
+    units, and units without positives even out the sizes. Otherwise each goes to the fold that
+    lacks its classes most, and ties to the smallest fold; rounding makes the choice identical on
+    all machines.
 
-    >>> deal([5, 1, 4, 2, 3, 0], 2)
+    >>> positives = np.array([[0, 5], [0, 1], [0, 4], [0, 2], [0, 3], [0, 0]])
+    >>> deal(np.arange(6), positives, 2)
     array([0, 0, 1, 0, 1, 1])
+    >>> groups, labels = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 0, 1, 1, 0, 1])
+    >>> deal(groups, np.eye(2)[labels], 2, all_classes=True)
+    array([0, 0, 1, 1, 0, 0])
     """
-    dealt, size = np.zeros(folds, dtype=int), np.zeros(folds, dtype=int)
-    fold = np.zeros(len(positives), dtype=int)
-    share = -(-len(positives) // folds)
-    for unit in np.argsort(-np.asarray(positives), kind="stable"):
-        order = (size, dealt, size >= share) if positives[unit] else (dealt, size)
-        fold[unit] = np.lexsort(order)[0]
-        dealt[fold[unit]] += positives[unit]
-        size[fold[unit]] += 1
-    return fold
-
-
-def deal_classes(counts: Array, folds: int) -> Array:
-    """Deal units with class counts (n, K) into folds, largest first; return their folds.
-
-    Each goes to the fold that lacks its classes most, and ties go to the smallest fold; rounding
-    makes the choice identical on all machines.
-    """
-    share = counts / np.maximum(counts.sum(axis=0), 1)  # of each class
-    dealt, fold = np.zeros((folds, counts.shape[1])), np.zeros(len(counts), dtype=int)
-    for number in np.argsort(-share.max(axis=1), kind="stable"):
-        crowd = (dealt * share[number]).sum(axis=1)
-        fold[number] = np.lexsort((dealt.sum(axis=1).round(9), crowd.round(9)))[0]
-        dealt[fold[number]] += share[number]
-    return fold
-
-
-def total_counts(unit: Array, counts: Array) -> Array:
-    """Sum class counts (n, K) over the members of each unit."""
     total = np.zeros((unit.max() + 1, counts.shape[1]))
     np.add.at(total, unit, counts)
-    return total
-
-
-def deal_units(unit: Array, counts: Array, folds: int = FOLDS) -> Array:
-    """Return the fold of each span; spans of a unit share a fold."""
-    total = total_counts(unit, counts)
-    dealt = deal(total[:, 1], folds) if counts.shape[1] == 2 else deal_classes(total, folds)
-    return np.asarray(dealt[unit])
-
-
-def deal_groups(labels: Array, groups: Array, folds: int = FOLDS) -> list[Parts]:
-    """Deal whole groups into folds by their class counts.
-
-    >>> labels, groups = np.array([0, 0, 1, 1, 0, 1]), np.array([7, 7, 8, 8, 9, 9])
-    >>> [test.tolist() for _, _, test in deal_groups(labels, groups, 2)]
-    [[0, 1, 4, 5], [2, 3]]
-    """
-    _, unit = np.unique(groups, return_inverse=True)
-    counts = total_counts(unit, np.eye(labels.max() + 1)[labels])
-    return rotate_parts(deal_classes(counts, folds)[unit], folds)
+    by_positives = counts.shape[1] == 2 and not all_classes
+    share = total[:, 1:] if by_positives else total / np.maximum(total.sum(axis=0), 1)
+    dealt, fold = np.zeros((folds, share.shape[1])), np.zeros(len(total), int)
+    size, most = np.zeros(folds, int), -(-len(total) // folds)
+    for number in np.argsort(-share.max(axis=1), kind="stable"):
+        own, held = share[number], dealt.sum(axis=1).round(9)
+        if not by_positives:
+            keys = held, (dealt * own).sum(axis=1).round(9)
+        else:
+            keys = (size, held, size >= most) if own[0] else (held, size)
+        fold[number] = np.lexsort(keys)[0]
+        dealt[fold[number]] += own
+        size[fold[number]] += 1
+    return fold[unit]
 
 
 def deal_within_classes(labels: Array) -> list[Parts]:
     """Return the parts of each fold from a shuffle within each class."""
-    rng = np.random.default_rng(0)
     where = np.zeros(len(labels), dtype=int)
-    order = np.concatenate(
-        [rng.permutation(np.flatnonzero(labels == k)) for k in np.unique(labels)]
-    )
-    where[order] = np.arange(len(labels)) % FOLDS
+    where[np.concatenate(shuffle_classes(labels, 0))] = np.arange(len(labels)) % FOLDS
     return rotate_parts(where)
+
+
+def shuffle_classes(labels: Array, seed: int) -> list[Array]:
+    """Return the places of each class in labels (n,), shuffled."""
+    rng = np.random.default_rng(seed)
+    return [rng.permutation(np.flatnonzero(labels == k)) for k in np.unique(labels)]
 
 
 def rotate_parts(where: Array, folds: int = FOLDS) -> list[Parts]:
@@ -581,9 +550,14 @@ def from_examples(
             f"--window and --stride are for recordings; {shown(name)} holds examples (set the "
             "length of built-in tasks by name: order:length=24)"
         )
+    if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "fiub" or y.shape != x.shape[:1]:
+        raise PefourierError(
+            f"{name}: expected X of shape (n, length, channels) and y of shape (n,); "
+            f"got {x.dtype} {x.shape} and {y.shape}"
+        )
     labels, names = np.zeros(y.shape, int), ["?"]
     if options.predict is None:
-        labels, names = read_classes(name, x, y)
+        labels, names = read_classes(name, y)
     lengths = check_lengths(name, lengths, *x.shape[:2])
     if times is not None:
         times = check_times(name, times, x.shape[:2], lengths)
@@ -683,9 +657,8 @@ def fill_series(
         if missing == "mean":
             own = np.where(known, rows, np.nanmean(rows, axis=0))
         elif missing == "previous":
-            last = np.maximum.accumulate(np.where(known, np.arange(len(rows))[:, None], -1), axis=0)
-            last = np.where(last < 0, known.argmax(axis=0), last)
-            own = np.take_along_axis(rows, last, axis=0)
+            last = np.maximum.accumulate(known * np.arange(len(rows))[:, None], axis=0)
+            own = np.take_along_axis(rows, np.maximum(last, known.argmax(axis=0)), axis=0)
         filled.append(own)
         complete.append(kept)
         count += 0 if missing == "drop" else int(lacking.sum())
@@ -741,13 +714,8 @@ def check_times(name: str, times: Array, shape: Counts, lengths: Array | None = 
     return times
 
 
-def read_classes(name: str, x: Array, y: Array) -> tuple[Array, list[str]]:
+def read_classes(name: str, y: Array) -> tuple[Array, list[str]]:
     """Return the class of each example, counted from 0, and the names of the classes."""
-    if x.ndim != 3 or 0 in x.shape or x.dtype.kind not in "fiub" or y.shape != x.shape[:1]:
-        raise PefourierError(
-            f"{name}: expected X of shape (n, length, channels) and y of shape (n,); "
-            f"got {x.dtype} {x.shape} and {y.shape}"
-        )
     if y.dtype.kind == "f" and (odd := y[~(np.isfinite(y) & (np.floor(y) == y))].tolist()):
         raise PefourierError(
             f"{name}: y must hold whole numbers or class names, got {odd[0]}; {NO_REGRESSION}"
@@ -784,8 +752,9 @@ def split_examples(
 
     Each of two to four groups is a test part; random ignores groups.
     """
-    n, names = len(labels), np.unique(groups) if groups is not None else ()
+    n = len(labels)
     if groups is not None:
+        names, unit = np.unique(groups, return_inverse=True)
         if groups.shape != labels.shape or (groups.dtype.kind == "f" and np.isnan(groups).any()):
             raise PefourierError(
                 f"{name}: groups must be {n} names without nan, one for each example, got "
@@ -795,7 +764,8 @@ def split_examples(
             raise PefourierError(f"{name}: {GROUPS_IN_TIME}")
     if groups is not None and len(names) > 1 and options.split != "random":
         if len(names) >= FOLDS:
-            return deal_groups(labels, groups)
+            counts = np.eye(labels.max() + 1)[labels]
+            return rotate_parts(deal(unit, counts, all_classes=True))
         learning = [groups != g for g in names if len(np.unique(labels[groups == g])) > 1]
         if not learning:
             raise PefourierError(f"{name}: each group has one class, {NO_GROUP}")
@@ -818,11 +788,9 @@ def draw_learning(labels: Array, tested: int, seed: int) -> Array:
     >>> np.bincount(labels[~learning]), learning.sum(), bool(learning[20:].any())
     (array([3, 1]), np.int64(20), True)
     """
-    rng = np.random.default_rng(seed)
-    counts = np.bincount(labels[: len(labels) - tested], minlength=labels.max() + 1)
     learning = np.zeros(len(labels), bool)
-    for label, count in enumerate(counts):
-        learning[rng.permutation(np.flatnonzero(labels == label))[:count]] = True
+    for own in shuffle_classes(labels, seed):
+        learning[own[: np.count_nonzero(own < len(labels) - tested)]] = True
     return learning
 
 

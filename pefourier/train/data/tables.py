@@ -4,8 +4,7 @@ Conventions
 -----------
 Cells are separated by commas, semicolons, tabs or blanks, whichever the first line has most. The
 first line names the columns, unless more than half of its cells are numbers that do not count in
-equal steps; the columns of such files are named c1, c2, …  pandas reads large files if it is
-installed and if it reads the same as the reader of this module, which names bad lines.
+equal steps; the columns of such files are named c1, c2, …
 
 Columns with a usual name (names.toml), or named by --columns, are the times, series, labels and
 optional groups; all others are channels, except columns without numbers and columns without a name
@@ -34,6 +33,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
+from datetime import datetime
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -52,7 +52,6 @@ from pefourier.writing.files import read_toml
 from pefourier.writing.text import join
 
 LARGEST = 2**30  # bytes of a file
-LARGE = 2**20  # characters from which on pandas, whose import takes half a second, reads a text
 DELIMITERS = ",;\t"
 POINT = str.maketrans(",", ".")  # for decimal commas
 ABSENT = ("", "na", "nan", "n/a", "null", "none")  # cells of missing numbers
@@ -63,9 +62,6 @@ FOLDERS = "names of folders"
 NONE, UNUSED = "none", "unused"  # a column of --columns that is not there; a role
 CHOOSE = "use --columns time=NAME,series=NAME,label=NAME"
 ENDINGS = re.compile(r"(_(id|no|nr|num|number|name|index|utc|sec|seconds?|min|hours?|[mun]?s|h))+$")
-DATE = re.compile(  # ISO 8601 with its time zone
-    r"\d{4}-\d\d(-\d\d([T ]\d\d(:\d\d){0,2}([.,]\d+)?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?)?)?"
-)
 TYPO = 0.5  # share of series with several labels below which such labels count as mistakes
 FEWEST = 4  # values of a series in wide form
 GAP = 2.5  # usual steps between two rows of a recording, above which no window spans them
@@ -101,25 +97,23 @@ def parse_columns(path: Path) -> Columns:
     delimiter = max(DELIMITERS, key=line.count) if set(line) & set(DELIMITERS) else ""
     stream = (row.rstrip(" \r\n") for row in io.StringIO(text, newline=""))
     reader = csv.reader(stream, delimiter=delimiter or " ", skipinitialspace=True)
-    numbered = ((reader.line_num, row) for row in reader if row)
+    cells, lines, width = list[str](), list[int](), 0
     try:
-        number, first = next(numbered, (0, [""]))
-        names, is_named = names_in([cell.strip() for cell in first])
-        if len(text) >= LARGE and delimiter and '"' not in text:
-            if cells := parse_by_pandas(text, len(names), delimiter, int(is_named)):
-                lines = np.arange(len(cells[0])) + 1 + is_named
-                return Columns(names, cells, lines, delimiter, is_named)
-        rows = [*([] if is_named else [(number, first)]), *numbered]
+        for row in filter(None, reader):
+            width = width or len(row)
+            if len(row) != width:
+                raise ValueError(
+                    f"line {reader.line_num} has {len(row)} cells, the first has {width}"
+                )
+            cells += row
+            lines.append(reader.line_num)
     except csv.Error as error:
         raise ValueError(str(error)) from error
-    if not rows:
+    names, is_named = names_in([*map(str.strip, cells[:width])])
+    if len(lines) <= is_named:
         raise ValueError("there is no line below the column names")
-    for number, row in rows:
-        if len(row) != len(names):
-            raise ValueError(f"line {number} has {len(row)} cells, the first has {len(names)}")
-    numbers, texts = zip(*rows, strict=True)
-    cells = [np.array(column, object) for column in zip(*texts, strict=True)]
-    return Columns(names, cells, np.array(numbers), delimiter, is_named)
+    columns = np.array(cells, object).reshape(-1, width)[int(is_named) :].T
+    return Columns(names, [*columns], np.array(lines[is_named:]), delimiter, is_named)
 
 
 def read_text(path: Path) -> str:
@@ -147,30 +141,6 @@ def names_in(first: list[str]) -> tuple[list[str], bool]:
     if 2 * len(numbers) <= len(first) or (len(steps) == 1 and float(*steps).is_integer()):
         return ["" if cell.startswith("Unnamed: ") else cell for cell in first], True
     return [f"c{i + 1}" for i in range(len(first))], False
-
-
-def parse_by_pandas(text: str, count: int, delimiter: str, skipped: int) -> list[Array] | None:
-    """Parse columns of a text without quotes; None without pandas, or if lines are irregular."""
-    try:
-        import pandas
-
-        frame = pandas.read_csv(
-            io.StringIO(text),
-            sep=delimiter,
-            header=None,
-            names=range(count),
-            skiprows=skipped,
-            dtype=object,
-            na_filter=False,
-            index_col=False,
-        )
-    except (ModuleNotFoundError, ValueError, OverflowError):
-        return None
-    lines = len(frame) + skipped
-    ends = lines - 1, lines * (count - 1)
-    if ends != (text.removesuffix("\n").count("\n"), text.count(delimiter)):
-        return None
-    return [column.to_numpy(object) for _, column in frame.items()]
 
 
 def numbers_in(cells: Array, delimiter: str = "") -> Array:
@@ -433,18 +403,24 @@ def read_times(table: Table) -> Array | None:
     if reads_as_number(cells[0].translate(POINT)):
         return table.numbers(column, missing=False)
     codes, stamps = coded(cells)
-    zones = [match and bool(match["zone"]) for match in map(DATE.fullmatch, stamps)]
+    dates = [*map(read_date, stamps)]
+    zones = [date and date.tzinfo is not None for date in dates]
     odd = np.array([zone is None or zone != zones[codes[0]] for zone in zones])[codes]
     for row in np.flatnonzero(odd)[:1]:
         raise PefourierError(
             f"{table.place(row, column)}: expected numbers or ISO 8601, all with a zone or all "
             f"without, got {shown(cells[row])}; pandas.to_datetime reads other formats"
         )
-    texts = [stamp.translate(POINT) for stamp in stamps]
-    parse = partial(np.array, texts, "datetime64[us]")  # converts zones to UTC, with a warning
-    file, advice = name_of_file(str(table.path)), f"write ISO 8601 in {table.names[column]}"
-    found = parse_or_refuse(parse, file, table.path.suffix, advice)
-    return np.asarray(((found - found.min()) / np.timedelta64(1, "s"))[codes])
+    first = min(dates)
+    return np.array([(date - first).total_seconds() for date in dates])[codes]
+
+
+def read_date(text: str) -> Any:
+    """Parse ISO 8601 as a `datetime`; None for other texts."""
+    try:
+        return datetime.fromisoformat(text + "-01" * (len(text) == len("2024-05")))
+    except ValueError:
+        return None
 
 
 # Tasks

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pefourier.errors import PefourierError
-from pefourier.train.data import load, tables
+from pefourier.train.data import load
 from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
 
@@ -128,10 +128,8 @@ SHAPES = {  # channels, and what writes the series
 
 
 @pytest.mark.filterwarnings("default")  # warnings of aeon and its imports
-@pytest.mark.parametrize("large", [2**20, 0], ids=["own", "pandas"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_series_are_one_task_in_every_shape(tmp_path, monkeypatch, shape, large):
-    monkeypatch.setattr(tables, "LARGE", large)
+def test_series_are_one_task_in_every_shape(tmp_path, shape):
     channels, make = SHAPES[shape]
     task = load_task(str(make(tmp_path)))
     order = np.argsort(Y, kind="stable") if shape == "classes" else np.arange(N)

@@ -70,7 +70,7 @@ REFUSED = {  # the text of a file, and part of the error
     HEAD + "1,0,x,0\n": "no other column has numbers",
     HEAD + "1,31/05/2024 12:00,1,0\n": "line 2: series '1', column time",
     HEAD + "1,2024-05-31T12:00,1,0\n1,2024-05-31T13:00Z,1,0\n": "line 3: series '1', column time",
-    HEAD + "1,2024-13-31,1,0\n": "Month out of range",
+    HEAD + "1,2024-13-31,1,0\n": "line 2: series '1', column time",
     HEAD + '1,0,"1,5",0\n': "no other column has numbers",
     HEAD + '1,0,1,0\n1,1,"1,500",0\n': "line 3: series '1', column a: expected a finite number",
     HEAD + "1,0,1,0\n\n1,nan,1,0\n": "line 4: series '1', column time",
