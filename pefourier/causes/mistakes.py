@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
 from itertools import groupby, product
-from math import exp, log, pi
+from math import pi
 from operator import attrgetter, itemgetter
 from typing import Any, Literal
 
@@ -53,10 +53,8 @@ from pefourier.geometry.waves import Complex, Numbers, Waves, apart, evaluate, o
 from pefourier.types import Bools, Floats, Places, Texts, Values, frozen, frozen_arrays
 
 SEARCHED = 2**17  # positions searched for the cost of a mistake
-SHOWN = 0.1  # radians that a pair must rotate over a table of cosines alone
-SIMILAR = 1e-6  # relative tolerance for equal ratios of frequencies
+SHOWN = 0.1  # radians over a table, from which a cosine shows its frequency
 DIGITS = range(1, 9)  # to which a fitted number is rounded
-NEARBY = (0.0, 1e-7, -1e-7, 1e-5, -1e-5, 1e-3, -1e-3, 0.02, -0.02, 0.1, -0.1)  # shares added
 NOT_READ = 0.5  # cost of a setting that has its usual value, as if it was not read
 USUAL = 2.0  # cost of a usual value; digits of any other number are added
 LAST = 20.0  # cost of a mistake that explains any single pair
@@ -286,92 +284,47 @@ def ignored_settings(sought: Sought) -> Iterator[Misreading]:
 
 
 def fitted_mistakes(sought: Sought) -> Iterator[Misreading]:
-    """Yield the rotation with each mistake that has a number, fitted to the frequencies."""
+    """Yield the rotation with each mistake that has a number, read from single frequencies.
+
+    Most scalings divide the lowest frequencies by their factor. A pair that hardly rotates has no
+    frequency in a table of cosines.
+    """
     omega, observed = sought.expected.frequency, sought.observed.frequency
-    if sought.rope:
-        yield from fitted_settings(sought, sought.rope)
-        yield from fitted_scalings(sought, sought.rope)
     if len(omega) != len(observed):
         return
     rotating = np.flatnonzero((omega != 0) & (observed != 0) & (np.abs(observed) < 1))
-    for k in rotating[:1]:  # the first pair without aliasing
-        for digits, power in product(DIGITS, (1, -1)):
-            number = float(f"{(observed[k] / omega[k]) ** power:.{digits}g}")
-            change = {"positions": ("p", f"{number:g} p" if power > 0 else f"p / {number:g}")}
-            if number != 1:
-                yield Misreading("step", change, omega * number**power, cost=USUAL + digits)
+    for k, digits, power in product(rotating[:1], DIGITS, (1, -1)):  # a pair without aliasing
+        number = float(f"{(observed[k] / omega[k]) ** power:.{digits}g}")
+        change = {"positions": ("p", f"{number:g} p" if power > 0 else f"p / {number:g}")}
+        if number != 1:
+            yield Misreading("step", change, omega * number**power, cost=USUAL + digits)
     if len(omega) > 2:
         k, changed = int(np.abs(observed - omega).argmax()), omega.copy()
         changed[k] = observed[k]
         pair = {f"frequency of pair {k}": (float(omega[k]), float(changed[k]))}
         yield Misreading("single-pair", pair, changed, cost=LAST)
-
-
-def digits_of(value: float) -> int:
-    """Count the significant digits of a number, at most 8.
-
-    >>> digits_of(500000.0), digits_of(0.125), digits_of(7.0)
-    (1, 3, 1)
-    """
-    return len(f"{value:.7e}".split("e")[0].replace(".", "").strip("-").rstrip("0")) or 1
-
-
-def fitted_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
-    """Yield one setting fitted to the mean logarithm of the observed frequencies."""
-    observed, settings = sought.observed, rope.settings
-    is_cosine = observed.form and observed.form.part == "cos"
-    rotating = observed.frequency * observed.length > (SHOWN if is_cosine else 0)  # visible
-    if not rotating.any() or (observed.frequency > 1 + SIMILAR).any():
+    shown = np.flatnonzero(observed * sought.observed.length > SHOWN)
+    if not (rope := sought.rope) or not shown[1:].size:
         return
-    from scipy.optimize import brentq  # slow import (0.25 s), rarely needed
-
-    target = np.log(observed.frequency[rotating]).mean()
-    for code, mistake in known_mistakes().items():
-        key = mistake.get("key", "")
-        if "range" not in mistake or not settings.get(key):
-            continue
-
-        def mean_log(logarithm: float, key: str = key) -> float:
-            rebuilt = next(sought.with_changes("", {key: valid(key, exp(logarithm))}), None)
-            omega = rebuilt.omega if rebuilt else sought.expected.frequency
-            if omega.shape != rotating.shape or not (omega > 0).all():
-                return np.nan
-            return float(np.log(omega[rotating]).mean() - target)
-
-        low, high = mistake["range"]
-        low = max(low, 1.001 * settings.get(mistake.get("above", ""), 0))
-        high = min(high, settings.get(mistake.get("under", ""), high) / 1.001)
-        with suppress(ValueError):  # no sign change in the range
-            number = exp(brentq(mean_log, log(low), log(high)))
-            for digits, share in product(DIGITS, NEARBY):
-                value = valid(key, float(f"{number * (1 + share):.{digits}g}"))
-                yield from sought.with_changes(code, {key: value}, USUAL + digits_of(value))
-
-
-def valid(key: str, value: float) -> float:
-    """Return the value of a setting: a length is a whole number."""
-    return max(1, round(value)) if key == "original" else value
-
-
-def fitted_scalings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
-    """Yield scalings that were not meant, with the factor fitted to the lowest frequency."""
-    plain, observed = rope.unscaled.frequencies(len(sought.enc)), sought.observed.frequency
-    if rope.scaling not in ("none", "linear", "ntk") or plain.shape != observed.shape:
-        return
-    code = "scaling-added" if rope.scaling == "none" else "scaling-type"
-    usual, lengths = (known_mistakes()[name]["values"] for name in ("factor", "original-length"))
-    ratio = plain[-1] / (observed[-1] or np.inf)
-    factors = [float(f"{ratio:.{digits}g}") for digits in (1, 2, 3, 6)]
-    for factor in dict.fromkeys((*factors, *map(float, usual))):  # a cosine may hide its factor
-        if factor <= 1:
-            continue
-        cost = USUAL + digits_of(factor) / 2
-        for changes in usual_scalings([factor], lengths):
-            yield from sought.with_changes(code, changes, cost + len(changes) / 4)
-        ntk = {"scaling": "ntk", "factor": factor} if len(observed) > 1 else {}
-        for reading in sought.with_changes(code, ntk, cost + 0.5):
-            base = {"base": (rope.rho, base_of_grid(reading.omega))}  # to which it amounts
-            yield replace(reading, changes={**reading.changes, **base})
+    m, k = len(observed), shown[-1]
+    share = k / (m - 1)  # of the lowest pair's exponent: ntk divides by a power of its factor
+    own = rope.settings.get("factor", 1.0) ** (share if rope.scaling == "ntk" else 1)
+    base = (observed[k] * own) ** (-m / k)
+    ratio = rope.unscaled.frequencies(len(sought.enc))[k] / observed[k]
+    added = "scaling-added" if rope.scaling == "none" else "scaling-type"
+    lengths = known_mistakes()["original-length"]["values"]
+    for digits, power in product(DIGITS, (1, 1 / share)):
+        factor, cost = float(f"{ratio**power:.{digits}g}"), USUAL + digits
+        yield from sought.with_changes("base", {"rho": float(f"{base:.{digits}g}")}, cost)
+        if "factor" in rope.settings:
+            yield from sought.with_changes("factor", {"factor": factor}, cost)
+        if factor > 1 and rope.scaling in ("none", "linear", "ntk"):
+            ntk = {"scaling": "ntk", "factor": factor}
+            for reading in sought.with_changes(added, ntk, cost + 0.5):
+                amounts = {"base": (rope.rho, base_of_grid(reading.omega))}
+                yield replace(reading, changes={**reading.changes, **amounts})
+            for changes in usual_scalings([factor], lengths):
+                yield from sought.with_changes(added, changes, cost + len(changes) / 4)
 
 
 def derived(sought: Sought) -> Iterator[Misreading]:
