@@ -39,6 +39,7 @@ from pefourier.writing import text
 Params = dict[str, Any]  # of a formula, by their names in a SPEC
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # tried if a table is too short for a fit
 CERTAIN = 8  # least ratio of a frequency to its slack; below it, rounding dominates
+LEAST = 1e-30  # radians per row of a scaled rotation
 CHANCE = 0.05  # probability that a short number fits a table by chance
 
 
@@ -77,33 +78,25 @@ def candidate_bases(rate: float, d: int) -> Iterator[Params]:
 
     yield from (to(1, kind) for kind in kinds)
     yield from (to(count, k) for count in (2, 3) for k in kinds if k["divisor"] == "d")
-    if rate * d > log(1e4):  # diffusers subtracts a number from d/2
-        shift = round(2 * (d / 2 - log(1e4) / rate)) / 2
-        if 0 < abs(shift) < d / 4:
-            yield {"rho": 1e4, "divisor": f"d/2{-shift:+g}"}
     digits = (4, 5, *range(8, 18))  # few, as people choose them, or those of the fit
     yield from (to(count, kind) for kind in kinds[:1] for count in digits)
 
 
 def scaled_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
     """Fit the frequencies of a rotation scaled by llama3 or yarn, with usual trained lengths."""
-    m, i = len(omega), np.arange(len(omega))
-    first = slice(max(m // 8, 2) + 1)  # pairs unchanged by scaling
-    if d != 2 * m or m < 8 or omega.min() <= 0 or abs(omega[0] - 1) > 2 * slack[0]:
+    m, k = len(omega), max(len(omega) // 8, 2)  # pairs up to k are unchanged by scaling
+    if d != 2 * m or m < 8 or omega.min() <= LEAST or abs(omega[0] - 1) > 2 * slack[0]:
         return None
-    rate = -log(omega[first.stop - 1]) / (first.stop - 1)
-    bases = (to_digits(exp(rate * m), digits) for digits in range(1, 7)) if rate * m < 700 else ()
-    allowed = 2 * slack
-    fits = (rho for rho in bases if (abs(rho ** (-i / m) - omega) <= allowed)[first].all())
-    rho = next(fits, 0.0)
-    if rho <= 1:
-        return None
-    sharp = slack[-1] < 1e-3 * omega[-1]
-    factors = (to_digits(rho ** (-(m - 1) / m) / omega[-1], 3),) if sharp else FACTORS
-    for scaling in usual_scalings(factor for factor in factors if factor > 1):
-        params = {"rho": rho, "divisor": "d"} | scaling
-        if (np.abs(frequencies(params, d) - omega) <= allowed).all():
-            return params
+    for rho in (float(f"{omega[k] ** (-m / k):.{digits}g}") for digits in range(1, 7)):
+        plain = rho ** (-np.arange(m) / m)
+        if rho <= 1 or (abs(plain - omega) > 2 * slack)[: k + 1].any():
+            continue
+        sharp = slack[-1] < 1e-3 * omega[-1]
+        factors = (float(f"{plain[-1] / omega[-1]:.3g}"),) if sharp else FACTORS
+        for scaling in usual_scalings(factor for factor in factors if factor > 1):
+            params = {"rho": rho, "divisor": "d"} | scaling
+            if (np.abs(frequencies(params, d) - omega) <= 2 * slack).all():
+                return params
     return None
 
 
@@ -119,13 +112,13 @@ def frequencies(params: Params, d: int) -> Floats:
 def exponent_divisor(params: Params, d: int) -> float:
     """Return the D of rho^(-i/D) for d columns.
 
-    >>> [exponent_divisor({"divisor": name}, 7) for name in ("d", "d/2-1", "d/2+0.5")]
-    [3.5, 2.0, 4.0]
+    >>> [exponent_divisor({"divisor": name}, 7) for name in ("d", "d/2-1")]
+    [3.5, 2.0]
     """
     divisor, longer = params.get("divisor", "d"), params.get("odd") == "d+1"
     if divisor == "d/2-1":
         return d // 2 - 1.0 + longer
-    return d / 2 + float(divisor[3:] or 0.0) + 0.5 * longer
+    return d / 2 + 0.5 * longer
 
 
 def frequency_slack(omega: Floats, eps: float, n: int) -> Floats:

@@ -11,14 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from pefourier.errors import PefourierError, command_line, shown
-from pefourier.pages.document import (
-    Part,
-    Section,
-    document,
-    explanations,
-    figure,
-    page_written,
-)
+from pefourier.pages.document import Part, Section, document, explanations, figure, page_written
 from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
 from pefourier.train.report import all_words, summary_page
@@ -66,8 +59,8 @@ def read_train_folder(path: str) -> TrainFolder:
 def folder_document(folder: TrainFolder, title: str = "") -> str:
     """Make the page about a folder."""
     summary = folder.summary
-    answer, words = summary_page(summary), partial(all_words, summary)
-    numbers = parts_of_words(words)
+    answer, numbers = summary_page(summary), parts_of_words(partial(all_words, summary))
+    listed = [(of["spec"], of["meaning"]) for of in answer.records() if of["meaning"]]
     names = [cell for part in numbers if not isinstance(part, str) for cell in part[0]]
     pictures = [
         figure(draw, summary, training_figures.CAPTIONS[name])
@@ -75,7 +68,7 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     ]
     sections: list[Section] = [
         ("Which encoding", parts_of_words(answer.conclusion)),
-        ("How sure", how_sure(summary)),
+        ("How sure", [{"listed": listed}]),
         ("What it costs", [costs(summary), COSTS]),
         ("Pictures", pictures),
         (
@@ -91,13 +84,6 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
     title = title or f"Which encoding classifies better: {datasets}"
     lead = f"The paper's classifier: {len(summary.runs)} runs, in the folder {folder.path}."
     return document(title, lead, sections)
-
-
-def how_sure(summary: Summary) -> list[Part]:
-    """Sentence on each encoding against its reference, with its interval."""
-    records = summary_page(summary).records()
-    items = [(record["spec"], record["meaning"]) for record in records if record["meaning"]]
-    return [{"listed": items}]
 
 
 def costs(summary: Summary) -> list[Texts]:

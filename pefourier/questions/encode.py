@@ -57,17 +57,6 @@ MOST_ROWS, MOST_COLUMNS = 8, 6  # of printed numbers
 DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}  # bits of significands
 
 
-def numbers_in_file(what: str, dtype: str, suffix: str) -> np.dtype[Any]:
-    """Type of the numbers, with bfloat16 as bits; raise an error if a file cannot hold it."""
-    is_complex, is_tensors = what == "complex", suffix == ".safetensors"
-    lacks_complex = suffix == ".csv" or dtype not in COMPLEX or (is_tensors and dtype == "float64")
-    if lacks_complex if is_complex else (dtype == "bfloat16" and not is_tensors):
-        way_out = "a .safetensors file" + " of --dtype float32" * is_complex
-        kind = f"{'complex ' * is_complex}{dtype}"
-        raise PefourierError(f"{suffix} files cannot hold {kind} numbers; write {way_out}")
-    return np.dtype((COMPLEX if is_complex else BITS)[dtype])
-
-
 def layout_of(enc: Encoding, what: str, layout: str | None = None) -> str | None:
     """Layout of the stored numbers; raise an error if the encoding does not have them."""
     if what not in CONTENTS:
@@ -151,8 +140,17 @@ def points_at(
 def numbers_of(
     enc: Encoding, x: Table, suffix: str, what: str, layout: str | None, dtype: str
 ) -> RowBlocks:
-    """Return the numbers of points x as a file of a suffix holds them, in blocks."""
-    kind = numbers_in_file(what, dtype, suffix)
+    """Return the numbers of points x as a file of a suffix holds them, in blocks.
+
+    bfloat16 is stored as bits. Raise an error if a file cannot hold the type.
+    """
+    is_complex, is_tensors = what == "complex", suffix == ".safetensors"
+    lacks_complex = suffix == ".csv" or dtype not in COMPLEX or (is_tensors and dtype == "float64")
+    if lacks_complex if is_complex else (dtype == "bfloat16" and not is_tensors):
+        way_out = "a .safetensors file" + " of --dtype float32" * is_complex
+        numbers = f"{'complex ' * is_complex}{dtype}"
+        raise PefourierError(f"{suffix} files cannot hold {numbers} numbers; write {way_out}")
+    kind = np.dtype((COMPLEX if is_complex else BITS)[dtype])
     blocks = (cast(block, kind, dtype, enc.spec) for block in computed(enc, x, what, layout))
     name_of_type = {"<u2": "BF16", "<c8": "C64"}.get(kind.str, "")
     return RowBlocks(shape_of(enc, x, what, layout), kind, blocks, name_of_type)
@@ -239,7 +237,19 @@ def cast(numbers: Array, kind: np.dtype[Any], dtype: str, spec: str) -> Array:
 def write_golden(enc: Encoding, x: Table | None, out: str) -> Written:
     """Write expected numbers of points x, by default `golden_points`, atomically."""
     x = golden_points(enc) if x is None else x
-    text = golden_text(enc, x).encode()
+    numbers = np.asarray(enc.table(x), dtype=float)
+    frequencies, rows = golden_rows(enc, x, numbers)
+    entries = {
+        "scheme": 1,
+        "encoding": enc.spec,
+        "length": len(enc),
+        "layout": layout_of(enc, "cos") if frequencies else None,
+        "attention_factor": float(enc.params.get("attention_factor", 1.0)),
+        "inv_freq": frequencies,
+        "tolerance": tolerances(float(np.abs(numbers).max())),
+        "rows": rows,
+    }
+    text = (json.dumps(entries, indent=1) + "\n").encode()
     write_whole(out, lambda stream: stream.write(text))
     return Written(out, (len(x), enc.dim), x, "golden", encodings=(enc,))
 
@@ -290,23 +300,6 @@ def tolerances(largest: float) -> dict[str, Fields]:
         limits = {"absolute": largest * 2.0**-digits + 4 * step, "per_radian": 3 * step}
         found[dtype] = {**limits, "reason": reason}
     return found
-
-
-def golden_text(enc: Encoding, x: Table) -> str:
-    """JSON of the file: what was computed, tolerances by type, and rows."""
-    numbers = np.asarray(enc.table(x), dtype=float)
-    frequencies, rows = golden_rows(enc, x, numbers)
-    entries = {
-        "scheme": 1,
-        "encoding": enc.spec,
-        "length": len(enc),
-        "layout": layout_of(enc, "cos") if frequencies else None,
-        "attention_factor": float(enc.params.get("attention_factor", 1.0)),
-        "inv_freq": frequencies,
-        "tolerance": tolerances(float(np.abs(numbers).max())),
-        "rows": rows,
-    }
-    return json.dumps(entries, indent=1) + "\n"
 
 
 @frozen

@@ -623,7 +623,7 @@ def recover(
         )
     bad = []  # first row that is not explained, for each order of cosines and sines
     for own in (measured, exchanged_waves(measured)):
-        lists = np.array([])
+        lists = np.array([])  # of longrope factors, for each row
         if axis is not None:
             numbers = own.numbers(np.arange(own.length)) / own.factor
             limits = max(FLOAT32_EPS, own.eps), -own.length, max(8 * own.length, FARTHEST)
@@ -639,7 +639,12 @@ def recover(
         if explained.all():
             uncertainty = tuple(int(line.uncertainty.max()) for line in lines)
             ids = np.array([line.positions for line in lines]).reshape(len(lines), rows, -1)
-            return Recovered(ids, uncertainty, list_findings(lists))
+            words = [
+                f"rows {ranges(np.flatnonzero(lists == name).tolist())} the {name} factors"
+                for name in dict.fromkeys(lists.tolist())
+            ]
+            notes = [finding("ids-two-lists", words=", ".join(words))] if len(words) > 1 else []
+            return Recovered(ids, uncertainty, notes)
         bad.append(int(explained.argmin()))
     raise PefourierError(
         f"no position of {shown(model.spec)} explains row {max(bad, default=0)} of "
@@ -653,13 +658,4 @@ class Recovered:
 
     ids: Array  # (axes, rows, n)
     uncertainty: Counts
-    findings: tuple[Finding, ...]
-
-
-def list_findings(lists: Array) -> tuple[Finding, ...]:
-    """Report which rows use which list (n,) of longrope factors, if both are used."""
-    words = [
-        f"rows {ranges(np.flatnonzero(lists == name).tolist())} the {name} factors"
-        for name in dict.fromkeys(lists.tolist())
-    ]
-    return (finding("ids-two-lists", words=", ".join(words)),) if len(words) > 1 else ()
+    findings: list[Finding]  # which rows use which list of longrope factors, if both are used

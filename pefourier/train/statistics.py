@@ -334,8 +334,8 @@ def windows_needed(
 def units_needed(deviation: float, find: float, chance: Chance, pair: Strings = ()) -> int | None:
     """Smallest number of units that detects a difference with 80% power in one comparison.
 
-    If draws of windows decide, it is that of the folds there are. None if no number does: folds share too much, runs share too few windows, or a class has very
-    few windows.
+    If draws of windows decide, it is that of the folds there are. None if no number does: folds
+    share too much, runs share too few windows, or a class has very few windows.
 
     >>> chances = Chance(folds=np.zeros(5)), Chance(folds=np.arange(5))
     >>> [units_needed(0.064, 0.1, chance) for chance in chances]
@@ -445,21 +445,21 @@ def signed_rank_p(differences: Array) -> float:
     return float(counts[off >= abs((np.sign(d) * ranks).sum())].sum() / counts.sum())
 
 
-def cliques(average: Mapping[str, float], p: Array) -> list[list[str]]:
+def cliques(average: Mapping[str, float], p: Array) -> list[Texts]:
     """Largest groups of neighbours in rank without a significant difference; p in given order.
 
     >>> apart = np.array([[1, 0.9, 0.01], [0.9, 1, 0.3], [0.01, 0.3, 1]])
     >>> cliques({"a": 1.0, "b": 1.5, "c": 2.1}, apart)
-    [['a', 'b'], ['b', 'c']]
+    [('a', 'b'), ('b', 'c')]
     """
     names, place = sorted(average, key=average.__getitem__), [*average].index
     order = [place(name) for name in names]
-    ordered, groups, last = p[np.ix_(order, order)], list[list[str]](), 0
+    ordered, groups, last = p[np.ix_(order, order)], list[Texts](), 0
     for start in range(len(names)):
         ends = range(start + 1, len(names) + 1)
         stop = max(end for end in ends if ordered[start:end, start:end].min() >= LEVEL)
         if stop > max(last, start + 1):
-            groups.append(names[start:stop])
+            groups.append(tuple(names[start:stop]))
             last = stop
     return groups
 
@@ -523,8 +523,10 @@ def decide(
     enough = all(d.units >= LEAST_UNITS for d in found.values())
     best = tuple(e for e in means if e not in beaten)
     worse = {e: means[e] - means[best[0]] for e in means if e in beaten}
-    short = {} if beaten else {pair: d for pair, d in found.items() if not finds(d)}
-    pair: Texts = max(short, key=lambda pair: short[pair].needed or np.inf, default=())
+    short: dict[Texts, PairedDifference] = {}
+    if not beaten:
+        short = {pair: d for pair, d in found.items() if not finds(d)}
+    pair = max(short, key=lambda pair: short[pair].needed or np.inf, default=())
     verdict = "too few" if short else "no difference"
     if beaten:
         verdict = "tied" if len(best) > 1 else "best"
@@ -744,13 +746,12 @@ def summarize_runs(
     f1 = np.array([[data.scores[e]["f1"].mean for e in shared] for data in datasets])
     ranks = dict(zip(shared, average_ranks(f1).tolist(), strict=True)) if shared else {}
     p = wilcoxon_holm(f1)
-    groups = cliques(ranks, p) if len(datasets) > 1 else []
     return Summary(
         **vars(decide_all(datasets, ranks, p)),
         reference=reference,
         datasets=datasets,
         ranks=ranks,
-        cliques=tuple(map(tuple, groups)),
+        cliques=tuple(cliques(ranks, p)) if len(datasets) > 1 else (),
         runs=tuple(map(dict, rows)),
         training=training or {},
     )
@@ -859,8 +860,10 @@ def common_runs(rows: Rows) -> tuple[list[tuple[int, int]], dict[str, dict[str, 
 
     Other methods have only the first seed, and their measures are over folds.
     """
-    groups = rows_by("encoding", rows)
-    arms = {e: {(row["seed"], row["fold"]): row for row in of} for e, of in groups.items()}
+    arms = {
+        e: {(row["seed"], row["fold"]): row for row in of}
+        for e, of in rows_by("encoding", rows).items()
+    }
     keys = {paired_run(e, run) for e, of_run in arms.items() for run in of_run}
     runs = sorted(r for r in keys if all(paired_run(e, r) in of_run for e, of_run in arms.items()))
     pairs = {e: sorted({paired_run(e, run) for run in runs}) for e in arms}

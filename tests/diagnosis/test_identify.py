@@ -38,7 +38,6 @@ PRODUCERS = {
     "fairseq, odd d": (fairseq(60, 65, 0), T2T | {"zero_rows": [0], "odd": "zero"}),
     "marian": (made(512, 512, 0), HALVES),
     "musicgen and diffusers, flipped": (made(2048, 128, flip=True), T2T | {"first": "cos"}),
-    "diffusers, shift 2": (made(1000, 128, 2), HALVES | {"divisor": "d/2-2"}),
     "diffusers, half scale": (made(300, 128, step=0.5), T2T | {"step": 0.5}),
     "x-transformers": (made(1024, 512, 0) * 512**-0.5, HALVES | {"scale": 512**-0.5}),
 }

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from published_configs import PUBLISHED
 
-from pefourier import context, resize
-from pefourier.encodings import load
+from pefourier import context
 from pefourier.encodings.model_positions import describe_positions
-from pefourier.errors import PefourierError
-from pefourier.questions.context import Reach, describe_context
+from pefourier.questions.context import Reach
 from pefourier.questions.extend import extend
 
 LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]

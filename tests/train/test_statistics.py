@@ -51,7 +51,7 @@ def test_a_significant_pair_in_the_middle_splits_a_clique():
     p = np.ones((4, 4))
     p[1, 2] = p[2, 1] = 0.01  # a significant pair in the middle splits a clique
     ranks = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
-    assert statistics.cliques(ranks, p) == [["a", "b"], ["c", "d"]]
+    assert statistics.cliques(ranks, p) == [("a", "b"), ("c", "d")]
 
 
 @pytest.mark.parametrize(("n", "share"), [(5, 0.92), (8, 0.94)])  # plain percentiles: 0.85, 0.89

@@ -253,8 +253,8 @@ def from_arrays(path: Path, options: Options) -> Task:
             )
         used = {name: own[name] for name in names if name in own}
         arrays = {name: load_part(*at, text=name[0] in "yg") for name, at in used.items()}
-        rest = {name: stored[name] for name, at in places.items() if at not in used.values()}
-        unused = [array.label(name) for name, array in rest.items()]
+        rest = [name for name, at in places.items() if at not in used.values()]
+        unused = [stored[name].label(name) for name in rest]
     facts: Fields = {key: arrays.get(key) for key in names[2:]}
     if is_split:
         x, y = ([arrays[f"{key}{end}"] for end in ("_train", "_test")] for key in "Xy")
@@ -340,14 +340,14 @@ def scale_recording(
 ) -> Series:
     """Scale a recording by its unlabelled part; its labels are 0 and 1, one for each row."""
     train, test, label = recording
-    if label.ndim != 1 or test.ndim != 2 or len(label) != len(test):
+    check_rows(f"{name}, test", test)
+    check_rows(f"{name}, train", train)
+    if label.shape != test.shape[:1]:
         raise PefourierError(
             f"{name}: expected rows (n, channels), labels (n,), got {test.shape} and {label.shape}"
         )
     for wrong in label[~np.isin(label, (0, 1))][:1]:
         raise PefourierError(f"{name}: row labels must be 0 or 1, got {shown(wrong.item())}")
-    check_rows(f"{name}, test", test)
-    check_rows(f"{name}, train", train)
     if train.shape[1] != test.shape[1]:
         raise PefourierError(f"{name}: train has {train.shape[1]} columns and test {test.shape[1]}")
     scale = np.maximum(train.std(axis=0, dtype=float), floor)
@@ -367,7 +367,6 @@ class Source:
     names: str  # of its recordings, a regular expression
     read_published: Callable[[Path], Iterator[tuple[str, Recording]]]
     together: Callable[[str], tuple[str, str]]  # recorded_with, dealt_with
-    dropped: str = ""  # a recording
 
 
 def read_recordings(name: str, data: str | None) -> list[Series]:
@@ -381,7 +380,6 @@ def read_recordings(name: str, data: str | None) -> list[Series]:
         for title, recording in (
             read_archives(archives) if archives else source.read_published(folder)
         )
-        if title != source.dropped
     ]
     if not series:
         raise PefourierError(f"{folder} holds no recording of {name}; {AGAIN}")
@@ -443,7 +441,7 @@ def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
         raise PefourierError(f"{path} has no column {name} in its first line; {AGAIN}")
     columns = dict(zip(found.names, found.cells, strict=True))
     listed = zip(*map(columns.get, COLUMNS), strict=True)
-    events = {channel: text for channel, spacecraft, text in listed if spacecraft == "MSL"}
+    events = {name: text for name, craft, text in listed if craft == "MSL" and name != "P-10"}
     for name in sorted(events):
         if not re.fullmatch(SOURCES["msl"].names, name):
             raise PefourierError(f"MSL has no channel {shown(name)}; {AGAIN}")
@@ -457,14 +455,13 @@ def label_events(name: str, text: str, n: int) -> Array:
     >>> label_events("C-1", "[[0, 1], [3, 3]]", 4)
     array([1, 1, 0, 1], dtype=uint8)
     """
-    events = json.loads(text)
-    bounds = np.array(events) if events != [] else np.zeros((0, 2), int)
-    pairs = bounds.dtype.kind == "i" and bounds.ndim == 2 and bounds.shape[1] == 2
-    if not pairs or not (np.diff(bounds, prepend=0, append=n - 1) >= 0).all():
-        raise ValueError(f"events of {name} are not first and last of its {n} rows: {shown(text)}")
     marked = np.zeros(n, dtype=np.uint8)
-    for first, last in bounds:
-        marked[first : last + 1] = 1
+    for event in json.loads(text):
+        if len(event) != 2 or not 0 <= event[0] <= event[1] < n:
+            raise ValueError(
+                f"events of {name} are not first and last of its {n} rows: {shown(text)}"
+            )
+        marked[event[0] : event[1] + 1] = 1
     return marked
 
 
@@ -479,10 +476,9 @@ SOURCES = {
         floor=0.05,
         blocks=4,
         folders=("msl", "data"),
-        names=r"[A-Z]-\d+",
+        names=r"(?!P-10$)[A-Z]-\d+",
         read_published=read_channels,
         together=period_of,
-        dropped="P-10",
     ),
     # incidents coincide across machines, so blocks with the same number share a fold
     "smd": Source(

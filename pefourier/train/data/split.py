@@ -248,7 +248,7 @@ def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span
         clock = max(size for size in sizes if abs(size - n) <= SAME_LENGTH * n)
         together = [other.label for other in series if other.recorded_with == s.recorded_with]
         events = np.unique(
-            np.concatenate([np.flatnonzero(y) for y in together if y.dtype == bool] or [[]])
+            np.concatenate([np.flatnonzero(y * (y.dtype == bool)) for y in together])
         )
         edges = [0, *borders(events, n, blocks, window, clock), n]
         return [  # numbers of the nominal block in the middle
@@ -450,6 +450,7 @@ def deal(unit: Array, counts: Array, folds: int = FOLDS, *, all_classes: bool = 
     dealt, fold = np.zeros((folds, share.shape[1])), np.zeros(len(total), int)
     size, most = np.zeros(folds, int), -(-len(total) // folds)
     for number in np.argsort(-share.max(axis=1), kind="stable"):
+        keys: tuple[Array, ...]
         own, held = share[number], dealt.sum(axis=1).round(9)
         if not by_positives:
             keys = held, (dealt * own).sum(axis=1).round(9)

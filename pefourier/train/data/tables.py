@@ -85,9 +85,8 @@ class Columns:
 def read_columns(path: Path) -> Columns:
     """Read a file."""
     check_regular(str(path))
-    parse = partial(parse_columns, path)
-    file, suffix = name_of_file(str(path)), path.suffix.lower()
-    return parse_or_refuse(parse, file, suffix, "save it as UTF-8 again")
+    parse, file = partial(parse_columns, path), name_of_file(str(path))
+    return parse_or_refuse(parse, file, path.suffix.lower(), "save it as UTF-8 again")
 
 
 def parse_columns(path: Path) -> Columns:
@@ -469,10 +468,8 @@ def label_at_an_end(table: Table, values: dict[str, list[int]]) -> None:
     for i in found[:1]:
         table.roles[i], table.texts["label"] = "label", coded_labels(table.cells[i])
         table.remarks["columns"].append(f"{names[0]} as label")
-    for fit in [join(names)] if len(found) > 1 else ():
-        table.remarks["doubts"].append(
-            f"{fit} fit label, {names[0]} is used (--columns label=NAME)"
-        )
+        doubt = f"{join(names)} fit label, {names[0]} is used (--columns label=NAME)"
+        table.remarks["doubts"] += [doubt] * (len(found) > 1)
 
 
 def may_be_labels(cells: Array) -> bool:

@@ -1008,7 +1008,7 @@ def lint_keys(case: ConfigCase) -> Notes:
 def spelled_out(section: Values, base: object) -> Fields:
     """Return the settings of a section and the base above it, with names of transformers 5."""
     kind = section.get("rope_type", section.get("type", "default"))
-    settings = {"rope_type": kind, "rope_theta": base} | section | {"rope_type": kind}
+    settings = {"rope_type": kind, "rope_theta": base} | {**section, "rope_type": kind}
     return {key: x for key, x in settings.items() if x is not None and key != "type"}
 
 
@@ -1610,7 +1610,7 @@ def second_names(values: Values, unread: Collection[str], params: Values) -> dic
     >>> second_names({"hidden_size": 64, "n_embd": 64, "d_model": 32}, {"n_embd", "d_model"}, {})
     {'n_embd': '', 'd_model': 'hidden_size'}
     """
-    found = {}
+    found: dict[str, str] = {}
     lengths = {n for key in LENGTHS_OF if (n := params.get(key))}
     for names in SYNONYMS:
         stated = [key for key in names if is_number(values.get(key))]
