@@ -31,6 +31,7 @@ PAIRED = 2**20  # most numbers of tables for which two causes are tried
 SAMPLE = 2**14  # numbers on which a cause is tried before all numbers
 DECIMALS = range(7)
 WHOLE = 2**15  # integers that codes of 16 bits hold
+NORM_EPS = (0.0, 1e-5, 1e-6, 1e-12)  # that layer norms add to the variance
 DEVIATION = 1e-2  # of the lengths of rows from their mean, up to which a norm is proposed
 EQUIVALENT = {"columns", "scaled", "offset-row", "padding"}
 
@@ -227,6 +228,33 @@ class UnitRows(OfNumbers):
         scaled = expected.times(self.length / np.where(norms > 0, norms, 1.0))
         slack = np.linalg.norm(scaled.error, axis=1, keepdims=True)
         return Numbers(scaled.values, scaled.error + slack * np.abs(scaled.values) / self.length)
+
+
+@frozen
+class LayerNorm(OfNumbers):
+    """Each row has its mean subtracted and is divided by its standard deviation."""
+
+    eps: float
+    name = "layer-norm"
+    says = "a layer norm of each row (eps {c.eps:g})"
+
+    @classmethod
+    def propose(cls, _: Numbers, observed: Numbers) -> Iterator[LayerNorm]:
+        """Yield the constants that layer norms add, if observed rows have mean 0."""
+        x = observed.values
+        spread = x.std(axis=1)
+        if np.abs(x.mean(axis=1)).max(initial=0.0) <= DEVIATION * max(
+            spread.max(initial=0.0), 1e-9
+        ):
+            yield from (cls(eps=eps) for eps in NORM_EPS)
+
+    def apply(self, expected: Numbers) -> Numbers:
+        """Normalise rows; rows of constants become zeros."""
+        centred = expected.values - expected.values.mean(axis=1, keepdims=True)
+        spread = np.sqrt((centred**2).mean(axis=1, keepdims=True) + self.eps)
+        spread = np.where(spread > 0, spread, 1.0)
+        error = (expected.error + expected.error.mean(axis=1, keepdims=True)) / spread
+        return Numbers(centred / spread, error * (1 + np.abs(centred / spread)))
 
 
 @frozen
@@ -483,7 +511,7 @@ def nearest(a: Floats, b: Floats, in_place: Bools) -> Places:
 
 
 KINDS = (
-    *(Transposed, Padding, Zeroed, Scaled, OffsetRow, UnitRows),
+    *(Transposed, Padding, Zeroed, Scaled, OffsetRow, UnitRows, LayerNorm),
     *(Decimals, Integers, Ordered, Moved),
 )
 
@@ -497,7 +525,7 @@ def parts_of(_: Numbers, __: Numbers, differs: Bools) -> Iterator[Cover[Numbers]
         yield [(Block(part, *run), PARTIAL) for run in runs]
 
 
-PARTIAL = (Zeroed, Scaled, UnitRows, Decimals, Integers)
+PARTIAL = (Zeroed, Scaled, UnitRows, LayerNorm, Decimals, Integers)
 
 
 def explain_tables(expected: Numbers, observed: Numbers) -> Explanation[Numbers]:

@@ -164,6 +164,10 @@ def changed_lines(lines: Floats, *sides: Counts) -> Changes:
         is_size = np.allclose(sizes, np.rint(sizes), rtol=0, atol=SAME)
         key, (a, b) = ("reference", np.rint(sizes)) if is_size else ("scale", scales)
         changes[key] = by_axis(a, 6), by_axis(b, 6)
+        for k in (0, 1):
+            if is_size and (scales[k] == 1).all() and (np.rint(sizes[1 - k]) == 1).all():
+                points = ["in points", "divided by height and width"]
+                changes = {"coordinates": (points[k], points[1 - k])}
     if (offsets[0] != offsets[1]).any():
         changes["offset"] = by_axis(offsets[0], 6), by_axis(offsets[1], 6)
     return changes

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.causes.explain import Within
 from pefourier.causes.mistakes import (
     Misreading,
     cause_of,
@@ -52,6 +53,7 @@ from pefourier.construction.steps import (
     is_scaled,
     name_of_order,
 )
+from pefourier.construction.tables import Block, Zeroed, true_runs
 from pefourier.encodings import load
 from pefourier.encodings.encoding import (
     AXES,
@@ -123,7 +125,9 @@ def compare_rows(
         for waves, steps in sorted(orders, key=lambda order: len(order[1])):
             if found := positions_in(enc, reference, waves):
                 later = [step for step in steps if step.code != "shifted"]
-                return describe_rows(outcome, k, (reference, waves), later, *found, few=few)
+                return describe_rows(
+                    outcome, k, ordered, (reference, waves), later, *found, few=few
+                )
     return None
 
 
@@ -176,6 +180,7 @@ def labels_of(explained: Bools) -> Places:
 def describe_rows(
     outcome: Outcome,
     k: int,
+    encodings: Two,
     waves: Pairs,
     later: Sequence[Changed | Shifted],
     rows: RowPositions,
@@ -185,7 +190,7 @@ def describe_rows(
 ) -> Outcome | None:
     """Report what the positions of rows show; None if they show nothing.
 
-    `waves` are those of the reference and of the table, `later` the steps after the positions.
+    `encodings` are those of the reference and of the table, `later` the steps after the positions.
     Rows on a line, such as reversed or divided positions, are left to other explanations.
     """
     s, (reference, table) = np.arange(len(rows.positions)), waves
@@ -217,9 +222,33 @@ def describe_rows(
     if is_whole and (found := causes_of(rows.positions)):
         causes = (*found, *later)
         return replace(reading, causes=causes, **facts)
+    if not (is_known.all() or later or (is_known & moved).any()):
+        if within := explain_stray_rows(encodings, reference, table, is_known):
+            return replace(reading, causes=within, **facts)
     steps = ("positions", *dict.fromkeys(change.step for change in later))
     share = 0.0 if later else float((is_known & ~moved).mean())
     return replace(reading, explained=share, steps=steps, expected=SIDES[k])
+
+
+def explain_stray_rows(
+    encodings: Two, reference: Waves, table: Waves, is_known: Bools
+) -> tuple[Within[Any], ...]:
+    """Return what explains one run of rows that have no position: zeros, or other frequencies.
+
+    `encodings` are those of the reference and of the table.
+    """
+    (first, last), *others = true_runs(~is_known)
+    rows, part = encodings[1].table()[first : last + 1], Block("rows", first, last)
+    if others or not rows.any():
+        return () if others else (Within(part, Zeroed()),)
+    rotation = encodings[0] if reference.is_declared else geometric_rotation(reference)
+    meant, stray = rotation and declared(rotation), fit(rows, table.eps)
+    if not (rotation and meant and stray) or len(stray) != len(meant):
+        return ()
+    steps = [*changed_steps(table, stray, (encodings[1], encodings[1]))]
+    if steps != [Shifted(first)]:
+        return ()
+    return tuple(Within(part, cause) for cause in find_mistakes(rotation, meant, stray))
 
 
 def with_rows(

@@ -75,6 +75,10 @@ def rows_of_length_one(x):
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
+def layer_norm(x):
+    return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+
+
 def exchanged(x):
     return x[:, [0, 3, 2, 1, *range(4, x.shape[1])]]
 
@@ -89,6 +93,7 @@ def without(x, rows=(), columns=()):
 CHANGES = {
     "zeroed": lambda x: without(x, columns=range(20, 24)),
     "unit-rows": rows_of_length_one,
+    "layer-norm": layer_norm,
     "decimals": lambda x: x.round(3),
     "integers": lambda x: np.rint(x / np.abs(x).max() * 127),
     "reversed": lambda x: x[::-1],
@@ -114,6 +119,13 @@ def test_law_steps_of_tables_without_sinusoids_are_named(names, rng):
     damaged = np.array(other)
     damaged[3, 5] += 1
     assert not compare(table, damaged).causes
+
+
+def test_a_part_of_the_rows_is_named_with_its_rows():
+    table = sinusoids()
+    table[48:64] = sinusoids(base=5e5)[48:64]
+    (record,) = compare(sinusoids(), table).to_dict()["causes"]
+    assert (record["code"], record["within"]) == ("base", {"rows": [48, 63]})
 
 
 def rotated(x, base=1e4, start=0, sign=1.0, *, neighbours=False):
