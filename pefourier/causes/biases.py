@@ -354,6 +354,34 @@ class Clipped(Named):
         return expected.with_numbers(np.where(np.isfinite(a), np.maximum(a, self.at), a))
 
 
+@frozen_arrays
+class LagMoved(Named):
+    """Each lag has the bias of the lag before or after it; the last lag has its observed bias."""
+
+    by: int
+    last: Floats = field(metadata={"told": False})  # (heads,)
+    name = "lag-moved"
+
+    @property
+    def words(self) -> str:
+        """The lags."""
+        return f"the bias of lag l {self.by:+d} at each lag l but the last"
+
+    @classmethod
+    def propose(cls, _: Biases, observed: Biases) -> Iterator[LagMoved]:
+        """Yield one position in both directions."""
+        table = np.nan_to_num(observed.by_lag)
+        yield from (cls(by=1, last=table[:, -1]), cls(by=-1, last=table[:, 0]))
+
+    def apply(self, expected: Biases) -> Biases:
+        """Move the biases of lags; lags that are not known have those of the opposite sign."""
+        table = expected.by_lag
+        table = np.where(np.isnan(table), table[:, ::-1], table)
+        last = self.last[:, None]
+        moved = [table[:, 1:], last] if self.by > 0 else [last, table[:, :-1]]
+        return expected.with_lags(np.hstack(moved))
+
+
 @frozen
 class PartOfBiases(Stretch):
     """Some heads, queries or keys, first and last."""
@@ -558,5 +586,8 @@ def agree_with(counted: Bools, tolerance: Floats) -> Callable[[Biases, Biases], 
     return agree
 
 
-PARTIAL = (Multiplied, Clipped, Transposed)
-KINDS = (Window, Transposed, LaterKeys, Slopes, Scaled, HeadsReordered, Grouped, Clipped)
+PARTIAL = (Multiplied, Clipped, LagMoved, Transposed)
+KINDS = (
+    *(Window, Transposed, LaterKeys, Slopes, Scaled, HeadsReordered, Grouped),
+    *(Clipped, LagMoved),
+)

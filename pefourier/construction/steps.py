@@ -170,7 +170,8 @@ def changes_in_words(changes: Changes) -> Iterator[tuple[str, str, str]]:
     for key, pair in changes.items():
         if key not in hidden:
             a, b = map(value_in_words, pair)
-            yield read_toml(LABELS).get(key, key), a, b
+            name, along, axis = key.partition(" along ")
+            yield read_toml(LABELS).get(name, name) + along + axis, a, b
 
 
 def scaling_in_words(kind: str, side: int, changes: Changes) -> str:

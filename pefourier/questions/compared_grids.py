@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.causes.explain import explain
+from pefourier.causes.explain import Within, explain
 from pefourier.causes.grids import KINDS, Placed, Points, Resized, agree
 from pefourier.causes.mistakes import Cause, step_of
 from pefourier.causes.pairs import PairDifference
@@ -31,6 +31,7 @@ from pefourier.diagnosis.identify import geometric_grid, shortest
 from pefourier.encodings.encoding import (
     AXES,
     FLOAT32_EPS,
+    WORDS,
     Encoding,
     axis_letters,
     by_axis,
@@ -47,7 +48,7 @@ from pefourier.questions.alignment import align_tables
 from pefourier.questions.operators import rotates
 from pefourier.questions.outcome import SIDES, Outcome, Two
 from pefourier.questions.rotation_pairs import unsaid_pairing, with_factors
-from pefourier.types import Bools, Counts, Fields, Floats, Places
+from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen
 
 LIMIT = 4  # largest residual of a fitted formula, in units of rounding
 SLACKS = (1e-2, 1e-4, 1e-6, 1e-9)  # relative tolerances for shortening fitted bases
@@ -112,11 +113,18 @@ def fit_change(first: Waves, second: Waves) -> Changes | None:
         return None
     places = {k: both[axes[1, both] == k] for k in set(axes[1, both].tolist())}
     speeds = np.abs(omegas).max(axis=2)
-    for changes, power in laws([speeds[:, mine] for mine in places.values()]):
+    every = [*places]
+    found = [(every, *law) for law in laws([speeds[:, mine] for mine in places.values()])]
+    if len(every) > 1:  # one axis alone
+        own = ((k, law) for k, mine in places.items() for law in laws([speeds[:, mine]]))
+        found += [([k], *law) for k, law in own if "rho" in law[0]]
+    for along, changes, power in found:
         omega, start = np.zeros_like(omegas[0]), first.phase.copy()
         lines = np.tile([[[1.0], [0.0]]], (len(first.sides), 1, 2))  # per axis: scales, offsets
         for k, mine in places.items():
-            lines[k], omega[mine, k] = fit_line(first, second, mine, k, power)
+            lines[k], omega[mine, k] = fit_line(
+                first, second, mine, k, power if k in along else 1.0
+            )
             start[mine] = omega[mine, k] * lines[k, 1, 1]
         farthest = float(np.abs(lines[:, 1]).max())
         if follow(second, omega, start, max(first.eps, second.eps), farthest):
@@ -124,10 +132,14 @@ def fit_change(first: Waves, second: Waves) -> Changes | None:
             names = [describe_axes(np.minimum(a + shift, len(AXES))) for a in axes]
             is_moved = (axes[0] != axes[1])[both].any()
             moved: Changes = {"axes": (names[0], names[1])} if is_moved else {}
+            settings = changes
+            if along != every:
+                letter = axis_letters(len(first.sides))[along[0]]
+                settings = {f"rho along {letter}": pair for pair in changes.values()}
             scaled: Changes = {}
             if is_scaled(first.factor, second.factor, first, second):
                 scaled = {"amplitude": (first.factor, second.factor)}
-            return moved | changes | changed_lines(lines, *sides) | scaled
+            return moved | settings | changed_lines(lines, *sides) | scaled
     return None
 
 
@@ -209,7 +221,7 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     if placed is not None:
         return placed
     if waves and changes and np.array_equal(waves[0].columns, waves[1].columns):
-        return with_changes(with_pairs(outcome, *waves), changes)
+        return with_changes(with_pairs(outcome, *waves), changes, sides[0])
     if has_shape and len(sides[0]) == 2 and not aligned.causes:
         own = recovered_sides(b)
         if own != sides[1] and recovered_sides(a) == sides[0]:
@@ -259,7 +271,7 @@ def compare_rotations_on_grids(
         outcome, *(Points(waves.numbers(ALL), waves.sides, tolerance) for waves in both)
     )
     changes = None if placed else fit_change(first, second)
-    return placed or (with_changes(outcome, changes) if changes else outcome)
+    return placed or (with_changes(outcome, changes, first.sides) if changes else outcome)
 
 
 def match_points(outcome: Outcome, first: Points, second: Points) -> Outcome | None:
@@ -296,17 +308,41 @@ def match_points(outcome: Outcome, first: Points, second: Points) -> Outcome | N
     return outcome.with_differences("points", moved, total, **facts)
 
 
-def with_changes(outcome: Outcome, changes: Changes) -> Outcome:
+def with_changes(outcome: Outcome, changes: Changes, sides: Counts) -> Outcome:
     """Build the outcome for sinusoids with a different base, axes or coordinates."""
     if changes.keys() == {"offset"}:
         offset = {"offset": " to ".join(changes["offset"])}
         return replace(outcome, verdict="equivalent", transform=offset, pairs=())
     causes = list[Any]()
     for key, pair in changes.items():
-        code = CAUSES.get(key, "coordinates")
-        causes.append(Changed(code, step_of(code), {key: pair}))
+        name, _, axis = key.partition(" along ")
+        code = CAUSES.get(name, "coordinates")
+        change: Any = Changed(code, step_of(code), {name: pair})
+        if axis:
+            part: Any = Axis(axis_letters(len(sides)).index(axis), axis)
+            causes.append(Within(part, change))
+        else:
+            causes.append(change)
     cause = Cause("both", (*dict.fromkeys(c.code for c in causes),), changes, {})
     return replace(outcome, cause=cause, causes=tuple(causes), explained=1.0)
+
+
+@frozen
+class Axis:
+    """An axis of a grid."""
+
+    axis: int
+    letter: str
+
+    @property
+    def within(self) -> Fields:
+        """The axis for JSON."""
+        return {"axis": self.axis}
+
+    @property
+    def words(self) -> str:
+        """The axis."""
+        return f"along {WORDS.get(self.letter, self.letter)}"
 
 
 def with_pairs(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
