@@ -226,30 +226,28 @@ def table_1(trainings: Sequence[Values]) -> list[Claim]:
         "SMD": "1 / 0.943 / 0.970 → 1 / 0.961 / 0.980",
         "MSL": "0.822 / 0.855 / 0.838 → 0.894 / 0.821 / 0.856",
     }
-    return [claim("elevator"), *(row_of_table_1(*row, trainings) for row in printed.items())]
-
-
-def row_of_table_1(dataset: str, printed: str, trainings: Sequence[Values]) -> Claim:
-    """Return a row of Table 1 with the leak-free comparisons on the same dataset."""
-    runs = [run for run in trainings if run["dataset"] == dataset.lower()]
-    runs = [run for run in runs if run["scores"].keys() >= COMPARED]
-    leak_free = [run for run in runs if not run["leaky"]]
-    codes = {
-        run["verdicts"]["dft"]
-        for run in leak_free  # a single fold cannot be generalized to other windows
-        if not COMPARED & set(run["cut_short"]) and run["differences"]["dft"]["over"] == "folds"
-    } - {"too few"}
-    decided = {("better",): HOLDS, ("worse",): FAILS}
-    verdict = decided.get(tuple(codes), UNDECIDED if leak_free else NOT_YET)
-    reasons = [f1_difference(run) for run in leak_free]
-    reasons += [
-        f"With shuffled windows, which leak into the test set, F1 is {scores_of(run, 'f1')}."
-        for run in runs
-        if run["leaky"]
-    ]
-    texts = {"verdict": verdict, "reason": " ".join(reasons)}
-    texts["computed"] = "; ".join(scores_of(run, *SCORES) for run in leak_free) or "–"
-    return claim("table_1", dataset=dataset, printed=printed, **texts)
+    claims = [claim("elevator")]
+    for dataset, values in printed.items():
+        runs = [run for run in trainings if run["dataset"] == dataset.lower()]
+        runs = [run for run in runs if run["scores"].keys() >= COMPARED]
+        leak_free = [run for run in runs if not run["leaky"]]
+        codes = {
+            run["verdicts"]["dft"]
+            for run in leak_free  # a single fold cannot be generalized to other windows
+            if not COMPARED & set(run["cut_short"]) and run["differences"]["dft"]["over"] == "folds"
+        } - {"too few"}
+        decided = {("better",): HOLDS, ("worse",): FAILS}
+        verdict = decided.get(tuple(codes), UNDECIDED if leak_free else NOT_YET)
+        reasons = [f1_difference(run) for run in leak_free]
+        reasons += [
+            f"With shuffled windows, which leak into the test set, F1 is {scores_of(run, 'f1')}."
+            for run in runs
+            if run["leaky"]
+        ]
+        texts = {"verdict": verdict, "reason": " ".join(reasons)}
+        texts["computed"] = "; ".join(scores_of(run, *SCORES) for run in leak_free) or "–"
+        claims.append(claim("table_1", dataset=dataset, printed=values, **texts))
+    return claims
 
 
 def f1_difference(run: Values) -> str:

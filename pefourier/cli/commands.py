@@ -4,7 +4,7 @@ Commands import modules when they run, so help and `list` start without numpy.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Option
@@ -29,9 +29,6 @@ from pefourier.cli.process import percentages
 from pefourier.cli.registry import register
 from pefourier.errors import PefourierError
 from pefourier.writing.text import printable
-
-if TYPE_CHECKING:
-    from pefourier.questions.operators import OperatorComparison
 
 Rung = Literal["collides", "injective", "separable", "invertible", "isometric"]
 
@@ -183,7 +180,18 @@ def compare(
     sources, sizes = options.sources(split=False), options.sizes
     comparison = api.compare(*sources, **sizes, tolerance=tolerance)
     if permutation is not None:
-        write_permutation(permutation, comparison.operator)
+        if comparison.operator is None or comparison.operator.permutation is None:
+            raise PefourierError(
+                f"--permutation {permutation} was not written: no permutation of rows maps the "
+                "first to the second"
+            )
+        import numpy as np
+
+        from pefourier.encodings.sources.tables import write_npy
+        from pefourier.writing.files import write_whole
+
+        order = np.array(comparison.operator.permutation)
+        write_whole(permutation, lambda stream: write_npy(stream, order))
     a, b = comparison.encodings
     words = f"is not the same as {b.label}: {comparison.verdict}"
     reasons = [] if comparison.same else [Reason(a.label, "unmet", words)]
@@ -191,22 +199,6 @@ def compare(
     options.note_without_effect(comparison.encodings, quiet=output.quiet)
     if not comparison.same:
         raise typer.Exit(1)
-
-
-def write_permutation(path: str, operator: "OperatorComparison | None") -> None:
-    """Write the permutation of rows that turns one rotation into the other."""
-    if operator is None or operator.permutation is None:
-        raise PefourierError(
-            f"--permutation {path} was not written: no permutation of rows maps the first to the "
-            "second"
-        )
-    import numpy as np
-
-    from pefourier.encodings.sources.tables import write_npy
-    from pefourier.writing.files import write_whole
-
-    order = np.array(operator.permutation)
-    write_whole(path, lambda stream: write_npy(stream, order))
 
 
 @register("relations")

@@ -46,9 +46,7 @@ from pefourier.types import Fields, Ints
 from pefourier.writing.text import number
 
 if TYPE_CHECKING:
-    from pefourier.questions.resize import Resizing
     from pefourier.report.render import Answer
-    from pefourier.report.terms import Term
 
 
 @group
@@ -394,24 +392,21 @@ def resize(
     except PefourierError as error:
         raise PefourierError(str(error).replace("--grid", "--from")) from error
     if out is not None:
-        write_resized(resizing, spec, out, new)
+        from pefourier.encodings.loader import source_of
+        from pefourier.encodings.sources.tables import in_form_of, write_table
+
+        params = resizing.encodings[0].params
+        if resizing.encodings[0].untrained:
+            advice = "leave out --out, or pass the trained weights"
+            raise PefourierError(
+                f"{shown(spec)} has random initial values, before training; {advice}"
+            )
+        path, array = params.get("path", ""), params.get("array")
+        if path != "-" and (array or source_of(spec) == "table"):  # in the layout of that file
+            write_table(out, *in_form_of(path, array, resizing.table, out, new))
+        else:
+            write_table(out, resizing.table)
     print_result(replace(resizing, out=out), output, figure)
-
-
-def write_resized(resizing: "Resizing", spec: str, out: str, sides: Ints) -> None:
-    """Write a table in the layout of the file that it was read from, if any."""
-    from pefourier.encodings.loader import source_of
-    from pefourier.encodings.sources.tables import in_form_of, write_table
-
-    params = resizing.encodings[0].params
-    if resizing.encodings[0].untrained:
-        advice = "leave out --out, or pass the trained weights"
-        raise PefourierError(f"{shown(spec)} has random initial values, before training; {advice}")
-    path, array = params.get("path", ""), params.get("array")
-    if path != "-" and (array or source_of(spec) == "table"):
-        write_table(out, *in_form_of(path, array, resizing.table, out, sides))
-    else:
-        write_table(out, resizing.table)
 
 
 RESULTS = "results.jsonl"  # written by training
@@ -595,20 +590,14 @@ def explain(
     Example:
     pefourier explain condition number
     """
-    from pefourier.report.terms import SCHEMA, explain_page
+    from pefourier.report.terms import SCHEMA, Term, explain_page
 
     if schema:
         say(SCHEMA.read_text(encoding="utf-8"))
         return
-    output.print(explain_page(term or (), command_terms(context.find_root().command)))
-
-
-def command_terms(program: Any) -> list["Term"]:
-    """Return a term for each command."""
-    from pefourier.report.terms import Term
-
+    program: Any = context.find_root().command
     terms = []
     for name, command in program.commands.items():
         summary, _, text = command.help.partition("\n")
         terms.append(Term(name, "commands", summary, good=text.partition("Example:")[2].strip()))
-    return terms
+    output.print(explain_page(term or (), terms))

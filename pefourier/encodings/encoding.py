@@ -100,7 +100,7 @@ class Domain:
     def spacing(self) -> float:
         """Mean step of times in their unit; 1 for a single time and for all other points.
 
-        >>> instants([3.0, 3.5, 5.0]).spacing
+        >>> time_axis(0, [3.0, 3.5, 5.0])[0].spacing
         1.0
         """
         if self.kind != "time" or len(self) == 1:
@@ -183,15 +183,18 @@ def lags_on(sides: Ints, prefix: int = 0) -> Domain:
     return replace(lattice([2 * side - 1 for side in sides], prefix), kind="lag")
 
 
-def instants(t: ArrayLike) -> Domain:
-    """Strictly increasing times; for uneven steps, the basis is a QR of sampled cosines and sines.
+def time_axis(length: int, times: ArrayLike | None) -> tuple[Domain, Fields]:
+    """Domain of `times`, or of positions if None, and the parameters that follow from it.
 
-    Frequencies are 2 pi k / n per mean spacing, as for positions.
+    Times must increase. For uneven steps, the basis is a QR of sampled cosines and sines, with
+    frequencies 2 pi k / n per mean spacing, as for positions.
 
-    >>> instants([0.0, 0.9, 2.2]).irregular, instants([0.0, 0.9, 1.8]).irregular
-    (True, False)
+    >>> [time_axis(0, times)[0].irregular for times in ([0.0, 0.9, 2.2], [0.0, 0.9, 1.8])]
+    [True, False]
     """
-    x = np.asarray(t, dtype=float)
+    if times is None:
+        return positions(length), {}
+    x = np.asarray(times, dtype=float)
     if x.ndim != 1 or len(x) == 0:
         raise PefourierError(f"times must be one column of numbers; got shape {x.shape}")
     if not np.isfinite(x).all():
@@ -206,22 +209,16 @@ def instants(t: ArrayLike) -> Domain:
             f"{x[row + 1]:.10g}, are {fault}: sort the times and remove duplicates"
         )
     n, domain = len(x), Domain("time", x)
+    noted = {"length": n, "times": tuple(x.tolist())}
     steps = (x - x[0]) / domain.spacing
     if np.abs(steps - np.arange(n)).max() <= EVEN:
-        return domain
+        return domain, noted
     check_basis(n, "times")
     k = (np.arange(n) + 1) // 2  # 0, 1, 1, 2, 2, …: a cosine and a sine for each frequency
     phase = 2 * np.pi / n * np.outer(steps, k)
     waves = np.where(np.arange(n) % 2, np.cos(phase), np.where(k, np.sin(phase), 1.0))
-    return BasisDomain("time", x, omega=2 * np.pi * k / n, basis=np.linalg.qr(waves)[0])
-
-
-def time_axis(length: int, times: ArrayLike | None) -> tuple[Domain, Fields]:
-    """Domain of `times`, or of positions if None, and the parameters that follow from it."""
-    if times is None:
-        return positions(length), {}
-    domain = instants(times)
-    return domain, {"length": len(domain), "times": tuple(domain.x.tolist())}
+    basis = np.linalg.qr(waves)[0]
+    return BasisDomain("time", x, omega=2 * np.pi * k / n, basis=basis), noted
 
 
 def nodes(parents: ArrayLike) -> BasisDomain:
@@ -658,7 +655,7 @@ def from_bias(array: Array, name: str = "bias", **facts: Any) -> Encoding:
             raise PefourierError(f"{name} holds -inf, a mask, at lag {lag}: {way_out}")
         return np.asarray(profile[np.asarray(x) + n - 1])
 
-    facts |= {"injection": "bias", "between": between, "by_lag": True}
+    facts |= {"injection": "bias", "between": between}
     return Encoding(name, lags_between(n, causal=causal), heads, vectors, **facts)
 
 
@@ -1113,21 +1110,16 @@ def axis_encodings(enc: Encoding) -> list[Encoding] | None:
         line[:, is_own] if is_own.any() else np.zeros((len(line), 1))
         for line, is_own in zip(lines, changes, strict=True)
     )
-    return [
-        replace(
-            from_table(table, enc.name, eps=enc.eps),
-            measure=axis_measure(enc.measure, axis) if enc.is_stationary else NO_WAVES,
-        )
-        for axis, table in enumerate(tables)
-    ]
-
-
-def axis_measure(measure: Measure, axis: int) -> Measure:
-    """Frequencies along one axis; zero frequencies belong to the first axis."""
-    is_own = np.argmax(measure.frequencies != 0, axis=1) == axis
-    offset = np.broadcast_to(measure.offset, measure.frequencies.shape[1])[axis]
-    frequencies, weights = measure.frequencies[is_own, axis], measure.weights[is_own]
-    return Measure(frequencies, weights, period=measure.period, offset=offset)
+    encodings = []
+    for axis, table in enumerate(tables):
+        along, measure = NO_WAVES, enc.measure
+        if enc.is_stationary:  # zero frequencies belong to the first axis
+            is_own = np.argmax(measure.frequencies != 0, axis=1) == axis
+            offset = np.broadcast_to(measure.offset, len(sides))[axis]
+            frequencies, weights = measure.frequencies[is_own, axis], measure.weights[is_own]
+            along = Measure(frequencies, weights, period=measure.period, offset=offset)
+        encodings.append(from_table(table, enc.name, eps=enc.eps, measure=along))
+    return encodings
 
 
 def axis_lines(grid: NDArray[Number]) -> list[NDArray[Number]]:

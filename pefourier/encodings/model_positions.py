@@ -103,13 +103,13 @@ def describe_positions(
     >>> str(found.trained), found.length
     ('4096 (assumed)', 16384)
     """
-    source = source_of(spec)
-    file = open_model(spec) if source in ("config", "gguf") else None
+    is_name = source_of(spec) == "name"
+    file = open_model(spec) if source_of(spec) in ("config", "gguf") else None
     model = file if isinstance(file, ModelFile) else None
     layers = layer_runs(file, spec, d)
     parts = tuple(dict.fromkeys(run.part for run in layers if run.kind == "rotary"))
-    is_endless = source == "name" or (model is not None and model.longest() is None)
-    if source == "name" and not length:  # the length to which the scaling extends
+    is_endless = is_name or (model is not None and model.longest() is None)
+    if is_name and not length:  # the length to which the scaling extends
         params = load(spec, None, d).params
         factor = params.get("factor") and params.get("original")
         length = round(params["original"] * params["factor"]) if factor else None
@@ -124,7 +124,17 @@ def describe_positions(
         native if is_whole else [load_layers(file, spec, part, longest, d) for part in parts]
     )
     notes = dict.fromkeys(note for enc in rotations for note in enc.findings)
-    trained_length = training_length(native, trained, model, is_endless=is_endless)
+    before = [trained_as_stated(enc.params) for enc in native]
+    if trained:
+        trained_length = TrainedLength(trained, "given")
+    elif is_endless and not all(before):
+        trained_length = TrainedLength(None, "unknown")
+    else:  # before scaling, or that of a config without scaling
+        lengths = (n or positions_of(enc) for n, enc in zip(before, native, strict=True))
+        unstated = model is not None and not (model.tables() or model.length_key)
+        is_assumed = scaled_params(native) or any(before) or unstated
+        source: Source = "assumed" if is_assumed else "stated"
+        trained_length = TrainedLength(int(min(lengths)), source)
     is_indexed = bool(parts and model and "indexer" in model.row and not model.part)
     return ModelPositions(
         spec=spec,
@@ -194,25 +204,6 @@ def scaling_notes(
     lengths = {p["scaling"]: p["original"] for p in scaled if p["scaling"] in BY_LENGTH}
     for scaling, original in lengths.items():
         yield finding("rope-by-length", scaling, n=original)
-
-
-def training_length(
-    native: Sequence[Encoding],
-    requested: int | None,
-    model: ModelConfig | None,
-    *,
-    is_endless: bool,
-) -> TrainedLength:
-    """Trained length: as requested, before scaling, or the length of a config without scaling."""
-    before = [trained_as_stated(enc.params) for enc in native]
-    if requested:
-        return TrainedLength(requested, "given")
-    if is_endless and not all(before):
-        return TrainedLength(None, "unknown")
-    shortest = min(n or positions_of(enc) for n, enc in zip(before, native, strict=True))
-    unstated = model is not None and not (model.tables() or model.length_key)
-    is_assumed = scaled_params(native) or any(before) or unstated
-    return TrainedLength(int(shortest), "assumed" if is_assumed else "stated")
 
 
 def stated_length(

@@ -170,8 +170,14 @@ def differences(answer: Answer, stored: Values) -> tuple[list[str], list[str]]:
     if lacking := [path for path in now if path in MEASURED and path not in stored]:
         raise PefourierError(f"the baseline of {answer.encoding.label} has no {lacking[0]}")
     sizes = changed_fields(now, stored, SIZES).values()
-    measured = () if sizes else worse_fields(now, stored)  # not comparable
-    worse = [f"has {words} in the baseline" for words in measured]
+    worse = []
+    for path, a in () if sizes else now.items():  # other sizes are not comparable
+        direction, b = BETTER.get(path.rpartition(".")[2], 0), stored.get(path)
+        if not (isinstance(a, float | int) and isinstance(b, float | int)):
+            continue
+        if direction * (b - a) > TOLERANCE * abs(b):
+            new, old = (LADDER[int(x)] if path == "verdict" else number(x) for x in (a, b))
+            worse.append(f"has {printable(path)} {new}, {old} in the baseline")
     worse += [
         f"has a new {f['severity']}: {printable(f['message'])} [{f['code']}]"
         for f in record["findings"]
@@ -208,14 +214,3 @@ def has_changed(a: Any, b: Any) -> bool:
     if isinstance(a, float | int) and isinstance(b, float | int):
         return not isclose(a, b, rel_tol=TOLERANCE)
     return bool(a != b)
-
-
-def worse_fields(now: Values, stored: Values) -> Iterator[str]:
-    """Yield the fields that got worse, with the new and the old value."""
-    for path, a in now.items():
-        direction, b = BETTER.get(path.rpartition(".")[2], 0), stored.get(path)
-        if not (isinstance(a, float | int) and isinstance(b, float | int)):
-            continue
-        if direction * (b - a) > TOLERANCE * abs(b):
-            new, old = (LADDER[int(x)] if path == "verdict" else number(x) for x in (a, b))
-            yield f"{printable(path)} {new}, {old}"

@@ -164,10 +164,10 @@ def convention_line(convention: Values) -> str:
     return paragraph(f"    convention={convention['convention']}: {'. '.join(facts)}.", " " * 6)
 
 
-def rows(records: Sequence[Fields] | None = None) -> list[list[str]]:
-    """Return a header and a row for each encoding, by default of all named encodings."""
+def rows(records: Sequence[Fields]) -> list[list[str]]:
+    """Return a header and a row for each encoding."""
     table = [["encoding", "family", "domain", "measure", "used by", "source", "parameters"]]
-    for record in read_catalogue() if records is None else records:
+    for record in records:
         words = [record[key] for key in ("encoding", "family", "domain", "measure")]
         defaults = ((key, x) for key, x in record["params"].items() if key not in SIZES)
         parameters = ",".join(assignment(*default) for default in defaults)

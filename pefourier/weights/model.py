@@ -197,18 +197,6 @@ def is_adapter(path: str) -> bool:
     return is_folder(path) and Path(inside(path, CONFIG)).is_file()
 
 
-def base_of(path: str, base: str | None) -> str:
-    """Return the folder of an adapter's base, as given or named in its config."""
-    named = read_object(inside(path, CONFIG)).get("base_model_name_or_path")
-    base = base or (named if isinstance(named, str) and is_folder(named) else None)
-    if base is None:
-        raise PefourierError(
-            f"{shown(path)} is a PEFT adapter of {shown(str(named))}, which is not a folder here; "
-            f"pass its folder as --base DIR, or {MERGE}"
-        )
-    return base
-
-
 def merged_tensors(path: str, base: str) -> dict[str, Tensor]:
     """Return the tensors of a base by name, merged with those of an adapter.
 
@@ -232,7 +220,14 @@ def merged_tensors(path: str, base: str) -> dict[str, Tensor]:
         elif module in tensors:  # of modules_to_save
             tensors[module] = tensor
     for module, part in parts.items():
-        name = name_in(tensors, f"{module}.weight", path, base)
+        weight = f"{module}.weight"  # the base may be saved without its head
+        names = weight, f"model.{weight}", weight.removeprefix("model.")
+        name = next((option for option in names if option in tensors), "")
+        if not name:
+            raise PefourierError(
+                f"{shown(path)} adapts {shown(weight)}, which {shown(base)} lacks; pass the base "
+                "that the adapter was trained on"
+            )
         old, a, b = tensors[name], part.get("lora_A"), part.get("lora_B")
         if a is None or b is None or (b.shape[0], a.shape[1:]) != (old.shape[0], old.shape[1:]):
             shapes = " and ".join(str(t.shape) for t in (b, a) if t)
@@ -246,18 +241,6 @@ def merged_tensors(path: str, base: str) -> dict[str, Tensor]:
         scale = alpha / (sqrt(rank) if config.values.get("use_rslora") else rank)
         tensors[name] = MergedTensor(**vars(old), a=a, b=b, scale=scale)
     return tensors
-
-
-def name_in(tensors: Tensors, name: str, path: str, base: str) -> str:
-    """Return the name of an adapted tensor in its base, which may be saved without its head."""
-    names = name, f"model.{name}", name.removeprefix("model.")
-    found = next((option for option in names if option in tensors), None)
-    if found is None:
-        raise PefourierError(
-            f"{shown(path)} adapts {shown(name)}, which {shown(base)} lacks; pass the base that "
-            "the adapter was trained on"
-        )
-    return found
 
 
 KNOWN: Fields = read_toml(Path(__file__).with_suffix(".toml"))  # names by architecture
@@ -388,8 +371,14 @@ def rows_of_heads(
     """Return the row numbers of the queries (heads, d) and of the keys (kv_heads, d)."""
     rows, d = [model.tensors[name].shape[0] for name in weights], sizes.d
     q = k = np.empty((0, d), int)
-    if len(weights) == 1:
-        q, k = fused_rows(rows[0], sizes)
+    if len(weights) == 1:  # with values
+        heads = sizes.heads or 0
+        kv = sizes.kv_heads or (rows[0] // d - heads) // 2
+        if heads and kv > 0 and rows[0] == (heads + 2 * kv) * d and heads % kv == 0:
+            groups = kv if sizes.grouped else 1
+            in_groups = np.arange(rows[0]).reshape(groups, -1, d)
+            q, k, _ = np.split(in_groups, [heads // groups, (heads + kv) // groups], axis=1)
+            q, k = q.reshape(-1, d), k.reshape(-1, d)
     elif leaves[1].startswith(("kv_a", "attn_kv_a")):  # MLA: the last rows of each projection
         q = head_rows(rows[0], sizes.unrotated + d, sizes.unrotated, d, sizes.heads)
         k = np.arange(rows[1] - d, rows[1])[None] if rows[1] >= d else k
@@ -411,18 +400,6 @@ def head_rows(rows: int, step: int, first: int, d: int, heads: int | None) -> Ar
     """Return rows (heads, d) if a head starts every `step` rows; empty if sizes do not fit."""
     fits = rows % step == 0 and heads in (None, rows // step)
     return np.arange(rows * fits).reshape(-1, step)[:, first : first + d]
-
-
-def fused_rows(rows: int, sizes: HeadSizes) -> tuple[Array, Array]:
-    """Return the rows of queries and keys in a tensor with values; empty if sizes do not fit."""
-    d, heads = sizes.d, sizes.heads or 0
-    kv = sizes.kv_heads or (rows // d - heads) // 2
-    if not heads or kv < 1 or rows != (heads + 2 * kv) * d or heads % kv:
-        rows = heads = kv = 0
-    groups = kv if sizes.grouped and kv else 1
-    in_groups = np.arange(rows).reshape(groups, (heads + 2 * kv) // groups, d)
-    q, k, _ = np.split(in_groups, [heads // groups, (heads + kv) // groups], axis=1)
-    return q.reshape(-1, d), k.reshape(-1, d)
 
 
 def first_of(tensors: Tensors, module: str, names: list[str]) -> str | None:
@@ -458,7 +435,13 @@ def open_model_weights(spec: str, base: str | None = None) -> ModelWeights:
     """
     path, part = split_spec(spec)
     if is_adapter(path):
-        base = base_of(path, base)
+        named = read_object(inside(path, CONFIG)).get("base_model_name_or_path")
+        base = base or (named if isinstance(named, str) and is_folder(named) else None)
+        if base is None:
+            raise PefourierError(
+                f"{shown(path)} is a PEFT adapter of {shown(str(named))}, which is not a folder "
+                f"here; pass its folder as --base DIR, or {MERGE}"
+            )
         return replace(
             open_model_weights("#".join(filter(None, (base, part)))),
             label=shown(path),

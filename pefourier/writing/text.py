@@ -185,18 +185,6 @@ def percent(share: float, digits: int = 3) -> str:
     return f"more than {below}%" if text == "100" and share < 1 else f"{text}%"
 
 
-def floor_to(value: float, digits: int) -> float:
-    """Round a positive number down to few digits.
-
-    >>> floor_to(9.677, 3), floor_to(2000.0, 3)
-    (9.67, 2000.0)
-    """
-    if not isfinite(value):
-        return value
-    unit = 10.0 ** (digits - 1 - floor(log10(value)))
-    return floor(value * unit * (1 + EXACT)) / unit
-
-
 class Verdict(NamedTuple):
     """The sentences of a verdict, with slots such as {r.gap:3} for fields of its result."""
 
@@ -226,7 +214,10 @@ class Template(Formatter):
         if spec.endswith("%"):
             return percent(value, int(spec[:-1]))
         if spec.endswith("-"):
-            return number(floor_to(value, int(spec[:-1])))
+            if isfinite(value):
+                unit = 10.0 ** (int(spec[:-1]) - 1 - floor(log10(value)))
+                value = floor(value * unit * (1 + EXACT)) / unit
+            return number(value)
         if not spec.isdigit():
             return str(super().format_field(value, spec))
         digits = int(spec)

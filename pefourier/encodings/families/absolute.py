@@ -27,7 +27,7 @@ from pefourier.encodings.encoding import (
     waves,
 )
 from pefourier.encodings.registry import encoding
-from pefourier.errors import WIDEST, PefourierError, check_above, check_count, check_size
+from pefourier.errors import PefourierError, check_above, check_count, check_size
 from pefourier.types import Array, Fields, Floats, Values, frozen
 from pefourier.writing.text import shortest
 
@@ -188,21 +188,6 @@ def pair_count(name: str, d: int) -> int:
     if d % 2:
         raise PefourierError(f"{name} has pairs and needs an even d; got d={d}; use d={d + 1}")
     return d // 2
-
-
-def as_frequencies(inv_freq: Floats, rho: float, scaling: str) -> Floats:
-    """Return given frequencies (m,), and refuse them if rho or scaling is set too."""
-    frequencies = np.asarray(inv_freq, dtype=float)
-    if (rho, scaling) != (10000.0, "none"):
-        raise PefourierError("inv_freq replaces base and scaling; leave out rho and scaling")
-    if frequencies.ndim != 1 or not 0 < len(frequencies) <= WIDEST // 2:
-        shape = frequencies.shape
-        raise PefourierError(f"inv_freq must be a vector, one number per pair; got shape {shape}")
-    if not np.isfinite(frequencies).all():
-        raise PefourierError(
-            f"inv_freq must be finite; got {frequencies[~np.isfinite(frequencies)][0]}"
-        )
-    return frequencies
 
 
 def base_of(frequencies: Floats) -> float | None:

@@ -37,7 +37,7 @@ from pefourier.encodings.families.axial import LINES, Axes, split_dimensions, wa
 from pefourier.encodings.grids import grid_of
 from pefourier.encodings.registry import encoding
 from pefourier.errors import PefourierError
-from pefourier.types import Array, Counts, Floats, Ints, frozen_arrays
+from pefourier.types import Array, Counts, Floats, frozen_arrays
 
 
 @encoding(
@@ -149,9 +149,23 @@ def fourier_features(
     domain, kind = grid_of(length, grid, prefix), coordinates
     if coordinates == "own":
         kind = USUAL[mapping]
-    if mapping in ("nerf", "perceiver") and scale != SCALE:
-        raise PefourierError(f"mapping={mapping} has no scale; leave out scale={scale:g}")
-    frequencies = frequency_vectors(mapping, domain.sides, d, scale, seed)
+    if mapping in ("nerf", "perceiver"):
+        if scale != SCALE:
+            raise PefourierError(f"mapping={mapping} has no scale; leave out scale={scale:g}")
+        order = axis_letters(len(domain.sides))
+        counts = split_dimensions("fourier-features", Axes(order=order), d)[0]
+        bands = [
+            2.0 ** np.arange(n) if mapping == "nerf" else np.linspace(1.0, side / 2, n)
+            for side, n in zip(domain.sides, counts, strict=True)
+        ]
+        is_own = np.repeat(np.eye(len(order)), counts, axis=0)
+        frequencies = np.pi * np.concatenate(bands)[:, None] * is_own
+    else:
+        size, normal = (pair_count("fourier-features", d), len(domain.sides)), stream(seed).normal
+        if mapping == "gaussian":
+            frequencies = 2 * np.pi * normal(0.0, scale, size)
+        else:  # a matrix (axes, pairs) with x, the fastest axis, in the first row
+            frequencies = 2 * np.pi * normal(0.0, scale, size[::-1])[::-1].T
     steps, starts = np.array([OWN_LINES[kind](side) for side in domain.sides]).T
     signs = np.where(frequencies[:, 0] < 0, -1.0, 1.0)  # a spectrum has no signs of frequencies
     scaled_omega, offset = frequencies * steps * signs[:, None], starts / steps
@@ -177,28 +191,6 @@ def fourier_features(
         params={"length": len(domain), "coordinates": kind},
         measure=measure,
     )
-
-
-def frequency_vectors(mapping: Mapping, sides: Ints, d: int, scale: float, seed: int) -> Floats:
-    """Frequency vectors (m, axes), radians per unit of the coordinates, slowest axis first.
-
-    SAM draws a matrix (axes, m) with x, the fastest axis, in the first row. Along each axis, NeRF
-    uses pi, 2 pi, 4 pi, …, and Perceiver uses evenly spaced frequencies from pi to pi N/2.
-    """
-    if mapping in ("gaussian", "sam"):
-        size = (pair_count("fourier-features", d), len(sides))
-        normal = stream(seed).normal
-        if mapping == "gaussian":
-            return 2 * np.pi * normal(0.0, scale, size)
-        return 2 * np.pi * normal(0.0, scale, size[::-1])[::-1].T
-    counts = split_dimensions("fourier-features", Axes(order=axis_letters(len(sides))), d)[0]
-    bands = [
-        2.0 ** np.arange(n) if mapping == "nerf" else np.linspace(1.0, side / 2, n)
-        for side, n in zip(sides, counts, strict=True)
-    ]
-    axis = np.repeat(np.arange(len(sides)), counts)
-    is_own = axis[:, None] == np.arange(len(sides))
-    return np.asarray(np.pi * np.concatenate(bands)[:, None] * is_own)
 
 
 @encoding("tape", "Foumani et al., 2023 (ConvTran)")

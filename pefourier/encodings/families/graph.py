@@ -7,7 +7,6 @@ path. Nodes of a tree have the branches that lead to them (Shiv & Quirk, 2019). 
 recurrent unit number the positions of a sequence.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -19,7 +18,6 @@ from pefourier.encodings.encoding import (
     LARGEST_BASIS,
     BasisDomain,
     Encoding,
-    Finding,
     check_basis,
     finding,
     from_table,
@@ -60,9 +58,20 @@ def graph_of(edges: ArrayLike | None, length: int) -> tuple[BasisDomain, Fields]
 
 
 def adjacency(edges: ArrayLike | None, length: int) -> tuple[Places, Floats]:
-    """Pairs of nodes, by default those of a path, and the adjacency matrix (n, n) of 0 and 1."""
+    """Pairs of nodes, by default those of a path, and the adjacency matrix (n, n) of 0 and 1.
+
+    Edges must be pairs of different nodes; each is returned once, in order.
+    """
     line = np.stack([np.arange(length - 1), np.arange(1, length)], axis=-1)
-    pairs = line if edges is None else check_edges(edges)
+    pairs = line if edges is None else np.atleast_2d(np.asarray(edges, dtype=float))
+    if pairs.ndim != 2 or pairs.shape[1] != 2:
+        raise PefourierError(f"edges must be two columns, without weights; got shape {pairs.shape}")
+    are_nodes = ((pairs >= 0) & (pairs <= LARGEST_BASIS) & (pairs % 1 == 0)).all(axis=1)
+    wrong = np.flatnonzero(~are_nodes | (pairs[:, 0] == pairs[:, 1]))
+    if edges is not None and len(wrong):
+        rule = f"an edge must join two different nodes, whole numbers from 0 to {LARGEST_BASIS}"
+        raise PefourierError(f"{rule}; edge {wrong[0]} is {tuple(pairs[wrong[0]].tolist())}")
+    pairs = np.unique(np.sort(pairs, axis=1), axis=0).astype(np.int64)
     n = int(pairs.max(initial=0)) + 1
     check_basis(n, "nodes of a graph")
     adjacent = np.zeros((n, n))
@@ -96,19 +105,6 @@ def by_first_nodes(space: Floats) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def check_edges(edges: ArrayLike) -> Places:
-    """Refuse edges that are not pairs of different nodes; return each once, in order."""
-    pairs = np.atleast_2d(np.asarray(edges, dtype=float))  # a file of one edge has one axis
-    if pairs.ndim != 2 or pairs.shape[1] != 2:
-        raise PefourierError(f"edges must be two columns, without weights; got shape {pairs.shape}")
-    are_nodes = ((pairs >= 0) & (pairs <= LARGEST_BASIS) & (pairs % 1 == 0)).all(axis=1)
-    wrong = np.flatnonzero(~are_nodes | (pairs[:, 0] == pairs[:, 1]))
-    if len(wrong):
-        rule = f"an edge must join two different nodes, whole numbers from 0 to {LARGEST_BASIS}"
-        raise PefourierError(f"{rule}; edge {wrong[0]} is {tuple(pairs[wrong[0]].tolist())}")
-    return np.unique(np.sort(pairs, axis=1), axis=0).astype(np.int64)
-
-
 @encoding("laplacian", "Dwivedi et al., 2020, arXiv 2003.00982", domain="graph")
 def laplacian(length: int, d: int, *, edges: Floats | None = None) -> Encoding:
     """Eigenvectors 1 … d of the normalized Laplacian of a graph, by increasing eigenvalue.
@@ -136,21 +132,16 @@ def laplacian(length: int, d: int, *, edges: Floats | None = None) -> Encoding:
     check_size("laplacian", len(graph), d)
     table, count = np.zeros((len(graph), d)), min(d, len(graph) - 1)
     table[:, :count] = graph.basis[:, 1 : count + 1]
-    remarks = tuple(remarks_on_eigenvectors(graph, d))
-    enc = from_table(table, "laplacian", params=params, findings=remarks)
-    return replace(enc, domain=graph)
-
-
-def remarks_on_eigenvectors(graph: BasisDomain, d: int) -> Iterator[Finding]:
-    """Report signs, equal eigenvalues, and a part of an eigenspace."""
     spaces = [space for space in eigenspaces(graph) if len(space) > 1 and space[0] <= d]
+    remarks = []
     if spaces:
         groups = first_few([f"{space[0]} to {space[-1]}" for space in spaces])
-        yield finding("equal-eigenvalues", groups=groups)
-    if spaces and (cut := spaces[-1])[-1] > d:
-        sizes = " or ".join(f"--d {size}" for size in (cut[0] - 1, cut[-1]) if size > 0)
-        yield finding("cut-eigenspace", count=len(cut), d=d, sizes=sizes)
-    yield finding("eigenvector-signs")
+        remarks.append(finding("equal-eigenvalues", groups=groups))
+    if spaces and (part := spaces[-1])[-1] > d:
+        sizes = " or ".join(f"--d {size}" for size in (part[0] - 1, part[-1]) if size > 0)
+        remarks.append(finding("cut-eigenspace", count=len(part), d=d, sizes=sizes))
+    facts = {"params": params, "findings": (*remarks, finding("eigenvector-signs"))}
+    return replace(from_table(table, "laplacian", **facts), domain=graph)
 
 
 @encoding("random-walk", "Dwivedi et al., 2022, arXiv 2110.07875", domain="graph")

@@ -33,14 +33,21 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.families.absolute import (
     TemperatureRule,
-    as_frequencies,
     base_of,
     geometric_frequencies,
     stream,
     temperature_settings,
 )
 from pefourier.encodings.registry import encoding, with_parameters
-from pefourier.errors import PefourierError, check_above, check_count, check_size, shown, unknown
+from pefourier.errors import (
+    WIDEST,
+    PefourierError,
+    check_above,
+    check_count,
+    check_size,
+    shown,
+    unknown,
+)
 from pefourier.types import Array, Fields, Floats, Table, Values, frozen
 
 XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' source code
@@ -513,7 +520,16 @@ def rope(
         check_head("rope", d, partial)
         frequencies, attention = scale_frequencies(scaling, Head(d, rho, partial, length), params)
     else:
-        frequencies, attention = as_frequencies(inv_freq, rho, scaling), 1.0
+        frequencies, attention = np.asarray(inv_freq, dtype=float), 1.0
+        if (rho, scaling) != (10000.0, "none"):
+            raise PefourierError("inv_freq replaces base and scaling; leave out rho and scaling")
+        if frequencies.ndim != 1 or not 0 < len(frequencies) <= WIDEST // 2:
+            raise PefourierError(
+                f"inv_freq must be a vector, one number per pair; got shape {frequencies.shape}"
+            )
+        if not np.isfinite(frequencies).all():
+            odd = frequencies[~np.isfinite(frequencies)][0]
+            raise PefourierError(f"inv_freq must be finite; got {odd}")
         params |= {"rho": base_of(frequencies), "d": round(2 * len(frequencies) / partial)}
         params |= {"inv_freq": tuple(frequencies.tolist())}
     stored = np.array(params.get("factors", []) if inv_freq is None else frequencies)
