@@ -195,13 +195,15 @@ def facing_rows(
 
 
 SAMPLE = 2**9  # rows from which sizes and frequencies are measured
-STILL = 1e-9  # of a table's size: an axis that changes less has no effect, nor has a period
+STILL = 1e-9  # of a grid's largest number: an axis that changes less has no effect
 MANY = 8  # points that an axis needs to measure its size and period
 APART = 10.0  # least ratio of the distance between groups to that within a group
 CHANCE = 1e-2  # expected number of chance periods from which a period is rejected
 TRIED = 4  # candidates for a period
 LONGEST, CLOSE = 2**24, 1e-13  # longest period for one Fourier transform, and its accuracy
 DIRECTIONS = 4  # along which rows are sorted
+STRIDES = 8  # most columns between a frequency and its double: two per axis, up to four axes
+DOUBLED = 1e-2  # tolerance on the squares of columns that double a frequency
 FIRST_COLUMNS = 8  # enough to distinguish most rows
 
 
@@ -315,8 +317,7 @@ def first_of_period(table: Table, eps: float, tolerance: float, size: float) -> 
     arises by chance (`CHANCE`), as among many rows of two coarse columns, does not count.
     """
     n, sample = len(table), table[:SAMPLE].astype(float)
-    omega, far = np.arccos(recurrence(sample, 1)[0]), spread(sample)
-    tolerance = max(tolerance, STILL * size)  # waves that double, as NeRF's, are aliased
+    omega, far = angular_steps(sample), spread(sample)
     for of_phases in dict.fromkeys((FLOAT64_EPS, eps)):
 
         def allowed(
@@ -337,6 +338,33 @@ def first_of_period(table: Table, eps: float, tolerance: float, size: float) -> 
                 if stand_apart(table, first):
                     return first
     return None
+
+
+def angular_steps(rows: Floats) -> Floats:
+    r"""Return the angular frequency of each column, radians per row, shape (d,).
+
+    A single column cannot show more than :math:`\pi` per row, because of aliasing. If frequencies
+    double from column to column, as NeRF's :math:`\sin 2^k\pi x`, they are doubled from the lowest:
+    :math:`\cos^2 2\theta = (2\cos^2\theta - 1)^2` and
+    :math:`\sin^2 2\theta = 1 - (1 - 2\sin^2\theta)^2`.
+
+    >>> x = np.linspace(-1, 1, 9)[:, None] * np.pi * 2.0 ** np.arange(5)
+    >>> (angular_steps(np.hstack([np.sin(x), np.cos(x)])) / np.pi).round(6)
+    array([0.25, 0.5 , 1.  , 2.  , 4.  , 0.25, 0.5 , 1.  , 2.  , 4.  ])
+    """
+    omega, square = np.arccos(recurrence(rows, 1)[0]), np.minimum(rows**2, 2.0)  # <= 1 if sine
+    twice = (2 * square - 1) ** 2
+    for stride in range(1, min(STRIDES, rows.shape[1] - 1) + 1):
+        doubled, later = twice[:, :-stride], square[:, stride:]
+        distance = np.minimum(*(np.abs(q - later).max(axis=0) for q in (doubled, 1 - doubled)))
+        depth = np.zeros(rows.shape[1])
+        for j in np.flatnonzero(distance < DOUBLED):
+            depth[stride + j] = depth[j] + 1
+        if np.count_nonzero(depth) >= len(depth) - 2 * stride:
+            root = np.arange(len(depth)) - (depth * stride).astype(int)
+            omega = omega[root] * 2.0**depth
+            break
+    return omega
 
 
 def agreeing(
