@@ -28,7 +28,12 @@ Strings = Sequence[str]
 T = TypeVar("T")
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def hidden(**facts: Any) -> Any:
+    """Return a field of a dataclass that no output shows."""
+    return field(metadata={"told": False}, **facts)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field, hidden))
 def frozen(kind: type[T]) -> type[T]:
     """Make a frozen dataclass that compares by its fields.
 
@@ -49,13 +54,13 @@ def frozen(kind: type[T]) -> type[T]:
     return with_shared(kind, __eq__=are_equal, __hash__=hash_of)
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field, hidden))
 def frozen_by_name(kind: type[T]) -> type[T]:
     """Make a frozen dataclass that compares by its fields, which are given by name."""
     return with_shared(kind, kw_only=True, __eq__=are_equal, __hash__=hash_of)
 
 
-@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field, hidden))
 def frozen_arrays(kind: type[T]) -> type[T]:
     """Make a frozen dataclass of arrays, which compares by identity."""
     return with_shared(kind)

@@ -30,6 +30,7 @@ from pefourier.types import (
     Places,
     frozen,
     frozen_arrays,
+    hidden,
 )
 from pefourier.writing.text import first_few, joined_runs, number, shortest
 
@@ -359,7 +360,7 @@ class LagMoved(Named):
     """Each lag has the bias of the lag before or after it; the last lag has its observed bias."""
 
     by: int
-    last: Floats = field(metadata={"told": False})  # (heads,)
+    last: Floats = hidden()  # (heads,)
     name = "lag-moved"
 
     @property
@@ -502,7 +503,7 @@ class Grouped(Named):
 
     rule: BucketRule
     instead_of: BucketRule
-    values: Floats = field(repr=False, compare=False, metadata={"told": False})  # (heads, groups)
+    values: Floats = hidden(repr=False, compare=False)  # (heads, groups)
     name = "buckets"
     says = "{c.rule.words}, instead of {c.instead_of.words}"
 

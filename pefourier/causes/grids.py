@@ -10,7 +10,6 @@ exchanged. This covers crops, reversed axes and every k-th point.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from itertools import permutations, product
 from math import prod
 
@@ -20,13 +19,12 @@ from pefourier.causes.explain import Named
 from pefourier.encodings.encoding import FLOAT32_EPS, WORDS, axis_letters
 from pefourier.encodings.families.axial import rows_of_blocks
 from pefourier.geometry.interpolation import WEIGHTS, resize_lattice, why_not
-from pefourier.types import Array, Bools, Counts, Floats, Places, frozen, frozen_arrays
+from pefourier.types import Array, Bools, Counts, Floats, Places, frozen, frozen_arrays, hidden
 
 SAMPLE = 64  # points compared before all of them
 STARTS = 8  # points that may be the first of another table
 ROUNDED = 32  # rounding errors of resized numbers, in units of float32
 NEXT = 4  # points that may be the second along an axis
-HIDDEN = {"told": False}
 
 
 @frozen_arrays
@@ -61,8 +59,8 @@ class Placed(Named):
     axes: Counts
     start: Counts  # by axis of the observed grid
     every: Counts
-    expected: Counts = field(metadata=HIDDEN)  # sides of both grids
-    observed: Counts = field(metadata=HIDDEN)
+    expected: Counts = hidden()  # sides of both grids
+    observed: Counts = hidden()
 
     @property
     def points(self) -> Places:
@@ -172,7 +170,7 @@ class Rolled(Named):
     name = "rolled"
     axis: int
     by: int
-    axes: int = field(metadata=HIDDEN)
+    axes: int = hidden()
 
     @property
     def words(self) -> str:
@@ -225,7 +223,7 @@ class Resized(Named):
 
     name = "resized"
     method: str
-    observed: Counts = field(metadata=HIDDEN)
+    observed: Counts = hidden()
 
     @property
     def words(self) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby, product
 from math import pi
@@ -50,7 +50,7 @@ from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, Format, phase_rounding, rounded
 from pefourier.geometry.waves import Complex, Numbers, Waves, apart, evaluate, of_frequencies
-from pefourier.types import Bools, Floats, Places, Texts, Values, frozen, frozen_arrays
+from pefourier.types import Bools, Floats, Places, Texts, Values, frozen, frozen_arrays, hidden
 
 SEARCHED = 2**17  # positions searched for the cost of a mistake
 SHOWN = 0.1  # radians over a table, from which a cosine shows its frequency
@@ -59,7 +59,6 @@ NOT_READ = 0.5  # cost of a setting that has its usual value, as if it was not r
 USUAL = 2.0  # cost of a usual value; digits of any other number are added
 LAST = 20.0  # cost of a mistake that explains any single pair
 LEAST = 1e-250  # radians per position: frequencies of 0 have no rounding
-HIDDEN = {"told": False}  # metadata of fields that no output shows
 
 
 @frozen
@@ -70,8 +69,8 @@ class Cause:
     misreadings: Texts  # codes of mistakes in mistakes.toml
     changes: Changes  # settings, correct and misread
     below: Mapping[str, int | None]  # first position of cosines below 0.99, 0.9, 0.5, or None
-    others: tuple[Misreading, ...] = field(default=(), metadata=HIDDEN)  # less likely names
-    kept: float | None = field(default=None, metadata=HIDDEN)  # factor that the changed settings
+    others: tuple[Misreading, ...] = hidden(default=())  # less likely names
+    kept: float | None = hidden(default=None)  # factor that the changed settings
     # do not imply
 
 
@@ -81,15 +80,15 @@ class Misreading:
 
     code: str
     changes: Changes
-    omega: Floats = field(metadata=HIDDEN)  # (m,)
+    omega: Floats = hidden()  # (m,)
     step: str = "frequencies"
     also: Texts = ()  # codes of less likely mistakes that give the same numbers
-    cost: float = field(default=USUAL, metadata=HIDDEN)
-    divisor: int = field(default=1, metadata=HIDDEN)  # of the integer division of positions
-    angles: Callable[[Floats], tuple[Floats, Floats]] | None = field(default=None, metadata=HIDDEN)
+    cost: float = hidden(default=USUAL)
+    divisor: int = hidden(default=1)  # of the integer division of positions
+    angles: Callable[[Floats], tuple[Floats, Floats]] | None = hidden(default=None)
     # the lowest and the highest angle (n, m) at positions, where angles were rounded
-    factor: float | None = field(default=None, metadata=HIDDEN)  # that the settings imply
-    others: tuple[Misreading, ...] = field(default=(), metadata=HIDDEN)  # of `also`
+    factor: float | None = hidden(default=None)  # that the settings imply
+    others: tuple[Misreading, ...] = hidden(default=())  # of `also`
 
     @property
     def words(self) -> str:

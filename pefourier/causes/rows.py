@@ -10,7 +10,6 @@ Numbers are (n,), or (axes, n) for ids on several axes. `at`, `first` and `secon
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
 from itertools import product
 from typing import Any, ClassVar
 
@@ -19,10 +18,9 @@ from numpy.typing import NDArray
 
 from pefourier.causes.explain import Cover, Explanation, Kind, Named, explain
 from pefourier.geometry.precision import FORMATS, rounded
-from pefourier.types import Bools, Counts, Fields, frozen, frozen_arrays
+from pefourier.types import Bools, Counts, Fields, frozen, frozen_arrays, hidden
 
 Numbers = NDArray[np.int64]
-HIDDEN = {"told": False}
 PLACES = 4  # changes from either end at which causes are proposed
 LEAST = 3  # length of each of two parts; fewer are explained too easily
 CORNERS = 8  # changes of the step that one cause makes, at most
@@ -355,7 +353,7 @@ class Restarted(Change):
     """
 
     at: int
-    start: int = field(metadata=HIDDEN)
+    start: int = hidden()
     name = "restarted"
     finding = "ids-restarted"
     says = "positions that begin again at {c.start} from index {c.at} on"
@@ -467,7 +465,7 @@ class Wrong(Change):
 
     at: int
     value: int
-    due: int = field(metadata=HIDDEN)
+    due: int = hidden()
     name = "wrong"
     finding = "ids-gap"
     says = "position {c.value} in place of {c.due} at index {c.at}"
@@ -565,7 +563,7 @@ class Beyond(Change):
 class PaddingCounted(Shifted):
     """Padding before or within a document is counted."""
 
-    counts: Numbers = field(metadata=HIDDEN, compare=False)  # padding before each token
+    counts: Numbers = hidden(compare=False)  # padding before each token
     name = "padding-counted"
     finding = "ids-padding-counted"
     says = "padding counted (tokens: {c.by})"
@@ -597,10 +595,10 @@ class Recounted:
     """Numbers that the input gives if it is read in another way."""
 
     code: str
-    finding: str = field(metadata=HIDDEN)
-    words: str = field(metadata=HIDDEN)
-    undo: str = field(metadata=HIDDEN)
-    numbers: Numbers = field(metadata=HIDDEN, compare=False)
+    finding: str = hidden()
+    words: str = hidden()
+    undo: str = hidden()
+    numbers: Numbers = hidden(compare=False)
     within: Fields | None = None  # the part that was read so, for JSON
 
     def apply(self, _: Numbers) -> Numbers:

@@ -17,7 +17,7 @@ ernie4_5_vl_moe.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -26,7 +26,6 @@ import numpy as np
 from pefourier.causes.explain import Cover, Difference, Explanation, explain
 from pefourier.causes.rows import (
     CORNERS,
-    HIDDEN,
     AxesExchanged,
     Beyond,
     Changes,
@@ -49,7 +48,7 @@ from pefourier.causes.rows import (
 from pefourier.encodings.encoding import Finding, finding
 from pefourier.errors import PefourierError
 from pefourier.ids.batch import Batch, Rules, Vision
-from pefourier.types import Array, Bools, Counts, Fields, frozen, frozen_arrays
+from pefourier.types import Array, Bools, Counts, Fields, frozen, frozen_arrays, hidden
 from pefourier.writing.page import fields_of
 
 EXPECTED, UNDECIDED, UNEXPLAINED = "as expected", "undecided", "unexplained"
@@ -83,11 +82,11 @@ class Span:
     runs: str  # stretches that increase by one
     causes: tuple[Fields, ...] = ()  # applied to the expected ids, they give the ids
     explained: float | None = None  # share of the ids that the causes, or none, reproduce
-    first_id: int = field(default=0, metadata=HIDDEN)
-    index: Numbers = field(repr=False, compare=False, kw_only=True, metadata=HIDDEN)  # in the row
-    faults: tuple[TokenFinding, ...] = field(default=(), metadata=HIDDEN)
-    doubt: str = field(default="", metadata=HIDDEN)  # what the input leaves open, if undecided
-    due: Numbers | None = field(default=None, repr=False, compare=False, metadata=HIDDEN)
+    first_id: int = hidden(default=0)
+    index: Numbers = hidden(repr=False, compare=False, kw_only=True)  # in the row
+    faults: tuple[TokenFinding, ...] = hidden(default=())
+    doubt: str = hidden(default="")  # what the input leaves open, if undecided
+    due: Numbers | None = hidden(default=None, repr=False, compare=False)
 
 
 @frozen_arrays

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from operator import attrgetter
 from typing import Any
 
@@ -31,7 +30,7 @@ from pefourier.questions.rotations import (
     read_against,
     window_within,
 )
-from pefourier.types import Counts, Fields, Texts, frozen
+from pefourier.types import Counts, Fields, Texts, frozen, hidden
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, number, ranges
 
@@ -44,7 +43,7 @@ class Layers:
     kind: str  # rotary, none, learned, sinusoidal, alibi, t5, …
     rotation: int | None  # index into the rotations of the context
     window: int | None  # positions that a query sees; None for all
-    name: str = field(default="", metadata={"told": False})  # of the rotation
+    name: str = hidden(default="")  # of the rotation
 
     @property
     def numbers(self) -> str:
@@ -248,9 +247,9 @@ class Context(Result):
     against: Reading | None = None  # the reading given by --against
     slopes: tuple[float, ...] | None = None  # of ALiBi, per head: decrease of a logit per position
     reach: Reach | None = None  # None if a layer sees all or layer numbers are unknown
-    stands_for: int | None = field(default=None, metadata={"told": False})  # `ModelPositions`
-    tables: dict[str, int | None] = field(  # tables with a fixed number of rows, by side
-        default_factory=dict, metadata={"told": False}
+    stands_for: int | None = hidden(default=None)  # `ModelPositions`
+    tables: dict[str, int | None] = hidden(  # tables with a fixed number of rows, by side
+        default_factory=dict
     )
 
     @property

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from math import ceil, inf, pi
 from typing import Any
@@ -34,9 +34,9 @@ from pefourier.geometry import map_ahead
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import FORMATS, Format, rounded, rounding_distance
 from pefourier.geometry.singular_values import decompose
-from pefourier.questions.result import HIDDEN, Result, csv_table
+from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import base_bound, count_idle
-from pefourier.types import Fields, Ints, Strings, Texts, frozen, frozen_by_name
+from pefourier.types import Fields, Ints, Strings, Texts, frozen, frozen_by_name, hidden
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, agreeing, number, shortest
 
@@ -92,7 +92,7 @@ class Candidate:
     condition_number: float | None = None  # also None if the rank is deficient
     idle: int  # pairs that never complete a full rotation within the length
     bound: int | None = None  # first lag m with B(m) < 0
-    best_by: str = field(default="", metadata=HIDDEN)  # criteria for which it is best
+    best_by: str = hidden(default="")  # criteria for which it is best
 
     @property
     def base(self) -> str:
@@ -158,8 +158,8 @@ class Design(Result):
     criteria: Texts
     best: dict[str, float | None]  # None if no base is suitable
     other: dict[str, float | None]  # the criterion not chosen by default; empty with --for
-    tried: tuple[Candidate, ...] = field(metadata=HIDDEN)  # as far as the criteria need them
-    is_long: bool = field(metadata=HIDDEN)  # too long for tables and searches
+    tried: tuple[Candidate, ...] = hidden()  # as far as the criteria need them
+    is_long: bool = hidden()  # too long for tables and searches
     dft_serves: bool  # 2 < length <= d, no grid: the DFT lattice is better than any base
     dtype: str | None = None  # the format to which vectors were rounded
     axis: str = ""  # of a grid: t, y or x; otherwise empty

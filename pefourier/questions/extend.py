@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import cached_property
 from math import inf, pi
 from shlex import quote
@@ -39,7 +39,7 @@ from pefourier.encodings.model_positions import StatedLength, describe_positions
 from pefourier.encodings.sources.huggingface import trained_as_stated
 from pefourier.errors import PefourierError, check_count, shown
 from pefourier.questions.design import Candidate, exact_base, properties_of_table
-from pefourier.questions.result import HIDDEN, Result, csv_table
+from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import (
     Band,
     bands,
@@ -50,7 +50,7 @@ from pefourier.questions.rotations import (
     effective_base,
     window_within,
 )
-from pefourier.types import Fields, Floats, Strings, Texts, Values, frozen, frozen_by_name
+from pefourier.types import Fields, Floats, Strings, Texts, Values, frozen, frozen_by_name, hidden
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, number
@@ -321,11 +321,11 @@ class Extensions(Result):
     window: int | None  # positions that a query sees in the extended layers; None for all
     trained_frequencies: Floats  # of the rotation in training
     criteria: Texts
-    ways: tuple[Extension, ...] = field(metadata=HIDDEN)  # without properties of tables
-    rotations: tuple[Encoding, ...] = field(compare=False, metadata=HIDDEN)  # of the ways
+    ways: tuple[Extension, ...] = hidden()  # without properties of tables
+    rotations: tuple[Encoding, ...] = hidden(compare=False)  # of the ways
     best: dict[str, float | None]  # the base for each criterion
     settings: Settings  # what to type for the recommended way
-    choice: int = field(metadata=HIDDEN)  # index of the recommended way
+    choice: int = hidden()  # index of the recommended way
 
     @cached_property
     def candidates(self) -> tuple[Extension, ...]:

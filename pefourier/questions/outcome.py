@@ -29,7 +29,7 @@ from pefourier.geometry.precision import FLOAT32_EPS, NUMBERS_AT_ONCE
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.geometry.waves import Waves, apart, wave_tolerance
 from pefourier.questions.operators import OperatorComparison
-from pefourier.types import Bools, Counts, Fields, Texts, frozen, frozen_by_name
+from pefourier.types import Bools, Counts, Fields, Texts, frozen, frozen_by_name, hidden
 from pefourier.writing.text import ranges
 
 Field = Literal["layers", "rotations", "windows", "factors"]
@@ -60,8 +60,8 @@ class LayerDifference:
     what: Field
     first: str  # as each has it
     second: str
-    words: str = field(default="", metadata={"told": False})  # how rotations differ
-    count: int = field(default=0, metadata={"told": False})  # layers that both models have
+    words: str = hidden(default="")  # how rotations differ
+    count: int = hidden(default=0)  # layers that both models have
 
     @property
     def places(self) -> str:
@@ -137,7 +137,7 @@ class Outcome:
     lengths: tuple[int, int]
     dimensions: tuple[int, int]
     tolerance: float | None = None  # largest difference that rounding explains
-    first_tolerance: float | None = field(default=None, metadata={"told": False})  # of the first
+    first_tolerance: float | None = hidden(default=None)  # of the first
     max_difference: float | None = None
     first_difference: tuple[int, int] | None = None  # position and column; lag and head for biases
     largest_difference: tuple[int, int] | None = None

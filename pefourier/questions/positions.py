@@ -10,7 +10,7 @@ dump or a mask. A config sets the first id, the limit, the axes, and the effect 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ from pefourier.ids.spans import (
     judge_line,
     layout_of,
 )
-from pefourier.questions.result import HIDDEN, Result, csv_table
+from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotation_pairs import FARTHEST, at_rows_of, positions_in
 from pefourier.recording.file import batch_of_recording
 from pefourier.types import (
@@ -65,6 +65,7 @@ from pefourier.types import (
     frozen,
     frozen_arrays,
     frozen_by_name,
+    hidden,
 )
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import Verdict, ranges
@@ -237,8 +238,8 @@ class Positions(Result):
     consequence: Consequence = NOT_KNOWN
     mask: Visibility | None = None
     findings: tuple[TokenFinding, ...] = ()
-    harmless: str = field(default="", metadata=HIDDEN)  # why no attention score changes
-    ids: Array = field(compare=False, metadata=HIDDEN)  # (axes, rows, tokens)
+    harmless: str = hidden(default="")  # why no attention score changes
+    ids: Array = hidden(compare=False)  # (axes, rows, tokens)
 
     @property
     def verdict(self) -> str:

@@ -11,7 +11,7 @@ torus, every frequency is weighted by its density, so flat weights reproduce the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import cached_property
 from math import ceil, prod
 from operator import lt
@@ -31,14 +31,14 @@ from pefourier.encodings.encoding import lattice as lattice_of
 from pefourier.encodings.loader import Count, Source, load, whole_numbers
 from pefourier.errors import PefourierError, check_size, check_whole
 from pefourier.geometry.torus import multiplicity
-from pefourier.questions.result import HIDDEN, Result
+from pefourier.questions.result import Result
 from pefourier.questions.spectral_density import (
     Method,
     SpectralEstimate,
     estimate_spectrum,
     lattice_sides,
 )
-from pefourier.types import Counts, Fields, Floats, Ints, frozen
+from pefourier.types import Counts, Fields, Floats, Ints, frozen, hidden
 from pefourier.writing.text import Verdict, agreeing, join, ranges
 
 USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, and their length
@@ -210,8 +210,8 @@ class Reconstructions(Result):
     sigma: float
     reconstructions: Sequence[LineReconstruction] | Sequence[GridReconstruction]
     inverse_error: float  # largest over all positions of the encoding
-    estimate: SpectralEstimate = field(compare=False, metadata=HIDDEN)  # of the weights
-    vectors: Vectors = field(compare=False, metadata=HIDDEN)
+    estimate: SpectralEstimate = hidden(compare=False)  # of the weights
+    vectors: Vectors = hidden(compare=False)
 
     @property
     def first(self) -> LineReconstruction | GridReconstruction:

@@ -52,9 +52,9 @@ from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.interpolation import METHODS, first_of_crop, resize_lattice, why_not
 from pefourier.geometry.precision import NUMBERS_AT_ONCE
 from pefourier.geometry.products import better_reading
-from pefourier.questions.result import HIDDEN, Result, csv_table
+from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
-from pefourier.types import Array, Counts, Fields, Floats, Ints, Strings, frozen
+from pefourier.types import Array, Counts, Fields, Floats, Ints, Strings, frozen, hidden
 from pefourier.writing.page import fields_of, labelled_fields
 from pefourier.writing.text import Verdict, join, printable, read_sides
 
@@ -80,12 +80,12 @@ class Waves:
 class Picture:
     """Vectors of a table on a lattice, with `Waves` that are computed on first access."""
 
-    name: str = field(metadata=HIDDEN)  # before or after
+    name: str = hidden()  # before or after
     grid: Counts
     norm: float  # RMS norm of the vectors
     distinct: int  # number of distinct vectors
-    equal: tuple[int, int] | None = field(metadata=HIDDEN)  # the first two equal rows
-    points_of: Encoding = field(compare=False, metadata=HIDDEN)  # the vectors on their lattice
+    equal: tuple[int, int] | None = hidden()  # the first two equal rows
+    points_of: Encoding = hidden(compare=False)  # the vectors on their lattice
 
     @cached_property
     def waves(self) -> Waves:
@@ -250,10 +250,10 @@ class Resizing(Result):
     new: Counts = field(metadata={"told": "to"})
     prefix: int
     method: str
-    make_table: Callable[[], Array] = field(compare=False, metadata=HIDDEN)
-    make_methods: Callable[[], list[Method]] = field(compare=False, metadata=HIDDEN)
-    before: Picture = field(metadata=HIDDEN)
-    after: Picture = field(metadata=HIDDEN)
+    make_table: Callable[[], Array] = hidden(compare=False)
+    make_methods: Callable[[], list[Method]] = hidden(compare=False)
+    before: Picture = hidden()
+    after: Picture = hidden()
     unseen: list[Unseen]  # by axis; empty if frequencies are not declared
     unchanged: int | None  # rows of a sequence's formula that keep their values
     library: str | None = None  # library that resizes tables of the model by this method

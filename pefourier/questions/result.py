@@ -6,13 +6,13 @@ Results hold numbers and arrays; `report.render` makes text and records from any
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, shorten
 from pefourier.report import render
-from pefourier.types import Array, Fields, Floats, frozen_by_name
+from pefourier.types import Array, Fields, Floats, frozen_by_name, hidden
 from pefourier.writing.escapes import in_html
 from pefourier.writing.page import plain
 from pefourier.writing.text import Verdict, printable
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 SENTENCE = 180  # characters of a conclusion in one line
-HIDDEN = {"told": False}  # metadata of fields that no output shows
 
 
 @frozen_by_name
@@ -37,7 +36,7 @@ class Result:
     figure: ClassVar[str] = ""  # function of `report.figures` that draws answers
     curves: ClassVar[str] = ""  # function of `report.figures` for the chart of a terminal
     on_grid = False  # whether points have several axes
-    encodings: tuple[Encoding, ...] = field(default=(), compare=False, metadata=HIDDEN)
+    encodings: tuple[Encoding, ...] = hidden(default=(), compare=False)
 
     @classmethod
     def draw(cls, *drawn: Any, **options: Any) -> Figure:

@@ -38,7 +38,7 @@ from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.model_positions import axes_of
 from pefourier.encodings.sources.huggingface import PAIRED
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Bools, Counts, Fields, Floats, frozen
+from pefourier.types import Bools, Counts, Fields, Floats, frozen, hidden
 from pefourier.writing.text import number
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Band:
     longest_wavelength: float
     turns_trained: float | None  # rotations of its lowest frequency in training; None if unknown
     turns: float  # rotations of its lowest frequency over the requested length
-    rotation: str = field(metadata={"told": False})  # name of the rotation
+    rotation: str = hidden()  # name of the rotation
 
     @property
     def numbers(self) -> str:
@@ -90,13 +90,13 @@ class Band:
 class Pair:
     """One rotated pair of a head."""
 
-    rotation: str = field(metadata={"told": False})  # name of the rotation
+    rotation: str = hidden()  # name of the rotation
     pair: int  # index among all pairs of a head, from 0
     wavelength: float  # positions, with the scaling
     frequency: float  # radians per position: inv_freq
     treatment: Treatment = field(metadata={"told": "class"})
     turns_trained: float | None  # rotations in training; None if unknown
-    divisor: float = field(metadata={"told": False})  # by which the scaling divides the frequency
+    divisor: float = hidden()  # by which the scaling divides the frequency
 
 
 def from_to(low: float, high: float) -> str:

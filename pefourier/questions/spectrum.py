@@ -13,7 +13,6 @@ half plane of frequencies of ``numpy.rfftn``. Verdicts use the measure, not the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from functools import cached_property
 from math import pi
 from typing import Any
@@ -30,7 +29,7 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.loader import Count, Source, load, whole_numbers
 from pefourier.geometry.torus import directions_of
-from pefourier.questions.result import HIDDEN, Result
+from pefourier.questions.result import Result
 from pefourier.questions.spectral_density import (
     MOST,
     NEGLIGIBLE,
@@ -43,7 +42,7 @@ from pefourier.questions.spectral_density import (
     share_of_mean_row,
     summarize_density,
 )
-from pefourier.types import Counts, Fields, Floats, frozen
+from pefourier.types import Counts, Fields, Floats, frozen, hidden
 from pefourier.writing.text import Verdict, percent
 
 MANY, SOME = 0.75, 0.05  # shares of the energy
@@ -162,7 +161,7 @@ class Spectrum(Result):
     density: Floats  # sums to one
     frequencies: Floats | None  # (m,) declared, radians per position
     summary: DensitySummary
-    estimate: SpectralEstimate = field(compare=False, metadata=HIDDEN)
+    estimate: SpectralEstimate = hidden(compare=False)
 
     @cached_property
     def measure(self) -> WeightedFrequencies:

@@ -19,7 +19,7 @@ group. A full rotation is 2 pi. Weights alone do not show the means of activatio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from pefourier.encodings.model_positions import ModelPositions
 from pefourier.errors import PefourierError, command_line, shown
 from pefourier.geometry import map_ahead
 from pefourier.questions.result import Result
-from pefourier.types import Counts, Fields, Floats, Ints, frozen
+from pefourier.types import Counts, Fields, Floats, Ints, frozen, hidden
 from pefourier.weights.model import (
     LayerEnergies,
     ModelWeights,
@@ -80,7 +80,7 @@ class UsedLayers:
     rotation: int | None
     heads: int | None
     kv_heads: int | None  # unrotated layers have no numbers of heads
-    name: str | None = field(default=None, metadata={"told": False})  # of the rotation
+    name: str | None = hidden(default=None)  # of the rotation
 
     @property
     def layers(self) -> str:
@@ -245,7 +245,7 @@ class Usage(Result):
     gains: str  # applied or none
     findings: tuple[Finding, ...]
     against: Moved | None = None  # comparison with another checkpoint
-    shares: tuple[LayerShares, ...] = field(default=(), compare=False, metadata={"told": False})
+    shares: tuple[LayerShares, ...] = hidden(default=(), compare=False)
 
     @property
     def verdict(self) -> str:

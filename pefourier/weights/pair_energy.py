@@ -12,7 +12,7 @@ length of each pair, and optionally ``k_abs_mean``.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from math import pi
 
 import numpy as np
@@ -22,7 +22,7 @@ from pefourier.encodings.sources.huggingface import ModelFile
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
 from pefourier.recording.file import means_of_recording
-from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen
+from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen, hidden
 from pefourier.weights.model import LayerEnergies, ModelWeights
 from pefourier.writing.text import number, percent, ranges
 
@@ -220,7 +220,7 @@ class PairUse:
     share_q: float
     share_k: float  # NaN if only queries were measured
     share: float  # of the product
-    used: float = field(metadata={"told": False})  # `share`, or `share_q` if keys are unknown
+    used: float = hidden()  # `share`, or `share_q` if keys are unknown
 
 
 @frozen
@@ -232,8 +232,8 @@ class Portion:
     q: float  # mean share of the energy of queries
     k: float  # NaN if keys are unknown
     product: float
-    used: float = field(metadata={"told": False})  # `product`, or `q` if keys are unknown
-    spread: float = field(default=0.0, metadata={"told": False})  # by chance: `shuffled_spread`
+    used: float = hidden()  # `product`, or `q` if keys are unknown
+    spread: float = hidden(default=0.0)  # by chance: `shuffled_spread`
 
     @property
     def preference(self) -> int:
@@ -254,7 +254,7 @@ class RotationUse:
     effective_pairs: float  # median over heads of exp(entropy of the shares)
     half: Counts  # the fewest pairs that hold half of the product
     half_rows: Counts = ()  # the rows of a head that hold these pairs
-    kinds: tuple[Fields, ...] = field(default=(), metadata={"told": False})  # bands, slow, fast
+    kinds: tuple[Fields, ...] = hidden(default=())  # bands, slow, fast
 
     @property
     def part(self) -> str | None:
