@@ -478,9 +478,7 @@ def rotation_tables(enc: Encoding) -> dict[str, Array]:
     For a scaling by length, also how frequencies change beyond the original length.
     """
     if enc.name not in BY_FREQUENCY:
-        cosine, sine = split_pairs(
-            np.asarray(enc.table(), dtype=float), enc.params.get("layout", "halves")
-        )
+        cosine, sine = split_pairs(enc.float_table(), enc.params.get("layout", "halves"))
         if np.ptp(cosine**2 + sine**2) > 1e-9:
             raise PefourierError(f"{enc.spec} is not a rotation: it changes the norm of vectors")
         if enc.params.get("merged", 1) > 1:  # tokens are ordered by blocks of points

@@ -3,7 +3,7 @@
 At run time a type of arrays is `numpy.ndarray`, and numpy is loaded when the first one is imported.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
@@ -24,6 +24,7 @@ Counts = tuple[int, ...]
 Texts = tuple[str, ...]
 Ints = Sequence[int]
 Strings = Sequence[str]
+CsvTable = tuple[list[str], Iterable[list[Any]]]  # names of columns, and rows
 
 T = TypeVar("T")
 

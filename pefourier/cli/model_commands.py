@@ -395,8 +395,8 @@ def resize(
         from pefourier.encodings.loader import source_of
         from pefourier.encodings.sources.tables import in_form_of, write_table
 
-        params = resizing.encodings[0].params
-        if resizing.encodings[0].untrained:
+        params = resizing.encoding.params
+        if resizing.encoding.untrained:
             advice = "leave out --out, or pass the trained weights"
             raise PefourierError(
                 f"{shown(spec)} has random initial values, before training; {advice}"

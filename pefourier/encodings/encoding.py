@@ -510,6 +510,10 @@ class Encoding:
             check_magnitude(self.spec, largest_number(vectors))
         return vectors
 
+    def float_table(self, x: Array | None = None) -> Floats:
+        """Return the table of all points, or of points x, in float64."""
+        return np.asarray(self.table(x), dtype=float)
+
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, Floats]]:
         """Yield the table in blocks of float64 rows, each with the index of its first row."""
         for block in row_blocks(len(self), rows or max(1, BLOCK // self.dim)):

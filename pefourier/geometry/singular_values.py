@@ -382,7 +382,7 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     parts: tuple[Part, ...] = ()
     measure = enc.measure if enc.is_stationary and len(enc.domain.sides) == 1 else None
     if lines is not None:
-        parts = factor_on_axes([np.asarray(line.table(), dtype=float) for line in lines])
+        parts = factor_on_axes([line.float_table() for line in lines])
     elif measure and not has_orthogonal_rows(measure, n):
         parts = even_odd_svd(measure, n, progress)
     elif not measure:

@@ -69,7 +69,7 @@ def read_bias(enc: Encoding, counterpart: Biases | None = None) -> Biases | None
     if enc.operator or enc.domain.grid or len(enc.domain.sides) > 1:
         return None
     if enc.injection == "bias" and enc.domain.kind == "lag":
-        table = np.asarray(enc.table(), dtype=float)
+        table = enc.float_table()
         rule = None
         if enc.name == "t5":
             settings = enc.params["buckets"], enc.params["max_distance"]
@@ -79,14 +79,14 @@ def read_bias(enc: Encoding, counterpart: Biases | None = None) -> Biases | None
     if enc.origin == "formula" or enc.domain.kind != "position":
         return None
     if len(enc) == enc.dim:
-        table = mask_as_bias(np.asarray(enc.table(), dtype=float))
+        table = mask_as_bias(enc.float_table())
         hidden = is_hidden(table[None])
         rows = Biases(np.arange(len(table)), table[None], enc.eps, causal=hidden)
         is_bias = is_toeplitz(rows) or (counterpart and len(counterpart.numbers) == 1)
         return rows if is_bias else None
     if not counterpart or len(counterpart.numbers) not in (len(enc), enc.dim):
         return None
-    table = np.asarray(enc.table(), dtype=float)  # columns or rows are lags
+    table = enc.float_table()  # columns or rows are lags
     profile = table.T if enc.dim == len(counterpart.numbers) else table
     profile, causal = in_order_of_lags(profile, two_sided=not counterpart.causal)
     return rows_of_lags(profile, enc.eps, causal=causal)

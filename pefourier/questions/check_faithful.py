@@ -154,7 +154,7 @@ class Faithfulness(Result):
     @property
     def points(self) -> str:
         """What the rows represent: positions, lags, times or nodes."""
-        return points_in_words(self.encodings[0])
+        return points_in_words(self.encoding)
 
     @property
     def all_distinct(self) -> str:
@@ -174,7 +174,7 @@ class Faithfulness(Result):
     @property
     def period(self) -> int | None:
         """Number of positions after which vectors repeat; None if the formula has no period."""
-        period = self.encodings[0].measure.period
+        period = self.encoding.measure.period
         return period if period is not None and period < self.length else None
 
     @property
@@ -197,12 +197,12 @@ class Faithfulness(Result):
         """Inner products by lag, for the figure."""
         from pefourier.questions.relations import kernel, kernel_curves
 
-        enc = without_prefix(self.encodings[0])
+        enc = without_prefix(self.encoding)
         return kernel_curves(enc, kernel(enc))
 
     def extra_fields(self) -> Fields:
         """Return further facts of a model's config: layers, and factors of logits."""
-        enc = self.encodings[0]
+        enc = self.encoding
         if enc.file is None or enc.file.model is None:
             return {}
         usual = enc.file.model.row.get("kind", "learned").split()[0]
@@ -228,8 +228,8 @@ class LineFaithfulness(Faithfulness):
     @property
     def advice(self) -> str:
         """Advice to use fewer positions, if these keep every distinct vector."""
-        count, lags = self.distinct_up_to or 1, self.encodings[0].domain.kind == "lag"
-        used = 2 * count - 1 if lags and self.encodings[0].domain.x[-1] > 0 else count
+        count, lags = self.distinct_up_to or 1, self.encoding.domain.kind == "lag"
+        used = 2 * count - 1 if lags and self.encoding.domain.x[-1] > 0 else count
         if count == 1 or used != self.distinct or any(f.code in ELSEWISE for f in self.findings):
             return ""
         points = "all lags between them" if lags else f"the first {count}"
@@ -259,7 +259,7 @@ class GridFaithfulness(Faithfulness):
         if self.closest_pair is None or self.displacement is None:
             return None
         rows = np.array(self.closest_pair[:1], dtype=int)
-        start = self.encodings[0].domain.coordinates(rows)[0]
+        start = self.encoding.domain.coordinates(rows)[0]
         return join((point_of(start), point_of(start + self.displacement)))
 
 

@@ -199,7 +199,7 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     are_formulas = has_shape and all(enc.origin == "formula" for enc in encodings)
     if has_shape and (outcome.verdict != "different" or (are_formulas and outcome.operator)):
         return outcome
-    a, b = np.asarray(first.table(), dtype=float), np.asarray(second.table(), dtype=float)
+    a, b = first.float_table(), second.float_table()
     x, y = waves_of(first, a), waves_of(second, b)
     waves = (x, y) if x and y and len(x) == len(y) else None
     if waves and (any(map(rotates, encodings)) or any(w.form and w.form.copies for w in waves)):

@@ -30,7 +30,7 @@ from pefourier.questions.rotations import (
     read_against,
     window_within,
 )
-from pefourier.types import Counts, Fields, Texts, frozen, hidden
+from pefourier.types import Counts, CsvTable, Fields, Texts, frozen, hidden
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, number, ranges
 
@@ -251,11 +251,6 @@ class Context(Result):
     tables: dict[str, int | None] = hidden(  # tables with a fixed number of rows, by side
         default_factory=dict
     )
-
-    @property
-    def encoding(self) -> Encoding:
-        """The first rotation, or the encoding if nothing rotates."""
-        return self.encodings[0]
 
     @property
     def verdict(self) -> str:
@@ -518,7 +513,7 @@ class Context(Result):
         """The slopes of ALiBi, in lines of text."""
         return in_lines("", list(enumerate(self.slopes or ())))
 
-    def series(self) -> tuple[list[str], list[list[Any]]]:
+    def series(self) -> CsvTable:
         """Column names for CSV, and one row for each pair of each rotation, or each head."""
         if self.slopes:
             return ["head", "slope"], [[*row] for row in enumerate(self.slopes)]

@@ -36,7 +36,7 @@ from pefourier.geometry.precision import FORMATS, Format, rounded, rounding_dist
 from pefourier.geometry.singular_values import decompose
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import base_bound, count_idle
-from pefourier.types import Fields, Ints, Strings, Texts, frozen, frozen_by_name, hidden
+from pefourier.types import CsvTable, Fields, Ints, Strings, Texts, frozen, frozen_by_name, hidden
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, agreeing, number, shortest
 
@@ -214,7 +214,7 @@ class Design(Result):
         best = [i for i, c in enumerate(self.tried) if c.best_by] or [0]
         return [c for i, c in enumerate(self.tried) if min(abs(i - at) for at in best) < 2]
 
-    def series(self) -> tuple[list[str], list[list[Any]]]:
+    def series(self) -> CsvTable:
         """Column names for CSV, and one row for each candidate."""
         names = [*labelled_fields(Candidate), "best_by"]
         return csv_table(self.candidates, names)

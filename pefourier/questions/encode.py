@@ -104,7 +104,7 @@ def encode(
     """
     enc, x = points_at(encoding, positions, **params)
     if what == "vectors":
-        return np.asarray(enc.table(x), dtype=float)
+        return enc.float_table(x)
     return np.concatenate(list(computed(enc, x, what, layout_of(enc, what))))
 
 
@@ -237,7 +237,7 @@ def cast(numbers: Array, kind: np.dtype[Any], dtype: str, spec: str) -> Array:
 def write_golden(enc: Encoding, x: Table | None, out: str) -> Written:
     """Write expected numbers of points x, by default `golden_points`, atomically."""
     x = golden_points(enc) if x is None else x
-    numbers = np.asarray(enc.table(x), dtype=float)
+    numbers = enc.float_table(x)
     frequencies, rows = golden_rows(enc, x, numbers)
     entries = {
         "scheme": 1,
@@ -352,12 +352,12 @@ class Written(Result):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Findings of the encoding."""
-        return self.encodings[0].findings
+        return self.encoding.findings
 
     @property
     def points(self) -> str:
         """What the rows, or the frequencies, of the file belong to."""
-        return "pairs" if self.what == "inv_freq" else POINTS[self.encodings[0].domain.kind]
+        return "pairs" if self.what == "inv_freq" else POINTS[self.encoding.domain.kind]
 
     @property
     def path(self) -> str:
@@ -372,5 +372,5 @@ class Written(Result):
     @property
     def factor(self) -> float | None:
         """The attention factor if the file holds frequencies, which do not include it."""
-        factor = self.encodings[0].params.get("attention_factor", 1.0)
+        factor = self.encoding.params.get("attention_factor", 1.0)
         return None if self.what != "inv_freq" or factor == 1 else float(factor)

@@ -25,7 +25,7 @@ from dataclasses import replace
 from functools import cached_property
 from math import inf, pi
 from shlex import quote
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -50,7 +50,17 @@ from pefourier.questions.rotations import (
     effective_base,
     window_within,
 )
-from pefourier.types import Fields, Floats, Strings, Texts, Values, frozen, frozen_by_name, hidden
+from pefourier.types import (
+    CsvTable,
+    Fields,
+    Floats,
+    Strings,
+    Texts,
+    Values,
+    frozen,
+    frozen_by_name,
+    hidden,
+)
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, number
@@ -330,7 +340,7 @@ class Extensions(Result):
     @cached_property
     def candidates(self) -> tuple[Extension, ...]:
         """All ways, the unchanged rotation first, with the properties of their tables."""
-        dtype = self.encodings[0].params["dtype"]
+        dtype = self.encoding.params["dtype"]
         return tuple(
             replace(way, bound=bound_of(enc), **properties_of_table(enc, dtype))
             for way, enc in zip(self.ways, self.rotations, strict=True)
@@ -356,12 +366,12 @@ class Extensions(Result):
     @property
     def scaling(self) -> str:
         """The kind of scaling of the rotation, or "none"."""
-        return str(self.encodings[0].params["scaling"])
+        return str(self.encoding.params["scaling"])
 
     @property
     def present_setting(self) -> str:
         """The present scaling with its factor, for use in a sentence."""
-        factor = self.encodings[0].params.get("factor")
+        factor = self.encoding.params.get("factor")
         stated = "" if factor is None else f" (factor {number(factor, FACTOR_DIGITS)})"
         return f"{self.scaling} scaling{stated}"
 
@@ -389,7 +399,7 @@ class Extensions(Result):
     @property
     def vendor(self) -> str:
         """The model types of a vendor that chose the recommended way; empty if none."""
-        kind = self.encodings[0].params.get("model_type", "")
+        kind = self.encoding.params.get("model_type", "")
         return kind if VENDORS.get(kind) == self.chosen.way else ""
 
     @property
@@ -403,14 +413,14 @@ class Extensions(Result):
     @property
     def covered(self) -> int:
         """Number of positions that the model covers with its scaling."""
-        return len(self.encodings[0])
+        return len(self.encoding)
 
     @property
     def pairs(self) -> int:
         """Number of rotated pairs."""
         return sum(band.pairs for band in self.unchanged.bands)
 
-    def series(self) -> tuple[list[str], list[list[Any]]]:
+    def series(self) -> CsvTable:
         """Column names for CSV, and one row for each way."""
         shared = [name for name in labelled_fields(Candidate) if name != "spec"]
         measured = ["factor", "attention_factor", "band_counts", "unseen", "below_99", "below_90"]
@@ -421,7 +431,7 @@ class Extensions(Result):
         """Report both readings of a config that does not state the length before scaling."""
         if not self.by_factor:
             return []
-        factor = self.encodings[0].params["factor"]
+        factor = self.encoding.params["factor"]
         lengths = {"before": self.covered / factor, "reach": self.covered * factor}
         slots = {name: f"{length:,.{FACTOR_DIGITS}g}" for name, length in lengths.items()}
         slots |= {"factor": number(factor, FACTOR_DIGITS), "typed": slots["reach"].replace(",", "")}

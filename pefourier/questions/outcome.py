@@ -98,7 +98,7 @@ def similarity_of(first: Encoding, second: Encoding) -> Similarity:
     (1.0, True)
     """
     rows = np.unique(np.linspace(0, len(first) - 1, min(len(first), SIMILAR)).astype(int))
-    x, y = (np.asarray(e.table(e.domain.x[rows]), dtype=float) for e in (first, second))
+    x, y = (e.float_table(e.domain.x[rows]) for e in (first, second))
     size = max(np.abs(x).max(initial=0.0), np.abs(y).max(initial=0.0)) or 1.0
     x, y = x / size, y / size
     mean, moved, waves = None, (), ()
@@ -255,7 +255,7 @@ def are_one_resize(outcome: Outcome, encodings: Two) -> bool:
         is_apart and are_stored and outcome.transform.keys() <= {"rows", "scale"}
     ):
         return False
-    size = largest_number(np.asarray(encodings[0].table(), dtype=float))
+    size = largest_number(encodings[0].float_table())
     change = size * abs(outcome.transform.get("scale", 1.0) - 1)
     is_learned = outcome.tolerance == size * 4 * FLOAT32_EPS  # of tables without sinusoids
     is_scaled = bool(change) and worst <= size * FLOAT32_EPS

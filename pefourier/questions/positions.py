@@ -60,6 +60,7 @@ from pefourier.recording.file import batch_of_recording
 from pefourier.types import (
     Array,
     Counts,
+    CsvTable,
     Fields,
     Values,
     frozen,
@@ -173,7 +174,7 @@ class Model:
             return UNCHANGED
         if not is_inside or enc.untrained:
             return Consequence(scores_change=True, largest_change=None)
-        a, b = (np.asarray(enc.table(x[moved][:LAGS]), float) for x in places)
+        a, b = (enc.float_table(x[moved][:LAGS]) for x in places)
         norm = float(np.sqrt((b**2).sum(axis=1).mean()))
         largest = float(np.linalg.norm(a - b, axis=1).max())
         return Consequence(scores_change=True, largest_change=largest / norm if norm else None)
@@ -320,7 +321,7 @@ class Positions(Result):
         more = ", …" if len(first) > SHOWN else ""
         return f"the documents then begin at the ids {', '.join(first[:SHOWN])}{more}"
 
-    def series(self) -> tuple[list[str], list[list[Any]]]:
+    def series(self) -> CsvTable:
         """Column names for CSV, and one row for each document."""
         head, rows = csv_table(self.rows, list(self.listed["first_rows"].values()))
         return [name.replace("first_id", "first") for name in head], rows

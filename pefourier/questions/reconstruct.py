@@ -10,7 +10,7 @@ torus, every frequency is weighted by its density, so flat weights reproduce the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import ceil, prod
@@ -38,7 +38,7 @@ from pefourier.questions.spectral_density import (
     estimate_spectrum,
     lattice_sides,
 )
-from pefourier.types import Counts, Fields, Floats, Ints, frozen, hidden
+from pefourier.types import Counts, CsvTable, Fields, Floats, Ints, frozen, hidden
 from pefourier.writing.text import Verdict, agreeing, join, ranges
 
 USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, and their length
@@ -231,12 +231,12 @@ class Reconstructions(Result):
     @property
     def rows(self) -> str:
         """What the rows of the table represent."""
-        return points_in_words(self.encodings[0])
+        return points_in_words(self.encoding)
 
     @property
     def equal_rows(self) -> str:
         """Two rows that share a vector."""
-        domain = self.encodings[0].domain
+        domain = self.encoding.domain
         x = domain.x[list(self.vectors.pair)]
         places = domain.coordinates(x) if self.on_grid else x[:, None]
         return join(",".join(map(str, place)) for place in places.tolist())
@@ -292,17 +292,17 @@ class Reconstructions(Result):
     @property
     def findings(self) -> list[Finding]:
         """Positions without a vector, and limits of what the shape of a peak shows."""
-        notes = list(self.encodings[0].findings)
+        notes = list(self.encoding.findings)
         if self.first.peak > 0 and self.estimate.is_blurred:
             notes.append(finding("coarse-lattice", sigma=self.sigma))
-        if self.encodings[0].injection == "rotate":
+        if self.encoding.injection == "rotate":
             notes.append(finding("rotation-rebuilt"))
         beyond = sum(r.inverse_error is None for r in self.reconstructions)
         if beyond:
-            notes.append(finding("beyond-codes", count=beyond, length=len(self.encodings[0])))
+            notes.append(finding("beyond-codes", count=beyond, length=len(self.encoding)))
         return notes
 
-    def series(self) -> tuple[list[str], Iterator[list[Any]]]:
+    def series(self) -> CsvTable:
         """Column names for CSV, and one row for each position and lattice point."""
         axes = axis_letters(len(self.sides)) if self.on_grid else []
         names = [*(f"position_{axis}" for axis in axes), *axes] or ["position", "t"]
@@ -338,7 +338,7 @@ class LineReconstructions(Reconstructions):
     @cached_property
     def repeats(self) -> tuple[Distances, Distances]:
         """Other peaks within the positions, as rebuilt and without smoothing."""
-        first, farthest = self.reconstructions[0], int(np.abs(self.encodings[0].domain.x).max())
+        first, farthest = self.reconstructions[0], int(np.abs(self.encoding.domain.x).max())
         rebuilt = np.roll(first.values, -first.position)
         plain = position_function(self.estimate.raw, self.sides) if self.sigma else rebuilt
         return repeats(rebuilt, farthest), repeats(plain, farthest)

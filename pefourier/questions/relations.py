@@ -12,7 +12,7 @@ position. On a grid, lags are displacements (dy, dx), and each axis has a T for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from math import prod
 from typing import Any
@@ -37,7 +37,7 @@ from pefourier.geometry import keep_last
 from pefourier.geometry.products import mean_products, toeplitz_residual
 from pefourier.geometry.waves import numbers_look_random
 from pefourier.questions.result import Result
-from pefourier.types import Counts, Floats, Table, frozen
+from pefourier.types import Counts, CsvTable, Floats, Table, frozen
 from pefourier.writing.text import Verdict, number
 
 EXACT = 1e-6  # largest residual that counts as rounding
@@ -98,7 +98,7 @@ class Relations(Result):
             "If a lag should look the same everywhere, use rope or sinusoidal.",
         ),
         "depends on lag alone": Verdict(
-            "Inner products{r.encodings[0].inverse_keys:? of queries and keys} depend only on the "
+            "Inner products{r.encoding.inverse_keys:? of queries and keys} depend only on the "
             "lag between positions.",
             NEXT_STEP,
         ),
@@ -140,7 +140,7 @@ class Relations(Result):
     @property
     def verdict(self) -> str:
         """The property on which inner products, or biases, depend."""
-        enc = self.encodings[0]
+        enc = self.encoding
         if not (enc.domain.has_lags or enc.measure.squared_length):
             return "no lags"
         if enc.domain.kind == "lag":
@@ -159,12 +159,12 @@ class Relations(Result):
     @property
     def findings(self) -> list[Finding]:
         """Findings of the encoding, and whether the table looks random."""
-        enc = self.encodings[0]
+        enc = self.encoding
         table = not enc.measure and enc.domain.kind == "position" and self.toeplitz_residual
         is_random = table and numbers_look_random(enc.table())
         return [*enc.findings, *([finding("random-codes")] if is_random else [])]
 
-    def series(self) -> tuple[list[str], Iterator[list[Any]]]:
+    def series(self) -> CsvTable:
         """Column names for CSV, and the inner product at each lag (dy×dx on grids)."""
         kernel = np.zeros(0) if self.kernel is None else self.kernel
         lags = lag_names(kernel) if self.lags is None else self.lags.tolist()
@@ -174,7 +174,7 @@ class Relations(Result):
     @property
     def kernel_lines(self) -> Any:
         """Inner products by lag, for the figure."""
-        return kernel_curves(self.encodings[0], self.kernel)
+        return kernel_curves(self.encoding, self.kernel)
 
 
 @frozen
@@ -241,7 +241,7 @@ class BiasRelations(Result):
     @property
     def findings(self) -> list[Finding]:
         """Findings of the encoding."""
-        return list(self.encodings[0].findings)
+        return list(self.encoding.findings)
 
     @property
     def fall(self) -> str:
@@ -260,9 +260,9 @@ class BiasRelations(Result):
     @property
     def kernel_lines(self) -> Any:
         """Mean biases by lag, for the figure."""
-        return kernel_curves(self.encodings[0], self.by_lag)
+        return kernel_curves(self.encoding, self.by_lag)
 
-    def series(self) -> tuple[list[str], Iterator[list[Any]]]:
+    def series(self) -> CsvTable:
         """Column names for CSV, and the mean bias at each lag (dy×dx on grids)."""
         rows = zip(lag_names(self.by_lag), self.by_lag.ravel().tolist(), strict=True)
         return ["lag", "bias"], map(list, rows)
@@ -550,7 +550,7 @@ def distance_preservation(enc: Encoding) -> float | None:
     """
     points = np.unique(np.linspace(0, len(enc) - 1, min(len(enc), SAMPLE)).astype(int))
     x = enc.domain.x[points]
-    table = np.asarray(enc.table(x), dtype=float)
+    table = enc.float_table(x)
     places = enc.domain.places(x).reshape(len(x), -1).astype(float)
     # a common offset would drown the differences
     distances, between = map(distances_of_pairs, (table - table.mean(axis=0), places))

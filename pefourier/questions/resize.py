@@ -54,7 +54,7 @@ from pefourier.geometry.precision import NUMBERS_AT_ONCE
 from pefourier.geometry.products import better_reading
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
-from pefourier.types import Array, Counts, Fields, Floats, Ints, Strings, frozen, hidden
+from pefourier.types import Array, Counts, CsvTable, Fields, Floats, Ints, Strings, frozen, hidden
 from pefourier.writing.page import fields_of, labelled_fields
 from pefourier.writing.text import Verdict, join, printable, read_sides
 
@@ -99,7 +99,7 @@ class Picture:
         else:
             raw = estimate_spectrum(enc, sigma=0.0).raw
             density = raw.reshape(-1, *map(len, half_plane(sides)))[0]
-            table = np.asarray(enc.table(), dtype=float)
+            table = enc.float_table()
             neighbours = similarities(neighbour_products(table, sides))
         waves = [omega * n / (2 * np.pi) for omega, n in zip(half_plane(sides), sides, strict=True)]
         cycles, closest = np.linalg.norm(lattice_points(waves), axis=1), closest_pair(enc)
@@ -263,7 +263,7 @@ class Resizing(Result):
     @cached_property
     def table(self) -> Array:
         """The new table (prefix + n, d), in the order of the weights."""
-        return as_stored(self.encodings[0], self.make_table())
+        return as_stored(self.encoding, self.make_table())
 
     @cached_property
     def methods(self) -> list[Method]:
@@ -294,7 +294,7 @@ class Resizing(Result):
     @property
     def beside(self) -> str:
         """Words on a learned table that the model adds beside a rotation."""
-        sides = self.encodings[0].params.get("table_beside", ())
+        sides = self.encoding.params.get("table_beside", ())
         return f", such as its own of {size_of(sides)} points" if sides else ""
 
     @property
@@ -327,20 +327,20 @@ class Resizing(Result):
     def findings(self) -> list[Finding]:
         """Findings of the table, and pairs of a formula that reach unseen angles."""
         notes = [
-            *self.encodings[0].findings,
+            *self.encoding.findings,
             *(
                 finding("unseen-phases", "grid", count=a.unseen, total=a.pairs, axis=a.axis)
                 for a in self.unseen
                 if a.unseen
             ),
         ]
-        kind = self.encodings[0].params.get("model_type")
-        if kind and (ways := ways_of(self.encodings[0])):
+        kind = self.encoding.params.get("model_type")
+        if kind and (ways := ways_of(self.encoding)):
             sources = join(f"{library} by {join(methods, 'or')}" for library, *methods in ways)
             notes.append(finding("resized-by", kind=printable(kind), ways=sources))
         return notes
 
-    def series(self) -> tuple[list[str], list[list[Any]]]:
+    def series(self) -> CsvTable:
         """Column names for CSV, and one row for each method."""
         return csv_table(self.methods, labelled_fields(Method))
 
@@ -399,7 +399,7 @@ def resize(encoding: Source, to: Ints | str, method: str = "", **params: Any) ->
         if reason := why_not(method, shape, table_sides):
             sizes = f"{size_of(shape)} to {size_of(table_sides)}"
             raise PefourierError(f"--method {method} {reason}; got {sizes}")
-        front, rows = np.split(np.asarray(enc.table(), dtype=float), [prefix])
+        front, rows = np.split(enc.float_table(), [prefix])
         chosen = resize_lattice(rows, shape, table_sides, method)
         make_table = partial(np.concatenate, [front, chosen])
         states = picture("before", enc, shape, rows), picture("after", enc, table_sides, chosen)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, shorten
 from pefourier.report import render
-from pefourier.types import Array, Fields, Floats, frozen_by_name, hidden
+from pefourier.types import Array, CsvTable, Fields, Floats, frozen_by_name, hidden
 from pefourier.writing.escapes import in_html
 from pefourier.writing.page import plain
 from pefourier.writing.text import Verdict, printable
@@ -60,6 +60,11 @@ class Result:
         return {}
 
     @property
+    def encoding(self) -> Encoding:
+        """The encoding, or the first of two."""
+        return self.encodings[0]
+
+    @property
     def conclusion(self) -> str:
         """One to three sentences made by fixed rules; the command prints them first."""
         return str(self.record()["conclusion"])
@@ -105,7 +110,7 @@ class Result:
         return {**vars(self), "encodings": encodings}
 
 
-def csv_table(items: Iterable[Any], fields: Iterable[str]) -> tuple[list[str], list[list[Any]]]:
+def csv_table(items: Iterable[Any], fields: Iterable[str]) -> CsvTable:
     """Return column names and one row per item for CSV; column `spec` becomes `candidate`."""
     fields = list(fields)
     names = ["candidate" if name == "spec" else name for name in fields]

@@ -421,7 +421,7 @@ def frequencies_read(enc: Encoding) -> tuple[Floats, Floats] | None:
         return None
     omega, energies = [], []
     for line, axis in zip(lines, np.eye(len(lines)), strict=True):
-        pairs = fit_columns(np.asarray(line.table(), dtype=float), max(enc.eps, FLOAT32_EPS))
+        pairs = fit_columns(line.float_table(), max(enc.eps, FLOAT32_EPS))
         if pairs is None:
             return None
         omega.append(np.outer(pairs.frequency * (pairs.frequency > NEGLIGIBLE), axis))

@@ -42,7 +42,7 @@ from pefourier.questions.spectral_density import (
     share_of_mean_row,
     summarize_density,
 )
-from pefourier.types import Counts, Fields, Floats, frozen, hidden
+from pefourier.types import Counts, CsvTable, Fields, Floats, frozen, hidden
 from pefourier.writing.text import Verdict, percent
 
 MANY, SOME = 0.75, 0.05  # shares of the energy
@@ -195,7 +195,7 @@ class Spectrum(Result):
     @cached_property
     def in_mean_row(self) -> float:
         """The share of energy in the mean row."""
-        enc = self.encodings[0]
+        enc = self.encoding
         is_measured = not enc.measure or self.measure.declared is None
         if is_measured and enc.domain.kind != "graph":  # its frequency 0 is the root of the degree
             return self.measure.at_zero
@@ -204,7 +204,7 @@ class Spectrum(Result):
     @cached_property
     def demean_helps(self) -> bool:
         """Whether removing the mean row changes the verdict."""
-        enc = self.encodings[0]
+        enc = self.encoding
         if 1 - self.in_mean_row <= NEGLIGIBLE or not enc.fits:
             return False
         return spectrum(without_mean(enc)).verdict != self.verdict
@@ -213,7 +213,7 @@ class Spectrum(Result):
     def findings(self) -> list[Finding]:
         """Findings of the encoding, and notes on the spectrum."""
         zero = np.isnan(self.summary.lowest_bin_share)
-        return [*self.encodings[0].findings, *(() if zero else notes_on_spectrum(self))]
+        return [*self.encoding.findings, *(() if zero else notes_on_spectrum(self))]
 
 
 @frozen
@@ -228,7 +228,7 @@ class LineSpectrum(Spectrum):
     @property
     def unit(self) -> str:
         """Unit of wavelengths."""
-        return unit_of_waves(self.encodings[0])[1]
+        return unit_of_waves(self.encoding)[1]
 
     @cached_property
     def cutoff_wave(self) -> float:
@@ -237,12 +237,12 @@ class LineSpectrum(Spectrum):
 
     def period_of(self, omega: float) -> float:
         """Return the wavelength of a frequency, infinite for 0."""
-        return 2 * pi * unit_of_waves(self.encodings[0])[0] / omega if omega else np.inf
+        return 2 * pi * unit_of_waves(self.encoding)[0] / omega if omega else np.inf
 
     @property
     def peaks(self) -> list[Fields]:
         """The strongest peaks in the spectrum of a measured table."""
-        if self.measure.declared is not None or self.encodings[0].domain.kind in ("tree", "graph"):
+        if self.measure.declared is not None or self.encoding.domain.kind in ("tree", "graph"):
             return []
         omega, share = self.measure.visible, self.measure.weights
         around = np.pad(share, 1)
@@ -250,7 +250,7 @@ class LineSpectrum(Spectrum):
         strongest = sorted(np.flatnonzero(is_peak), key=lambda i: -share[i])[:PEAKS]
         return [{"period": self.period_of(omega[i]), "share": float(share[i])} for i in strongest]
 
-    def series(self) -> tuple[list[str], Iterator[list[Any]]]:
+    def series(self) -> CsvTable:
         """Names of the columns of CSV, and a row for each frequency of the lattice."""
         rows = ([k, omega, self.density[k]] for k, omega in enumerate(self.omega))
         return ["k", "omega", "density"], rows
@@ -284,7 +284,7 @@ class GridSpectrum(Spectrum):
             return "one direction" if a2 >= ONE_SIDED else "two directions"
         return "all directions" if max(a2, a4) <= ROUND else "uneven directions"
 
-    def series(self) -> tuple[list[str], Iterator[list[Any]]]:
+    def series(self) -> CsvTable:
         """Names of the columns of CSV, and a row for each frequency of the lattice."""
         axes = axis_letters(len(self.omega))
         names = [*(f"k_{axis}" for axis in axes), *(f"omega_{axis}" for axis in axes), "density"]

@@ -31,7 +31,7 @@ from pefourier.encodings.model_positions import ModelPositions
 from pefourier.errors import PefourierError, command_line, shown
 from pefourier.geometry import map_ahead
 from pefourier.questions.result import Result
-from pefourier.types import Counts, Fields, Floats, Ints, frozen, hidden
+from pefourier.types import Counts, CsvTable, Fields, Floats, Ints, frozen, hidden
 from pefourier.weights.model import (
     LayerEnergies,
     ModelWeights,
@@ -271,7 +271,7 @@ class Usage(Result):
     @property
     def next_step(self) -> str:
         """Return a command or an option that shows more about the preferred pairs."""
-        file = self.encodings[0].file
+        file = self.encoding.file
         if file and self.verdict.startswith("slow pairs"):
             words = ("design", "--extend-from", file.spec, "--to", 4 * self.trained)
             command = command_line("pefourier", *words)
@@ -314,7 +314,7 @@ class Usage(Result):
             for pair in sorted(use.pairs, key=lambda pair: -pair.used)[:STRONGEST]
         ]
 
-    def series(self) -> tuple[list[str], list[list[Any]]]:
+    def series(self) -> CsvTable:
         """Return the columns of the CSV output and one row per pair, or per head and pair."""
         pairs = self.against.pairs if self.against else ()
         before = {(pair.rotation, pair.index): pair.before for pair in pairs}

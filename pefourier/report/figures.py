@@ -306,7 +306,7 @@ def usage(answers: Answers, look: Look) -> Figure:
         axes.invert_yaxis()
         bar = figure.colorbar(image, ax=axes, location="bottom", aspect=40, extend="max")
         bar.set_label("share of the product, relative to even use", fontsize=7)
-        names = brief(result.encodings[0].spec, 60), literal(rotation.name)
+        names = brief(result.encoding.spec, 60), literal(rotation.name)
         axes.set_title(", ".join(filter(None, names)), pad=ABOVE)
     figure.supxlabel("wavelength (positions)")
     return figure

@@ -294,7 +294,7 @@ def page_of(outcomes: Sequence[Answer | Refusal], **drawing: Any) -> Page:
 
 def answer_of(result: Any) -> Answer:
     """Return a result with its encoding, which may have been recognized as a grid."""
-    return Answer(result.encodings[0], result)
+    return Answer(result.encoding, result)
 
 
 def any_grid(answers: Answers) -> bool:

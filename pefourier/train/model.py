@@ -176,7 +176,7 @@ def inject_times(enc: Encoding, times: Array, k: int) -> Injection:
     if enc.injection == "bias":  # of lags key - query
         times = (times[:, None] - times[:, :, None]).reshape(len(times), -1)
     points, index = np.unique(times.round(9), return_inverse=True)
-    table = np.asarray(enc.table(points), dtype=float)
+    table = enc.float_table(points)
     table = in_halves(enc, table, k) if enc.injection == "rotate" else table
     index, lines = index.reshape(times.shape), enc.vectors
     if not isinstance(lines, LineAndSines):
@@ -209,7 +209,7 @@ def vectors_of_places(enc: Encoding, length: int, heads: int, k: int) -> Array:
     """Return the vector of each place (places, k)."""
     if not enc.by_lag:
         return enc.table_of_pairs()
-    table = np.asarray(enc.table(), dtype=float)
+    table = enc.float_table()
     if enc.domain.kind == "lag" and enc.domain.grid:
         return np.take(table, displacement_of_each_pair(enc.domain, length, enc.spec), axis=0)
     if enc.domain.kind == "lag" and len(table) != 2 * length - 1:
