@@ -47,6 +47,7 @@ from pefourier.writing.text import number
 
 if TYPE_CHECKING:
     from pefourier.report.render import Answer
+    from pefourier.report.terms import Term
 
 
 @group
@@ -590,14 +591,20 @@ def explain(
     Example:
     pefourier explain condition number
     """
-    from pefourier.report.terms import SCHEMA, Term, explain_page
+    from pefourier.report.terms import SCHEMA, explain_page
 
     if schema:
         say(SCHEMA.read_text(encoding="utf-8"))
         return
-    program: Any = context.find_root().command
+    output.print(explain_page(term or (), command_terms(context.find_root().command)))
+
+
+def command_terms(program: Any) -> list["Term"]:
+    """Return a term for each command."""
+    from pefourier.report.terms import Term
+
     terms = []
     for name, command in program.commands.items():
         summary, _, text = command.help.partition("\n")
         terms.append(Term(name, "commands", summary, good=text.partition("Example:")[2].strip()))
-    output.print(explain_page(term or (), terms))
+    return terms

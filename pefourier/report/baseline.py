@@ -55,7 +55,7 @@ def read_baseline(path: str, command: str) -> dict[str, Values]:
     with os_errors("read", path), Path(path).open("rb") as stream:
         text = stream.read(LARGEST)
     try:
-        answer = json.loads(text, parse_int=float)
+        answer = json.loads(text, parse_int=float, parse_constant=refuse_constant)
         is_answer = (answer["command"], answer["schema"]) == (command, SCHEMA)
         stored = {
             place_of(record["spec"]): fields_of_record(record) for record in answer["results"]
@@ -159,6 +159,11 @@ def judge(
         reasons += [Reason(enc.label, "worse", words) for words in worse]
         (reasons if counts else remarks).extend(Reason(enc.label, "changed", x) for x in changes)
     return reasons, remarks
+
+
+def refuse_constant(name: str) -> None:
+    """Raise for NaN and infinity, which stored answers do not contain."""
+    raise ValueError(name)
 
 
 def differences(answer: Answer, stored: Values) -> tuple[list[str], list[str]]:

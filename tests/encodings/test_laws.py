@@ -28,7 +28,9 @@ DECLARED = {
 }
 
 
-@pytest.mark.parametrize("row", catalogue.rows()[1:], ids=lambda row: row[0])
+@pytest.mark.parametrize(
+    "row", catalogue.rows(catalogue.read_catalogue())[1:], ids=lambda row: row[0]
+)
 def test_defaults_are_listed_as_they_are_typed(row):
     own = ",".join(item for item in row[-1].split(",") if "=" in item)
     typed, plain = load(f"{row[0]}:{own}" if own else row[0], 8, 4), load(row[0], 8, 4)
