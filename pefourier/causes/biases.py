@@ -113,7 +113,7 @@ class BucketRule:
     """Groups of lags that share a bias: T5's buckets, or lags clipped to two limits."""
 
     buckets: int | None = None
-    max_distance: int | None = None  # None: a bucket for each distance up to the last
+    max_distance: int | None = None
     sides: Sides = "both sides"
     clip: tuple[int, int] | None = None  # lags below -clip[0] and above clip[1] share a bias
 
@@ -121,12 +121,8 @@ class BucketRule:
         """Return the number of the group of each lag."""
         if self.clip:
             return np.asarray(np.clip(lags, -self.clip[0], self.clip[1]) - lags.min())
-        causal, buckets = self.sides == "causal", self.buckets or 0
-        if not self.max_distance:
-            side = buckets if causal else buckets // 2
-            distance = np.minimum(np.maximum(-lags, 0) if causal else np.abs(lags), side - 1)
-            return np.asarray(np.where(causal | (lags <= 0), distance, distance + side))
-        return t5_buckets(lags, buckets, self.max_distance, causal=causal)
+        causal = self.sides == "causal"
+        return t5_buckets(lags, self.buckets or 0, self.max_distance or 0, causal=causal)
 
     @property
     def words(self) -> str:
@@ -134,8 +130,7 @@ class BucketRule:
         if self.clip:
             before, after = self.clip
             return f"lags clipped to -{before} … {after}"
-        reach = f"up to {self.max_distance}" if self.max_distance else "one distance each"
-        return f"{self.buckets} buckets ({reach}, {self.sides})"
+        return f"{self.buckets} buckets (up to {self.max_distance}, {self.sides})"
 
 
 def slope_of(profile: Floats) -> float | None:
@@ -545,8 +540,8 @@ def bucket_rules(biases: Biases) -> Iterator[BucketRule]:
     limits = int(-lags[changes].min(initial=0)), int(lags[changes + 1].max(initial=0))
     rules = [BucketRule(clip=limits)] * (min(limits) >= 0 < sum(limits))
     sides: tuple[Sides, ...] = ("causal", "both sides") if lags.max() <= 0 else SIDES
-    for side, buckets, farthest in product(sides, BUCKETS, (*FARTHEST, None)):
-        if not farthest or farthest > buckets // (2 if side == "causal" else 4):
+    for side, buckets, farthest in product(sides, BUCKETS, FARTHEST):
+        if farthest > buckets // (2 if side == "causal" else 4):
             rules.append(BucketRule(buckets, farthest, side))
     yield from (rule for rule in rules if same_groups(rule.groups(lags), groups))
 

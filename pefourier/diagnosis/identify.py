@@ -72,14 +72,11 @@ def candidate_bases(rate: float, d: int) -> Iterator[Params]:
         kinds = [kind | {"odd": odd} for kind in kinds for odd in ("sine", "d+1")]
     kinds = [k for k in kinds if 0 < (half := exponent_divisor(k, d)) and abs(rate) * half < 700]
     yield from ({"rho": 1e4} | kind for kind in kinds)  # with few columns, several grids fit
-
-    def to(count: int, kind: Params) -> Params:
-        return {"rho": to_digits(exp(rate * exponent_divisor(kind, d)), count)} | kind
-
-    yield from (to(1, kind) for kind in kinds)
-    yield from (to(count, k) for count in (2, 3) for k in kinds if k["divisor"] == "d")
-    digits = (4, 5, *range(8, 18))  # few, as people choose them, or those of the fit
-    yield from (to(count, kind) for kind in kinds[:1] for count in digits)
+    for count in (1, 2, 3, 4, 5, *range(8, 18)):  # few, as people choose them, or those of the fit
+        for kind in kinds:
+            if count == 1 or kind["divisor"] == "d":
+                rho = exp(rate * exponent_divisor(kind, d))
+                yield {"rho": float(f"{rho:.{count}g}")} | kind
 
 
 def scaled_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
@@ -138,11 +135,6 @@ def shortest(value: float, slack: float) -> float:
     (10000.0, 0.0884)
     """
     return text.shortest(lambda x: abs(x - value) <= slack * abs(value), float(value))
-
-
-def to_digits(value: float, digits: int) -> float:
-    """Round a number to `digits` significant digits."""
-    return float(f"{value:.{digits - 1}e}")
 
 
 def chosen_digits(eps: float) -> int:

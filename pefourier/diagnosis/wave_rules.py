@@ -21,7 +21,6 @@ from pefourier.diagnosis.identify import (
     frequency_slack,
     geometric_grid,
     shortest,
-    to_digits,
 )
 from pefourier.encodings.encoding import (
     Encoding,
@@ -419,7 +418,7 @@ def without_rounding(
     found, digits = identified or {"params": {}, "max_difference": 0.0}, chosen_digits(eps)
     worst, params = found["max_difference"], found["params"].items()
     values = chain(*(np.ravel(v).tolist() for k, v in params if k not in ("scale", "rho")))
-    is_fitted = any(isinstance(x, float) and to_digits(x, digits) != x for x in values)
+    is_fitted = any(isinstance(x, float) and float(f"{x:.{digits}g}") != x for x in values)
     is_fitted |= found["params"].get("rho", 0.0) > UNUSUAL
     rms = 0.0 if found.get("changes") or is_fitted else worst / 3
     counted = replace(factors, tolerance=max(factors.tolerance, rms * (n**0.5 + d**0.5)))

@@ -185,7 +185,10 @@ def resize_lattice(table: Table, old: Ints, new: Ints, method: str) -> Floats:
     for axis, (n, m, still) in enumerate(zip(old, new, constant, strict=True)):
         if n != m or (method in EVERY_AXIS and tuple(old) != tuple(new)):
             lines = np.moveaxis(values, axis, 0)
-            resized = resize_line(lines.reshape(n, -1), m, method).reshape(m, *lines.shape[1:])
+            line = lines.reshape(n, -1)
+            is_smooth = method == "fourier"
+            resized = fourier(line, m) if is_smooth else weighted(line, *TAPS[method](n, m))
+            resized = resized.reshape(m, *lines.shape[1:])
             resized[..., still] = lines[:1][..., still]  # constant columns stay exact
             values = np.moveaxis(resized, 0, axis)
     return values.reshape(-1, values.shape[-1])
@@ -210,8 +213,3 @@ def recovered_sides(points: Floats, like: tuple[Floats, Ints] | None = None) -> 
         return sum(float((np.diff(grid, axis=axis) ** 2).mean()) for axis in (0, 1))
 
     return min(sides, key=distance, default=(1, n))
-
-
-def resize_line(line: Floats, m: int, method: str) -> Floats:
-    """Resize the columns of a line (n, d) to m numbers."""
-    return fourier(line, m) if method == "fourier" else weighted(line, *TAPS[method](len(line), m))
