@@ -56,6 +56,11 @@ LOWEST = 2.6  # inches: smallest height of a row of panels
 SHORTEST = 8  # characters of a line
 SLACK = 0.95  # largest length of a label relative to its axis
 DENSE = 1000  # points of a curve above which single oscillations are not visible
+EQUAL = "equal"  # word of a legend
+CLOSE = 0.3  # pixels between equal curves
+LEAST_POINTS = 3  # of a curve; shorter ones are marks
+THICKER = 2.4  # points that the first of equal curves is wider, for each of the others
+PALE = 0.5  # its opacity
 LINE = 0.17  # inches between lines of text
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -147,6 +152,36 @@ def draw_dense(axes: Axes, x: Array, y: Array, **style: Any) -> None:
     axes.fill_between(means[0], low, high, color=line.get_color(), alpha=0.25, linewidth=0)
 
 
+def show_equal_curves(figure: Figure) -> None:
+    """Draw the first of equal curves wider, so that each is visible, and name it in the legend."""
+    for axes in figure.axes:
+        firsts: dict[str, Any] = {}
+        room = int((width_of(axes) - 0.8) / LETTER)
+        for line in (line for line in axes.lines if not str(line.get_label()).startswith("_")):
+            name = str(line.get_label())
+            equal = (label for label, first in firsts.items() if is_equal_curve(first, line))
+            if name in firsts or (label := next(equal, None)) is None:
+                firsts.setdefault(name, line)
+            elif EQUAL not in name:
+                first = firsts[label]
+                first.set(linewidth=first.get_linewidth() + THICKER, alpha=PALE)
+                end = f" ({EQUAL} to {label.strip()})"
+                end = end if len(name + end) <= room else f" ({EQUAL})"
+                line.set_label(f"{name[: room - len(end)]}{end}")
+
+
+def is_equal_curve(first: Any, second: Any) -> bool:
+    """Whether two curves have the same points, to less than what a picture shows."""
+    axes = first.axes
+    axes.get_xlim(), axes.get_ylim()  # matplotlib computes limits when they are needed
+    low, high = axes.bbox.get_points()
+    points = (axes.transData.transform(curve.get_xydata()) for curve in (first, second))
+    shown = [np.clip(part, low, high) for part in points]
+    if len(shown[0]) != len(shown[1]) or len(shown[0]) < LEAST_POINTS:
+        return False
+    return bool((np.abs(shown[0] - shown[1]) <= CLOSE).all())
+
+
 def add_legend(figure: Figure) -> None:
     """Add a legend below axes that lists each curve once, in as many columns as fit."""
     handle_of: dict[tuple[str, str], Any] = {}
@@ -206,6 +241,7 @@ def fit_words(figure: Figure) -> None:
     from matplotlib.text import Text
     from matplotlib.ticker import LogFormatter
 
+    show_equal_curves(figure)
     add_legend(figure)
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
         if isinstance(form := axis.get_major_formatter(), LogFormatter):

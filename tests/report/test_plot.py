@@ -51,6 +51,22 @@ def test_curves_are_the_numbers_of_the_answers(pair):
     np.testing.assert_allclose(right.lines[0].get_ydata(), means, atol=1e-14)
 
 
+def test_equal_curves_are_visible_and_named_in_the_legend():
+    def draw(answers, look):
+        figure, (axes,) = plot.make_panels(look, 3.0)
+        for name, values in answers.items():
+            axes.plot(values, label=name)
+        return figure
+
+    line = np.sin(np.arange(20))
+    named = {"a": line, "b": line + 1e-5, "c": -line, "d": line[:9], "e (equal to a)": line}
+    axes, *_ = plot.draw_styled(draw, named, plot.USUAL).axes
+    labels = [curve.get_label() for curve in axes.lines]
+    assert labels == ["a", "b (equal to a)", "c", "d", "e (equal to a)"]
+    first, second, *others = (curve.get_linewidth() for curve in axes.lines)
+    assert (first > 2 * second, {second, *others}) == (True, {second})
+
+
 def test_a_figure_is_drawn_once_and_without_formulas(monkeypatch):
     """Both take most of the time of a page."""
     drawn, draw = [], Figure.draw
