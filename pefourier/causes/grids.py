@@ -198,26 +198,6 @@ class Rolled(Named):
 
 
 @frozen
-class Snaked(Named):
-    """Every second line of points runs backwards (boustrophedon)."""
-
-    name = "snaked"
-    says = "every second line of points in reverse order"
-
-    @classmethod
-    def propose(cls, expected: Points, observed: Points) -> Iterator[Snaked]:
-        """Propose it for equal grids of two axes or more."""
-        if expected.sides == observed.sides and len(expected.sides) > 1:
-            yield cls()
-
-    def apply(self, expected: Points) -> Points:
-        """Reverse every second line."""
-        index = np.arange(prod(expected.sides)).reshape(-1, expected.sides[-1])
-        index[1::2] = index[1::2, ::-1]
-        return expected.at(index.ravel(), expected.sides)
-
-
-@frozen
 class Resized(Named):
     """The table was resized to the observed sides."""
 
@@ -247,7 +227,7 @@ class Resized(Named):
 
 
 BLOCKS = "blocks of 2 x 2 points"
-KINDS = (Placed, Blocked, Rolled, Snaked, Resized)
+KINDS = (Placed, Blocked, Rolled, Resized)
 
 
 def equal_rows(table: Array, row: Array) -> Places:

@@ -76,7 +76,7 @@ def closest_rows(table: Table, report: Progress) -> tuple[float, tuple[int, int]
         order = table[:, np.ptp(table, axis=0).argmax()].argsort(kind="stable")
     span = max(np.abs(rows - table[0]).max() for _, rows in float_blocks(table))
     scale = float(np.ldexp(1.0, min(-np.frexp(span)[1], 1000)))
-    best = nearer(Nearest(place=n * n), table, scale, order[:-1], order[1:])
+    best = nearer(Nearest(place=n * n), table, scale, order[:-1], order[1:], np.zeros(n - 1))
     blocks = np.array_split(order, -(-n // BLOCK_ROWS))
     centre = np.median(table[:: -(-n // SAMPLE_ROWS)].astype(float), axis=0)
 
@@ -119,7 +119,7 @@ class Nearest:
 
 
 def nearer(
-    best: Nearest, table: Table, scale: float, i: Indices, j: Indices, lower: Floats | None = None
+    best: Nearest, table: Table, scale: float, i: Indices, j: Indices, lower: Floats
 ) -> Nearest:
     """Return the best of some pairs and of those before, by distances computed from differences.
 
@@ -127,9 +127,8 @@ def nearer(
     """
     n, d = table.shape
     i, j = np.sort([i, j], axis=0)
-    if lower is not None:
-        limits = np.where(n * i + j < best.place, best.limit, best.smallest * (1 - FINE))
-        i, j = i[lower <= limits], j[lower <= limits]
+    limits = np.where(n * i + j < best.place, best.limit, best.smallest * (1 - FINE))
+    i, j = i[lower <= limits], j[lower <= limits]
     for block in row_blocks(len(i), NUMBERS_AT_ONCE, d):
         rows = difference(table, i[block], j[block]) * scale
         squared = np.append(np.einsum("ij,ij->i", rows, rows), best.squared)

@@ -101,7 +101,8 @@ def rounding_tolerance(table: Table, enc: Encoding, eps: float, phases_eps: floa
     Numbers err by a few units of the largest of their column, in float32 or finer. Phases of
     sinusoidal columns err to `phases_eps` (see `phase_rounding`).
     """
-    size = column_sizes(table)
+    sizes = [np.abs(rows).max(axis=0) for _, rows in float_blocks(table)]
+    size = np.max(sizes, axis=0, initial=0.0)
     omega = np.zeros(table.shape[1])
     if enc.measure:
         omega += np.abs(enc.measure.frequencies).max()
@@ -117,16 +118,6 @@ def rounding_tolerance(table: Table, enc: Encoding, eps: float, phases_eps: floa
     size[omega > 0] = size.max()  # a slow sine is small, its phase errs as that of others
     numbers = 4 * min(eps, FLOAT32_EPS)
     return lambda rows: size * (numbers + phase_errors(steps[rows], omega, phases_eps))
-
-
-def column_sizes(table: Table) -> Floats:
-    """Return the largest absolute number of each column, (d,).
-
-    >>> column_sizes(np.array([[100.0, 0.01], [-200.0, 0.0]]))
-    array([2.e+02, 1.e-02])
-    """
-    sizes = [np.abs(rows).max(axis=0) for _, rows in float_blocks(table)]
-    return np.asarray(np.max(sizes, axis=0, initial=0.0))
 
 
 def steps_and_lines(table: Table, enc: Encoding) -> tuple[Floats, list[Table]]:
