@@ -32,7 +32,7 @@ from pefourier.encodings.families.rotary import rotation_of, sums_of_frequencies
 from pefourier.encodings.grids import check_fit
 from pefourier.encodings.model_positions import axis_in, temperature_of
 from pefourier.errors import PefourierError
-from pefourier.types import Array, Counts, Fields
+from pefourier.types import Array, Arrays, Counts, Fields
 
 BY_FREQUENCY = ("rope", "fope")  # rotations defined at any real position
 
@@ -44,7 +44,7 @@ class Tabled(torch.nn.Module):
     keeps_float32 = False  # whether tables stay float32 in a half-precision model
     vectors: Tensor | torch.nn.Parameter  # (positions, d), (lags or pairs, heads) of a bias
 
-    def keep(self, tables: dict[str, Array], dtype: torch.dtype | None = None) -> None:
+    def keep(self, tables: Arrays, dtype: torch.dtype | None = None) -> None:
         """Register tables as buffers, with their own type by default."""
         self.tables = {**self.tables, **tables}
         for name, table in tables.items():
@@ -472,7 +472,7 @@ def by_length(enc: Encoding) -> bool:
     return enc.name == "rope" and enc.params.get("scaling") in ("dynamic", "longrope")
 
 
-def rotation_tables(enc: Encoding) -> dict[str, Array]:
+def rotation_tables(enc: Encoding) -> Arrays:
     """Return the tables of a rotation: frequencies, or cosines and sines of each row.
 
     For a scaling by length, also how frequencies change beyond the original length.

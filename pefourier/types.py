@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
+    Arrays = dict[str, Array]
     Floats = NDArray[np.float64]
     Places = NDArray[np.int64]
     Bools = NDArray[np.bool_]
@@ -22,6 +23,7 @@ Fields = dict[str, Any]
 Values = Mapping[str, Any]
 Counts = tuple[int, ...]
 Texts = tuple[str, ...]
+Reals = tuple[float, ...]
 Ints = Sequence[int]
 Strings = Sequence[str]
 CsvTable = tuple[list[str], Iterable[list[Any]]]  # names of columns, and rows

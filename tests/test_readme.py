@@ -149,7 +149,7 @@ def test_python_of_the_readme_runs():
     assert names["found"].verdict == "isometric"
 
 
-def test_the_hook_of_the_readme_measures_what_projections_make(folder, monkeypatch):
+def test_the_recording_of_the_readme_measures_what_projections_make(folder, capsys):
     import torch
 
     transformers = pytest.importorskip("transformers")
@@ -163,18 +163,18 @@ def test_the_hook_of_the_readme_measures_what_projections_make(folder, monkeypat
                     {at: out[0].double().numpy(force=True)}
                 )
             )
-    (block,) = re.findall(r"^    import sys, numpy, torch\n(?:    .*\n|\n)+", TEXT, re.MULTILINE)
+    (block,) = re.findall(r"^    with pefourier\.record.*\n(?:    .*\n)+", TEXT, re.MULTILINE)
     code = "\n".join(line[4:] for line in block.splitlines())
-    room = sys.modules[type(model).__module__]
-    monkeypatch.setattr(room, "apply_rotary_pos_emb", room.apply_rotary_pos_emb)
-    exec(compile(code, "README.md", "exec"), {"model": model, "tokens": torch.arange(7)[None]})
+    batch = {"input_ids": torch.arange(7)[None]}
+    exec(code, {"pefourier": pefourier, "model": model, "batch": batch})
+    assert "AS EXPECTED" in capsys.readouterr().out
     config.save_pretrained(folder)
-    found = pefourier.usage("config.json", stats="means.npz")
+    found = pefourier.usage("config.json", stats="seen.npz")
     for one in found.shares:
         for which, shares in (("q", one.q), ("k", one.k)):
             rows = seen[one.layer, which].reshape(7, -1, 4)
             sizes = np.hypot(rows[..., :2], rows[..., 2:]).mean(axis=0) ** 2
-            sizes = np.repeat(sizes, 4 // len(sizes), axis=0)
+            sizes = np.repeat(sizes, 4 // len(sizes), axis=0)[: len(shares)]
             np.testing.assert_allclose(shares, sizes / sizes.sum(axis=1)[:, None], rtol=1e-5)
 
 

@@ -181,7 +181,22 @@ def find_mistakes(
             second := simplest(replace(sought, rope=rope, expected=waves))
         ):
             return first, second
-    return ()
+    return reversed_mistakes(sought)
+
+
+def reversed_mistakes(sought: Sought) -> tuple[Misreading, ...]:
+    """Return the mistakes that explain sinusoids with the opposite sign of the sine, and this."""
+    expected, observed = sought.expected, sought.observed
+    if len(expected) != len(observed) or not (expected.frequency * observed.frequency).sum() < 0:
+        return ()
+    numbers = observed.numbers
+    mirrored = replace(observed, frequency=-observed.frequency, phase=-observed.phase)
+    mirrored = replace(mirrored, numbers=lambda rows: numbers(rows).conj())
+    found = simplest(replace(sought, observed=mirrored))
+    if not found or found.angles or found.divisor > 1:
+        return ()
+    change = {"sine": ("sin w p", "-sin w p")}
+    return found, Misreading("reversed", change, -found.omega, step="waves")
 
 
 def simplest(sought: Sought, *, plain: bool = False) -> Misreading | None:

@@ -21,7 +21,7 @@ import numpy as np
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, check_size, shown
 from pefourier.ids.masks import OTHER, Mask, as_visible, read_mask, segments_in
-from pefourier.types import Array, Counts, Texts, Values, frozen, frozen_arrays
+from pefourier.types import Array, Arrays, Counts, Texts, Values, frozen, frozen_arrays
 from pefourier.writing.files import label, os_errors, read_toml, suffix_of
 
 
@@ -79,7 +79,7 @@ class Batch:
     ignored: Texts = ()  # names of arrays that were not used
 
 
-def read_arrays(path: str) -> dict[str, Array]:
+def read_arrays(path: str) -> Arrays:
     """Read the arrays of a file by name; "" is the name of a single unnamed array.
 
     Arrays with other names than those of a batch are left empty. Sizes are checked first.
@@ -101,7 +101,7 @@ def last_part(name: str) -> str:
     return name.rpartition(".")[2].lower()
 
 
-def read_json_lists(path: str) -> dict[str, Array]:
+def read_json_lists(path: str) -> Arrays:
     """Read a list of numbers, nested by rows and axes, or an object of such lists."""
     import json
 
@@ -121,7 +121,7 @@ def read_json_lists(path: str) -> dict[str, Array]:
     return {name: x for name, x in arrays.items() if x.dtype.kind in "biuf" and x.ndim}
 
 
-def arrays_by_role(arrays: Values, source: str) -> tuple[dict[str, Array], Texts]:
+def arrays_by_role(arrays: Values, source: str) -> tuple[Arrays, Texts]:
     """Return arrays by role (`NAMES`), and the names of unused arrays."""
     roles, used = {}, set()
     for role, spellings in NAMES.items():
@@ -316,7 +316,7 @@ def grids_of(roles: Roles, role: str) -> Array | None:
     return grids.reshape(-1, 3)
 
 
-def read_role(path: str, role: str, shape_of_ids: Counts) -> dict[str, Array]:
+def read_role(path: str, role: str, shape_of_ids: Counts) -> Arrays:
     """Read an array of an additional file by role: a mask, segments, or depths.
 
     A row of segments that increases from 0 and differs in size from the ids is cu_seqlens.

@@ -115,8 +115,8 @@ def transform_of(causes: Sequence[Any]) -> Fields:
         else:
             if cause.moved.any():
                 transform["columns"] = cause.order.tolist()
-            if cause.layout:
-                transform["layout"] = cause.layout
+                if cause.layout:
+                    transform["layout"] = cause.layout
             if (cause.signs < 0).any():
                 transform["signs"] = cause.signs.astype(int).tolist()
     return transform

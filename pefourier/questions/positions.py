@@ -59,6 +59,7 @@ from pefourier.questions.rotation_pairs import FARTHEST, at_rows_of, positions_i
 from pefourier.recording.file import batch_of_recording
 from pefourier.types import (
     Array,
+    Arrays,
     Counts,
     CsvTable,
     Fields,
@@ -545,7 +546,7 @@ def judge_input(
     return judge_positions(batch, model, rules, name, params, recovered, words)
 
 
-def cut_to(part: slice, roles: Roles, width: int) -> dict[str, Array]:
+def cut_to(part: slice, roles: Roles, width: int) -> Arrays:
     """Cut arrays of `width` tokens; the mask of a cache keeps its width."""
     names = TOKENWISE | {"input_ids"}
     if part.start is None:
@@ -556,7 +557,7 @@ def cut_to(part: slice, roles: Roles, width: int) -> dict[str, Array]:
     }
 
 
-def arrays_of(source: Any) -> dict[str, Array]:
+def arrays_of(source: Any) -> Arrays:
     """Read the arrays of a file or a mapping; "" names an array without a name."""
     if (path := path_of(source)) is not None:
         return batch_of_recording(path) or read_arrays(path)

@@ -41,8 +41,6 @@ from pefourier.types import Counts, CsvTable, Floats, Table, frozen
 from pefourier.writing.text import Verdict, number
 
 EXACT = 1e-6  # largest residual that counts as rounding
-MOST_LAGS = 2**16  # most lags of times at uneven steps
-LAGS_A_WAVE = 16  # lags per shortest wavelength
 FITTED = 2**11  # most positions to which a shift is fitted
 LARGEST_SHIFT = FITTED // 2  # most dimensions for which a shift is fitted
 SAMPLE = 2**10  # evenly spaced positions used to correlate distances
@@ -141,7 +139,7 @@ class Relations(Result):
     def verdict(self) -> str:
         """The property on which inner products, or biases, depend."""
         enc = self.encoding
-        if not (enc.domain.has_lags or enc.measure.squared_length):
+        if not enc.domain.has_lags:
             return "no lags"
         if enc.domain.kind == "lag":
             if self.asymmetry is None:
@@ -394,16 +392,14 @@ def shift_along(enc: Encoding, axis: int, k: int = 1) -> float | None:
 
 @keep_last
 def kernel(enc: Encoding) -> Floats | None:
-    r"""Mean inner product of vectors at each lag, relative to lag 0, shape (n,); see `lag_axis`.
+    r"""Mean inner product of vectors at each lag, relative to lag 0, shape (n,).
 
     On a grid, at each displacement: shape (2 N_1 - 1, …), with lag 0 in the middle.
 
     :math:`k(r)/k(0)` with :math:`k(r) = \frac{1}{n - r}\sum_t \mathrm{PE}(t)\cdot
     \mathrm{PE}(t + r)`, or :math:`\sum_j w_j \cos\omega_j r` as declared.
     """
-    if enc.injection in ("key", "key-query") or not (
-        enc.domain.has_lags or enc.measure.squared_length
-    ):
+    if enc.injection in ("key", "key-query") or not enc.domain.has_lags:
         return None
     if enc.domain.kind == "lag" and enc.domain.grid:
         return None  # displacements have no order
@@ -417,10 +413,8 @@ def kernel(enc: Encoding) -> Floats | None:
         whole = np.concatenate([half[::-1], [1.0], half])
         return np.asarray(whole.reshape([2 * n - 1 for n in sides]))
     if len(sides) == 1 and enc.measure.squared_length:
-        count, finer = lag_axis(enc)
-        parts = (np.arange(b.start, b.stop) for b in row_blocks(count, BLOCK, len(enc.measure)))
-        lags = (part if finer == 1 else part / finer for part in parts)
-        return np.concatenate([enc.measure.kernel(part) for part in lags])
+        parts = row_blocks(len(enc), BLOCK, len(enc.measure))
+        return np.concatenate([enc.measure.kernel(np.arange(b.start, b.stop)) for b in parts])
     if enc.inverse_keys:  # scores of queries with the key at 0, where factors are 1
         table = enc.table()
         return np.asarray(table @ table[0] / (table[0] @ table[0]))
@@ -430,28 +424,11 @@ def kernel(enc: Encoding) -> Floats | None:
     return means / size if size else None
 
 
-def lag_axis(enc: Encoding) -> tuple[int, int]:
-    """Number of lags at which a kernel is computed, and number of lags per step between points.
-
-    At even steps, one lag per step. At uneven steps, enough lags to show the shortest declared
-    wavelength over the span of the times, limited to the first 65,536.
-
-    >>> from pefourier.encodings import load
-    >>> [lag_axis(load("mtan-fixed", d=4, times=[0.0, t, 2.0])) for t in (1.0, 1.5)]
-    [(3, 1), (125, 62)]
-    """
-    if enc.domain.has_lags or not enc.measure:
-        return len(enc), 1
-    fastest = np.abs(enc.measure.frequencies).max()
-    finer = max(1, int(np.ceil(fastest * LAGS_A_WAVE / (2 * np.pi))))
-    return min((len(enc) - 1) * finer + 1, MOST_LAGS), finer
-
-
 def in_units(enc: Encoding, lag: Any) -> Any:
     """Convert lag numbers to lags, for times in their unit."""
     if lag is None or enc.domain.kind != "time":
         return lag
-    return lag * enc.domain.spacing / lag_axis(enc)[1]
+    return lag * enc.domain.spacing
 
 
 def first_lags(enc: Encoding, k: Floats | None, find: Callable[[Floats], int | None]) -> Any:

@@ -16,7 +16,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from pefourier.types import Array, Fields
+from pefourier.types import Array, Arrays, Fields
 
 KEPT = ("q_before", "k_before", "q_after", "k_after", "cos", "sin", "mask", "bias")
 LAYER = re.compile(r"layer\d+\.")
@@ -187,7 +187,7 @@ def config_of(config: Any) -> Fields | None:
     return dict(json.loads(config.to_json_string(use_diff=False)))
 
 
-def read_recording(path: str) -> dict[str, Array]:
+def read_recording(path: str) -> Arrays:
     """Return the arrays of a recording by name; none if the file is something else.
 
     Numbers alone are read, never pickled objects.
@@ -198,12 +198,12 @@ def read_recording(path: str) -> dict[str, Array]:
         with np.load(path, allow_pickle=False) as file:
             if "about" not in file.files or not any(LAYER.match(name) for name in file.files):
                 return {}
-            return {name: file[name] for name in file.files if name != "about"}
+            return {name: file[name] for name in file.files}
     except (OSError, ValueError, BadZipFile):  # the usual reader reports it
         return {}
 
 
-def batch_of_recording(path: str) -> dict[str, Array]:
+def batch_of_recording(path: str) -> Arrays:
     """Return the ids and the mask of a recording, or cosines and sines without ids."""
     arrays = read_recording(path)
     found = {
@@ -225,16 +225,22 @@ def waves_of_recording(path: str) -> Array | None:
     return waves
 
 
-def means_of_recording(path: str, pairs: Array) -> dict[str, Array]:
+def means_of_recording(path: str, pairs: Array) -> Arrays:
     """Return the mean length of each pair, named by layer and head as in files of means.
 
-    `pairs` (2, pairs) holds the columns of each pair.
+    `pairs` (2, pairs) holds the columns of each pair. Keys are those of the recorded queries, which
+    share a key in groups if the config says so.
     """
-    means = dict[str, Array]()
-    for name, x in read_recording(path).items():
-        if name.endswith("_before"):
-            layer, part = name.removesuffix("_before").split(".")
-            lengths = np.hypot(x[..., pairs[0]], x[..., pairs[1]]).mean(axis=(0, 2))
-            number = int(layer.removeprefix("layer"))
-            means |= {f"layer{number}_head{i}.{part}_abs_mean": y for i, y in enumerate(lengths)}
+    arrays, means = read_recording(path), dict[str, Array]()
+    config = json.loads(str(arrays.get("about", "{}"))).get("config") or {}
+    config = config.get("text_config") or config
+    heads = config.get("num_attention_heads") or 1
+    group = heads // (config.get("num_key_value_heads") or heads)
+    for name, x in arrays.items():
+        layer, part = name.removesuffix("_before").split(".") if "_before" in name else ("", "")
+        if part:
+            queries = arrays[f"{layer}.q_before"].shape[1]
+            shared = -(-queries // group) if part == "k" else queries // group * group or queries
+            lengths = np.hypot(*(x[:, :shared, :, i] for i in pairs)).mean(axis=(0, 2))
+            means |= {f"{layer}_head{i}.{part}_abs_mean": y for i, y in enumerate(lengths)}
     return means

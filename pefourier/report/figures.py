@@ -146,14 +146,12 @@ def draw_kernels(axes: Axes, answers: Answers) -> None:
     for i, a in enumerate(answers):
         curves = a.result.kernel_lines or {"": ([], [])}  # lags and inner products, by axis
         for (name, (lags, line)), dashes in zip(curves.items(), plot.LINES, strict=False):
-            style = {"color": f"C{i}", "linestyle": dashes} if name else {}
+            style: Fields = {"color": f"C{i}", "linestyle": dashes} if name else {}
             label = entry(axes, a.encoding, f" along {name}" if name else "")
-            plot.draw_dense(axes, lags, line, label=label, **style)
+            axes.plot(lags, line, label=label, **style)
             steps += [lags[1]] if len(line) > plot.DENSE else []
     if len(steps) > 1:
         axes.set_xscale("symlog", linthresh=min(steps))
-        name = "shaded: least to largest nearby"
-        axes.plot([], [], label=name, color="0.75", linestyle="-", linewidth=6)
     units = dict.fromkeys(UNITS.get(a.encoding.domain.kind, "positions") for a in answers)
     axes.set(xlabel=f"lag ({' or '.join(units)})", ylabel="kernel (1 at lag 0)")
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pefourier.errors import PefourierError
-from pefourier.types import Array, Fields, frozen
+from pefourier.types import Fields, frozen
 from pefourier.writing.files import write_whole
 from pefourier.writing.text import printable
 
@@ -55,9 +55,9 @@ LETTER = 0.075  # inches per character
 LOWEST = 2.6  # inches: smallest height of a row of panels
 SHORTEST = 8  # characters of a line
 SLACK = 0.95  # largest length of a label relative to its axis
-DENSE = 1000  # points of a curve above which single oscillations are not visible
+DENSE = 1000  # points of a curve that need a logarithmic axis
 EQUAL = "equal"  # word of a legend
-CLOSE = 0.3  # pixels between equal curves
+CLOSE = 1e-3  # relative difference of equal curves
 LEAST_POINTS = 3  # of a curve; shorter ones are marks
 THICKER = 2.4  # points that the first of equal curves is wider, for each of the others
 PALE = 0.5  # its opacity
@@ -139,19 +139,6 @@ def width_of(axes: Axes) -> float:
     return float(axes.figure.bbox.width / axes.figure.dpi)
 
 
-def draw_dense(axes: Axes, x: Array, y: Array, **style: Any) -> None:
-    """Draw a curve; with many points, draw means at logarithmic steps and a band of all values."""
-    if len(x) <= DENSE:
-        axes.plot(x, y, **style)
-        return
-    starts = np.unique(np.geomspace(1, len(x), DENSE // 4).astype(int) - 1)
-    low, high = np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
-    counts = np.diff([*starts, len(y)])
-    means = [np.add.reduceat(part, starts) / counts for part in (x, y)]
-    (line,) = axes.plot(means[0], means[1], **style)
-    axes.fill_between(means[0], low, high, color=line.get_color(), alpha=0.25, linewidth=0)
-
-
 def show_equal_curves(figure: Figure) -> None:
     """Draw the first of equal curves wider, so that each is visible, and name it in the legend."""
     for axes in figure.axes:
@@ -171,15 +158,12 @@ def show_equal_curves(figure: Figure) -> None:
 
 
 def is_equal_curve(first: Any, second: Any) -> bool:
-    """Whether two curves have the same points, to less than what a picture shows."""
-    axes = first.axes
-    axes.get_xlim(), axes.get_ylim()  # matplotlib computes limits when they are needed
-    low, high = axes.bbox.get_points()
-    points = (axes.transData.transform(curve.get_xydata()) for curve in (first, second))
-    shown = [np.clip(part, low, high) for part in points]
-    if len(shown[0]) != len(shown[1]) or len(shown[0]) < LEAST_POINTS:
+    """Whether two curves have the same points, to less than a picture shows."""
+    a, b = (curve.get_xydata() for curve in (first, second))
+    if a.shape != b.shape or len(a) < LEAST_POINTS:
         return False
-    return bool((np.abs(shown[0] - shown[1]) <= CLOSE).all())
+    size = np.abs(a) if first.axes.get_yscale() == "log" else np.abs(a).max(axis=0)
+    return bool((np.abs(a - b) <= CLOSE * size).all())
 
 
 def add_legend(figure: Figure) -> None:

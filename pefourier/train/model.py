@@ -277,7 +277,7 @@ def mean_and_variation(injection: Injection) -> tuple[Array, float]:
 FEW_TOKENS = {"cpu": 64, "cuda": 32}  # up to this count, attention is computed explicitly
 Drop = Callable[[Tensor], Tensor]
 Parameters = dict[str, Tensor]
-Shapes = dict[str, tuple[int, ...]]  # without the member axis
+Shapes = dict[str, Counts]  # without the member axis
 
 
 class StackVectors:

@@ -209,11 +209,13 @@ def merged_tensors(path: str, base: str) -> dict[str, Tensor]:
     kind = config.values.get("peft_type")
     odd = [f"peft_type {kind}"] if kind != "LORA" else []
     odd += [key for key in REFUSED if config.values.get(key)]
+    adapter = list_tensors(inside(path, WEIGHTS))
+    odd += [shown(name) for name in adapter if "lora_magnitude" in name]  # scales of rows
     if odd:
         raise PefourierError(f"{shown(path)} is an adapter with {odd[0]}; {MERGE}")
     tensors = list_tensors(base)
     parts: dict[str, dict[str, Tensor]] = {}
-    for name, tensor in list_tensors(inside(path, WEIGHTS)).items():
+    for name, tensor in adapter.items():
         module = name.removeprefix(PREFIX)
         if match := PART.fullmatch(module):
             parts.setdefault(match[1], {})[match[2]] = tensor

@@ -99,21 +99,14 @@ def test_as_many_singular_values_are_above_their_line_as_the_rank_says(spec, sto
     assert (sigma > zero[0]).sum() == found.rank
 
 
-def test_a_long_kernel_is_a_mean_in_a_band_of_all_its_values():
-    """A kernel of eight thousand lags is drawn as a mean in a band of all its values."""
-    enc = load("rope", 5000, 16)
-    curve = kernel(enc)
-    alibi = load("alibi", 80, 4)
+def test_all_lags_of_a_long_kernel_are_drawn_on_a_logarithmic_axis():
+    enc, alibi = load("rope", 5000, 16), load("alibi", 80, 4)
     answers = [Answer(one, relate(one)) for one in (enc, alibi)]
     (axes,) = Relations.draw(answers, plot.USUAL).axes
-    line, biases, _ = axes.lines
+    line, biases = axes.lines
     np.testing.assert_array_equal(biases.get_ydata(), relate(alibi).by_lag)
-    (band,) = axes.collections
-    corners = band.get_paths()[0].vertices[:, 1]
-    assert (corners.min(), corners.max()) == (curve.min(), curve.max())
-    assert len(line.get_xdata()) < 300
-    np.testing.assert_array_equal(line.get_ydata()[:20], curve[:20])
-    assert np.ptp(line.get_ydata()[-20:]) < np.ptp(curve[-500:])
+    np.testing.assert_array_equal(line.get_ydata(), kernel(enc))
+    assert axes.get_xscale() == "symlog"
 
 
 def test_slow_waves_have_room_on_a_logarithmic_axis():

@@ -41,7 +41,8 @@ def test_every_finding_has_a_term_and_every_term_a_finding():
     sources = "".join(path.read_text() for path in PACKAGE.rglob("*.py"))
     vectors = {t.term for t in TERMS if t.group == "findings"}
     assert set(re.findall(r'(?:inding|says)\(\s*"([a-z0-9-]+)"', sources)) <= vectors
-    assert [code for code in vectors if f'"{code}"' not in sources] == []
+    of_masks = {f"ids-mask-{fault}" for fault in ("transposed", "inverted", "diagonal")}
+    assert [code for code in vectors - of_masks if f'"{code}"' not in sources] == []
     assert re.findall(r'\bFinding\(\s*"', sources) == []  # the registry has all messages
 
 

@@ -26,7 +26,7 @@ from pefourier.questions.encode import Written
 from pefourier.questions.extend import Extensions
 from pefourier.questions.positions import Positions
 from pefourier.questions.reconstruct import GridReconstructions, LineReconstructions
-from pefourier.questions.relations import GridRelations, Relations
+from pefourier.questions.relations import BiasRelations, GridRelations, Relations
 from pefourier.questions.resize import Resizing
 from pefourier.questions.result import Result
 from pefourier.questions.spectrum import GridSpectrum, LineSpectrum
@@ -71,7 +71,7 @@ KINDS = {  # types of results, by command
     "spectrum": (LineSpectrum, GridSpectrum),
     "reconstruct": (LineReconstructions, GridReconstructions),
     "check-faithful": (LineFaithfulness, GridFaithfulness),
-    "relations": (Relations, GridRelations),
+    "relations": (Relations, GridRelations, BiasRelations),
     "compare": (Comparison,),
 }
 KINDS |= {"context": (Context,), "usage": (Usage,), "design": (Design, Extensions)}

@@ -40,7 +40,7 @@ from pefourier.encodings.families.absolute import pair_count, stream
 from pefourier.encodings.grids import grid_of, size_of
 from pefourier.encodings.registry import Build, encoding, with_parameters
 from pefourier.errors import PefourierError, check_above
-from pefourier.types import Array, Counts, Fields, Floats, Places, frozen, frozen_arrays
+from pefourier.types import Array, Counts, Fields, Floats, Places, Reals, frozen, frozen_arrays
 
 AxesLayout = Literal["interleaved", "halves", "axis-halves", "mismatched"]
 Coordinates = Callable[[Domain, NDArray[Any]], NDArray[Any]]  # coordinates of points, (n, axes)
@@ -113,23 +113,23 @@ class Axes:
 
     convention: str = ""
     order: str = ""
-    share: tuple[float, ...] = ()
+    share: Reals = ()
     rest: Literal["refuse", "slowest", "front", "back"] = "refuse"
     layout: AxesLayout = "axis-halves"
     arrange: Literal["axes", "alternate"] = "axes"
     frequencies: Literal["own", "dealt", "sections", "rows-first"] = "own"
     rho: float = 10000.0
     divisor: Literal["n", "n-1"] = "n"
-    stretch: tuple[float, ...] = ()
+    stretch: Reals = ()
     stretch_by: Literal["ntk", "linear", "yarn"] = "ntk"
-    trained: tuple[float, ...] = ()
+    trained: Reals = ()
     scale: float = 1.0
     coordinates: Literal["index", "unit", "2pi", "centred", "closed", "signed", "diagonal"] = (
         "index"
     )
     offset: float = 0.0
     normalise: Literal["own", "max", "min"] = "own"
-    reference: tuple[float, ...] = ()
+    reference: Reals = ()
     rows: Literal["raster", "transposed", "blocks"] = "raster"
 
     def resolved(self, sides: Counts) -> "Axes":

@@ -48,7 +48,7 @@ from pefourier.errors import (
     shown,
     unknown,
 )
-from pefourier.types import Array, Fields, Floats, Table, Values, frozen
+from pefourier.types import Array, Fields, Floats, Reals, Table, Values, frozen
 
 XPOS_GAMMA, XPOS_SPAN = 0.4, 512.0  # Sun et al., 2022: Eq. 12 and the authors' source code
 ABOVE_ZERO = {"factor", "beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor"}
@@ -172,8 +172,8 @@ def longrope(
     *,
     factor: float,
     original: int,
-    short_factor: tuple[float, ...],
-    long_factor: tuple[float, ...],
+    short_factor: Reals,
+    long_factor: Reals,
     attention_factor: float = 0.0,
 ) -> Rotation:
     """Divide each frequency by a separate factor (Ding et al., 2024), long beyond `original`.
@@ -234,14 +234,14 @@ def proportional(head: Head, *, factor: float = 1.0) -> Rotation:
     return theta / factor, 1.0
 
 
-def by_factors(head: Head, *, factors: tuple[float, ...]) -> Rotation:
+def by_factors(head: Head, *, factors: Reals) -> Rotation:
     """Divide each frequency by a separate factor at every length, as rope_freqs of llama.cpp."""
     theta = head.grid()
     check_factors("factors", factors, len(theta))
     return theta / np.array(factors), 1.0
 
 
-def check_factors(key: str, values: tuple[float, ...], pairs: int) -> None:
+def check_factors(key: str, values: Reals, pairs: int) -> None:
     """Refuse a wrong number of factors, and factors that are not above 0."""
     if len(values) != pairs:
         raise PefourierError(

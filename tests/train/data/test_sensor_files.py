@@ -173,7 +173,7 @@ def test_a_default_model_is_as_wide_as_a_window_has_tokens(length, heads, d):
     arms = ("none", "sinusoidal", "dft", "onehot")
     requested = {"dataset": (f"order:count=40,length={length}",), "encoding": arms, "heads": heads}
     for own, colliding in ({}, set()), ({"d": 4 * heads}, {"dft", "onehot"}):
-        (entry,) = resolve(Options(**requested, **own)).resolved
+        (entry,) = resolve(Options(**requested, **own), 0.0, print).resolved
         assert entry.model.d == own.get("d", d)
         found = {arm for arm, params in parameters(entry).items() if params.get("collides")}
         assert found == colliding

@@ -115,6 +115,7 @@ from pefourier.types import (
     Floats,
     Ints,
     Places,
+    Reals,
     Strings,
     Texts,
     Values,
@@ -546,7 +547,7 @@ def read_unknown(model: ModelConfig) -> Encoding | None:
     return read_none(model) if is_off else read_positions(model)
 
 
-Sides = tuple[int, ...]
+Sides = Counts
 SCALED_FROM = 64  # patches per side at which PixArt's scale is 1
 
 
@@ -656,13 +657,13 @@ def values_read(model: ModelConfig, block: Values) -> Fields:
         raise rope.wrong("rope_type", kind, "axial or default; scaling on axes is not supported")
     for name, key in block.get("read", {}).items():
         section = rope if rope.get(key) is not None else model
-        value = section.parameter(key, tuple[float, ...] if name != "rho" else float)
+        value = section.parameter(key, Reals if name != "rho" else float)
         if value is not None:
             parameters[name] = value
     return parameters
 
 
-def references(model: ModelConfig, block: Values) -> tuple[float, ...]:
+def references(model: ModelConfig, block: Values) -> Reals:
     """Return the base of each axis, divided by the scale of its coordinates."""
     bases = []
     for axis in block["reference"]:
@@ -1278,7 +1279,7 @@ def rotates_on_axes(model: ModelConfig) -> bool:
 def sections_of(model: ModelConfig) -> tuple[Counts, bool | Literal["rows"]] | None:
     """Return the number of pairs of each axis, and whether axes alternate (`axes_of_sections`)."""
     interleaved, section = model.row.get("interleaved", False), model.section(model.rope_key)
-    sections = section.parameter("mrope_section", tuple[float, ...])
+    sections = section.parameter("mrope_section", Reals)
     if sections is None:
         return (tuple(model.row["sections"]), interleaved) if "sections" in model.row else None
     if not all(n is not None and n == int(n) for n in sections):
