@@ -337,7 +337,7 @@ def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[Fields | N
     """
     identified, findings, behind = None, list[Finding](), enc.domain.prefix
     enc = without_prefix(enc)
-    on_grid = len(enc.domain.sides) > 1
+    on_grid = not enc.domain.is_line
     if enc.domain.kind == "position" and (enc.injection == "add" or enc.origin == "formula"):
         if enc.origin == "formula":
             findings = [*remarks_on_formula(enc), *unusual_coordinates(enc)]

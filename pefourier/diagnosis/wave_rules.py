@@ -63,7 +63,7 @@ def aliased_frequencies(enc: Encoding) -> Iterator[Finding]:
     elif enc.origin == "formula" or not enc.fits:
         return
     else:
-        lines = axis_encodings(enc) if len(enc.domain.sides) > 1 else [enc]
+        lines = axis_encodings(enc) if not enc.domain.is_line else [enc]
         tables = [line.table(line.domain.x[:ROWS]) for line in lines or ()]
         omega = np.concatenate([np.zeros(0), *(ladder_of(rows, enc.eps) for rows in tables)])
     count = (omega > FOLD).sum()

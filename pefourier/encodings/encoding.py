@@ -87,6 +87,11 @@ class Domain:
         return self.grid or (len(self),)
 
     @property
+    def is_line(self) -> bool:
+        """Whether points have one axis."""
+        return len(self.sides) == 1
+
+    @property
     def has_lags(self) -> bool:
         """Whether steps are even: several pairs of points then have the same lag."""
         return not isinstance(self, BasisDomain)
@@ -137,7 +142,7 @@ class Domain:
         >>> positions(9).places(np.array([7]))
         array([7])
         """
-        if len(self.sides) > 1:
+        if not self.is_line:
             return self.coordinates(x)
         return self.coordinates(x)[:, 0] if self.grid else np.asarray(x)
 
@@ -884,7 +889,7 @@ def columns_of_blocks(layout: str, sizes: Ints) -> Columns:
 def rotated_columns(enc: Encoding) -> Columns:
     """First and second columns of the pairs of a rotation, in the order of its phases."""
     layout, sizes = enc.params.get("layout", "halves"), [enc.dim // 2]
-    if layout == "axis-halves" and len(enc.domain.sides) > 1:
+    if layout == "axis-halves" and not enc.domain.is_line:
         axis = np.argmax(enc.measure.frequencies != 0, axis=1)
         sizes = np.diff(np.flatnonzero(np.diff(axis, prepend=-1, append=-1))).tolist()
     return columns_of_blocks(layout, sizes)
@@ -1083,7 +1088,7 @@ def is_separable(enc: Encoding) -> bool:
     [True, False]
     """
     enc = without_prefix(enc)
-    if len(enc.domain.sides) == 1 or enc.domain.kind != "position":
+    if enc.domain.is_line or enc.domain.kind != "position":
         return False
     if enc.is_stationary:
         return bool((enc.measure.frequencies != 0).sum(axis=1).max() <= 1)

@@ -244,7 +244,7 @@ def layer_runs(file: "ModelFile | GgufFile | None", spec: str, d: int | None) ->
         usual = "" if all(run.kind for run in runs) else load_layers(file, spec, "", None, d).name
         return [replace(run, kind=run.kind or usual) for run in runs]
     enc = load(spec, None, d)
-    on_a_line = enc.injection == "rotate" and len(enc.domain.sides) == 1
+    on_a_line = enc.injection == "rotate" and enc.domain.is_line
     return [LayerRun((), "rotary" if on_a_line else enc.name, "", None)]
 
 

@@ -38,7 +38,7 @@ RESOLVED = 1e-7  # smallest residual that a difference of squares resolves from 
 
 def by_inner_products(enc: Encoding) -> Encoding:
     """Return an encoding that declares its inner products as one with their measure."""
-    is_line = enc.kernel and len(enc.domain.sides) == 1
+    is_line = enc.kernel and enc.domain.is_line
     return replace(enc, measure=enc.kernel) if is_line else enc
 
 

@@ -380,7 +380,7 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     n, d, eps = len(enc), enc.dim, enc.eps
     lines = axis_encodings(enc)
     parts: tuple[Part, ...] = ()
-    measure = enc.measure if enc.is_stationary and len(enc.domain.sides) == 1 else None
+    measure = enc.measure if enc.is_stationary and enc.domain.is_line else None
     if lines is not None:
         parts = factor_on_axes([line.float_table() for line in lines])
     elif measure and not has_orthogonal_rows(measure, n):
@@ -468,7 +468,7 @@ def separable_basis(sides: Ints, rows: slice) -> Floats:
 def check_products(enc: Encoding) -> None:
     """Refuse encodings whose inner products do not fit in memory, before other work is done."""
     n, d = len(enc), enc.dim
-    if enc.is_stationary and len(enc.domain.sides) == 1:
+    if enc.is_stationary and enc.domain.is_line:
         n, d = (n + 1) // 2, len(enc.measure)
     elif enc.is_stationary and is_separable(enc):
         n = separable_rank(enc.domain.sides)
@@ -478,9 +478,5 @@ def check_products(enc: Encoding) -> None:
         check_size(f"the inner products of {shown(enc.spec)}", min(n, d), min(n, d), limit=NUMBERS)
         check_cost(shown(enc.spec), "products of a decomposition", min(n, d) ** 2 * max(n, d))
     except PefourierError:
-        if (
-            len(enc.domain.sides) > 1
-            or not enc.is_stationary
-            or not is_solved(enc.measure, len(enc))
-        ):
+        if not enc.domain.is_line or not enc.is_stationary or not is_solved(enc.measure, len(enc)):
             raise

@@ -159,7 +159,7 @@ def declared(enc: Encoding, axis: Texts = ()) -> Waves | None:
     measure, domain = enc.measure, enc.domain
     if not measure.squared_length or measure.frequencies.ndim != 1 or enc.origin != "formula":
         return None
-    if len(domain.sides) > 1 or domain.kind == "lag":
+    if not domain.is_line or domain.kind == "lag":
         return None
     omega = measure.frequencies * (-1.0 if enc.params.get("backwards") else 1.0)
     amplitude = np.broadcast_to(measure.amplitudes, omega.shape)

@@ -130,7 +130,7 @@ def study_of(enc: Encoding, options: Values, progress: Callable[[str], Progress]
         if not enc.domain.irregular and enc.domain.kind != "graph":
             results["reconstruct"] = position_functions(enc, None, *smoothing)
     typed = {key for key, value in options.items() if value is not None}
-    is_rotation = enc.injection == "rotate" and len(enc.domain.sides) == 1
+    is_rotation = enc.injection == "rotate" and enc.domain.is_line
     if is_rotation and typed <= {*OPTIONS["context"], *SMOOTHING}:
         with suppress(PefourierError):  # the command itself reports the reason
             _, context = describe_context(enc.spec, options["length"], d=options["d"])

@@ -141,7 +141,7 @@ def match_rows(outcome: Outcome, encodings: Two) -> Outcome:
     is_inside = (index + shift[0] >= 0) & (index + shift[0] < len(a))
     absent, are_zeros = int((~fits).sum()), not b[~fits].any()
     is_near = are_zeros or absent <= max(1, len(b) // 4)
-    is_line = len(part.domain.sides) == 1 and is_near and (fits == is_inside).all()
+    is_line = part.domain.is_line and is_near and (fits == is_inside).all()
     if is_line and (shift == shift[0]).all():  # the other rows are not in the table
         transform = {"offset": int(shift[0]) * (-1 if is_swapped else 1)}
         transform |= {"zero_rows": absent} if absent and are_zeros else {}

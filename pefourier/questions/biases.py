@@ -66,7 +66,7 @@ def read_bias(enc: Encoding, counterpart: Biases | None = None) -> Biases | None
     if enc.between:
         queries = np.arange(enc.tokens)
         return Biases(queries, enc.bias, enc.eps, causal=is_hidden(enc.bias))
-    if enc.operator or enc.domain.grid or len(enc.domain.sides) > 1:
+    if enc.operator or enc.domain.grid or not enc.domain.is_line:
         return None
     if enc.injection == "bias" and enc.domain.kind == "lag":
         table = enc.float_table()

@@ -616,7 +616,7 @@ def resized_to_partner(
             code = load_source(d=width, **({"length": len(reference)} if is_fixed else {}))
     length = min(len(reference), max(LARGEST_SOURCE // code.dim, len(code)))
     dimension = d or code.params.get("d", code.dim)
-    while not is_fixed and len(reference.domain.sides) == 1 and len(code) < length:
+    while not is_fixed and reference.domain.is_line and len(code) < length:
         try:
             code = load_source(length=length, d=dimension)
         except PefourierError:  # source code with fewer rows: try half

@@ -276,7 +276,7 @@ class Context(Result):
             return "limited distance"
         if self.held is not None:
             return "too few rows" if self.lost > 0 else "fixed length"
-        if enc.measure and len(enc.domain.sides) > 1:
+        if enc.measure and not enc.domain.is_line:
             return "a grid"
         if any(f.code == "repeating-codes" for f in enc.findings):
             return "codes repeat"
@@ -631,7 +631,7 @@ def beyond_training(enc: Encoding, trained: Encoding) -> list[Finding]:
     '22 of 32 pairs'
     """
     lengths = {"length": positions_of(enc), "trained": positions_of(trained)}
-    if enc.measure and trained.measure and len(enc.domain.sides) == 1:
+    if enc.measure and trained.measure and enc.domain.is_line:
         omega, met = (np.abs(e.measure.frequencies) for e in (enc, trained) if e.measure)
         count = count_unseen(omega, met * lengths["trained"], lengths["length"])
         slots = {"count": count, "total": len(omega)} | lengths

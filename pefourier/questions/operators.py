@@ -74,7 +74,7 @@ def rotates_by_formula(enc: Encoding) -> bool:
 
 def head_size(enc: Encoding) -> int:
     """The size of the vectors that a rotation acts on."""
-    if len(enc.domain.sides) > 1:
+    if not enc.domain.is_line:
         return enc.dim
     return max(int(enc.params.get("d") or enc.dim), enc.dim)
 
@@ -196,7 +196,7 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
         return OperatorComparison("different" if images else "same", **facts)
     facts["first_position"] = first_apart(first, second, positions, beyond)
     if not images:
-        on_axes = any(len(enc.domain.sides) > 1 for enc in (first, second))
+        on_axes = any(not enc.domain.is_line for enc in (first, second))
         for name, order in permutations(a, b, tolerance, on_axes=on_axes):
             if not (a.permuted(order).apart(b) > tolerance).any():
                 known = "reversed" if is_reversal(order, b.partner) else name

@@ -306,7 +306,7 @@ def relate(encoding: Encoding | ArrayLike) -> Relations | BiasRelations:
     has_unit = enc.domain.kind == "time"
     sequence = has_unit or enc.domain.kind == "position"
     kind: partial[Relations] | partial[GridRelations] = partial(Relations)
-    if len(enc.domain.sides) > 1:
+    if not enc.domain.is_line:
         kind = partial(GridRelations, grid=enc.domain.sides, prefix=enc.domain.prefix)
     return kind(
         length=len(enc),
@@ -357,7 +357,7 @@ def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | No
     (some T then fits any table), if d exceeds 1,024 (too slow), or for times at uneven steps. On a
     grid, the result has one number for a shift along each axis.
     """
-    if len(enc.domain.sides) > 1:
+    if not enc.domain.is_line:
         return [shift_along(enc, axis, k) for axis in range(len(enc.domain.sides))]
     if enc.measure.squared_length:
         return 0.0

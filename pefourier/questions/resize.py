@@ -454,7 +454,7 @@ def rows_behind(encoding: Encoding, computed: Encoding) -> Array:
 
 def unchanged_rows(old: Encoding, new: Encoding | None) -> int | None:
     """Number of rows of a sequence's formula that are bitwise equal at both lengths."""
-    if new is None or len(old.domain.sides) > 1 or old.domain.prefix:
+    if new is None or not old.domain.is_line or old.domain.prefix:
         return None
     if old.is_stationary and new.is_stationary:
         measures = old.measure, new.measure

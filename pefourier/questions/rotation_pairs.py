@@ -366,7 +366,7 @@ def pairs_of(enc: Encoding, counterpart: Encoding) -> Waves | None:
     """Pairs of an encoding: declared, measured from its source code, or fitted to its table."""
     if known := declared(enc, axes_of(enc)):
         return known
-    if len(enc.domain.sides) > 1 or enc.domain.kind != "position":
+    if not enc.domain.is_line or enc.domain.kind != "position":
         return None
     if enc.operator:
         return probe(enc, counterpart)

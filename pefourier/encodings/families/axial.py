@@ -507,7 +507,7 @@ def mixed_rope(
     angles = np.hstack([angles, angles + np.pi / 2])[:, :, None]  # directions of the two halves
     waves = [(lengths * wave(angles)).reshape(heads, -1) for wave in (np.sin, np.cos)]
     across = [wave[:, : d // 2].ravel() for wave in waves]  # y, x
-    omega = np.stack(across, axis=-1) if len(domain.sides) > 1 else across[1]
+    omega = np.stack(across, axis=-1) if not domain.is_line else across[1]
     m = len(omega)
     columns = (2 * np.arange(m), 2 * np.arange(m) + 1)
     measure = equal_pairs(omega)

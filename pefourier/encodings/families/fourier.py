@@ -169,7 +169,7 @@ def fourier_features(
     steps, starts = np.array([OWN_LINES[kind](side) for side in domain.sides]).T
     signs = np.where(frequencies[:, 0] < 0, -1.0, 1.0)  # a spectrum has no signs of frequencies
     scaled_omega, offset = frequencies * steps * signs[:, None], starts / steps
-    if len(domain.sides) == 1:
+    if domain.is_line:
         scaled_omega, offset = scaled_omega[:, 0], float(offset[0])
     measure = equal_pairs(scaled_omega, offset=offset)
     first: Wave = "cos" if mapping == "gaussian" else "sin"
