@@ -462,7 +462,7 @@ class Encoding:
     params: Values = field(default_factory=dict)
     spec: str = ""  # the request as typed
     eps: float = FLOAT64_EPS  # resolution of the stored numbers: float32 files are coarser
-    findings: tuple[Finding, ...] = ()  # found while loading or building
+    findings: Findings = ()  # found while loading or building
     origin: Literal["formula", "weights", "file", "code"] = "formula"
     untrained: bool = False  # the table has initial values, from before training
     lattice: int | None = None  # points of the frequency axis if the length was set; None: d
@@ -849,6 +849,9 @@ def numbers(answer: Any) -> tuple[Array, float]:
 
 FINDINGS = Path(__file__).with_name("findings.toml")
 SEVERITIES: tuple[Literal["error", "warning", "note"], ...] = ("error", "warning", "note")
+
+
+Findings = tuple[Finding, ...]
 
 
 def finding(code: str, variant: str = "", /, **values: Any) -> Finding:

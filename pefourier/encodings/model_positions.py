@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Finding, finding
+from pefourier.encodings.encoding import Encoding, Finding, Findings, finding
 from pefourier.encodings.families.absolute import Temperature, temperature_in
 from pefourier.encodings.loader import load, load_model, open_model, source_of
 from pefourier.encodings.sources.huggingface import (
@@ -75,7 +75,7 @@ class ModelPositions:
     temperature: Temperature | None
     tables: dict[str, int | None]  # `ModelConfig.tables`
     unread: Texts
-    findings: tuple[Finding, ...]
+    findings: Findings
 
     @property
     def trained_or_native(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Finding, finding
+from pefourier.encodings.encoding import Encoding, Finding, Findings, finding
 from pefourier.encodings.families.absolute import Temperature
 from pefourier.encodings.loader import load, source_of
 from pefourier.encodings.model_positions import (
@@ -243,7 +243,7 @@ class Context(Result):
     allowed: int | None  # positions that the config allows, with its scaling; None if no config
     temperature: Temperature | None  # scaling of queries with position, if any
     unread: Texts  # keys about positions that the config sets and the reader ignores
-    findings: tuple[Finding, ...]
+    findings: Findings
     against: Reading | None = None  # the reading given by --against
     slopes: tuple[float, ...] | None = None  # of ALiBi, per head: decrease of a logit per position
     reach: Reach | None = None  # None if a layer sees all or layer numbers are unknown

@@ -24,7 +24,7 @@ from pefourier.encodings.encoding import (
     POINTS,
     Columns,
     Encoding,
-    Finding,
+    Findings,
     columns_of_blocks,
     rotated_columns,
 )
@@ -350,7 +350,7 @@ class Written(Result):
         ]
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> Findings:
         """Findings of the encoding."""
         return self.encoding.findings
 

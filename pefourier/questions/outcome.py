@@ -22,7 +22,7 @@ from pefourier.causes import explain
 from pefourier.causes.mistakes import Cause, settings_cause
 from pefourier.causes.pairs import PairDifference, PositionRun
 from pefourier.construction.steps import describe_changes, describe_sides
-from pefourier.encodings.encoding import Encoding, Finding, largest_number, row_blocks
+from pefourier.encodings.encoding import Encoding, Finding, Findings, largest_number, row_blocks
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import ModelPositions, describe_positions
 from pefourier.geometry.precision import FLOAT32_EPS, NUMBERS_AT_ONCE
@@ -156,7 +156,7 @@ class Outcome:
     layers: tuple[LayerDifference, ...] = ()  # that differ
     unread: Texts = ()  # keys about positions that a config sets and the reader ignores
     similarity: Similarity | None = None  # of tables of equal length
-    findings: tuple[Finding, ...] = ()
+    findings: Findings = ()
 
     @property
     def first_place(self) -> str | None:

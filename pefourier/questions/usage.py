@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Finding, finding
+from pefourier.encodings.encoding import Encoding, Finding, Findings, finding
 from pefourier.encodings.model_positions import ModelPositions
 from pefourier.errors import PefourierError, command_line, shown
 from pefourier.geometry import map_ahead
@@ -243,7 +243,7 @@ class Usage(Result):
     rotations: tuple[RotationUse, ...]
     heads: tuple[HeadUse, ...] | None  # None without --all
     gains: str  # applied or none
-    findings: tuple[Finding, ...]
+    findings: Findings
     against: Moved | None = None  # comparison with another checkpoint
     shares: tuple[LayerShares, ...] = hidden(default=(), compare=False)
 

@@ -101,13 +101,9 @@ class Check:
         """The worst verdict of the layers."""
         return min((group.verdict for group in self.layers), key=VERDICTS.index)
 
-    @property
-    def conclusion(self) -> str:
-        """The verdict, and one line for each group of layers."""
-        return "\n  ".join([f"{self.verdict.upper()}.", *(group.words for group in self.layers)])
-
     def __str__(self) -> str:
-        return self.conclusion
+        """Return the verdict, and one line for each group of layers."""
+        return "\n  ".join([f"{self.verdict.upper()}.", *(group.words for group in self.layers)])
 
     def to_dict(self) -> Fields:
         """Return the verdict and the groups of layers as plain values."""
@@ -120,7 +116,7 @@ class Check:
             }
             for group in self.layers
         ]
-        return {"verdict": self.verdict, "layers": groups, "conclusion": self.conclusion}
+        return {"verdict": self.verdict, "layers": groups, "conclusion": str(self)}
 
 
 @frozen

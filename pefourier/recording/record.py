@@ -12,9 +12,9 @@ function that rotates returned.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
+import pkgutil
 import re
 import sys
 from collections.abc import Callable
@@ -406,21 +406,12 @@ def copy(tensor: Tensor) -> Array:
 
 def named_function(rotate: str | Callable[..., Any]) -> tuple[Any, str]:
     """Return the module or class and the name of a function."""
-    if isinstance(rotate, str):
-        module, colon, name = rotate.partition(":")
-        if colon and name:
-            try:
-                place: Any = importlib.import_module(module)
-            except ImportError as error:
-                raise PefourierError(f"rotate: cannot import {module}; pass MODULE:NAME") from error
-            *outer, name = name.split(".")
-            for part in outer:
-                place = getattr(place, part, None)
-            if place is not None and name in vars(place):
-                return place, name
-        raise PefourierError(f"rotate must be a function or MODULE:NAME; got {rotate}")
-    path = rotate.__qualname__.split(".")
-    place = sys.modules[rotate.__module__]
-    for part in path[:-1]:
-        place = getattr(place, part)
-    return place, path[-1]
+    given = rotate if isinstance(rotate, str) else f"{rotate.__module__}:{rotate.__qualname__}"
+    module, _, path = given.partition(":")
+    outer, _, name = path.rpartition(".")
+    try:
+        place = pkgutil.resolve_name(f"{module}:{outer}")
+        vars(place)[name]
+    except (ImportError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise PefourierError(f"rotate must be a function or MODULE:NAME; got {given}") from error
+    return place, name

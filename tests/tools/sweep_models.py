@@ -162,7 +162,7 @@ def main(kinds):
                 f"| {check.verdict} | {reason} |"
             )
             if check.verdict != "as expected":
-                print(kind, what, check.conclusion.replace("\n", " "), flush=True)
+                print(kind, what, str(check).replace("\n", " "), flush=True)
             else:
                 print(kind, what, "ok", flush=True)
     if not kinds:

@@ -22,7 +22,7 @@ from pefourier.encodings.encoding import (
     FLOAT32_EPS,
     FLOAT64_EPS,
     Encoding,
-    Finding,
+    Findings,
     Layout,
     Measure,
     equal_pairs,
@@ -337,7 +337,7 @@ def complete_settings(scaling: str, settings: Values) -> Fields:
     return values
 
 
-def remarks_on(settings: Fields, length: int) -> tuple[Finding, ...]:
+def remarks_on(settings: Fields, length: int) -> Findings:
     """Findings about legal but unusual parameters of a scaling."""
     remarks = []
     if settings.get("factor", 1.0) < 1:

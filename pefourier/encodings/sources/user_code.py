@@ -35,6 +35,7 @@ import numpy as np
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
+    Findings,
     Operator,
     finding,
     from_bias,
@@ -82,7 +83,7 @@ class CodeTable:
 
     vectors: Array
     eps: float  # resolution of its type
-    findings: tuple[Finding, ...] = ()
+    findings: Findings = ()
     operator: Operator | None = None  # of rotation code
 
 

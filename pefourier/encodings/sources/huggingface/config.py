@@ -39,7 +39,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Literal
 
-from pefourier.encodings.encoding import Encoding, Finding, finding
+from pefourier.encodings.encoding import Encoding, Finding, Findings, finding
 from pefourier.encodings.families.absolute import Temperature
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.json_object import (
@@ -391,7 +391,7 @@ class ModelConfig(Section):
             raise PefourierError(f"{statement}, which contradicts --d {self.d}; leave out --d")
         return d
 
-    def positions(self) -> tuple[int, tuple[Finding, ...]]:
+    def positions(self) -> tuple[int, Findings]:
         """Return the number of positions, and a finding if neither config nor request sets it."""
         length = self.longest() if self.length is None else self.length
         if length is not None:

@@ -60,6 +60,7 @@ import numpy as np
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
+    Findings,
     VectorsAt,
     axes_of_sections,
     describe_axes,
@@ -188,7 +189,7 @@ def first_row(model: ModelConfig) -> int:
     return 2 if padding is None else padding + 1
 
 
-def offset_notes(kind: str, offset: int) -> tuple[Finding, ...]:
+def offset_notes(kind: str, offset: int) -> Findings:
     """Return a finding if the first rows of a table belong to no position."""
     return (finding("position-offset", kind=kind, offset=offset),) if offset else ()
 
@@ -260,7 +261,7 @@ def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
     return replace(enc, params=params, domain=lattice(stored.sides) if stored.sides else enc.domain)
 
 
-def unlike_config(model: ModelConfig, name: str, path: str, shape: Counts) -> tuple[Finding, ...]:
+def unlike_config(model: ModelConfig, name: str, path: str, shape: Counts) -> Findings:
     """Return a warning if the shape of a table of positions contradicts its config."""
     if "axial" in model.row or not name.endswith(".weight") or IMAGES.search(name):
         return ()
@@ -353,7 +354,7 @@ def of_weights(
     eps: float,
     name: str,
     path: str,
-    findings: tuple[Finding, ...],
+    findings: Findings,
 ) -> Encoding:
     """Return a built encoding with the trained vectors of a tensor in place of the initial ones."""
     read = {"length", "d", "model_type", *settings}  # others are about initial vectors
@@ -618,7 +619,7 @@ def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
     return replace(model, values={key: value}).count(key) or default or 0
 
 
-def sides_of(model: ModelConfig, block: Values) -> tuple[Sides, tuple[Finding, ...]]:
+def sides_of(model: ModelConfig, block: Values) -> tuple[Sides, Findings]:
     """Return the sides of the grid: requested, from the config, or default sides with a note."""
     if model.grid:
         return tuple(model.grid), ()
