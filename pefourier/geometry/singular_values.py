@@ -108,12 +108,13 @@ def long_svd(
                 progress(done, len(blocks))
         return result
 
-    eigenvalues, vectors = np.linalg.eigh(products() if products else total(None))
-    largest = eigenvalues[-1]
+    ascending = np.linalg.eigh(products() if products else total(None))
+    eigenvalues, vectors = (x[..., ::-1] for x in ascending)  # LAPACK's SVD fails on some ascending
+    largest = eigenvalues[0]
     if not largest > 0:
         return np.zeros(m), vectors
-    if eigenvalues[0] > SHARP**2 * largest:
-        return np.sqrt(eigenvalues[::-1]), vectors[:, ::-1]
+    if eigenvalues[-1] > SHARP**2 * largest:
+        return np.sqrt(eigenvalues), vectors
     lengths = np.sqrt(np.maximum(eigenvalues, 1e-15 * largest))  # rounding may give smaller values
     squares, rotation = np.linalg.eigh(total(vectors / lengths))
     root = np.sqrt(np.maximum(squares, 0.0))[:, None] * rotation.T
