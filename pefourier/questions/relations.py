@@ -139,13 +139,13 @@ class Relations(Result):
     def verdict(self) -> str:
         """The property on which inner products, or biases, depend."""
         enc = self.encoding
-        if not enc.domain.has_lags:
+        if not (enc.domain.has_lags or enc.measure.squared_length):
             return "no lags"
         if enc.domain.kind == "lag":
             if self.asymmetry is None:
                 return "one direction"
             return "distance only" if self.asymmetry <= EXACT else "direction told"
-        if self.kernel is None:
+        if self.kernel is None and enc.domain.has_lags:
             return "zero codes"
         return "depends on lag alone" if self.by_lag else "depends on position"
 
@@ -252,7 +252,7 @@ class BiasRelations(Result):
         fall = f"falls {' and '.join(falls)}" if falls else "stays above half of that at lag 0"
         return (
             f" Averaged over heads, the weight exp(bias) {fall}; the mean bias is "
-            f"{number(float(self.by_lag[-1]), 3)} at the last lag, {len(self.by_lag) - 1}."
+            f"{number(self.by_lag[-1], 3)} at the last lag, {len(self.by_lag) - 1}."
         )
 
     @property
