@@ -209,7 +209,7 @@ class BiasRelations(Result):
     verdicts = {
         **OF_LAGS,
         "biases": Verdict(
-            "Biases of displacements, which are added to attention logits.{r.fall}", NEXT_STEP
+            "Biases of displacements, which are added to attention logits.", NEXT_STEP
         ),
     }
     shown = {
@@ -243,9 +243,7 @@ class BiasRelations(Result):
 
     @property
     def fall(self) -> str:
-        """How the weight of a key falls, and where the bias ends, in a sentence."""
-        if self.by_lag.ndim > 1:
-            return ""
+        """How the weight of a key falls on a line, and where the bias ends, in a sentence."""
         falls = [
             f"to {n} at lag {x}" for n, x in (("half", self.half), ("a tenth", self.tenth)) if x
         ]
