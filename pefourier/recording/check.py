@@ -45,7 +45,7 @@ from pefourier.types import (
     frozen_arrays,
 )
 from pefourier.weights.pair_energy import pair_rows
-from pefourier.writing.page import fields_of
+from pefourier.writing.page import fields_of, plain
 from pefourier.writing.text import number, ranges
 
 if TYPE_CHECKING:
@@ -107,16 +107,8 @@ class Check:
 
     def to_dict(self) -> Fields:
         """Return the verdict and the groups of layers as plain values."""
-        groups = [
-            {
-                "layers": list(group.layers),
-                "verdict": group.verdict,
-                "causes": list(group.causes),
-                "seen": list(group.seen),
-            }
-            for group in self.layers
-        ]
-        return {"verdict": self.verdict, "layers": groups, "conclusion": str(self)}
+        found = {"verdict": self.verdict, "layers": self.layers, "conclusion": str(self)}
+        return dict(plain(found))
 
 
 @frozen
@@ -247,7 +239,11 @@ def check_layer(
     elif due.kind == "rotate" and due.encoding is not None:
         found, is_partial = check_rotation(layer, one, due)
         causes += found
-        seen.append("rotation and positions of queries and keys")
+        seen.append(
+            "a rotation that was not seen whole, or that no cause explains"
+            if is_partial
+            else "rotation and positions of queries and keys"
+        )
     elif layer.q_before is not None and layer.q_after is not None:
         if not np.allclose(layer.q_before, layer.q_after, rtol=1e-2, atol=1e-5):
             if due.kind in ("none", "add", "bias"):
@@ -294,7 +290,7 @@ def check_rotation(layer: LayerArrays, one: Sequence, due: Due) -> tuple[list[Fi
     omega = enc.measure.frequencies
     first = np.asarray(enc.vectors(np.arange(1)), float)
     factor = float(np.linalg.norm(first) / np.sqrt(len(omega)))
-    causes, is_open = dict[str, list[Fields]](), False
+    causes, is_open, orders = dict[str, list[Fields]](), False, list[str]()
     for part, name in (("queries", "q"), ("keys", "k")):
         before, after = getattr(layer, f"{name}_before"), getattr(layer, f"{name}_after")
         if before is None or after is None:
@@ -303,13 +299,14 @@ def check_rotation(layer: LayerArrays, one: Sequence, due: Due) -> tuple[list[Fi
         applied = fit_rotation(before, after, len(omega), due.layout or "halves", layer)
         found = explain_rotation(applied, one, enc, omega, factor, due.layout)
         causes[part] = found or []
+        orders.append(applied.layouts[1])
         is_open = is_open or found is None
+    if len({*orders}) > 1:  # their products mix pairs
+        causes["keys"].append({"code": "layout", "changes": {"layout": orders}})
     if len(causes) == 2 and str(causes["queries"]) == str(causes["keys"]):
         return causes["queries"], is_open
     return [
-        {**{k: v for k, v in c.items() if k != "harmless"}, "part": part}
-        for part, found in causes.items()
-        for c in found
+        {**c, "part": part, "harmless": False} for part, found in causes.items() for c in found
     ], is_open
 
 

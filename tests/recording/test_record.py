@@ -203,6 +203,31 @@ def planted(model, ids):
             yield "window", {"window-ignored"}, run(model, input_ids=ids)
 
 
+def keys_apart(function):
+    """Return keys whose columns are in another order than those of queries."""
+
+    def rotate(q, k, *waves, **more):
+        q, k = function(q, k, *waves, **more)
+        return q, torch.stack(k.chunk(2, -1), -1).flatten(-2)
+
+    return rotate
+
+
+def test_orders_of_columns_of_queries_and_keys_must_agree(llama, ids):
+    with rotating(llama, keys_apart):
+        assert codes(run(llama, input_ids=ids)) == ({"layout"}, "different")
+
+
+def test_two_faults_are_told_together(llama, ids):
+    after = torch.arange(TOKENS)[None] + 1
+    with frequencies(llama, lambda b: b ** (np.log(5e5) / np.log(1e4))):
+        assert codes(run(llama, input_ids=ids, position_ids=after))[0] == {"base", "shifted"}
+        with rotating(llama, neighbours):
+            assert codes(run(llama, input_ids=ids))[0] == {"base", "layout"}
+    with rotating(llama, lambda function: backwards(neighbours(function))):
+        assert codes(run(llama, input_ids=ids))[0] == {"inverted", "layout"}
+
+
 def share_named(kinds, ids):
     """Return the faults that were not named, and the number of faults; no right model is wrong."""
     missed, count = [], 0
