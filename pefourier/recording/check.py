@@ -107,8 +107,9 @@ class Check:
 
     def to_dict(self) -> Fields:
         """Return the verdict and the groups of layers as plain values."""
-        found = {"verdict": self.verdict, "layers": self.layers, "conclusion": str(self)}
-        return dict(plain(found))
+        return dict(
+            plain({"verdict": self.verdict, "layers": self.layers, "conclusion": str(self)})
+        )
 
 
 @frozen
@@ -299,8 +300,10 @@ def check_rotation(layer: LayerArrays, one: Sequence, due: Due) -> tuple[list[Fi
         applied = fit_rotation(before, after, len(omega), due.layout or "halves", layer)
         found = explain_rotation(applied, one, enc, omega, factor, due.layout)
         causes[part] = found or []
-        orders.append(applied.layouts[1])
-        is_open = is_open or found is None
+        if found is None:
+            is_open = True
+        else:
+            orders.append(applied.layouts[1])
     if len({*orders}) > 1:  # their products mix pairs
         causes["keys"].append({"code": "layout", "changes": {"layout": orders}})
     if len(causes) == 2 and str(causes["queries"]) == str(causes["keys"]):
