@@ -155,8 +155,8 @@ UNUSED = {  # modules that an answer does without, by the command; each takes mi
     **dict.fromkeys(("--help", "list", "explain gap"), HEAVY | {"numpy"}),
     **dict.fromkeys(("spectrum --d 256", "reconstruct --pos 5 40 75", "check-faithful"), HEAVY),
     "spectrum rope": {"hashlib", "pefourier.geometry.precision"},
-    "context a.json": {"numpy.ma", "zipfile", "pefourier.geometry.waves"},
-    "compare a.json b.json": {"zipfile", "pefourier.questions.compared_grids"}
+    "context a.json": {"numpy.ma", "zipfile", "pefourier.construction.waves"},
+    "compare a.json b.json": {"zipfile", "pefourier.construction.compared_grids"}
     | {"pefourier.questions.relations", "pefourier.geometry.singular_values"},
 }
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.causes.rope import known_mistakes
-from pefourier.causes.rows import Shifted
+from pefourier.construction.rope import known_mistakes
+from pefourier.construction.rows import Shifted
+from pefourier.construction.waves import LAYOUTS, Form, Waves
 from pefourier.encodings.encoding import CHANGES, Encoding, Wave
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.geometry.precision import FLOAT32_EPS
-from pefourier.geometry.waves import LAYOUTS, Form, Waves
 from pefourier.types import Texts, frozen
 from pefourier.writing.files import read_toml
 

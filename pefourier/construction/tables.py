@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.causes.explain import Cause, Cover, Explanation, Named, Within, explain
-from pefourier.causes.rows import explain_rows
+from pefourier.construction.explain import Cause, Cover, Explanation, Named, Within, explain
+from pefourier.construction.rows import explain_rows
 from pefourier.encodings.encoding import changes_by_name
 from pefourier.geometry.precision import float_blocks
 from pefourier.geometry.tolerance import Allowed

@@ -29,6 +29,7 @@ from math import prod
 
 import numpy as np
 
+from pefourier.construction.waves import recurrence
 from pefourier.encodings.attention_decay import lag_sums
 from pefourier.encodings.encoding import (
     FLOAT64_EPS,
@@ -50,7 +51,6 @@ from pefourier.geometry.precision import (
     stored_resolution,
 )
 from pefourier.geometry.singular_values import kernel_of_period
-from pefourier.geometry.waves import recurrence
 from pefourier.types import Bools, Counts, Floats, Indices, Table, frozen, frozen_arrays
 
 TIE = 2e-9  # relative, of squared distances: one part in 10^9 of distances

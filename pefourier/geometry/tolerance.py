@@ -12,6 +12,7 @@ from math import prod
 
 import numpy as np
 
+from pefourier.construction.waves import fit_columns
 from pefourier.encodings.encoding import FLOAT64_EPS, Encoding, axis_lines
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
@@ -22,7 +23,6 @@ from pefourier.geometry.precision import (
     rounded,
     stored_resolution,
 )
-from pefourier.geometry.waves import fit_columns
 from pefourier.types import Floats, Indices, Table
 
 READ = 2**9  # rows from which frequencies are fitted

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.causes.explain import Cover, Difference, Explanation, explain
-from pefourier.causes.rows import (
+from pefourier.construction.explain import Cover, Difference, Explanation, explain
+from pefourier.construction.rows import (
     CORNERS,
     AxesExchanged,
     Beyond,

@@ -283,8 +283,8 @@ def check_faithful(
     >>> check_faithful("dft", length=80, d=64).closest_pair
     (0, 64)
     """
-    from pefourier.diagnosis.table_rules import diagnose
-    from pefourier.diagnosis.wave_rules import without_rounding
+    from pefourier.construction.table_rules import diagnose
+    from pefourier.construction.wave_rules import without_rounding
     from pefourier.geometry.closest import closest_pair
     from pefourier.geometry.precision import check_formats, precision
     from pefourier.geometry.products import by_inner_products, toeplitz_residual

@@ -3,10 +3,10 @@
 Conventions
 -----------
 Tables are (n, d). If lengths differ, the common positions are compared, within the rounding of
-`geometry.tolerance`. There are three strategies: biases head by head (`questions.biases`);
-rotations and tables of their cosines and sines pair by pair (`questions.rotation_pairs`); other
-tables number by number (`questions.outcome`, `questions.alignment`). Models are also compared layer
-by layer (`questions.outcome`). Tables are equivalent if one follows from the other by an order
+`geometry.tolerance`. There are three strategies: biases head by head (`construction.biases`);
+rotations and tables of their cosines and sines pair by pair (`construction.rotation_pairs`); other
+tables number by number (`construction.outcome`, `construction.alignment`). Models are also compared
+layer by layer (`construction.outcome`). Tables are equivalent if one follows from the other by an order
 of columns, signs, a scale or an offset in positions (`transform`). If only the inner products
 agree, the tables have the same geometry.
 
@@ -28,15 +28,39 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.causes.mistakes import (
+from pefourier.construction.mistakes import (
     Cause,
     lengths_apart,
     parameters_cause,
     settings_cause,
 )
-from pefourier.causes.pairs import PairDifference, frequencies_apart
-from pefourier.causes.rope import BY_LENGTH, known_mistakes
+from pefourier.construction.operators import OperatorComparison, head_size, rotates
+from pefourier.construction.outcome import (
+    MOST_ROWS,
+    HeadDifference,
+    Outcome,
+    Similarity,
+    Two,
+    are_one_resize,
+    compare_layers,
+    compare_numbers,
+    compare_waves,
+    has_layers,
+    similarity_of,
+    uncompared,
+    unread_keys,
+)
+from pefourier.construction.pairs import PairDifference, frequencies_apart
+from pefourier.construction.rope import BY_LENGTH, known_mistakes
+from pefourier.construction.rotation_pairs import (
+    at_rows_of,
+    compare_rotations,
+    explains_rows,
+    length_note,
+    read_pairs,
+)
 from pefourier.construction.steps import describe_changes
+from pefourier.construction.waves import LAYOUTS, copies_of
 from pefourier.encodings.encoding import (
     Domain,
     Encoding,
@@ -58,31 +82,7 @@ from pefourier.encodings.loader import (
 from pefourier.encodings.model_positions import refuse_random, temperature_of
 from pefourier.errors import OtherGrid, PefourierError
 from pefourier.geometry.interpolation import recovered_sides
-from pefourier.geometry.waves import LAYOUTS, copies_of
-from pefourier.questions.operators import OperatorComparison, head_size, rotates
-from pefourier.questions.outcome import (
-    MOST_ROWS,
-    HeadDifference,
-    Outcome,
-    Similarity,
-    Two,
-    are_one_resize,
-    compare_layers,
-    compare_numbers,
-    compare_waves,
-    has_layers,
-    similarity_of,
-    uncompared,
-    unread_keys,
-)
 from pefourier.questions.result import Result
-from pefourier.questions.rotation_pairs import (
-    at_rows_of,
-    compare_rotations,
-    explains_rows,
-    length_note,
-    read_pairs,
-)
 from pefourier.types import Array, Fields, Values, frozen_by_name
 from pefourier.writing.text import Verdict, agreeing, first_few, joined_runs, number
 
@@ -276,7 +276,7 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
     encodings = as_encoding(a), as_encoding(b)
     refuse_random(*encodings)
     if any(e.injection == "bias" or e.origin != "formula" for e in encodings):
-        from pefourier.questions.biases import compare_biases
+        from pefourier.construction.biases import compare_biases
 
         if outcome := compare_biases(*encodings):
             return conclude(outcome, encodings)
@@ -321,10 +321,10 @@ def are_on_grids(*encodings: Encoding) -> bool:
 
 def compare_tables(outcome: Outcome, encodings: Two) -> Outcome:
     """Find what leads from one table to the other, which takes modules of its own."""
-    from pefourier.questions.alignment import align_tables, explain_numbers
+    from pefourier.construction.alignment import align_tables, explain_numbers
 
     if are_on_grids(*encodings):
-        from pefourier.questions.compared_grids import compare_on_grids
+        from pefourier.construction.compared_grids import compare_on_grids
 
         related = compare_on_grids(outcome, encodings)
     else:
@@ -484,7 +484,7 @@ def differing_units(result: Comparison) -> list[Finding]:
     extremes = " to ".join(dict.fromkeys(number(ratio, 6) for ratio in limits)) or "none"
     facts: Fields = {"ratios": extremes, "worst": worst}
     if result.heads and worst:
-        from pefourier.causes.biases import in_words
+        from pefourier.construction.bias_causes import in_words
 
         facts["heads"] = in_words([head.index for head in result.heads])
         kind = "slopes" if ratios and not result.causes else "plain"

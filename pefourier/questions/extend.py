@@ -29,7 +29,7 @@ from typing import Literal
 
 import numpy as np
 
-from pefourier.causes.rope import Rope, is_rotation, other_layers, spelled
+from pefourier.construction.rope import Rope, is_rotation, other_layers, spelled
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import positions_below, reading_cosine
 from pefourier.encodings.encoding import Encoding, Finding, finding

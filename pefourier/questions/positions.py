@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.causes.pairs import exchanged_waves, recover_positions
+from pefourier.construction.pairs import exchanged_waves, recover_positions
+from pefourier.construction.rotation_pairs import FARTHEST, at_rows_of, positions_in
+from pefourier.construction.waves import declared, fit
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding, Finding, finding, from_table
 from pefourier.encodings.model_positions import ModelPositions, axis_in, describe_positions
@@ -24,7 +26,6 @@ from pefourier.encodings.sources.huggingface import first_row
 from pefourier.encodings.sources.json_object import read_object
 from pefourier.errors import PefourierError, shown
 from pefourier.geometry.precision import FLOAT32_EPS
-from pefourier.geometry.waves import declared, fit
 from pefourier.ids.batch import (
     NAMES,
     TOKENWISE,
@@ -55,7 +56,6 @@ from pefourier.ids.spans import (
     layout_of,
 )
 from pefourier.questions.result import Result, csv_table
-from pefourier.questions.rotation_pairs import FARTHEST, at_rows_of, positions_in
 from pefourier.recording.file import batch_of_recording
 from pefourier.types import (
     Array,

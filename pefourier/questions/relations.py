@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pefourier.construction.waves import numbers_look_random
 from pefourier.encodings.encoding import (
     BLOCK,
     Encoding,
@@ -35,7 +36,6 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.geometry import keep_last
 from pefourier.geometry.products import mean_products, toeplitz_residual
-from pefourier.geometry.waves import numbers_look_random
 from pefourier.questions.result import Result
 from pefourier.types import Counts, CsvTable, Floats, Table, frozen
 from pefourier.writing.text import Verdict, number

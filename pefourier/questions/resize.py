@@ -428,7 +428,7 @@ def with_doubts(enc: Encoding) -> Encoding:
     is_read = enc.domain.kind == "position" and enc.origin != "formula" and len(sides) > 1
     if not is_read or better_reading(table := points.table(), sides) is None:
         return enc
-    from pefourier.diagnosis import grid_rules
+    from pefourier.construction import grid_rules
 
     closest, prefix = closest_pair(points), enc.domain.prefix
     facts = grid_rules.GridFacts(table, sides, enc.eps, closest, prefix=prefix)

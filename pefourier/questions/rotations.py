@@ -11,7 +11,7 @@ fraction of a step beyond the last trained position.
 
 Vectors of two readings of a rotation have equal length. Their cosine at p is the mean over pairs of
 cos p (w - w') and measures their agreement (`pefourier.encodings.attention_decay`). Mistakes are
-named as in `pefourier.causes.mistakes` and separated by commas; ``layout`` pairs neighbours
+named as in `pefourier.construction.mistakes` and separated by commas; ``layout`` pairs neighbours
 in place of halves.
 """
 
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from pefourier.causes.rope import Rope, base_of_grid, is_rotation, layer_of, misread
+from pefourier.construction.rope import Rope, base_of_grid, is_rotation, layer_of, misread
 from pefourier.encodings.attention_decay import (
     FARTHEST,
     firsts_below,

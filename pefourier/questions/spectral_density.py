@@ -414,7 +414,7 @@ def axis_shares(enc: Encoding, measure: WeightedFrequencies) -> Fields:
 
 def frequencies_read(enc: Encoding) -> tuple[Floats, Floats] | None:
     """Fit frequencies (m, axes) and weights to a table on a grid if all columns are sinusoids."""
-    from pefourier.geometry.waves import fit_columns  # tables on grids only
+    from pefourier.construction.waves import fit_columns  # tables on grids only
 
     lines = axis_encodings(enc)
     if lines is None or any(len(line) < 3 or not line.table().any() for line in lines):

@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.causes.biases import Biases
+from pefourier.construction.bias_causes import Biases
+from pefourier.construction.biases import compare_heads, first_keys, read_bias
+from pefourier.construction.outcome import uncompared
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding, from_table
 from pefourier.encodings.loader import open_model
@@ -29,9 +31,7 @@ from pefourier.encodings.sources.tables import write_tensors
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.ids.masks import as_visible
-from pefourier.questions.biases import compare_heads, first_keys, read_bias
 from pefourier.questions.compare import compare
-from pefourier.questions.outcome import uncompared
 from pefourier.recording.file import LayerArrays, Sequence, config_of
 from pefourier.types import (
     Array,

@@ -1,8 +1,8 @@
 """Registry of terms for `pefourier explain`, read without numpy.
 
 terms.toml has the words of answers, such as the names of rows and columns, and concepts of the
-field. Findings are in encodings/findings.toml, mistakes in causes/mistakes.toml, encodings and
-their parameters in the catalogue, and verdicts in the types of results, which are imported only for
+field. Findings are in encodings/findings.toml, mistakes in construction/mistakes.toml, encodings
+and their parameters in the catalogue, and verdicts in the types of results, which are imported only for
 words that no other term has. A test checks that every word of an answer has a term.
 """
 
@@ -23,7 +23,7 @@ from pefourier.writing.text import Verdict, capital, paragraph
 REGISTRY = Path(__file__).with_suffix(".toml")
 SCHEMA = REGISTRY.with_name("answers.schema.json")
 FINDINGS = Path(__file__).parents[1] / "encodings/findings.toml"
-MISTAKES = Path(__file__).parents[1] / "causes/mistakes.toml"
+MISTAKES = Path(__file__).parents[1] / "construction/mistakes.toml"
 SEVERITIES = ("error", "warning", "note")  # of the messages of a finding
 SLOT = r"\{(?:[^{}]|\{[^{}]*\})*\}"  # of a message
 

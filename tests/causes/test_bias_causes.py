@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from pefourier.causes.biases import FARTHEST, slope_rules
+from pefourier.construction.bias_causes import FARTHEST, slope_rules
 from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.questions.compare import compare

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import pefourier
+from pefourier.construction.waves import fit
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.precision import FORMATS, rounded
-from pefourier.geometry.waves import fit
 from pefourier.questions.compare import compare
 
 N, D = 400, 32

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pefourier.causes.rope import Rope
+from pefourier.construction.rope import Rope
 from pefourier.encodings import load
 from pefourier.encodings.families.rotary import SCALINGS, scaling_parameters
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pefourier.causes.rope import misread
+from pefourier.construction.rope import misread
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import reading_cosine
 from pefourier.errors import PefourierError

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sinusoids import pairs
 
-from pefourier.diagnosis.wave_rules import follows_a_rule
+from pefourier.construction.wave_rules import follows_a_rule
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.registry import build
 from pefourier.geometry.precision import FORMATS, rounded

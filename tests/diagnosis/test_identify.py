@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sinusoids import GRID, NORMAL, S, changed, waves
 
-from pefourier.diagnosis.identify import identify
+from pefourier.construction.identify import identify
 from pefourier.encodings import load
 from pefourier.encodings.registry import BUILDERS, build
 from pefourier.geometry.precision import FORMATS, rounded

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from pefourier.construction.waves import align, deviations, fit_columns, look_random
 from pefourier.encodings import load
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
-from pefourier.geometry.waves import align, deviations, fit_columns, look_random
 from pefourier.questions.check_faithful import check_faithful
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from pefourier.construction.operators import compare_operators
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import MANY, lag_sums
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
-from pefourier.questions.operators import compare_operators
 from pefourier.questions.rotations import (
     base_bound,
     count_unseen,

@@ -14,9 +14,9 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 import pefourier
+from pefourier.construction.operators import operator_at
 from pefourier.encodings import load
 from pefourier.questions.compare import compare
-from pefourier.questions.operators import operator_at
 
 N, D = 40, 16
 

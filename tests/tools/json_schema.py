@@ -12,8 +12,8 @@ from functools import cache, partial
 
 import numpy as np
 
-from pefourier.causes.explain import Cause as CauseOfDifference
-from pefourier.causes.mistakes import Cause
+from pefourier.construction.explain import Cause as CauseOfDifference
+from pefourier.construction.mistakes import Cause
 from pefourier.geometry.precision import FormatLoss
 from pefourier.questions.check_faithful import (
     GridFaithfulness,

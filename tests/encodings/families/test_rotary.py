@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import torch
 
+from pefourier.construction.operators import operator_at
 from pefourier.encodings import build, load
 from pefourier.encodings.families.rotary import SCALINGS, sums_of_frequencies
 from pefourier.errors import PefourierError
 from pefourier.nn import Rotary
 from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context
-from pefourier.questions.operators import operator_at
 
 LLAMA2 = "rope:scaling=yarn,factor=16,original=4096"
 LLAMA31 = "rope:scaling=llama3,factor=8,original=8192,rho=5e5"

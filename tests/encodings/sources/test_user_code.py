@@ -14,11 +14,11 @@ import pytest
 import torch
 
 import pefourier
+from pefourier.construction.operators import operator_at
 from pefourier.encodings import load
 from pefourier.encodings.sources import user_code
 from pefourier.errors import PefourierError
 from pefourier.nn import rotate_pairs
-from pefourier.questions.operators import operator_at
 
 PACKAGE = str(Path(__file__).parents[3])
 LENGTH, D = 100, 64

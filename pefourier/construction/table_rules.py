@@ -13,16 +13,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from pefourier.causes.rows import explain_rows
-from pefourier.diagnosis.grid_rules import (
+from pefourier.construction.grid_rules import (
     GRID_RULES,
     GridFacts,
     identify_on_grid,
     remarks_on_formula,
     unusual_coordinates,
 )
-from pefourier.diagnosis.identify import SHORT, Formula, Params, identify, propose_waves
-from pefourier.diagnosis.wave_rules import (
+from pefourier.construction.identify import SHORT, Formula, Params, identify, propose_waves
+from pefourier.construction.rows import explain_rows
+from pefourier.construction.wave_rules import (
     SAMPLE,
     SEARCHED,
     TableFacts,
@@ -37,6 +37,7 @@ from pefourier.diagnosis.wave_rules import (
     unusual_conventions,
     useless_frequencies,
 )
+from pefourier.construction.waves import numbers_look_random, recurrence
 from pefourier.encodings.encoding import (
     SEVERITIES,
     Encoding,
@@ -47,7 +48,6 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.geometry.closest import ClosestPair, row_period
 from pefourier.geometry.precision import FORMATS, rounded, stored_resolution
-from pefourier.geometry.waves import numbers_look_random, recurrence
 from pefourier.types import Bools, Fields, Indices, Places, Table
 from pefourier.writing.text import agreeing, first_few, joined_runs
 

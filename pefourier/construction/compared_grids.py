@@ -22,12 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.causes.explain import Within, explain
-from pefourier.causes.grids import KINDS, Placed, Points, Resized, agree
-from pefourier.causes.mistakes import Cause, step_of
-from pefourier.causes.pairs import PairDifference
+from pefourier.construction.alignment import align_tables
+from pefourier.construction.explain import Within, explain
+from pefourier.construction.grids import KINDS, Placed, Points, Resized, agree
+from pefourier.construction.identify import geometric_grid, shortest
+from pefourier.construction.mistakes import Cause, step_of
+from pefourier.construction.operators import rotates
+from pefourier.construction.outcome import SIDES, Outcome, Two
+from pefourier.construction.pairs import PairDifference
+from pefourier.construction.rotation_pairs import unsaid_pairing, with_factors
 from pefourier.construction.steps import Changed, is_scaled
-from pefourier.diagnosis.identify import geometric_grid, shortest
+from pefourier.construction.waves import Waves, apart, common_offset, evaluate, fit, wave_tolerance
 from pefourier.encodings.encoding import (
     AXES,
     FLOAT32_EPS,
@@ -43,11 +48,6 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.grids import size_of
 from pefourier.geometry.interpolation import recovered_sides
 from pefourier.geometry.tolerance import stored_tolerance
-from pefourier.geometry.waves import Waves, apart, common_offset, evaluate, fit, wave_tolerance
-from pefourier.questions.alignment import align_tables
-from pefourier.questions.operators import rotates
-from pefourier.questions.outcome import SIDES, Outcome, Two
-from pefourier.questions.rotation_pairs import unsaid_pairing, with_factors
 from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen
 
 LIMIT = 4  # largest residual of a fitted formula, in units of rounding

@@ -21,15 +21,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.causes.explain import Within
-from pefourier.causes.mistakes import (
+from pefourier.construction.explain import Within
+from pefourier.construction.mistakes import (
     Misreading,
     cause_of,
     find_mistakes,
     geometric_rotation,
     settings_cause,
 )
-from pefourier.causes.pairs import (
+from pefourier.construction.operators import (
+    OperatorComparison,
+    compare_operators,
+    explain_scores,
+    outputs_apart,
+    probe,
+    rotates,
+)
+from pefourier.construction.outcome import SIDES, Outcome, Two
+from pefourier.construction.pairs import (
     PositionRun,
     RowPositions,
     causes_of,
@@ -44,8 +53,8 @@ from pefourier.causes.pairs import (
     runs_of,
     shift_between,
 )
-from pefourier.causes.rope import BY_LENGTH, Rope, base_of_grid, is_rotation, list_at
-from pefourier.causes.rows import Shifted
+from pefourier.construction.rope import BY_LENGTH, Rope, base_of_grid, is_rotation, list_at
+from pefourier.construction.rows import Shifted
 from pefourier.construction.steps import (
     Changed,
     changed_steps,
@@ -54,6 +63,7 @@ from pefourier.construction.steps import (
     name_of_order,
 )
 from pefourier.construction.tables import Block, Zeroed, true_runs
+from pefourier.construction.waves import Waves, declared, fit
 from pefourier.encodings import load
 from pefourier.encodings.encoding import (
     AXES,
@@ -66,16 +76,6 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.encodings.model_positions import axes_of
 from pefourier.geometry.precision import FLOAT32_EPS
-from pefourier.geometry.waves import Waves, declared, fit
-from pefourier.questions.operators import (
-    OperatorComparison,
-    compare_operators,
-    explain_scores,
-    outputs_apart,
-    probe,
-    rotates,
-)
-from pefourier.questions.outcome import SIDES, Outcome, Two
 from pefourier.types import Array, Bools, Fields, Floats, Indices, Places, Texts
 from pefourier.writing.text import ranges
 

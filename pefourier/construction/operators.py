@@ -17,13 +17,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.causes.explain import Named
-from pefourier.causes.mistakes import find_mistakes
-from pefourier.causes.pairs import pairs_apart
+from pefourier.construction.explain import Named
+from pefourier.construction.mistakes import find_mistakes
+from pefourier.construction.pairs import pairs_apart
 from pefourier.construction.steps import Changed, is_scaled
-from pefourier.encodings.encoding import Encoding, distinct, rotated_columns, without_prefix
-from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
-from pefourier.geometry.waves import (
+from pefourier.construction.waves import (
     Complex,
     Form,
     Waves,
@@ -32,6 +30,8 @@ from pefourier.geometry.waves import (
     follow_phases,
     position_offset,
 )
+from pefourier.encodings.encoding import Encoding, distinct, rotated_columns, without_prefix
+from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen, frozen_arrays
 from pefourier.writing.text import agreeing
 

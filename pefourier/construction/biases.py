@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pefourier.causes.biases import (
+from pefourier.construction.bias_causes import (
     KINDS,
     STRAIGHT,
     Biases,
@@ -25,11 +25,11 @@ from pefourier.causes.biases import (
     relative_to_query,
     slope_of,
 )
-from pefourier.causes.explain import Difference, explain
+from pefourier.construction.explain import Difference, explain
+from pefourier.construction.outcome import HeadDifference, Outcome, uncompared
 from pefourier.encodings.encoding import Encoding, finding
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.tolerance import half_of_least
-from pefourier.questions.outcome import HeadDifference, Outcome, uncompared
 from pefourier.types import Array, Bools, Floats, Places
 
 MASKED = -1e4  # biases below it hide a key

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.causes.explain import Cover, Named
+from pefourier.construction.explain import Cover, Named
 from pefourier.construction.tables import Stretch, true_runs
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.geometry.precision import FLOAT32_EPS

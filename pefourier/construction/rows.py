@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pefourier.causes.explain import Cover, Explanation, Kind, Named, explain
+from pefourier.construction.explain import Cover, Explanation, Kind, Named, explain
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.types import Bools, Counts, Fields, frozen, frozen_arrays, hidden
 

@@ -26,8 +26,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from pefourier.diagnosis.identify import frequencies, identification, identify, shortest
-from pefourier.diagnosis.wave_rules import SEARCHED, ladder_of
+from pefourier.construction.identify import frequencies, identification, identify, shortest
+from pefourier.construction.wave_rules import SEARCHED, ladder_of
+from pefourier.construction.waves import LAYOUTS, Complex, Form, apart, copies_of
 from pefourier.encodings.encoding import (
     WORDS,
     Encoding,
@@ -47,7 +48,6 @@ from pefourier.errors import PefourierError
 from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distances
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.products import better_reading, toeplitz_residual_of_rows
-from pefourier.geometry.waves import LAYOUTS, Complex, Form, apart, copies_of
 from pefourier.types import Counts, Fields, Floats, Indices, Places, Table, Texts, frozen_arrays
 from pefourier.writing.text import agreeing
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pefourier.diagnosis.identify import (
+from pefourier.construction.identify import (
     Params,
     chosen_digits,
     frequencies,
@@ -22,6 +22,7 @@ from pefourier.diagnosis.identify import (
     geometric_grid,
     shortest,
 )
+from pefourier.construction.waves import LAYOUTS, Waves, copies_of, fit_columns, recurrence, unfold
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
@@ -33,7 +34,6 @@ from pefourier.encodings.encoding import (
 from pefourier.geometry.closest import ClosestPair, between_zeros, row_period
 from pefourier.geometry.precision import FLOAT32_EPS, float_blocks, phase_rounding
 from pefourier.geometry.singular_values import Factors
-from pefourier.geometry.waves import LAYOUTS, Waves, copies_of, fit_columns, recurrence, unfold
 from pefourier.types import Fields, Floats, Indices, Table, frozen_arrays
 from pefourier.writing.files import read_toml
 from pefourier.writing.text import agreeing, first_few

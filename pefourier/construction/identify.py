@@ -25,14 +25,14 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.causes.rope import usual_scalings
+from pefourier.construction.rope import usual_scalings
+from pefourier.construction.waves import Waves, align, copies_of, fit, fit_columns
 from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     orders,
 )
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.geometry import precision
-from pefourier.geometry.waves import Waves, align, copies_of, fit, fit_columns
 from pefourier.types import Array, Bools, Fields, Floats, Indices, Table, frozen_arrays
 from pefourier.writing import text
 

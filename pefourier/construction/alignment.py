@@ -14,8 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.causes.pairs import frequencies_apart
-from pefourier.causes.rows import explain_rows
+from pefourier.construction.operators import has_operator, rotates
+from pefourier.construction.outcome import Outcome, Two
+from pefourier.construction.pairs import frequencies_apart
+from pefourier.construction.rotation_pairs import is_matched, with_rows
+from pefourier.construction.rows import explain_rows
 from pefourier.construction.tables import (
     FEW,
     Numbers,
@@ -28,12 +31,9 @@ from pefourier.construction.tables import (
     explain_tables,
     nearest,
 )
+from pefourier.construction.waves import fit
 from pefourier.geometry.precision import first_duplicate, float_blocks
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
-from pefourier.geometry.waves import fit
-from pefourier.questions.operators import has_operator, rotates
-from pefourier.questions.outcome import Outcome, Two
-from pefourier.questions.rotation_pairs import is_matched, with_rows
 from pefourier.types import Bools, Fields, Floats, Indices, Places, Table
 
 NEAR = 1e-6  # correlations this close to 1 are recomputed as distances

@@ -15,7 +15,7 @@ from math import prod
 
 import numpy as np
 
-from pefourier.causes.explain import Named
+from pefourier.construction.explain import Named
 from pefourier.encodings.encoding import FLOAT32_EPS, WORDS, axis_letters
 from pefourier.encodings.families.axial import rows_of_blocks
 from pefourier.geometry.interpolation import WEIGHTS, resize_lattice, why_not

@@ -19,11 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.causes.explain import Cause, Difference
-from pefourier.causes.rows import explain_rows
-from pefourier.encodings.encoding import FLOAT64_EPS, Wave, row_blocks
-from pefourier.geometry.precision import FLOAT32_EPS, phase_rounding
-from pefourier.geometry.waves import (
+from pefourier.construction.explain import Cause, Difference
+from pefourier.construction.rows import explain_rows
+from pefourier.construction.waves import (
     BLOCK,
     NEAR,
     Complex,
@@ -35,6 +33,8 @@ from pefourier.geometry.waves import (
     wave_tolerance,
     wrapped,
 )
+from pefourier.encodings.encoding import FLOAT64_EPS, Wave, row_blocks
+from pefourier.geometry.precision import FLOAT32_EPS, phase_rounding
 from pefourier.types import Array, Bools, Floats, Indices, Places, frozen, frozen_arrays
 
 COMMON = 1e-3  # relative tolerance for equal ratios of frequencies

@@ -2,8 +2,8 @@
 
 Conventions
 -----------
-A mistake changes settings (those of `pefourier.causes.rope`), or the frequencies or angles derived
-from them; mistakes.toml lists the mistakes with the values to try. A misreading is the result:
+A mistake changes settings (those of `pefourier.construction.rope`), or the frequencies or angles
+derived from them; mistakes.toml lists the mistakes with the values to try. A misreading is the result:
 frequencies in radians per position, one per pair, and the sinusoids at any row. It explains a
 rotation if both have equal sinusoids in every row, each number to its own rounding. All mistakes
 are tried: of those that explain the rotation, the simplest is reported, then the one with the
@@ -26,8 +26,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.causes.pairs import excess
-from pefourier.causes.rope import (
+from pefourier.construction.pairs import excess
+from pefourier.construction.rope import (
     ROUNDED,
     Rope,
     are_close,
@@ -41,15 +41,15 @@ from pefourier.causes.rope import (
     other_layers,
     usual_scalings,
 )
-from pefourier.causes.rows import Shifted
+from pefourier.construction.rows import Shifted
 from pefourier.construction.steps import Changed, Changes
+from pefourier.construction.waves import Complex, Numbers, Waves, apart, evaluate, of_frequencies
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, Format, phase_rounding, rounded
-from pefourier.geometry.waves import Complex, Numbers, Waves, apart, evaluate, of_frequencies
 from pefourier.types import Bools, Floats, Places, Texts, Values, frozen, frozen_arrays, hidden
 
 SEARCHED = 2**17  # positions searched for the cost of a mistake
@@ -162,7 +162,7 @@ def find_mistakes(
     whose number need not be fitted.
 
     >>> from pefourier.encodings import load
-    >>> from pefourier.geometry.waves import declared, fit
+    >>> from pefourier.construction.waves import declared, fit
     >>> meant = load("rope", 200, 32)
     >>> angles = np.outer(np.arange(200), 5e5 ** (-np.arange(16) / 16))
     >>> table = fit(np.hstack([np.cos(angles), np.sin(angles)]), 2.0**-52)

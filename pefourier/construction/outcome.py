@@ -18,17 +18,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.causes import explain
-from pefourier.causes.mistakes import Cause, settings_cause
-from pefourier.causes.pairs import PairDifference, PositionRun
+from pefourier.construction import explain
+from pefourier.construction.mistakes import Cause, settings_cause
+from pefourier.construction.operators import OperatorComparison
+from pefourier.construction.pairs import PairDifference, PositionRun
 from pefourier.construction.steps import describe_changes, describe_sides
+from pefourier.construction.waves import Waves, apart, wave_tolerance
 from pefourier.encodings.encoding import Encoding, Finding, Findings, largest_number, row_blocks
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import ModelPositions, describe_positions
 from pefourier.geometry.precision import FLOAT32_EPS, NUMBERS_AT_ONCE
 from pefourier.geometry.tolerance import stored_tolerance
-from pefourier.geometry.waves import Waves, apart, wave_tolerance
-from pefourier.questions.operators import OperatorComparison
 from pefourier.types import Bools, Counts, Fields, Texts, frozen, frozen_by_name, hidden
 from pefourier.writing.text import ranges
 

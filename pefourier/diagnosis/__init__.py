@@ -1,1 +1,0 @@
-"""Identification of position tables, and findings about their mistakes."""
