@@ -319,6 +319,8 @@ class Scaled(Multiplied):
         if len(changed) and np.ptp(ratios[changed]) <= eps * (1 + np.abs(ratios).max()):
             by = short_factor(float(np.median(ratios[changed])), coarser)
             yield cls(by, tuple(changed.tolist()))
+        elif (second * first.max() < 0).all():  # all, with other heads
+            yield cls(-1.0, tuple(range(len(a))))
 
     def apply(self, expected: Biases) -> Biases:
         """Multiply the biases of the heads."""
@@ -348,6 +350,63 @@ class Clipped(Named):
         """Clip biases that no mask hides."""
         a = expected.numbers
         return expected.with_numbers(np.where(np.isfinite(a), np.maximum(a, self.at), a))
+
+
+@frozen
+class Entry(Named):
+    """A single bias has another value."""
+
+    head: int
+    query: int
+    key: int
+    value: float
+    name = "entry"
+    changed = "numbers"
+    says = "a bias of {c.value:g} in head {c.head}, query {c.query}, key {c.key}"
+
+    @classmethod
+    def propose(cls, expected: Biases, observed: Biases) -> Iterator[Entry]:
+        """Read the bias that differs most."""
+        residual = np.abs(np.where(expected.visible, observed.numbers - expected.numbers, 0.0))
+        head, row, key = np.unravel_index(int(np.nan_to_num(residual).argmax()), residual.shape)
+        value = float(observed.numbers[head, row, key])
+        yield cls(int(head), int(expected.queries[row]), int(key), value)
+
+    def apply(self, expected: Biases) -> Biases:
+        """Replace the bias."""
+        numbers = expected.numbers.copy()
+        numbers[self.head, expected.queries == self.query, self.key] = self.value
+        return expected.with_numbers(numbers)
+
+
+@frozen_arrays
+class KeysAdded(Named):
+    """Each key has a constant, which is added to its biases of all queries and heads."""
+
+    by: Floats  # (n,)
+    name = "keys-added"
+    changed = "numbers"
+
+    @property
+    def words(self) -> str:
+        """The keys."""
+        sizes = np.abs(self.by)
+        keys = np.flatnonzero(sizes > STRAIGHT * sizes.max())
+        if len(keys) == 1:
+            return f"{self.by[keys[0]]:.6g} added to the biases of key {keys[0]}"
+        return "a constant for each key added to its biases"
+
+    @classmethod
+    def propose(cls, expected: Biases, observed: Biases) -> Iterator[KeysAdded]:
+        """Read the constants at the first head, if all queries are there."""
+        shown = (expected.visible & observed.visible)[0]
+        a, b = (np.where(shown, x.numbers[0], np.nan) for x in (expected, observed))
+        if len(shown) == len(shown.T) and shown.any(axis=0).all():
+            yield cls(by=np.nanmedian(b - a, axis=0))
+
+    def apply(self, expected: Biases) -> Biases:
+        """Add the constants."""
+        return expected.with_numbers(expected.numbers + self.by)
 
 
 @frozen_arrays
@@ -585,5 +644,5 @@ def agree_with(counted: Bools, tolerance: Floats) -> Callable[[Biases, Biases], 
 PARTIAL = (Multiplied, Clipped, LagMoved, Transposed)
 KINDS = (
     *(Window, Transposed, LaterKeys, Slopes, Scaled, HeadsReordered, Grouped),
-    *(Clipped, LagMoved),
+    *(Clipped, LagMoved, Entry, KeysAdded),
 )

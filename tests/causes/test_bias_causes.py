@@ -53,7 +53,21 @@ def later(rng, bias):
     return np.where(lag > 0, after[:, np.abs(lag)], bias), {"kind": kind}
 
 
+def entry(rng, bias):
+    head, key = int(rng.integers(len(bias))), int(rng.integers(2))
+    query = int(rng.integers(2, bias.shape[1] - 1))
+    other = bias.copy()
+    other[head, query, key] = 6.5
+    return other, {"head": head, "query": query, "key": key, "value": 6.5}
+
+
+def keys_added(rng, bias):
+    return bias + rng.normal(size=bias.shape[1]), {}
+
+
 CHANGES = {
+    "entry": entry,
+    "keys-added": keys_added,
     "transposed": transposed,
     "scaled": scaled,
     "heads-reordered": reordered,
@@ -91,6 +105,8 @@ def test_of_a_pair_of_causes_both_are_named_or_none(codes, part):
         other, _ = CHANGES[codes[1]](rng, middle)
         if np.array_equal(middle, other):  # mirrored biases are equal when transposed
             continue
+        if codes == ("keys-added", "transposed"):  # the softmax removes constants of queries
+            continue
         found = compare(as_encoding(bias), as_encoding(other))
         named = {cause.code for cause in found.causes}
         assert found.same or named in (set(codes), set()), named
@@ -103,10 +119,9 @@ def test_random_damage_has_no_cause(part):
         rng = np.random.default_rng([part, seed, 2])
         bias = drawn(rng)
         head, n = rng.integers(len(bias)), bias.shape[1]
-        noise, one, rows = bias + rng.normal(0, 0.01, bias.shape), bias.copy(), bias.copy()
-        one[head, n - 1, 2] += 0.1
+        noise, rows = bias + rng.normal(0, 0.01, bias.shape), bias.copy()
         rows[head] = rows[head][rng.permutation(n)]
-        for other in (noise, one, rows, by_lag(rng.normal(size=(len(bias), 2 * n - 1)))):
+        for other in (noise, rows, by_lag(rng.normal(size=(len(bias), 2 * n - 1)))):
             found = compare(as_encoding(bias), as_encoding(other))
             assert (found.verdict, found.causes) == ("different", ())
             place = found.first.at
