@@ -3,9 +3,9 @@
 Conventions
 -----------
 A mistake changes settings (those of `pefourier.construction.rope`), or the frequencies or angles
-derived from them; mistakes.toml lists the mistakes with the values to try. A misreading is the result:
-frequencies in radians per position, one per pair, and the sinusoids at any row. It explains a
-rotation if both have equal sinusoids in every row, each number to its own rounding. All mistakes
+derived from them; mistakes.toml lists the mistakes with the values to try. A misreading is the
+result: frequencies in radians per position, one per pair, and the sinusoids at any row. It explains
+a rotation if both have equal sinusoids in every row, each number to its own rounding. All mistakes
 are tried: of those that explain the rotation, the simplest is reported, then the one with the
 smallest residual. Simple means few digits of new numbers: a setting that was ignored has none.
 Without a misreading that explains all rows, no cause is reported.

@@ -203,14 +203,24 @@ def line_contrast(table: Table, width: int) -> float:
     return float((across[:, None] < within - 1e-9).mean()) if across.size else 0.5
 
 
+def rows_before(rows: int, domain: Domain) -> int | None:
+    """Return how many of the rows stand before the points of a grid; None if they are too many."""
+    before = domain.prefix + rows - len(domain.x)
+    return before if 0 <= before <= domain.prefix + max(IMAGE_PREFIXES) else None
+
+
 def on_common_grid(a: Encoding, b: Encoding) -> tuple[Encoding, Encoding]:
-    """Place an encoding with one axis on the grid of the other if their numbers of rows agree."""
+    """Place an encoding with one axis on the grid of the other if their numbers of rows agree.
+
+    It may have other rows before the points of the grid, such as that of a class token.
+    """
 
     def placed(enc: Encoding, lead: Encoding) -> Encoding:
-        grid, is_line = lead.domain.grid, len(enc.domain.grid) < 2 and len(enc) == len(lead)
+        grid, before = lead.domain.grid, rows_before(len(enc), lead.domain)
+        is_line = len(enc.domain.grid) < 2 and before is not None
         if not (grid and is_line and enc.domain.kind == lead.domain.kind == "position"):
             return enc
-        return on_grid(replace(enc, domain=positions(len(enc))), grid, lead.domain.prefix)
+        return on_grid(replace(enc, domain=positions(len(enc))), grid, before or 0)
 
     return placed(a, b), placed(b, a)
 

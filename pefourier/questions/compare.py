@@ -6,8 +6,8 @@ Tables are (n, d). If lengths differ, the common positions are compared, within 
 `geometry.tolerance`. There are three strategies: biases head by head (`construction.biases`);
 rotations and tables of their cosines and sines pair by pair (`construction.rotation_pairs`); other
 tables number by number (`construction.outcome`, `construction.alignment`). Models are also compared
-layer by layer (`construction.outcome`). Tables are equivalent if one follows from the other by an order
-of columns, signs, a scale or an offset in positions (`transform`). If only the inner products
+layer by layer (`construction.outcome`). Tables are equivalent if one follows from the other by an
+order of columns, signs, a scale or an offset in positions (`transform`). If only the inner products
 agree, the tables have the same geometry.
 
 Loading of two encodings for comparison, with matching sizes and grids.
@@ -70,7 +70,7 @@ from pefourier.encodings.encoding import (
     split_pairs,
     without_prefix,
 )
-from pefourier.encodings.grids import on_common_grid
+from pefourier.encodings.grids import on_common_grid, rows_before
 from pefourier.encodings.loader import (
     Count,
     Source,
@@ -397,7 +397,10 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
         verdict = "the same"
         notes.append(finding("rows-as-converted"))
     missing = abs(outcome.lengths[0] - outcome.lengths[1])
-    if verdict == "the same" and missing and all(enc.origin != "formula" for enc in encodings):
+    longer = encodings[outcome.lengths[1] > outcome.lengths[0]]
+    is_whole = all(enc.origin != "formula" for enc in encodings)
+    is_whole |= longer.origin == "formula" and len(longer.domain.sides) > 1  # its first rows
+    if verdict == "the same" and missing and is_whole:
         outcome = outcome.with_differences("rows", missing, max(outcome.lengths))
         verdict = "different"
     if verdict == "the same":
@@ -571,10 +574,12 @@ def load_matching_pair(
         if kinds[1] == "code" and not d:
             second = load_b(d=head_size(first))
         elif isinstance(error, OtherGrid) and len(first.domain.sides) == 2:
-            plain, before = getattr(b, "spec", b), first.domain.prefix
-            points, grid = (np.asarray(e.table()[before:], float) for e in (load(plain), first))
-            sides = recovered_sides(points, (grid, first.domain.sides))
-            if abs(len(points) - len(grid)) <= 4 or min(sides) < 2:  # rows beside a grid
+            plain, sides = getattr(b, "spec", b), first.domain.sides
+            rows, grid = (np.asarray(e.table(), float) for e in (load(plain), first))
+            if (before := rows_before(len(rows), first.domain)) is None:
+                before = first.domain.prefix
+                sides = recovered_sides(rows[before:], (grid[before:], sides))
+            if min(sides) < 2:
                 raise
             second = load(plain, grid=sides, prefix=before)
         else:
@@ -637,6 +642,8 @@ def size_and_place(reference: Encoding, domain: Domain) -> Fields:
     size: Fields = {"length": len(reference), "d": d}
     if domain.grid and domain.grid == reference.domain.grid:
         return size | {"prefix": reference.domain.prefix}
+    if domain.grid and rows_before(len(reference), domain) is not None:
+        return {"d": d}
     if domain.kind != "position" or domain.grid:
         return size
     return size | {"grid": reference.domain.grid, "prefix": reference.domain.prefix}

@@ -2,8 +2,8 @@
 
 terms.toml has the words of answers, such as the names of rows and columns, and concepts of the
 field. Findings are in encodings/findings.toml, mistakes in construction/mistakes.toml, encodings
-and their parameters in the catalogue, and verdicts in the types of results, which are imported only for
-words that no other term has. A test checks that every word of an answer has a term.
+and their parameters in the catalogue, and verdicts in the types of results, which are imported only
+for words that no other term has. A test checks that every word of an answer has a term.
 """
 
 import re

@@ -9,7 +9,7 @@ from grids import table_on
 
 from pefourier.encodings import load
 from pefourier.geometry.interpolation import resize_lattice
-from pefourier.questions.compare import compare
+from pefourier.questions.compare import compare, load_matching_pair
 
 EPS = float(np.finfo(np.float32).eps)
 RECORDED = json.loads((Path(__file__).parents[1] / "helpers/recorded_axes.json").read_text())
@@ -319,13 +319,12 @@ def test_a_resized_grid_is_named_by_its_method(old, new, real, rng, tmp_path, ru
 
 
 @pytest.mark.parametrize("end", [0, 96])
-def test_a_row_beside_a_grid_is_found_as_advised(end, rng, tmp_path, run):
+def test_a_row_beside_a_grid_is_found(end, rng, tmp_path, run):
     table = rng.normal(size=(96, 8))
     np.save(tmp_path / "a.npy", table)
     np.save(tmp_path / "b.npy", np.insert(table, end, rng.normal(size=8), axis=0))
     files = tmp_path / "a.npy", tmp_path / "b.npy"
-    refused = run("compare", *files, "--grid", "8x12")
-    assert (refused.status, "leave out --grid" in refused.err) == (2, True)
+    assert run("compare", *files, "--grid", "8x12", "--json").status == 1
     assert run("compare", *files, "--json").status == 1
 
 
@@ -338,3 +337,13 @@ def test_no_column_of_a_resized_grid_hides_behind_larger_ones(real, rng):
     for table, codes in ((new, ["resized"]), (np.where(sizes > 1, new, 0).astype(real), [])):
         grids = table_on((8, 8), old, eps=eps), table_on((5, 6), table, eps=eps)
         assert [cause.code for cause in compare(*grids).causes] == codes
+
+
+@pytest.mark.parametrize(("before", "rows"), [(0, 1), (1, 0), (0, 4), (4, 1)])
+def test_rows_before_a_grid_that_a_table_lacks_are_different(tmp_path, before, rows):
+    spec = f"axial:grid=6x8,prefix={before}"
+    points = load(spec, d=32).table()[before:]
+    np.save(path := tmp_path / "x.npy", np.vstack([np.zeros((rows, 32)), points]))
+    found = compare(*load_matching_pair(spec, path, d=32))
+    assert (found.same, found.lengths) == (rows > before, (48 + before, 48 + rows))
+    assert found.same or (found.unit, found.differing) == ("rows", before - rows)
