@@ -21,9 +21,9 @@ from pefourier.construction.rotation_pairs import is_matched, with_rows
 from pefourier.construction.rows import explain_rows
 from pefourier.construction.tables import (
     FEW,
-    Numbers,
     Ordered,
     Scaled,
+    TableNumbers,
     agree,
     are_equivalent,
     column_maps,
@@ -87,8 +87,8 @@ def explain_numbers(outcome: Outcome, encodings: Two) -> Outcome:
     if any(map(rotates, encodings)) or not (is_matched(a) and is_matched(b)):
         return outcome
     allowed, eps = stored_tolerance(a, a if a.shape != b.shape else b, first, second)
-    expected = Numbers(a.astype(float), allowed(np.arange(len(a))) + np.zeros(a.shape))
-    observed = Numbers(b.astype(float), eps * np.abs(b.astype(float)))
+    expected = TableNumbers(a.astype(float), allowed(np.arange(len(a))) + np.zeros(a.shape))
+    observed = TableNumbers(b.astype(float), eps * np.abs(b.astype(float)))
     explanation = explain_tables(expected, observed)
     if not explanation.causes:
         return outcome

@@ -37,8 +37,8 @@ from pefourier.writing.text import first_few, joined_runs, number, shortest
 STRAIGHT = 1e-5  # share of the largest bias of a head, up to which its biases are linear
 BUCKETS = (32, 64, 16, 128, 8)
 FARTHEST = (128, 64, 256, 512, 1024, 2048, 32, 100, 127, 20, 10_000)  # distances of T5's buckets
-Sides = Literal["causal", "both sides"]
-SIDES: tuple[Sides, ...] = ("both sides", "causal")
+LagSides = Literal["causal", "both sides"]
+SIDES: tuple[LagSides, ...] = ("both sides", "causal")
 FEWEST = 3  # groups of lags that both must show
 IN_WORDS = {
     "mirrored": "keys after the query as biased as keys before it",
@@ -114,7 +114,7 @@ class BucketRule:
 
     buckets: int | None = None
     max_distance: int | None = None
-    sides: Sides = "both sides"
+    sides: LagSides = "both sides"
     clip: tuple[int, int] | None = None  # lags below -clip[0] and above clip[1] share a bias
 
     def groups(self, lags: Places) -> Places:
@@ -148,14 +148,14 @@ def slope_of(profile: Floats) -> float | None:
 
 
 @frozen
-class Transposed(Named):
+class QueriesExchanged(Named):
     """Queries and keys are exchanged: the direction of the lag is reversed."""
 
     name = "transposed"
     says = "queries and keys exchanged, which reverses the direction of the lag"
 
     @classmethod
-    def propose(cls, expected: Biases, _: Biases) -> Iterator[Transposed]:
+    def propose(cls, expected: Biases, _: Biases) -> Iterator[QueriesExchanged]:
         """Propose it for two-sided biases."""
         if not expected.causal:
             yield cls()
@@ -293,7 +293,7 @@ def short_factor(ratio: float, eps: float) -> float:
 
 
 @frozen
-class Scaled(Multiplied):
+class HeadsScaled(Multiplied):
     """The biases of some heads are multiplied by one factor."""
 
     heads: Counts
@@ -307,7 +307,7 @@ class Scaled(Multiplied):
         return f"{heads} multiplied by {number(self.by, 7)}"
 
     @classmethod
-    def propose(cls, expected: Biases, observed: Biases) -> Iterator[Scaled]:
+    def propose(cls, expected: Biases, observed: Biases) -> Iterator[HeadsScaled]:
         """Read the factor of each differing head at the largest of its biases."""
         a, b = (relative_to_query(x).reshape(len(x.numbers), -1) for x in (expected, observed))
         tops = np.abs(a).argmax(axis=1)[:, None]
@@ -489,7 +489,7 @@ def in_words(heads: Ints) -> str:
 
 
 @frozen
-class Slopes(Named):
+class SlopesChanged(Named):
     """The slopes of heads follow another rule."""
 
     rule: str
@@ -506,7 +506,7 @@ class Slopes(Named):
         return f"slopes {self.rule} instead of {those}{self.instead_of}"
 
     @classmethod
-    def propose(cls, expected: Biases, observed: Biases) -> Iterator[Slopes]:
+    def propose(cls, expected: Biases, observed: Biases) -> Iterator[SlopesChanged]:
         """Find the rule of the observed slopes."""
         own, other = (name_of_slopes(x.slopes) for x in (expected, observed))
         if other and own != other:
@@ -598,7 +598,7 @@ def bucket_rules(biases: Biases) -> Iterator[BucketRule]:
     changes = np.flatnonzero(np.diff(groups))  # biases are constant beyond the last change
     limits = int(-lags[changes].min(initial=0)), int(lags[changes + 1].max(initial=0))
     rules = [BucketRule(clip=limits)] * (min(limits) >= 0 < sum(limits))
-    sides: tuple[Sides, ...] = ("causal", "both sides") if lags.max() <= 0 else SIDES
+    sides: tuple[LagSides, ...] = ("causal", "both sides") if lags.max() <= 0 else SIDES
     for side, buckets, farthest in product(sides, BUCKETS, FARTHEST):
         if farthest > buckets // (2 if side == "causal" else 4):
             rules.append(BucketRule(buckets, farthest, side))
@@ -641,8 +641,8 @@ def agree_with(counted: Bools, tolerance: Floats) -> Callable[[Biases, Biases], 
     return agree
 
 
-PARTIAL = (Multiplied, Clipped, LagMoved, Transposed)
+PARTIAL = (Multiplied, Clipped, LagMoved, QueriesExchanged)
 KINDS = (
-    *(Window, Transposed, LaterKeys, Slopes, Scaled, HeadsReordered, Grouped),
+    *(Window, QueriesExchanged, LaterKeys, SlopesChanged, HeadsScaled, HeadsReordered, Grouped),
     *(Clipped, LagMoved, Entry, KeysAdded),
 )

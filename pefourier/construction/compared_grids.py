@@ -26,12 +26,12 @@ from pefourier.construction.alignment import align_tables
 from pefourier.construction.explain import Within, explain
 from pefourier.construction.grids import KINDS, Placed, Points, Resized, agree
 from pefourier.construction.identify import geometric_grid, shortest
-from pefourier.construction.mistakes import Cause, step_of
+from pefourier.construction.mistakes import LikelyMistake, step_of
 from pefourier.construction.operators import rotates
 from pefourier.construction.outcome import SIDES, Outcome, Two
 from pefourier.construction.pairs import PairDifference
 from pefourier.construction.rotation_pairs import unsaid_pairing, with_factors
-from pefourier.construction.steps import Changed, is_scaled
+from pefourier.construction.steps import StepChanged, is_scaled
 from pefourier.construction.waves import Waves, apart, common_offset, evaluate, fit, wave_tolerance
 from pefourier.encodings.encoding import (
     AXES,
@@ -57,7 +57,7 @@ STEEP = 0.05  # least power between the frequencies of two bases
 FARTHEST = 1e-2  # of the amplitude: largest difference that rounding may explain
 SAME = 1e-4  # relative tolerance for equal powers and scales
 ALL = slice(None)
-Changes = dict[str, tuple[Any, Any]]
+GridChanges = dict[str, tuple[Any, Any]]
 
 
 def limit_of(waves: Waves, omega: Floats, eps: float, offset: float = 0.0) -> Floats:
@@ -73,7 +73,7 @@ def follow(waves: Waves, omega: Floats, start: Floats, eps: float, offset: float
     return bool((residual <= LIMIT * limit_of(waves, omega, eps, offset)).all())
 
 
-def laws(speeds: Sequence[Floats]) -> Iterator[tuple[Changes, float]]:
+def laws(speeds: Sequence[Floats]) -> Iterator[tuple[GridChanges, float]]:
     """Yield what may turn the frequencies of each axis in one table into those in another (2, m).
 
     This is a power of the frequencies, as of another base. Exponents of a base count the pairs of
@@ -98,7 +98,7 @@ def laws(speeds: Sequence[Floats]) -> Iterator[tuple[Changes, float]]:
                 yield {"rho": (base, rho)}, float(np.log(rho) / np.log(base))
 
 
-def fit_change(first: Waves, second: Waves) -> Changes | None:
+def fit_change(first: Waves, second: Waves) -> GridChanges | None:
     """Fit the settings that turn the first into the second: axes, base and lines.
 
     The result is compared with the second to rounding; None if they differ.
@@ -131,12 +131,12 @@ def fit_change(first: Waves, second: Waves) -> Changes | None:
             shift = len(AXES) - len(first.sides)
             names = [describe_axes(np.minimum(a + shift, len(AXES))) for a in axes]
             is_moved = (axes[0] != axes[1])[both].any()
-            moved: Changes = {"axes": (names[0], names[1])} if is_moved else {}
+            moved: GridChanges = {"axes": (names[0], names[1])} if is_moved else {}
             settings = changes
             if along != every:
                 letter = axis_letters(len(first.sides))[along[0]]
                 settings = {f"rho along {letter}": pair for pair in changes.values()}
-            scaled: Changes = {}
+            scaled: GridChanges = {}
             if is_scaled(first.factor, second.factor, first, second):
                 scaled = {"amplitude": (first.factor, second.factor)}
             return moved | settings | changed_lines(lines, *sides) | scaled
@@ -167,9 +167,9 @@ def fit_line(
     return np.array([[unit, scale], [offsets[0], offset]]), scale * ratios
 
 
-def changed_lines(lines: Floats, *sides: Counts) -> Changes:
+def changed_lines(lines: Floats, *sides: Counts) -> GridChanges:
     """Return scales (or reference sizes, if scales are shares of sides) and offsets that differ."""
-    changes: Changes = {}
+    changes: GridChanges = {}
     scales, offsets = lines[:, 0].T, np.round(lines[:, 1].T, 4) + 0.0
     sizes = scales * np.array(sides)
     if (scales[0] != scales[1]).any():
@@ -259,7 +259,7 @@ def compare_rotations_on_grids(
             return outcome.with_differences("rows before the grid", apart_before, before)
         if is_scaled(first.factor, second.factor, first, second):
             change = {"attention_factor": (first.factor, second.factor)}
-            return with_factors(outcome, [Changed("mscale", "waves", change)])
+            return with_factors(outcome, [StepChanged("mscale", "waves", change)])
         notes = unsaid_pairing(encodings, first, second)
         has_sines_first = [bool(places[0] > places[m]) for places in columns]
         if sum(has_sines_first) == 1:
@@ -308,7 +308,7 @@ def match_points(outcome: Outcome, first: Points, second: Points) -> Outcome | N
     return outcome.with_differences("points", moved, total, **facts)
 
 
-def with_changes(outcome: Outcome, changes: Changes, sides: Counts) -> Outcome:
+def with_changes(outcome: Outcome, changes: GridChanges, sides: Counts) -> Outcome:
     """Build the outcome for sinusoids with a different base, axes or coordinates."""
     if changes.keys() == {"offset"}:
         offset = {"offset": " to ".join(changes["offset"])}
@@ -317,13 +317,13 @@ def with_changes(outcome: Outcome, changes: Changes, sides: Counts) -> Outcome:
     for key, pair in changes.items():
         name, _, axis = key.partition(" along ")
         code = CAUSES.get(name, "coordinates")
-        change: Any = Changed(code, step_of(code), {name: pair})
+        change: Any = StepChanged(code, step_of(code), {name: pair})
         if axis:
             part: Any = Axis(axis_letters(len(sides)).index(axis), axis)
             causes.append(Within(part, change))
         else:
             causes.append(change)
-    cause = Cause("both", (*dict.fromkeys(c.code for c in causes),), changes, {})
+    cause = LikelyMistake("both", (*dict.fromkeys(c.code for c in causes),), changes, {})
     return replace(outcome, cause=cause, causes=tuple(causes), explained=1.0)
 
 

@@ -208,8 +208,8 @@ NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that i
 
 ROUNDED = 1e-6  # relative error of fitted slopes
 Slopes = dict[str, float]  # slope of each axis' coordinate, relative to a convention
-Settings = tuple[tuple[Any, ...], dict[str, Any]]  # order of preference, changed settings
-Match = tuple[*Settings, Encoding, Form | None, float]  # with the largest difference
+GridSettings = tuple[tuple[Any, ...], dict[str, Any]]  # order of preference, changed settings
+Match = tuple[*GridSettings, Encoding, Form | None, float]  # with the largest difference
 
 
 def identify_on_grid(facts: GridFacts) -> tuple[Fields | None, list[Finding]]:
@@ -347,7 +347,7 @@ def frequencies_along(waves: Complex, eps: float) -> Floats:
     return frequencies(params, 2 * waves.shape[1])
 
 
-def settings_read(facts: GridFacts, enc: Encoding, form: Form | None) -> list[Settings]:
+def settings_read(facts: GridFacts, enc: Encoding, form: Form | None) -> list[GridSettings]:
     """Return settings with which a convention may match a table, the fewest changes first."""
     if not enc.is_stationary:
         return []
@@ -365,12 +365,14 @@ def settings_read(facts: GridFacts, enc: Encoding, form: Form | None) -> list[Se
     return coordinate_settings(facts, axes, slopes, rho) if slopes else []
 
 
-def coordinate_settings(facts: GridFacts, axes: Axes, slopes: Slopes, rho: float) -> list[Settings]:
+def coordinate_settings(
+    facts: GridFacts, axes: Axes, slopes: Slopes, rho: float
+) -> list[GridSettings]:
     """Return settings that explain the slopes of coordinates and the base, the fewest first.
 
     A whole factor is a scale, unless the convention has a reference.
     """
-    sides, read = dict(zip(facts.names, facts.sides, strict=True)), list[Settings]()
+    sides, read = dict(zip(facts.names, facts.sides, strict=True)), list[GridSettings]()
     points = {k: float(sides.get(k, 1)) for k in axes.order}
     points |= dict(zip(axes.order, axes.reference, strict=False))
     start, across = (np.array([x[k] for k in slopes]) for x in (points, sides))

@@ -42,8 +42,8 @@ from pefourier.construction.rope import (
     usual_scalings,
 )
 from pefourier.construction.rows import Shifted
-from pefourier.construction.steps import Changed, Changes
-from pefourier.construction.waves import Complex, Numbers, Waves, apart, evaluate, of_frequencies
+from pefourier.construction.steps import Changes, StepChanged
+from pefourier.construction.waves import Complex, NumbersAt, Waves, apart, evaluate, of_frequencies
 from pefourier.encodings.attention_decay import positions_below
 from pefourier.encodings.encoding import Encoding
 from pefourier.encodings.families.rotary import scaling_parameters
@@ -62,7 +62,7 @@ LEAST = 1e-250  # radians per position: frequencies of 0 have no rounding
 
 
 @frozen
-class Cause:
+class LikelyMistake:
     """The mistake that explains a difference."""
 
     of: Literal["a", "b", "both"]  # the misread rotation, or both if settings differ
@@ -93,9 +93,9 @@ class Misreading:
     @property
     def words(self) -> str:
         """What was done, as the end of "the second equals the first with ..."."""
-        return Changed(self.code, self.step, self.changes).words
+        return StepChanged(self.code, self.step, self.changes).words
 
-    def numbers(self, observed: Waves) -> Numbers:
+    def numbers(self, observed: Waves) -> NumbersAt:
         """Return the sinusoids from the start of the observed rows on, in their form."""
         begin = observed.offset if np.isfinite(observed.offset) else 0.0
 
@@ -230,10 +230,10 @@ def step_of(code: str) -> str:
 
 
 def cause_of(
-    causes: Sequence[Misreading | Changed | Shifted],
+    causes: Sequence[Misreading | StepChanged | Shifted],
     expected: Waves | None = None,
     of: Literal["a", "b", "both"] = "both",
-) -> Cause:
+) -> LikelyMistake:
     """Describe mistakes and from which positions on they matter."""
     below = {}
     for last in causes:
@@ -243,7 +243,7 @@ def cause_of(
             below = dict(positions_below(expected.frequency, last.omega, SEARCHED))
     changes = {k: pair for cause in causes for k, pair in getattr(cause, "changes", {}).items()}
     others = tuple(other for cause in causes for other in getattr(cause, "others", ()))
-    return Cause(of, tuple(cause.code for cause in causes), changes, below, others)
+    return LikelyMistake(of, tuple(cause.code for cause in causes), changes, below, others)
 
 
 def plain_mistakes(sought: Sought) -> Iterator[Misreading]:
@@ -413,7 +413,7 @@ def geometric_rotation(pairs: Waves) -> Encoding | None:
 SIZES = {"length", "path", "model_type", "array", "spans", "position_ids", "eigenvalues"}
 
 
-def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
+def settings_cause(a: Encoding, b: Encoding) -> LikelyMistake | None:
     """Return the settings in which two known rotations differ; neither counts as misread."""
     if not (changes := changed_settings(a, b)):
         return None
@@ -422,14 +422,14 @@ def settings_cause(a: Encoding, b: Encoding) -> Cause | None:
     for code, mistake in known_mistakes().items():
         for one, other in mistake.get("swap", ()):
             if {one, other} <= changes.keys() and changes[one] == changes[other][::-1]:
-                return Cause("both", (code,), changes, {})
+                return LikelyMistake("both", (code,), changes, {})
     if kinds := changes.get("scaling"):
         named = {kinds[1]: "scaling-ignored", kinds[0]: "scaling-added"}
         code_of["scaling"] = named.get("none", "scaling-type")
         keys = [key for key in ("scaling", "rho", "d", "partial", "layout") if key in changes]
     codes = tuple(code_of[key] for key in keys) or ("parameters",)
     below = positions_below(a.measure.frequencies, b.measure.frequencies, SEARCHED)
-    return Cause("both", codes, changes, below)
+    return LikelyMistake("both", codes, changes, below)
 
 
 def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
@@ -475,7 +475,7 @@ def lengths_apart(a: Encoding, b: Encoding) -> tuple[str, dict[str, int]] | None
     return "beyond" if beyond else "below", facts
 
 
-def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
+def parameters_cause(first: Encoding, second: Encoding) -> LikelyMistake | None:
     """Return the parameters in which two encodings of the same name differ."""
     if first.name != second.name or not first.origin == second.origin == "formula":
         return None
@@ -484,4 +484,4 @@ def parameters_cause(first: Encoding, second: Encoding) -> Cause | None:
     changes = {key: pair for key, pair in pairs.items() if str(pair[0]) != str(pair[1])}
     if "d" in changes and first.injection == "bias":
         changes = {"heads": changes.pop("d"), **changes}
-    return Cause("both", ("parameters",), changes, {}) if changes else None
+    return LikelyMistake("both", ("parameters",), changes, {}) if changes else None

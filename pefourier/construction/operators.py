@@ -20,7 +20,7 @@ import numpy as np
 from pefourier.construction.explain import Named
 from pefourier.construction.mistakes import find_mistakes
 from pefourier.construction.pairs import pairs_apart
-from pefourier.construction.steps import Changed, is_scaled
+from pefourier.construction.steps import StepChanged, is_scaled
 from pefourier.construction.waves import (
     Complex,
     Form,
@@ -42,7 +42,7 @@ MOST_MATCHED = 2**11  # pairs of a head; for wider heads only named orders are t
 VECTORS = 16  # random queries and keys
 SCALED = 1e-3  # relative to the factor; a larger change of size is not a rotation
 Matrices = tuple[Floats, Floats]  # of queries and of keys, (n, d, d)
-Pairs = tuple[Places, Places]  # first and second rows, (m,)
+PairColumns = tuple[Places, Places]  # first and second rows, (m,)
 
 
 @frozen
@@ -100,7 +100,7 @@ def operator_at(enc: Encoding, positions: Places) -> Matrices:
     return rotation_matrices(queries, pairs, d), rotation_matrices(keys, pairs, d)
 
 
-def rotating_pairs(enc: Encoding, positions: Places) -> tuple[Complex, Complex, Pairs]:
+def rotating_pairs(enc: Encoding, positions: Places) -> tuple[Complex, Complex, PairColumns]:
     """Complex factors (n, m) of the pairs of queries and of keys, and the rows of the pairs."""
     phases = enc.measure.phases(enc.domain.places(enc.domain.x[positions]))
     phases = -phases if enc.params.get("backwards") else phases
@@ -120,7 +120,7 @@ def rotating_pairs(enc: Encoding, positions: Places) -> tuple[Complex, Complex, 
     return factor * queries, factor * keys, (first, second)
 
 
-def rotation_matrices(waves: Complex, pairs: Pairs, d: int) -> Floats:
+def rotation_matrices(waves: Complex, pairs: PairColumns, d: int) -> Floats:
     """Matrices (n, d, d) that multiply pairs of columns with complex numbers (n, m)."""
     first, second = pairs
     matrices = np.broadcast_to(np.eye(d), (len(waves), d, d)).copy()
@@ -256,12 +256,12 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
         ratio = -ratio
     if is_scaled(meant.factor, queries.factor, queries) and queries.factor == keys.factor:
         causes.append(
-            Changed("mscale", "waves", {"attention_factor": (meant.factor, queries.factor)})
+            StepChanged("mscale", "waves", {"attention_factor": (meant.factor, queries.factor)})
         )
     elif is_scaled(1.0, ratio, queries, keys):
         causes.append(KeysScaled(float(f"{ratio:.6g}")))
     if layout:
-        causes.append(Changed("layout", "columns", {"layout": layout}))
+        causes.append(StepChanged("layout", "columns", {"layout": layout}))
     last = min(len(expected), len(observed)) - 1
     positions, divisor = sampled_positions(last, FIRST), found[-1].divisor if found else 1
     omega = found[-1].omega if found else meant.frequency
@@ -277,7 +277,7 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
 
 def layout_of(
     observed: Encoding, expected: Encoding
-) -> tuple[tuple[str, str] | None, Pairs | None]:
+) -> tuple[tuple[str, str] | None, PairColumns | None]:
     """Return the layouts of a formula and a function if they differ, and the function's pairs.
 
     The pairs are None if they are neither halves nor neighbours.

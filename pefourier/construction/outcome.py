@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.construction import explain
-from pefourier.construction.mistakes import Cause, settings_cause
+from pefourier.construction.mistakes import LikelyMistake, settings_cause
 from pefourier.construction.operators import OperatorComparison
 from pefourier.construction.pairs import PairDifference, PositionRun
 from pefourier.construction.steps import describe_changes, describe_sides
@@ -145,7 +145,7 @@ class Outcome:
     pairs: tuple[PairDifference, ...] = ()  # that differ
     positions: tuple[PositionRun, ...] = ()  # of rows of a table, if row s is not position s
     heads: tuple[HeadDifference, ...] = ()  # that differ
-    cause: Cause | None = None
+    cause: LikelyMistake | None = None
     expected: Side = "first"  # the side to which causes are applied
     causes: tuple[explain.Cause[Any], ...] = ()  # done to the expected side, they give the other
     steps: Texts = field(default=(), metadata={"told": "differences"})  # that differ, unexplained

@@ -25,7 +25,7 @@ from pefourier.construction.waves import (
     BLOCK,
     NEAR,
     Complex,
-    Numbers,
+    NumbersAt,
     Waves,
     apart,
     evaluate,
@@ -54,7 +54,7 @@ class PairDifference:
     ratio: float | None  # second over first
 
 
-def units_apart(a: Waves, b: Waves, waves: Numbers, rows: Places) -> Floats:
+def units_apart(a: Waves, b: Waves, waves: NumbersAt, rows: Places) -> Floats:
     """Return the differences (n, m) of b from `waves`, made from a, in units of rounding."""
     eps = max(FLOAT64_EPS if a.is_declared and b.is_declared else FLOAT32_EPS, a.eps, b.eps)
     omega, observed = np.maximum(np.abs(a.frequency), np.abs(b.frequency)), b.numbers(rows)
@@ -67,7 +67,7 @@ def units_apart(a: Waves, b: Waves, waves: Numbers, rows: Places) -> Floats:
     return units
 
 
-def excess(a: Waves, b: Waves, waves: Numbers, *, stop: bool = False) -> tuple[Floats, Bools]:
+def excess(a: Waves, b: Waves, waves: NumbersAt, *, stop: bool = False) -> tuple[Floats, Bools]:
     """Return the largest of `units_apart` of each pair (m,), and the rows above 1.
 
     With `stop`, the comparison ends at the first row above 1.
@@ -159,7 +159,7 @@ def frequencies_apart(a: Waves, b: Waves) -> bool:
     return bool((np.abs(first - second) > slack).any())
 
 
-def offset_waves(a: Waves, b: Waves) -> Numbers:
+def offset_waves(a: Waves, b: Waves) -> NumbersAt:
     """Return the sinusoids of a from the start of b, if both starts are known, or angles like b."""
     is_moved = a.is_declared and b.offset != a.offset and np.isfinite(b.offset - a.offset)
     if not is_moved and (a.has_angles or not b.has_angles):

@@ -56,13 +56,13 @@ from pefourier.construction.pairs import (
 from pefourier.construction.rope import BY_LENGTH, Rope, base_of_grid, is_rotation, list_at
 from pefourier.construction.rows import Shifted
 from pefourier.construction.steps import (
-    Changed,
+    StepChanged,
     changed_steps,
     form_of,
     is_scaled,
     name_of_order,
 )
-from pefourier.construction.tables import Block, Zeroed, true_runs
+from pefourier.construction.tables import TablePart, Zeroed, true_runs
 from pefourier.construction.waves import Waves, declared, fit
 from pefourier.encodings import load
 from pefourier.encodings.encoding import (
@@ -103,7 +103,7 @@ def length_note(enc: Encoding) -> Finding:
 def compare_rows(
     outcome: Outcome,
     encodings: Two,
-    pairs: Pairs,
+    pairs: TwoWaves,
     *,
     few: bool = False,
 ) -> Outcome | None:
@@ -181,8 +181,8 @@ def describe_rows(
     outcome: Outcome,
     k: int,
     encodings: Two,
-    waves: Pairs,
-    later: Sequence[Changed | Shifted],
+    waves: TwoWaves,
+    later: Sequence[StepChanged | Shifted],
     rows: RowPositions,
     readings: NDArray[np.str_],
     *,
@@ -238,7 +238,7 @@ def explain_stray_rows(
     `encodings` are those of the reference and of the table.
     """
     (first, last), *others = true_runs(~is_known)
-    rows, part = encodings[1].table()[first : last + 1], Block("rows", first, last)
+    rows, part = encodings[1].table()[first : last + 1], TablePart("rows", first, last)
     if others or not rows.any():
         return () if others else (Within(part, Zeroed()),)
     rotation = encodings[0] if reference.is_declared else geometric_rotation(reference)
@@ -344,7 +344,7 @@ def kind_of_tokens(positions: Places) -> str:
     return "images" if (leading > 0).all() else "back"
 
 
-def with_factors(outcome: Outcome, changes: Sequence[Changed | Shifted]) -> Outcome:
+def with_factors(outcome: Outcome, changes: Sequence[StepChanged | Shifted]) -> Outcome:
     """Build the outcome of rotations that differ by the factor on cosines and sines."""
     causes = tuple(changes)
     return outcome.with_differences(
@@ -353,10 +353,10 @@ def with_factors(outcome: Outcome, changes: Sequence[Changed | Shifted]) -> Outc
 
 
 PARTS = {"cos": "cosines", "sin": "sines"}
-Pairs = tuple[Waves, Waves]
+TwoWaves = tuple[Waves, Waves]
 
 
-def read_pairs(first: Encoding, second: Encoding) -> Pairs | None:
+def read_pairs(first: Encoding, second: Encoding) -> TwoWaves | None:
     """Read the pairs of two encodings in one order of cosines and sines; None if one has none."""
     a, b = pairs_of(first, second), pairs_of(second, first)
     return in_one_order(a, b) if a and b else None
@@ -374,7 +374,7 @@ def pairs_of(enc: Encoding, counterpart: Encoding) -> Waves | None:
     return fit(enc.table(), enc.eps) if is_table else None
 
 
-def compare_rotations(numbers: Outcome, encodings: Two, pairs: Pairs | None) -> Outcome | None:
+def compare_rotations(numbers: Outcome, encodings: Two, pairs: TwoWaves | None) -> Outcome | None:
     """Compare rotations by their effect, and rotations or tables by pairs; None if not possible.
 
     `numbers` is the outcome of comparing their tables, which pairs may explain.
@@ -416,7 +416,7 @@ def with_cause_of_scores(outcome: Outcome, encodings: Two) -> Outcome:
         return outcome
     worst = outcome.max_difference or None  # of queries alone
     facts: Fields = {"causes": causes, "expected": SIDES[is_swapped]}
-    if all(isinstance(cause, Changed | Misreading) for cause in causes):
+    if all(isinstance(cause, StepChanged | Misreading) for cause in causes):
         facts["cause"] = cause_of(causes, None, "b" if is_swapped else "a")
     return replace(outcome, explained=1.0, max_difference=worst, **facts)
 
@@ -452,7 +452,7 @@ def compare_outputs(outcome: Outcome, operator: OperatorComparison, encodings: T
 
 
 def compare_same_scores(
-    outcome: Outcome, encodings: Two, pairs: Pairs | None, offset: int
+    outcome: Outcome, encodings: Two, pairs: TwoWaves | None, offset: int
 ) -> Outcome:
     """Compare the numbers, the shared offset and the axes of rotations with equal scores."""
     first, second = encodings
@@ -469,7 +469,7 @@ def compare_same_scores(
     return compare_axes(outcome, *pairs)
 
 
-def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
+def compare_pairs(outcome: Outcome, encodings: Two, pairs: TwoWaves) -> Outcome:
     """Compare two sets of pairs: which differ, and by which mistake."""
     a, b = pairs
     outcome = replace(outcome, pair_counts=(len(a), len(b)))
@@ -497,7 +497,7 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome:
     return replace(paired, first=first_difference(a, b), explained=1 - float(differs.mean()))
 
 
-def compare_shifted(outcome: Outcome, encodings: Two, pairs: Pairs) -> Outcome | None:
+def compare_shifted(outcome: Outcome, encodings: Two, pairs: TwoWaves) -> Outcome | None:
     """Report additive sinusoids that begin elsewhere, with all other steps; None for all others."""
     if any(map(rotates, encodings)) or outcome.verdict == "the same":
         return None
@@ -564,7 +564,9 @@ def are_known(*encodings: Encoding) -> bool:
     return all(is_rotation(enc) and Rope.of(enc) for enc in encodings)
 
 
-def with_cause(outcome: Outcome, encodings: Two, pairs: Pairs, *, plain: bool = False) -> Outcome:
+def with_cause(
+    outcome: Outcome, encodings: Two, pairs: TwoWaves, *, plain: bool = False
+) -> Outcome:
     """Add all steps that differ, if they give all rows, or the settings that differ.
 
     A config or a SPEC is the expected side; of two tables, the first.
@@ -612,7 +614,7 @@ def compare_axes(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
     is_order = Counter(first.axis) == Counter(second.axis) and len({*letters}) > len({*first.axis})
     code = "sections" if is_order and count > 1 else "axes"
     listed = list_differences(first, second, differs)
-    causes: tuple[Any, ...] = (Changed(code, "positions", {"axes": (a, b)}),)
+    causes: tuple[Any, ...] = (StepChanged(code, "positions", {"axes": (a, b)}),)
     facts: Fields = {"causes": causes, "cause": cause_of(causes), "explained": 1.0}
     return outcome.with_differences("pairs", count, len(first.axis), pairs=listed, **facts)
 

@@ -168,7 +168,7 @@ def changes(shift: Numbers) -> list[int]:
     return list(dict.fromkeys(at[:PLACES] + at[-PLACES:]))
 
 
-Changes = Iterator["Change"]
+RowChanges = Iterator["Change"]
 
 
 @frozen
@@ -200,7 +200,7 @@ class Reversed(Change):
     undo = "reverse them"
 
     @classmethod
-    def propose(cls, _: Numbers, __: Numbers) -> Changes:
+    def propose(cls, _: Numbers, __: Numbers) -> RowChanges:
         yield cls()
 
     def apply(self, expected: Numbers) -> Numbers:
@@ -226,7 +226,7 @@ class Step(Change):
     undo = "advance by 1"
 
     @classmethod
-    def propose(cls, _: Numbers, observed: Numbers) -> Changes:
+    def propose(cls, _: Numbers, observed: Numbers) -> RowChanges:
         steps = np.diff(observed)
         if len(steps) > 1:
             some = steps[[0, -1]]
@@ -252,7 +252,7 @@ class Rounded(Change):
     undo = "keep them as integers"
 
     @classmethod
-    def propose(cls, expected: Numbers, _: Numbers) -> Changes:
+    def propose(cls, expected: Numbers, _: Numbers) -> RowChanges:
         for name in ("bfloat16", "float16"):
             if np.abs(expected).max() > 2 ** FORMATS[name].digits:
                 yield cls(name)
@@ -279,7 +279,7 @@ class Wrapped(Change):
     undo = "use 64 bits"
 
     @classmethod
-    def propose(cls, _: Numbers, observed: Numbers) -> Changes:
+    def propose(cls, _: Numbers, observed: Numbers) -> RowChanges:
         for bits in (32, 16, 8):
             for name in (f"int{bits}", f"uint{bits}"):
                 if np.array_equal(observed, observed.astype(name)):
@@ -304,7 +304,7 @@ class Divided(Change):
     undo = "count every token"
 
     @classmethod
-    def propose(cls, _: Numbers, observed: Numbers) -> Changes:
+    def propose(cls, _: Numbers, observed: Numbers) -> RowChanges:
         rises = np.flatnonzero(np.diff(observed)).tolist()
         if rises and (by := (rises[1] - rises[0]) if len(rises) > 1 else rises[0] + 1) > 1:
             yield cls(by)
@@ -330,7 +330,7 @@ class Shifted(Change):
     undo = "shift them back"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
+    def propose(cls, expected: Numbers, observed: Numbers) -> RowChanges:
         shift = shift_of(expected, observed).ravel()
         lowest = int(observed.min() - expected.min())
         some = [lowest, *shift[[0, -1]].tolist()]
@@ -360,7 +360,7 @@ class Restarted(Change):
     undo = "count on"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
+    def propose(cls, expected: Numbers, observed: Numbers) -> RowChanges:
         shift, first = shift_of(expected, observed), int(expected[0])
         for at in changes(shift):
             is_fall = shift[at] - shift[at - 1] == first - expected[at]
@@ -393,7 +393,7 @@ class Clamped(Change):
     undo = "count on"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
+    def propose(cls, expected: Numbers, observed: Numbers) -> RowChanges:
         n = len(observed)
         equal = max(1, int((observed != observed[-1])[::-1].argmax()))  # at the end
         for to in dict.fromkeys((int(observed.max()), int(observed[-1]), int(expected[n - equal]))):
@@ -416,7 +416,7 @@ class Repeated(Change):
     undo = "count every token"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
+    def propose(cls, expected: Numbers, observed: Numbers) -> RowChanges:
         for at in changes(shift_of(expected, observed)):
             if observed[at] == observed[at - 1]:
                 yield cls(at, int(np.append(observed[at:] != observed[at], True).argmax()))
@@ -439,7 +439,7 @@ class Gap(Change):
     sign = 1
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
+    def propose(cls, expected: Numbers, observed: Numbers) -> RowChanges:
         shift = cls.sign * np.atleast_2d(shift_of(expected, observed))[0]
         for at in changes(shift):
             if shift[at] > shift[at - 1]:
@@ -472,7 +472,7 @@ class Wrong(Change):
     undo = "correct this one"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
+    def propose(cls, expected: Numbers, observed: Numbers) -> RowChanges:
         shift = shift_of(expected, observed)
         for at in (0, *changes(shift)):
             if shift[at]:
@@ -509,7 +509,7 @@ class Exchanged(Change):
     undo = "exchange them back"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
+    def propose(cls, expected: Numbers, observed: Numbers) -> RowChanges:
         shift = shift_of(expected, observed)
         wrong, cuts = np.flatnonzero(shift).tolist(), changes(shift)
         if not wrong:
@@ -538,7 +538,7 @@ class AxesExchanged(Change):
     undo = "exchange them back"
 
     @classmethod
-    def propose(cls, _: Numbers, __: Numbers) -> Changes:
+    def propose(cls, _: Numbers, __: Numbers) -> RowChanges:
         yield from map(cls, ((1, 2), (0, 1), (0, 2)))
 
     def apply(self, expected: Numbers) -> Numbers:

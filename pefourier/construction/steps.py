@@ -32,7 +32,7 @@ Changes = Mapping[str, tuple[Any, Any]]  # settings, correct and misread
 
 
 @frozen
-class Changed:
+class StepChanged:
     """A step that differs, with its values in the expected and the observed table."""
 
     code: str  # of a mistake
@@ -51,7 +51,7 @@ class Changed:
 
 def changed_steps(
     expected: Waves, observed: Waves, encodings: tuple[Encoding, Encoding]
-) -> Iterator[Changed | Shifted]:
+) -> Iterator[StepChanged | Shifted]:
     """Yield the start, the factor and the columns of observed sinusoids, if not as expected.
 
     `encodings` are those of the expected and the observed sinusoids.
@@ -64,7 +64,7 @@ def changed_steps(
     if is_shown and is_scaled(factor, observed.factor, expected, observed):
         is_rotation = any(enc.injection == "rotate" or enc.operator for enc in encodings)
         code, name = ("mscale", "attention_factor") if is_rotation else ("scaled", "amplitude")
-        yield Changed(code, "waves", {name: (factor, observed.factor)})
+        yield StepChanged(code, "waves", {name: (factor, observed.factor)})
     forms = [
         form_of(enc, waves) for enc, waves in zip(encodings, (expected, observed), strict=True)
     ]
@@ -74,13 +74,13 @@ def changed_steps(
     if any(is_declared):  # it does not state its columns
         first = [WAVES["sin" if waves.has_sines_first else "cos"] for waves in (expected, observed)]
         if first[0] != first[1]:
-            yield Changed("order", "columns", {"first": (first[0], first[1])})
+            yield StepChanged("order", "columns", {"first": (first[0], first[1])})
         return
     if forms[0] and forms[1] and forms[0].part == forms[1].part == "both":
         yield from changed_columns(forms[0], forms[1])
 
 
-def changed_columns(expected: Form, observed: Form) -> Iterator[Changed]:
+def changed_columns(expected: Form, observed: Form) -> Iterator[StepChanged]:
     """Yield the layout, the order and the copies of columns that are not as expected.
 
     >>> [*changed_columns(Form("both", "halves"), Form("both", "halves", None, "sin"))]
@@ -94,7 +94,7 @@ def changed_columns(expected: Form, observed: Form) -> Iterator[Changed]:
     for code, (first, second) in pairs.items():
         if first != second:
             name = "first" if code == "order" else code
-            yield Changed(code, "columns", {name: (first, second)})
+            yield StepChanged(code, "columns", {name: (first, second)})
 
 
 def shows_factor(waves: Waves) -> bool:

@@ -37,29 +37,29 @@ EQUIVALENT = {"columns", "scaled", "offset-row", "padding"}
 
 
 @frozen_arrays
-class Numbers:
+class TableNumbers:
     """Numbers of a table, and the errors that rounding explains."""
 
     values: Floats  # (n, d)
     error: Floats  # (n, d)
 
-    def times(self, factor: Any) -> Numbers:
+    def times(self, factor: Any) -> TableNumbers:
         """Return the numbers times a factor, or one for each row."""
-        return Numbers(self.values * factor, self.error * np.abs(factor))
+        return TableNumbers(self.values * factor, self.error * np.abs(factor))
 
-    def at(self, rows: Any = slice(None), columns: Any = slice(None)) -> Numbers:
+    def at(self, rows: Any = slice(None), columns: Any = slice(None)) -> TableNumbers:
         """Return some rows and columns."""
-        return Numbers(self.values[rows][:, columns], self.error[rows][:, columns])
+        return TableNumbers(self.values[rows][:, columns], self.error[rows][:, columns])
 
-    def to_units(self, unit: float) -> Numbers:
+    def to_units(self, unit: float) -> TableNumbers:
         """Round to multiples of a unit; numbers near a tie may be rounded either way."""
         scaled = self.values / unit
         whole = np.rint(scaled)
         is_tied = np.abs(np.abs(scaled - whole) - 0.5) <= self.error / unit + 1e-9
-        return Numbers(whole * unit, np.where(is_tied, unit, 1e-9 * unit))
+        return TableNumbers(whole * unit, np.where(is_tied, unit, 1e-9 * unit))
 
 
-def agree(applied: Numbers, observed: Numbers) -> Bools:
+def agree(applied: TableNumbers, observed: TableNumbers) -> Bools:
     """Return which numbers are equal up to their errors; none if shapes differ."""
     if applied.values.shape != observed.values.shape:
         return np.zeros(observed.values.shape, bool)
@@ -88,7 +88,7 @@ class Stretch:
 
 
 @frozen
-class Block(Stretch):
+class TablePart(Stretch):
     """Rows or columns of a table."""
 
     @property
@@ -97,15 +97,15 @@ class Block(Stretch):
         part = slice(self.first, self.last + 1)
         return part if self.axis == "rows" else (slice(None), part)
 
-    def of(self, numbers: Numbers) -> Numbers:
+    def of(self, numbers: TableNumbers) -> TableNumbers:
         """Select the part."""
-        return Numbers(numbers.values[self.index], numbers.error[self.index])
+        return TableNumbers(numbers.values[self.index], numbers.error[self.index])
 
-    def put(self, numbers: Numbers, part: Numbers) -> Numbers:
+    def put(self, numbers: TableNumbers, part: TableNumbers) -> TableNumbers:
         """Replace the part."""
         values, error = numbers.values.copy(), numbers.error.copy()
         values[self.index], error[self.index] = part.values, part.error
-        return Numbers(values, error)
+        return TableNumbers(values, error)
 
 
 @frozen
@@ -123,16 +123,18 @@ class Zeroed(OfNumbers):
     says = "zeros"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Cause[Numbers]]:
+    def propose(
+        cls, expected: TableNumbers, observed: TableNumbers
+    ) -> Iterator[Cause[TableNumbers]]:
         """Yield runs of rows and of columns that are all zeros in the observed table alone."""
         if expected.values.shape != observed.values.shape:
             return
         for axis, part in ((1, "rows"), (0, "columns")):
             is_zero = ~observed.values.any(axis=axis) & expected.values.any(axis=axis)
             for first, last in true_runs(np.asarray(is_zero)):
-                yield Within(Block(part, first, last), cls())
+                yield Within(TablePart(part, first, last), cls())
 
-    def apply(self, expected: Numbers) -> Numbers:
+    def apply(self, expected: TableNumbers) -> TableNumbers:
         """Return zeros."""
         return expected.times(0.0)
 
@@ -156,7 +158,7 @@ class Scaled(OfNumbers):
     says = "all numbers multiplied by {c.by:.7g}"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Scaled]:
+    def propose(cls, expected: TableNumbers, observed: TableNumbers) -> Iterator[Scaled]:
         """Yield the ratio of norms, with and without the mean row, with both signs."""
         factors = list[float]()
         for a, b in (
@@ -172,7 +174,7 @@ class Scaled(OfNumbers):
         for by in dict.fromkeys(factors):
             yield from (cls(by=factor) for factor in (by, -by) if factor not in (0, 1))
 
-    def apply(self, expected: Numbers) -> Numbers:
+    def apply(self, expected: TableNumbers) -> TableNumbers:
         """Multiply."""
         return expected.times(self.by)
 
@@ -191,7 +193,7 @@ class OffsetRow(OfNumbers):
     says = "one constant row added to all rows"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[OffsetRow]:
+    def propose(cls, expected: TableNumbers, observed: TableNumbers) -> Iterator[OffsetRow]:
         """Yield the mean difference."""
         if expected.values.shape == observed.values.shape:
             added = observed.values.mean(axis=0) - expected.values.mean(axis=0)
@@ -201,9 +203,9 @@ class OffsetRow(OfNumbers):
             if added.any():
                 yield cls(row=added)
 
-    def apply(self, expected: Numbers) -> Numbers:
+    def apply(self, expected: TableNumbers) -> TableNumbers:
         """Add the row."""
-        return Numbers(expected.values + self.row, expected.error)
+        return TableNumbers(expected.values + self.row, expected.error)
 
 
 @frozen
@@ -215,19 +217,21 @@ class UnitRows(OfNumbers):
     says = "each row scaled to length {c.length:g}"
 
     @classmethod
-    def propose(cls, _: Numbers, observed: Numbers) -> Iterator[UnitRows]:
+    def propose(cls, _: TableNumbers, observed: TableNumbers) -> Iterator[UnitRows]:
         """Yield the common length of the observed rows."""
         norms = np.linalg.norm(observed.values, axis=1)
         norms = norms[norms > 0]
         if len(norms) and np.ptp(norms) <= DEVIATION * norms.mean():
             yield cls(length=float(f"{np.median(norms):.4g}"))
 
-    def apply(self, expected: Numbers) -> Numbers:
+    def apply(self, expected: TableNumbers) -> TableNumbers:
         """Divide rows by their norms; rows of zeros stay."""
         norms = np.linalg.norm(expected.values, axis=1, keepdims=True)
         scaled = expected.times(self.length / np.where(norms > 0, norms, 1.0))
         slack = np.linalg.norm(scaled.error, axis=1, keepdims=True)
-        return Numbers(scaled.values, scaled.error + slack * np.abs(scaled.values) / self.length)
+        return TableNumbers(
+            scaled.values, scaled.error + slack * np.abs(scaled.values) / self.length
+        )
 
 
 @frozen
@@ -239,7 +243,7 @@ class LayerNorm(OfNumbers):
     says = "a layer norm of each row (eps {c.eps:g})"
 
     @classmethod
-    def propose(cls, _: Numbers, observed: Numbers) -> Iterator[LayerNorm]:
+    def propose(cls, _: TableNumbers, observed: TableNumbers) -> Iterator[LayerNorm]:
         """Yield the constants that layer norms add, if observed rows have mean 0."""
         x = observed.values
         spread = x.std(axis=1)
@@ -248,13 +252,13 @@ class LayerNorm(OfNumbers):
         ):
             yield from (cls(eps=eps) for eps in NORM_EPS)
 
-    def apply(self, expected: Numbers) -> Numbers:
+    def apply(self, expected: TableNumbers) -> TableNumbers:
         """Normalise rows; rows of constants become zeros."""
         centred = expected.values - expected.values.mean(axis=1, keepdims=True)
         spread = np.sqrt((centred**2).mean(axis=1, keepdims=True) + self.eps)
         spread = np.where(spread > 0, spread, 1.0)
         error = (expected.error + expected.error.mean(axis=1, keepdims=True)) / spread
-        return Numbers(centred / spread, error * (1 + np.abs(centred / spread)))
+        return TableNumbers(centred / spread, error * (1 + np.abs(centred / spread)))
 
 
 @frozen
@@ -266,7 +270,7 @@ class Decimals(OfNumbers):
     says = "numbers rounded to {c.digits} decimals"
 
     @classmethod
-    def propose(cls, _: Numbers, observed: Numbers) -> Iterator[Decimals]:
+    def propose(cls, _: TableNumbers, observed: TableNumbers) -> Iterator[Decimals]:
         """Yield the fewest decimals that all observed numbers have."""
         sample = observed.values.ravel()[:SAMPLE]
         for digits in DECIMALS:
@@ -276,7 +280,7 @@ class Decimals(OfNumbers):
                 yield cls(digits=digits)
                 return
 
-    def apply(self, expected: Numbers) -> Numbers:
+    def apply(self, expected: TableNumbers) -> TableNumbers:
         """Round."""
         return expected.to_units(10.0**-self.digits)
 
@@ -291,7 +295,7 @@ class Integers(Named):
     says = "numbers stored as integers without their scale (numbers times {c.scale:.6g})"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Integers]:
+    def propose(cls, expected: TableNumbers, observed: TableNumbers) -> Iterator[Integers]:
         """Yield factors that map the largest number to the largest integer."""
         largest, top = (
             np.abs(observed.values).max(initial=0.0),
@@ -306,7 +310,7 @@ class Integers(Named):
         for digits in range(1, 5):
             yield cls(scale=float(f"{norms:.{digits}g}"))
 
-    def apply(self, expected: Numbers) -> Numbers:
+    def apply(self, expected: TableNumbers) -> TableNumbers:
         """Multiply and round."""
         return expected.times(self.scale).to_units(1.0)
 
@@ -320,14 +324,14 @@ class Transposed(Named):
     says = "rows and columns exchanged (transposed)"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Transposed]:
+    def propose(cls, expected: TableNumbers, observed: TableNumbers) -> Iterator[Transposed]:
         """Yield the cause if shapes allow it."""
         if expected.values.shape == observed.values.shape[::-1]:
             yield cls()
 
-    def apply(self, expected: Numbers) -> Numbers:
+    def apply(self, expected: TableNumbers) -> TableNumbers:
         """Transpose."""
-        return Numbers(expected.values.T, expected.error.T)
+        return TableNumbers(expected.values.T, expected.error.T)
 
 
 @frozen
@@ -348,18 +352,18 @@ class Padding(Named):
         return f"{count} {noun} of zeros added after the last"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Padding]:
+    def propose(cls, expected: TableNumbers, observed: TableNumbers) -> Iterator[Padding]:
         """Yield the difference of widths."""
         (n, own), (m, other) = expected.values.shape, observed.values.shape
         if n == m and own != other and (other < own or not observed.values[:, own:].any()):
             yield cls(columns=other - own)
 
-    def apply(self, expected: Numbers) -> Numbers:
+    def apply(self, expected: TableNumbers) -> TableNumbers:
         """Add zeros or cut."""
         if self.columns < 0:
             return expected.at(columns=slice(expected.values.shape[1] + self.columns))
         added = ((0, 0), (0, self.columns))
-        return Numbers(np.pad(expected.values, added), np.pad(expected.error, added))
+        return TableNumbers(np.pad(expected.values, added), np.pad(expected.error, added))
 
 
 @frozen_arrays
@@ -400,7 +404,7 @@ class Ordered(Named):
         return " and ".join(texts)
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Ordered]:
+    def propose(cls, expected: TableNumbers, observed: TableNumbers) -> Iterator[Ordered]:
         """Yield the order in which columns agree, those that agree in place first."""
         a, b = expected.values, observed.values
         if a.shape != b.shape:
@@ -411,10 +415,10 @@ class Ordered(Named):
             if ordered.words:
                 yield ordered
 
-    def apply(self, expected: Numbers) -> Numbers:
+    def apply(self, expected: TableNumbers) -> TableNumbers:
         """Order columns and change signs."""
         ordered = expected.at(columns=self.order)
-        return Numbers(ordered.values * self.signs, ordered.error)
+        return TableNumbers(ordered.values * self.signs, ordered.error)
 
 
 def column_maps(
@@ -468,7 +472,7 @@ def compare_columns(
 
 
 @frozen_arrays
-class Moved(Named):
+class RowsMoved(Named):
     """Rows are at other positions, by causes of positions."""
 
     causes: tuple[Cause[Any], ...]
@@ -482,7 +486,7 @@ class Moved(Named):
         return ", and ".join(cause.words for cause in self.causes)
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Iterator[Moved]:
+    def propose(cls, expected: TableNumbers, observed: TableNumbers) -> Iterator[RowsMoved]:
         """Yield the causes of the rows that are nearest to the observed rows."""
         a, b = expected.values, observed.values
         if a.shape != b.shape:
@@ -493,7 +497,7 @@ class Moved(Named):
             if found:
                 yield cls(causes=found, rows=rows)
 
-    def apply(self, expected: Numbers) -> Numbers:
+    def apply(self, expected: TableNumbers) -> TableNumbers:
         """Move rows."""
         return expected.at(rows=self.rows)
 
@@ -512,23 +516,23 @@ def nearest(a: Floats, b: Floats, in_place: Bools) -> Places:
 
 KINDS = (
     *(Transposed, Padding, Zeroed, Scaled, OffsetRow, UnitRows, LayerNorm),
-    *(Decimals, Integers, Ordered, Moved),
+    *(Decimals, Integers, Ordered, RowsMoved),
 )
 
 
-def parts_of(_: Numbers, __: Numbers, differs: Bools) -> Iterator[Cover[Numbers]]:
+def parts_of(_: TableNumbers, __: TableNumbers, differs: Bools) -> Iterator[Cover[TableNumbers]]:
     """Yield the rows and the columns to which differences are confined: one part, or two."""
     for axis, part in ((1, "rows"), (0, "columns")):
         runs = true_runs(np.asarray(differs.any(axis=axis)))
         if not runs or len(runs) > 2 or runs == [(0, differs.shape[1 - axis] - 1)]:
             continue
-        yield [(Block(part, *run), PARTIAL) for run in runs]
+        yield [(TablePart(part, *run), PARTIAL) for run in runs]
 
 
 PARTIAL = (Zeroed, Scaled, UnitRows, LayerNorm, Decimals, Integers)
 
 
-def explain_tables(expected: Numbers, observed: Numbers) -> Explanation[Numbers]:
+def explain_tables(expected: TableNumbers, observed: TableNumbers) -> Explanation[TableNumbers]:
     """Return the steps, at most two, that lead from one table to the other.
 
     >>> table = np.random.default_rng(0).normal(size=(9, 4))
@@ -537,7 +541,7 @@ def explain_tables(expected: Numbers, observed: Numbers) -> Explanation[Numbers]
     ['all numbers multiplied by 2.5', 'positions in reverse order']
     """
 
-    def near(remaining: Numbers, _: Numbers) -> bool:
+    def near(remaining: TableNumbers, _: TableNumbers) -> bool:
         return remaining.values.size <= PAIRED
 
     found = explain(expected, observed, KINDS, agree, near, parts_of)

@@ -60,16 +60,16 @@ NEAR = 1e-3  # of the factor: relative tolerance on amplitudes and slow rotation
 STILL = 8  # units of rounding over a side of a grid, up to which a frequency counts as 0
 BENT = 1e-2  # radians per step: largest deviation from a geometric series
 LAYOUTS: tuple[Layout, ...] = ("halves", "interleaved")
-Part = Literal["both", "cos", "sin", "angles"]
+StoredPart = Literal["both", "cos", "sin", "angles"]
 Complex = NDArray[np.complex128]
-Numbers = Callable[[Any], Complex]  # rows (n,) -> sinusoids (n, m)
+NumbersAt = Callable[[Any], Complex]  # rows (n,) -> sinusoids (n, m)
 
 
 @frozen
 class Form:
     """Columns in which a table holds the cosines and sines of its pairs."""
 
-    part: Part
+    part: StoredPart
     layout: Layout = "halves"  # of the cosine and the sine of a pair
     copies: Layout | None = None  # of equal columns, if each column occurs twice
     first: Wave = "cos"
@@ -97,7 +97,7 @@ class Waves:
     frequency: Floats  # (m,) radians per step, or (m, axes)
     phase: Floats  # (m,) radians at the first row
     amplitude: Floats  # (m,)
-    numbers: Numbers  # cosines and sines as stored, by row
+    numbers: NumbersAt  # cosines and sines as stored, by row
     length: int
     eps: float  # of stored numbers; phases have float32 precision or better
     offset: float = 0.0  # in steps, of all phases; NaN: none in common
@@ -222,7 +222,7 @@ def fit(table: Array, eps: float, sides: Ints = ()) -> Waves | None:
     return None
 
 
-def numbers_of(table: Array, form: Form) -> Numbers:
+def numbers_of(table: Array, form: Form) -> NumbersAt:
     """Return a function for the cosines and sines of a table, by row."""
     return lambda rows: form.numbers(table[rows])
 

@@ -28,7 +28,6 @@ from pefourier.construction.rows import (
     CORNERS,
     AxesExchanged,
     Beyond,
-    Changes,
     Gap,
     Given,
     NotRestarted,
@@ -36,6 +35,7 @@ from pefourier.construction.rows import (
     PaddingCounted,
     Piece,
     Recounted,
+    RowChanges,
     Shifted,
     TableOffset,
     agree,
@@ -439,7 +439,7 @@ class BlockStart(Gap):
     says = "positions shifted by {c.by:+} on all axes from index {c.at} on"
 
     @classmethod
-    def propose(cls, expected: Numbers, observed: Numbers) -> Changes:
+    def propose(cls, expected: Numbers, observed: Numbers) -> RowChanges:
         shift = shift_of(expected, observed)
         steps = np.diff(shift[0], prepend=shift[0, 0])
         yield from (cls(at, int(steps[at])) for at in changes(shift) if steps[at])

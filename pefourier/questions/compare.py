@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.construction.mistakes import (
-    Cause,
+    LikelyMistake,
     lengths_apart,
     parameters_cause,
     settings_cause,
@@ -345,7 +345,7 @@ def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
     if not layers or outcome.verdict not in AGREEING:
         return outcome
     index = {i for layer in layers for i in layer.index}
-    cause = Cause("both", tuple(dict.fromkeys(layer.what for layer in layers)), {}, {})
+    cause = LikelyMistake("both", tuple(dict.fromkeys(layer.what for layer in layers)), {}, {})
     total = max(layers[0].count, len(layers), *(i + 1 for i in index))
     differing = len(index) or len(layers)
     return outcome.with_differences("layers", differing, total, cause=outcome.cause or cause)
@@ -365,7 +365,7 @@ def compare_temperatures(outcome: Outcome, encodings: Two) -> Outcome:
         return outcome.with_findings(
             finding("temperature-beyond", length=length, first=first, second=second)
         )
-    cause = Cause("both", ("parameters",), {"temperature": (first, second)}, {})
+    cause = LikelyMistake("both", ("parameters",), {"temperature": (first, second)}, {})
     return outcome.with_differences("query factors", 1, 1, cause=cause)
 
 
@@ -524,7 +524,7 @@ def sizes_findings(result: Comparison) -> list[Finding]:
     return [finding("sizes-differ", kind, **sizes)]
 
 
-def cause_finding(cause: Cause, more: Sequence[str]) -> Finding:
+def cause_finding(cause: LikelyMistake, more: Sequence[str]) -> Finding:
     """Report the mistakes that explain a difference, or the settings that differ."""
     errors, order = known_mistakes(), -1 if cause.of == "b" else 1
     changes = describe_changes({key: pair[::order] for key, pair in cause.changes.items()})

@@ -22,9 +22,9 @@ from pefourier.errors import PefourierError, command_line, shown
 from pefourier.questions.result import Result
 from pefourier.questions.rotations import (
     Band,
+    FrequencyReading,
+    ModelRotation,
     Pair,
-    Reading,
-    Rotation,
     count_unseen,
     describe_rotation,
     read_against,
@@ -236,7 +236,7 @@ class Context(Result):
     }
 
     layers: tuple[Layers, ...]
-    rotations: tuple[Rotation, ...]
+    rotations: tuple[ModelRotation, ...]
     trained: TrainedLength
     stated: StatedLength | None  # with the scaling, longer than before it
     length: int
@@ -244,7 +244,7 @@ class Context(Result):
     temperature: Temperature | None  # scaling of queries with position, if any
     unread: Texts  # keys about positions that the config sets and the reader ignores
     findings: Findings
-    against: Reading | None = None  # the reading given by --against
+    against: FrequencyReading | None = None  # the reading given by --against
     slopes: tuple[float, ...] | None = None  # of ALiBi, per head: decrease of a logit per position
     reach: Reach | None = None  # None if a layer sees all or layer numbers are unknown
     stands_for: int | None = hidden(default=None)  # `ModelPositions`
@@ -316,7 +316,7 @@ class Context(Result):
         return words.format(self.reach.stacked) if self.reach else ""
 
     @property
-    def rotating(self) -> tuple[Rotation, ...]:
+    def rotating(self) -> tuple[ModelRotation, ...]:
         """The rotations of layers, without that of an indexer."""
         return tuple(r for r in self.rotations if r.name != INDEXER)
 
@@ -414,7 +414,7 @@ class Context(Result):
         Facts that depend on the model type are marked as assumed if that type is unknown.
         """
         how = " (assumed)" if any(f.code == "model-type-unknown" for f in self.findings) else ""
-        in_words: dict[str, Callable[[Rotation], Any]] = {
+        in_words: dict[str, Callable[[ModelRotation], Any]] = {
             "pairing": lambda r: r.pairing and f"{LAYOUTS[r.pairing]}{how}",
             "axes": lambda r: {a: ranges(pairs) for a, pairs in (r.axes or {}).items()} or None,
             "base": lambda r: (
@@ -547,7 +547,7 @@ def reach_of(layers: Sequence[Layers]) -> Reach | None:
     return Reach(1 + max(step for step, _ in steps), 1 + sum(s * n for s, n in steps))
 
 
-def pairs_in_words(counts: Sequence[tuple[Rotation, int]]) -> str:
+def pairs_in_words(counts: Sequence[tuple[ModelRotation, int]]) -> str:
     """Describe a number of pairs of each rotation, with the type of its layers if named.
 
     >>> from pefourier.encodings import load

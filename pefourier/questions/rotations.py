@@ -129,7 +129,7 @@ class Losses(UserDict[str, "FormatLoss"]):
 
 
 @frozen
-class Rotation:
+class ModelRotation:
     """Description of one rotation at a length."""
 
     name: str  # the type of layer, or empty
@@ -174,7 +174,7 @@ def describe_rotation(
     window: int | None = None,
     before_scaling: bool = True,
     unrotated: int = 0,
-) -> Rotation:
+) -> ModelRotation:
     """Describe a rotary encoding over `length` positions (default: the length of the encoding).
 
     `trained` is the trained length; None if unknown. Training used the rotation `before_scaling`,
@@ -199,7 +199,7 @@ def describe_rotation(
     rotating, reach = omega != 0, window_within(window, length) or length
     letters = np.array(axes_of(enc))  # axis of each pair
     head, familiar = params["d"] + unrotated, longest_familiar(omega, met, window)
-    return Rotation(
+    return ModelRotation(
         name=name,
         pairs=head // 2,
         rotated=int(rotating.sum()),
@@ -398,7 +398,7 @@ def longest_familiar(scaled: Floats, met: Floats, window: int | None = None) -> 
 
 
 @frozen
-class Reading:
+class FrequencyReading:
     """Agreement of a rotation with a different reading."""
 
     other: str
@@ -424,7 +424,7 @@ class Reading:
 
 def read_against(
     encodings: Sequence[Encoding], misreading: str, length: int, d: int | None = None
-) -> Reading:
+) -> FrequencyReading:
     """Compare rotations with another rotation or a misreading, up to a length.
 
     If there are several rotations, return the reading with the largest disagreement.
@@ -437,7 +437,7 @@ def read_against(
         if not enc.measure or enc.injection != "rotate":
             raise PefourierError(f"{shown(enc.spec)} is not rotary; --against compares rotations")
 
-    def agreement(reading: Reading) -> list[float]:
+    def agreement(reading: FrequencyReading) -> list[float]:
         falls = [FARTHEST if p is None else p for p in reading.below.values()]
         return [*falls, -abs(log(reading.logits))]
 
@@ -453,7 +453,7 @@ def check_one_axis(spec: str, frequencies: Floats) -> None:
         )
 
 
-def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Reading:
+def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> FrequencyReading:
     """Compare one rotation with its misreading."""
     errors = misreading.split(",")
     settings_only = ",".join(error for error in errors if error != "layout")
@@ -477,4 +477,4 @@ def reading_of(enc: Encoding, misreading: str, length: int, d: int | None) -> Re
         for values in (settings, enc.params)
     )
     pairs = tuple(zip(positions.tolist(), cosine.tolist(), strict=True))
-    return Reading(misreading, layer_of(enc), pairs, below, new / own, differing)
+    return FrequencyReading(misreading, layer_of(enc), pairs, below, new / own, differing)

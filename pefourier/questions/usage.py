@@ -112,7 +112,7 @@ class MovedPair:
 
 
 @frozen
-class Moved:
+class EnergyMoved:
     """Difference in the use of pairs between two checkpoints."""
 
     other: str
@@ -244,7 +244,7 @@ class Usage(Result):
     heads: tuple[HeadUse, ...] | None  # None without --all
     gains: str  # applied or none
     findings: Findings
-    against: Moved | None = None  # comparison with another checkpoint
+    against: EnergyMoved | None = None  # comparison with another checkpoint
     shares: tuple[LayerShares, ...] = hidden(default=(), compare=False)
 
     @property
@@ -504,7 +504,7 @@ def notes_on_usage(
     yield finding("usage-weights-only")
 
 
-def moved_since(usage: Usage, reference: Usage) -> Moved:
+def moved_since(usage: Usage, reference: Usage) -> EnergyMoved:
     """Compare the use of pairs between two checkpoints of one model.
 
     Raises
@@ -539,4 +539,4 @@ def moved_since(usage: Usage, reference: Usage) -> Moved:
         for pair, was in zip(use.pairs, old.pairs, strict=True)
     )
     order = sorted(pairs, key=lambda pair: (-abs(pair.now - pair.before), pair.index))
-    return Moved(reference.model, mean, tuple(farthest), tuple(order))
+    return EnergyMoved(reference.model, mean, tuple(farthest), tuple(order))

@@ -58,7 +58,7 @@ DIFFERENCES = ("against", "verdict", "F1", "p", "Holm p", "P(A > B)", "needed", 
 MARKS = {"better": "▲", "worse": "▼"}
 # of a dataset, equal for all of its encodings
 MUST_AGREE = ("split", "leaky", "folds", "length", "positive", "shortest", "budget")
-Table = tuple[str, list[list[str]]]  # a title, and rows with the header first
+ReportTable = tuple[str, list[list[str]]]  # a title, and rows with the header first
 
 
 def score_cell(mean: Mean) -> str:
@@ -239,7 +239,7 @@ def left_out_sentence(left_out: Mapping[str, str], f1: Mapping[str, str]) -> str
 # Tables
 
 
-def answer_table(summary: Summary) -> Table:
+def answer_table(summary: Summary) -> ReportTable:
     """Table of the answer: encodings of a dataset, or marked mean F1 on several datasets."""
     if len(summary.datasets) > 1:
         names = list(dict.fromkeys(e for data in summary.datasets for e in data.scores))
@@ -263,7 +263,7 @@ def answer_table(summary: Summary) -> Table:
     return scores_title(data), [["encoding", *named, *less, "Holm p", "verdict"], *body]
 
 
-def tables(summary: Summary) -> list[Table]:
+def tables(summary: Summary) -> list[ReportTable]:
     """Titles and rows of all tables: Table 1, intervals and differences by dataset, ranks."""
     encodings = list(dict.fromkeys(e for data in summary.datasets for e in data.scores))
     body = [[title(o), *(triple_cell(o, e) for e in encodings)] for o in summary.datasets]
@@ -276,7 +276,7 @@ def tables(summary: Summary) -> list[Table]:
     return entries
 
 
-def tables_of(data: DatasetSummary) -> list[Table]:
+def tables_of(data: DatasetSummary) -> list[ReportTable]:
     """Tables of a dataset: scores, differences, scores at other lengths."""
     name, longer = title(data), [row.length for row in next(iter(data.lengths.values()), ())]
     over = next((f"{d.over} ({d.units})" for d in data.differences.values()), "")
@@ -368,7 +368,7 @@ def all_words(summary: Summary) -> str:
     return f"{tables_in_words(tables(summary))}\n{notes}"
 
 
-def tables_in_words(entries: Iterable[Table]) -> str:
+def tables_in_words(entries: Iterable[ReportTable]) -> str:
     """Format tables with their titles for a terminal."""
     return "\n".join(
         (paragraph(printable(caption)) if caption else "")

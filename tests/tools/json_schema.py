@@ -13,7 +13,7 @@ from functools import cache, partial
 import numpy as np
 
 from pefourier.construction.explain import Cause as CauseOfDifference
-from pefourier.construction.mistakes import Cause
+from pefourier.construction.mistakes import LikelyMistake
 from pefourier.geometry.precision import FormatLoss
 from pefourier.questions.check_faithful import (
     GridFaithfulness,
@@ -210,7 +210,9 @@ def fields_schema(kind, defs):
 
 @cache
 def hints_of(kind):
-    return typing.get_type_hints(kind, localns={"Cause": Cause, "FormatLoss": FormatLoss})
+    return typing.get_type_hints(
+        kind, localns={"LikelyMistake": LikelyMistake, "FormatLoss": FormatLoss}
+    )
 
 
 def of_type(kind, defs):
