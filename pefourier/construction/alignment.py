@@ -200,9 +200,10 @@ def find_columns(
             continue  # few rows exclude most
         fits, residual = compare_columns(x, y, limits, columns, factors)
         if fits.all():
-            ordered, is_scaled = Ordered(columns, signs), scale != 1
-            causes = (ordered,) * bool(ordered.words) + (Scaled(scale),) * is_scaled
-            return causes, residual
+            causes: list[Any] = [ordered] if (ordered := Ordered(columns, signs)).words else []
+            if scale != 1:
+                causes.append(Scaled(scale))
+            return tuple(causes), residual
     return None
 
 

@@ -32,7 +32,7 @@ from pefourier.types import (
     frozen_arrays,
     hidden,
 )
-from pefourier.writing.text import first_few, joined_runs, number, shortest
+from pefourier.writing.text import agreeing, first_few, joined_runs, number, shortest
 
 STRAIGHT = 1e-5  # share of the largest bias of a head, up to which its biases are linear
 BUCKETS = (32, 64, 16, 128, 8)
@@ -485,7 +485,7 @@ def in_words(heads: Ints) -> str:
     >>> in_words([7]), in_words([0, 2, 3])
     ('head 7', 'heads 0, 2 to 3')
     """
-    return f"head{'s' * (len(heads) > 1)} {first_few(joined_runs(heads, ' to '))}"
+    return f"{agreeing(len(heads), 'head', 'heads')} {first_few(joined_runs(heads, ' to '))}"
 
 
 @frozen
@@ -597,7 +597,7 @@ def bucket_rules(biases: Biases) -> Iterator[BucketRule]:
         return  # no two lags share a bias
     changes = np.flatnonzero(np.diff(groups))  # biases are constant beyond the last change
     limits = int(-lags[changes].min(initial=0)), int(lags[changes + 1].max(initial=0))
-    rules = [BucketRule(clip=limits)] * (min(limits) >= 0 < sum(limits))
+    rules = [BucketRule(clip=limits)] if min(limits) >= 0 < sum(limits) else []
     sides: tuple[LagSides, ...] = ("causal", "both sides") if lags.max() <= 0 else SIDES
     for side, buckets, farthest in product(sides, BUCKETS, FARTHEST):
         if farthest > buckets // (2 if side == "causal" else 4):

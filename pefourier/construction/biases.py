@@ -143,8 +143,11 @@ def is_toeplitz(rows: Biases) -> bool:
     return n > 3 and not is_diagonal and not np.isnan(relative.by_lag).all()
 
 
-def compare_biases(first: Encoding, second: Encoding) -> Outcome | None:
-    """Compare two biases head by head over their common positions; None if neither is one."""
+def compare_biases(first: Encoding, second: Encoding, given: float | None = None) -> Outcome | None:
+    """Compare two biases head by head over their common positions; None if neither is one.
+
+    A `given` tolerance replaces the differences that rounding explains.
+    """
     bias_a, bias_b = read_bias(first), read_bias(second)
     if not bias_a and not bias_b:
         return None
@@ -162,10 +165,12 @@ def compare_biases(first: Encoding, second: Encoding) -> Outcome | None:
     for k, enc in enumerate((first, second)):
         if enc.domain.kind == "lag" and not enc.between and len(both[1 - k].queries) > 2:
             both[k] = both[k].at(both[1 - k].queries)
-    return compare_heads(outcome, *both)
+    return compare_heads(outcome, both[0], both[1], given)
 
 
-def compare_heads(outcome: Outcome, first: Biases, second: Biases) -> Outcome:
+def compare_heads(
+    outcome: Outcome, first: Biases, second: Biases, given: float | None = None
+) -> Outcome:
     """Compare two biases with equal numbers of heads and keys.
 
     Each number has its own tolerance: half a unit of each side's format, and the error of a
@@ -183,7 +188,7 @@ def compare_heads(outcome: Outcome, first: Biases, second: Biases) -> Outcome:
     tops = np.maximum(np.abs(one), np.abs(two)).max(axis=(1, 2), keepdims=True)
     units = first.eps * np.abs(one) + second.eps * np.abs(two)
     units += half_of_least(first.eps) + half_of_least(second.eps)
-    tolerance = units + 8 * FLOAT32_EPS * tops
+    tolerance = units + 8 * FLOAT32_EPS * tops if given is None else np.array(given)
     agree = agree_with(counted, tolerance)
     explanation = explain(sides[0], sides[1], KINDS, agree, parts=parts_of)
     differs, place = ~agree(sides[0], sides[1]), explanation.first
@@ -194,8 +199,9 @@ def compare_heads(outcome: Outcome, first: Biases, second: Biases) -> Outcome:
         residual = np.abs(one - two)
         has_constants = bool((residual <= 2 * tolerance).all())
     heads = differing_heads(sides, differs, residual)
-    notes = (finding("constant-for-each-query"),) * has_constants
-    notes += (finding("keys-behind"),) * (first.causal != second.causal and not are_masks)
+    notes = [finding("constant-for-each-query")] if has_constants else []
+    if first.causal != second.causal and not are_masks:
+        notes.append(finding("keys-behind"))
     return replace(
         outcome,
         verdict="different" if heads else "the same",
@@ -208,7 +214,7 @@ def compare_heads(outcome: Outcome, first: Biases, second: Biases) -> Outcome:
         causes=explanation.causes,
         explained=explanation.share,
         first=Difference(place, float(a[place]), float(b[place])) if place else None,
-        findings=notes,
+        findings=tuple(notes),
     )
 
 

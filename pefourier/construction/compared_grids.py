@@ -91,9 +91,9 @@ def laws(speeds: Sequence[Floats]) -> Iterator[tuple[GridChanges, float]]:
     elif STEEP < abs(power) < 1 / STEEP:
         counts = len(omega), sum(len(own[0]) for own in speeds)
         grids = (geometric_grid(omega, SAME * omega, 2 * count) for count in counts)
-        for base in sorted((grid["rho"] for grid in grids if grid), key=lambda x: len(f"{x:g}"))[
-            :1
-        ]:
+        bases = [grid["rho"] for grid in grids if grid]
+        if bases:
+            base = min(bases, key=lambda rho: len(f"{rho:g}"))
             for rho in dict.fromkeys(shortest(base**power, slack) for slack in SLACKS):
                 yield {"rho": (base, rho)}, float(np.log(rho) / np.log(base))
 

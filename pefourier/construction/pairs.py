@@ -404,12 +404,11 @@ def describe_runs(runs: Sequence[PositionRun], noun: str = "position(s)") -> str
     """
     texts = []
     for run in runs[:SHOWN]:
-        place = f"equal {noun} {run.places}" + f" with the {run.reading} factors" * bool(
-            run.reading
-        )
-        texts.append(f"row(s) {run.rows} {place}")
-    more = [f"and {len(runs) - SHOWN} more runs"] * (len(runs) > SHOWN)
-    return ", ".join(texts + more)
+        factors = f" with the {run.reading} factors" if run.reading else ""
+        texts.append(f"row(s) {run.rows} equal {noun} {run.places}{factors}")
+    if len(runs) > SHOWN:
+        texts.append(f"and {len(runs) - SHOWN} more runs")
+    return ", ".join(texts)
 
 
 def causes_of(positions: Indices) -> tuple[Cause[Any], ...]:

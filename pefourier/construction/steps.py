@@ -84,7 +84,7 @@ def changed_columns(expected: Form, observed: Form) -> Iterator[StepChanged]:
     """Yield the layout, the order and the copies of columns that are not as expected.
 
     >>> [*changed_columns(Form("both", "halves"), Form("both", "halves", None, "sin"))]
-    [Changed(code='order', step='columns', changes={'first': ('cosines', 'sines')}, also=())]
+    [StepChanged(code='order', step='columns', changes={'first': ('cosines', 'sines')}, also=())]
     """
     pairs = {
         "layout": (expected.layout, observed.layout),
@@ -182,7 +182,8 @@ def scaling_in_words(kind: str, side: int, changes: Changes) -> str:
         if key != "attention_factor" and value != parameter.default:
             texts.append(f"{key} {value_in_words(value)}")
     unusual = ", ".join(texts)
-    return f"{kind} scaling".replace("none", "no") + f" ({unusual})" * bool(unusual)
+    name = f"{kind} scaling".replace("none", "no")
+    return f"{name} ({unusual})" if unusual else name
 
 
 def value_in_words(value: Any) -> str:

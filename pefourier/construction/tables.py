@@ -536,7 +536,7 @@ def explain_tables(expected: TableNumbers, observed: TableNumbers) -> Explanatio
     """Return the steps, at most two, that lead from one table to the other.
 
     >>> table = np.random.default_rng(0).normal(size=(9, 4))
-    >>> numbers = [Numbers(x, 1e-12 + 0 * x) for x in (table, 2.5 * table[::-1])]
+    >>> numbers = [TableNumbers(x, 1e-12 + 0 * x) for x in (table, 2.5 * table[::-1])]
     >>> [cause.words for cause in explain_tables(*numbers).causes]
     ['all numbers multiplied by 2.5', 'positions in reverse order']
     """

@@ -126,7 +126,8 @@ def arrays_by_role(arrays: Values, source: str) -> tuple[Arrays, Texts]:
     roles, used = {}, set()
     for role, spellings in NAMES.items():
         present = [name for name in arrays if last_part(name) in spellings]
-        for name in sorted(present, key=lambda name: last_part(name) != role)[:1]:
+        if present:
+            name = min(present, key=lambda name: last_part(name) != role)
             roles[role] = np.atleast_1d(arrays[name])
             used.add(name)
     if "position_ids" not in roles and len(arrays) == 1:

@@ -275,31 +275,36 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
     """
     encodings = as_encoding(a), as_encoding(b)
     refuse_random(*encodings)
-    if any(e.injection == "bias" or e.origin != "formula" for e in encodings):
+    return conclude(*relate(*encodings, tolerance), tolerance)
+
+
+def relate(a: Encoding, b: Encoding, tolerance: float | None) -> tuple[Outcome, Two]:
+    """Find the strongest relation of two encodings; return it, and the two as compared."""
+    if any(e.injection == "bias" or e.origin != "formula" for e in (a, b)):
         from pefourier.construction.biases import compare_biases
 
-        if outcome := compare_biases(*encodings):
-            return conclude(outcome, encodings)
-    first, second = at_rows_of(*encodings), at_rows_of(*encodings[::-1])
-    lengths, on_grids = (len(first), len(second)), are_on_grids(first, second)
+        if outcome := compare_biases(a, b, tolerance):
+            return outcome, (a, b)
+    first, second = at_rows_of(a, b), at_rows_of(b, a)
+    lengths = len(first), len(second)
     if lengths[0] != lengths[1] and first.domain.sides == second.domain.sides:
         first, second = without_prefix(first), without_prefix(second)
-    encodings, pairs = (first, second), read_pairs(first, second)
-    is_long = pairs and len(first) * first.dim > LARGE and tolerance is None
+    encodings, on_grids = (first, second), are_on_grids(first, second)
     if on_grids and first.domain.sides != second.domain.sides:
         numbers = uncompared("grids", lengths, (first.dim, second.dim))
-        return conclude(compare_tables(numbers, encodings), encodings, tolerance)
+        return compare_tables(numbers, encodings), encodings
+    pairs = read_pairs(first, second)
+    is_long = pairs and len(first) * first.dim > LARGE and tolerance is None
     numbers = compare_numbers(first, second, MOST_ROWS if is_long else None, tolerance)
     if pairs:
         numbers = compare_waves(numbers, *pairs)
     numbers = replace(numbers, lengths=lengths)
     if tolerance is not None and numbers.verdict == "the same":
-        return conclude(numbers, encodings, tolerance)
+        return numbers, encodings
     outcome = compare_rotations(numbers, encodings, pairs) or numbers
     is_apart = is_long and pairs and all(map(explains_rows, pairs)) and frequencies_apart(*pairs)
     is_explained = outcome.positions or is_apart or (is_long and outcome.cause)
-    is_sought = outcome.verdict == "different" and not is_explained
-    if on_grids or is_sought:
+    if on_grids or (outcome.verdict == "different" and not is_explained):
         outcome = compare_tables(outcome, encodings)
     if are_one_resize(outcome, encodings):
         outcome = replace(outcome, verdict="the same", findings=(), positions=(), transform={})
@@ -309,7 +314,7 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
     if any(enc.origin != "formula" for enc in encodings):
         rotations = (enc for enc in encodings if enc.params.get("scaling") in BY_LENGTH)
         outcome = outcome.with_findings(*map(length_note, rotations))
-    return conclude(outcome, encodings, tolerance)
+    return outcome, encodings
 
 
 def are_on_grids(*encodings: Encoding) -> bool:

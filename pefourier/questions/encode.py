@@ -147,9 +147,9 @@ def numbers_of(
     is_complex, is_tensors = what == "complex", suffix == ".safetensors"
     lacks_complex = suffix == ".csv" or dtype not in COMPLEX or (is_tensors and dtype == "float64")
     if lacks_complex if is_complex else (dtype == "bfloat16" and not is_tensors):
-        way_out = "a .safetensors file" + " of --dtype float32" * is_complex
-        numbers = f"{'complex ' * is_complex}{dtype}"
-        raise PefourierError(f"{suffix} files cannot hold {numbers} numbers; write {way_out}")
+        numbers, of = (f"complex {dtype}", " of --dtype float32") if is_complex else (dtype, "")
+        way_out = f"write a .safetensors file{of}"
+        raise PefourierError(f"{suffix} files cannot hold {numbers} numbers; {way_out}")
     kind = np.dtype((COMPLEX if is_complex else BITS)[dtype])
     blocks = (cast(block, kind, dtype, enc.spec) for block in computed(enc, x, what, layout))
     name_of_type = {"<u2": "BF16", "<c8": "C64"}.get(kind.str, "")

@@ -113,3 +113,11 @@ def test_square_matrices_of_one_head_are_biases():
         assert compare(load(name, 16, 16), load(name, 16, 16).table()).unit == "columns"
     found = compare(as_encoding(matrix([0.5])[0]), as_encoding(matrix(alibi_slopes(4))))
     assert (found.verdict, found.unit, found.dimensions) == ("different", "heads", (1, 4))
+
+
+@pytest.mark.parametrize(("tolerance", "verdict"), [(0.02, "the same"), (0.005, "different")])
+def test_a_given_tolerance_holds_for_biases(tolerance, verdict):
+    bias = matrix(alibi_slopes(4))
+    other = bias.copy()
+    other[0, 5, 3] += 0.01
+    assert compare(bias, other, tolerance=tolerance).verdict == verdict
