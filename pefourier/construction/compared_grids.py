@@ -58,6 +58,10 @@ FARTHEST = 1e-2  # of the amplitude: largest difference that rounding may explai
 SAME = 1e-4  # relative tolerance for equal powers and scales
 ALL = slice(None)
 GridChanges = dict[str, tuple[Any, Any]]
+LARGEST = 2**25  # largest number of entries of a table whose frequencies are fitted
+# codes of settings; all others: coordinates
+CAUSES = {"rho": "base", "axes": "axes", "amplitude": "scaled"}
+EXCHANGE = str.maketrans("xy", "yx")
 
 
 def limit_of(waves: Waves, omega: Floats, eps: float, offset: float = 0.0) -> Floats:
@@ -183,12 +187,6 @@ def changed_lines(lines: Floats, *sides: Counts) -> GridChanges:
     if (offsets[0] != offsets[1]).any():
         changes["offset"] = by_axis(offsets[0], 6), by_axis(offsets[1], 6)
     return changes
-
-
-LARGEST = 2**25  # largest number of entries of a table whose frequencies are fitted
-# codes of settings; all others: coordinates
-CAUSES = {"rho": "base", "axes": "axes", "amplitude": "scaled"}
-EXCHANGE = str.maketrans("xy", "yx")
 
 
 def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:

@@ -55,6 +55,12 @@ CERTAIN = 4.0  # least ratio of the given residual to that of the right order
 SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
 NEARLY = 1e-3  # relative tolerance on steps of coordinates, as in float32
 ORTHOGONAL = 1e-6  # relative inner product of neighbours that counts as 0
+FIRST_ROWS, AT_ONCE = 16, 256  # rows of a table that are compared
+NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that identify a table
+ROUNDED = 1e-6  # relative error of fitted slopes
+Slopes = dict[str, float]  # slope of each axis' coordinate, relative to a convention
+GridSettings = tuple[tuple[Any, ...], dict[str, Any]]  # order of preference, changed settings
+Match = tuple[*GridSettings, Encoding, Form | None, float]  # with the largest difference
 
 
 @frozen_arrays
@@ -201,15 +207,6 @@ def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
             yield finding("ends-coincide", name=name)
     if fact_of_convention(enc.name, enc.params.get("convention", ""), "text") == "origin":
         yield finding("text-collides-with-patch", point=",".join("0" for _ in domain.sides))
-
-
-FIRST_ROWS, AT_ONCE = 16, 256  # rows of a table that are compared
-NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that identify a table
-
-ROUNDED = 1e-6  # relative error of fitted slopes
-Slopes = dict[str, float]  # slope of each axis' coordinate, relative to a convention
-GridSettings = tuple[tuple[Any, ...], dict[str, Any]]  # order of preference, changed settings
-Match = tuple[*GridSettings, Encoding, Form | None, float]  # with the largest difference
 
 
 def identify_on_grid(facts: GridFacts) -> tuple[Fields | None, list[Finding]]:

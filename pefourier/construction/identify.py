@@ -41,6 +41,9 @@ FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # tried if a table is too sho
 CERTAIN = 8  # least ratio of a frequency to its slack; below it, rounding dominates
 LEAST = 1e-30  # radians per row of a scaled rotation
 CHANCE = 0.05  # probability that a short number fits a table by chance
+SAMPLE = 2**11  # rows to which parameters are fitted
+NAMES = ("rho", "layout", "divisor", "offset", "scale", "first")  # in the order of the answer
+SHORT = ("bfloat16", "float16")
 
 
 def geometric_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
@@ -229,11 +232,6 @@ def table_waves(encoding: str, params: Params, d: int) -> Floats:
     if params.get("backwards"):
         waves[0, (waves[2] == 0) & (waves[1] > 0)] *= -1
     return np.pad(waves, ((0, 0), (0, d - used)))
-
-
-SAMPLE = 2**11  # rows to which parameters are fitted
-NAMES = ("rho", "layout", "divisor", "offset", "scale", "first")  # in the order of the answer
-SHORT = ("bfloat16", "float16")
 
 
 def identify(table: Table, eps: float = FLOAT64_EPS) -> Fields | None:

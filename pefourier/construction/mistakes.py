@@ -59,6 +59,8 @@ NOT_READ = 0.5  # cost of a setting that has its usual value, as if it was not r
 USUAL = 2.0  # cost of a usual value; digits of any other number are added
 LAST = 20.0  # cost of a mistake that explains any single pair
 LEAST = 1e-250  # radians per position: frequencies of 0 have no rounding
+# not parameters, or computed from another parameter
+SIZES = {"length", "path", "model_type", "array", "spans", "position_ids", "eigenvalues"}
 
 
 @frozen
@@ -407,10 +409,6 @@ def geometric_rotation(pairs: Waves) -> Encoding | None:
         if Misreading("base", {}, rope.frequencies(1)).residual(pairs, pairs) <= 1:
             return rope.build(max(pairs.length, 2))
     return None
-
-
-# not parameters, or computed from another parameter
-SIZES = {"length", "path", "model_type", "array", "spans", "position_ids", "eigenvalues"}
 
 
 def settings_cause(a: Encoding, b: Encoding) -> LikelyMistake | None:

@@ -39,6 +39,10 @@ SIDES: tuple[Side, Side] = ("first", "second")
 MOST = 12  # most layers listed by number
 INTERPOLATED = 20 * FLOAT32_EPS  # of the largest number: difference of two float32 resizes
 MOST_ROWS = 4096  # most rows of long sinusoidal tables compared number by number
+SIMILAR = 2**12  # rows of which a similarity is computed
+MOVED = 3  # rows and wavelengths that are named
+ALIKE = 1e-9  # share that rounding explains
+UNREAD = ("unread-key", "gguf-unread")
 
 
 @frozen
@@ -183,11 +187,6 @@ class Outcome:
         return replace(self, findings=(*self.findings, *findings), **facts)
 
 
-SIMILAR = 2**12  # rows of which a similarity is computed
-MOVED = 3  # rows and wavelengths that are named
-ALIKE = 1e-9  # share that rounding explains
-
-
 def uncompared(unit: str, lengths: tuple[int, int], dimensions: tuple[int, int]) -> Outcome:
     """Initial outcome, when only the sizes of two encodings are known."""
     return Outcome(
@@ -283,9 +282,6 @@ def first_place(beyond: Bools, start: int = 0) -> tuple[int, int] | None:
     """
     row, column = np.unravel_index(beyond.argmax(), beyond.shape)
     return (start + int(row), int(column)) if beyond[row, column] else None
-
-
-UNREAD = ("unread-key", "gguf-unread")
 
 
 def has_layers(enc: Encoding) -> bool:

@@ -41,6 +41,8 @@ COMMON = 1e-3  # relative tolerance for equal ratios of frequencies
 OTHER: dict[Wave, Wave] = {"cos": "sin", "sin": "cos"}
 FITTED = 4  # units of rounding: fitted frequencies are rounded, too
 AT_ZERO = 0.01  # of the factor: 16-bit numbers at phase 0 are closer to 0
+NARROWER = 2.0  # ratio of successive frequencies used to narrow a position
+SHOWN = 4  # runs that a sentence lists
 
 
 @frozen
@@ -258,10 +260,6 @@ def explained_pairs(pairs: Waves) -> Bools:
         return evaluate(phases, pairs.factor, pairs.form)
 
     return pairs.even & (excess(pairs, pairs, fitted)[0] <= FITTED)
-
-
-NARROWER = 2.0  # ratio of successive frequencies used to narrow a position
-SHOWN = 4  # runs that a sentence lists
 
 
 @frozen_arrays

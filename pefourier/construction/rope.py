@@ -48,6 +48,10 @@ BEYOND = ((1, 0), (1, 1), (2, 0), (16, 0))  # times the original, plus
 BY_LENGTH = ("dynamic", "longrope")  # scalings that change with the length
 LENGTHS = tuple(2**k for k in range(11, 18))  # of training
 OWN = ("d", "rho", "partial", "scaling", "layout", "attention_factor")  # of every rotation
+MISREADINGS = (
+    *("scaling-ignored", "partial-ignored", "base=NUMBER", "original=NUMBER"),
+    *("local-for-global", "layout"),
+)
 
 
 @frozen
@@ -227,12 +231,6 @@ def spelled(value: Any) -> str:
     """
     is_whole = isinstance(value, float) and value == int(value) and abs(value) < 1e15
     return str(int(value) if is_whole else value)
-
-
-MISREADINGS = (
-    *("scaling-ignored", "partial-ignored", "base=NUMBER", "original=NUMBER"),
-    *("local-for-global", "layout"),
-)
 
 
 @cache

@@ -82,6 +82,8 @@ from pefourier.writing.text import ranges
 LARGEST, WIDEST = 2**23, 2**10  # most numbers and columns of tables that are matched
 SAMPLE = 64  # rows tested before all rows are matched
 FARTHEST = 2**17  # positions of a rotation that are searched, at least
+PARTS = {"cos": "cosines", "sin": "sines"}
+TwoWaves = tuple[Waves, Waves]
 
 
 def at_rows_of(enc: Encoding, counterpart: Encoding) -> Encoding:
@@ -350,10 +352,6 @@ def with_factors(outcome: Outcome, changes: Sequence[StepChanged | Shifted]) -> 
     return outcome.with_differences(
         "factors", 1, 1, causes=causes, cause=cause_of(causes), explained=1.0
     )
-
-
-PARTS = {"cos": "cosines", "sin": "sines"}
-TwoWaves = tuple[Waves, Waves]
 
 
 def read_pairs(first: Encoding, second: Encoding) -> TwoWaves | None:

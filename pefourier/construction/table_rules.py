@@ -53,6 +53,8 @@ from pefourier.writing.text import agreeing, first_few, joined_runs
 
 TILES = 8  # parts of a table that are tried separately, since others may have wrong rows
 SHORT_EPS = 2.0**-10  # resolution of float16; bfloat16's is coarser
+NO_ROTATION = ("lost-minus", "not-a-rotation", "queries-keys-differ")
+UNTRAINED = ("untrained", "random-codes")  # explain all other findings
 
 
 def constant_vectors(table: Table) -> Finding:
@@ -307,10 +309,6 @@ RULES = (
     near_vectors,
     random_vectors,
 )
-
-
-NO_ROTATION = ("lost-minus", "not-a-rotation", "queries-keys-differ")
-UNTRAINED = ("untrained", "random-codes")  # explain all other findings
 
 
 def diagnose(enc: Encoding, closest: ClosestPair, rank: int) -> tuple[Fields | None, list[Finding]]:

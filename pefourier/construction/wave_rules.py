@@ -48,6 +48,15 @@ SMALLEST_BASE = 1000  # of a model with a scaled rotation
 WAVES = 1e-3  # relative residual of sinusoids, in addition to rounding
 ZERO_MEAN = 1e-6  # mean of sinusoids over whole periods, up to rounding
 NOISE = 0.2  # largest residual of columns without a partner, whose phases were rounded
+SAMPLE = 2**9  # rows whose columns are examined one by one
+CYCLIC = 0.05  # residual of a sinusoid rounded to two decimals, as a share
+CONSTANT = 1e-6  # largest difference of rows of a constant table, relative to the norm
+SHARE = 1e-3  # relative residual of sinusoids, in addition to rounding
+SEARCHED = 2**21  # numbers of a table up to which other orders of rows are tried
+BASES = Path(__file__).with_name("bases.toml")
+UNUSUAL = 1e9  # larger bases result from mistakes in exponents, and their digits do not show
+PAPERS = {"offset": 0, "divisor": "d", "scale": 1.0, "step": 1.0}  # usual values: no finding
+STILL = 1e-3  # radians over a table, below which a pair counts as not rotating
 
 
 def aliased_frequencies(enc: Encoding) -> Iterator[Finding]:
@@ -145,13 +154,6 @@ def follows_a_rule(omega: Floats) -> bool:
     return bool(
         is_falling and ratio * m >= np.log(SMALLEST_BASE) and growth <= np.log(LARGEST_FACTOR)
     )
-
-
-SAMPLE = 2**9  # rows whose columns are examined one by one
-CYCLIC = 0.05  # residual of a sinusoid rounded to two decimals, as a share
-CONSTANT = 1e-6  # largest difference of rows of a constant table, relative to the norm
-SHARE = 1e-3  # relative residual of sinusoids, in addition to rounding
-SEARCHED = 2**21  # numbers of a table up to which other orders of rows are tried
 
 
 @frozen_arrays
@@ -304,12 +306,6 @@ def is_constant(table: Table) -> bool:
     start = table[0].astype(float)
     reach, blocks = CONSTANT * row_norms(start[None]), float_blocks(table)
     return len(table) > 1 and all((row_norms(rows - start) <= reach).all() for _, rows in blocks)
-
-
-BASES = Path(__file__).with_name("bases.toml")
-UNUSUAL = 1e9  # larger bases result from mistakes in exponents, and their digits do not show
-PAPERS = {"offset": 0, "divisor": "d", "scale": 1.0, "step": 1.0}  # usual values: no finding
-STILL = 1e-3  # radians over a table, below which a pair counts as not rotating
 
 
 def alternating_rows(facts: TableFacts) -> Iterator[Finding]:

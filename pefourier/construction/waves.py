@@ -63,6 +63,18 @@ LAYOUTS: tuple[Layout, ...] = ("halves", "interleaved")
 StoredPart = Literal["both", "cos", "sin", "angles"]
 Complex = NDArray[np.complex128]
 NumbersAt = Callable[[Any], Complex]  # rows (n,) -> sinusoids (n, m)
+QUARTERS = (  # quarter rotations to which a phase is ambiguous, and that all phases are shifted by
+    (4, 0),  # full rotations: no sign changes, at any offset
+    (4, 1),  # rows in reverse order swap sines and cosines of all pairs
+    (4, 2),
+    (4, 3),
+    (1, 0),
+)
+SLOWEST = 1e-12  # radians per row from which a period is a possible offset
+FEWEST = (16, 8)  # rows and columns that a test needs
+ENOUGH = 400  # numbers that a test needs to detect a correlation of neighbours above 1/4
+ENDS = 2**9  # rows tested at each end of a table
+BEYOND = 4.5  # deviation that about one random normal table in a thousand exceeds
 
 
 @frozen
@@ -571,15 +583,6 @@ def measure_pairs(rows: Floats, first: Indices, second: Indices, eps: float) -> 
     )
 
 
-QUARTERS = (  # quarter rotations to which a phase is ambiguous, and that all phases are shifted by
-    (4, 0),  # full rotations: no sign changes, at any offset
-    (4, 1),  # rows in reverse order swap sines and cosines of all pairs
-    (4, 2),
-    (4, 3),
-    (1, 0),
-)
-
-
 def align(waves: Waves, slack: Floats, n: int, eps: float) -> tuple[Waves, Indices, float] | None:
     """Rotate pairs by quarters until all phases are omega times one common offset.
 
@@ -601,9 +604,6 @@ def align(waves: Waves, slack: Floats, n: int, eps: float) -> tuple[Waves, Indic
     columns = np.where(k % 2 == 1, waves.columns[::-1], waves.columns)
     sign = np.array([np.choose(k, [1, 1, -1, -1]), np.choose(k, [1, -1, -1, 1])])
     return replace(waves, columns=columns), sign, offset
-
-
-SLOWEST = 1e-12  # radians per row from which a period is a possible offset
 
 
 def common_offset(omega: Floats, phase: Floats, quarters: int) -> tuple[float, Indices]:
@@ -649,12 +649,6 @@ def recurrence(rows: Floats, lag: int) -> tuple[Floats, float, Floats]:
     residual = np.linalg.norm(left) / (np.linalg.norm(norms) or 1.0)
     each = np.linalg.norm(left, axis=0) / np.where(norms > 0, norms, 1.0)
     return np.clip(cosine, -1, 1), float(residual), each
-
-
-FEWEST = (16, 8)  # rows and columns that a test needs
-ENOUGH = 400  # numbers that a test needs to detect a correlation of neighbours above 1/4
-ENDS = 2**9  # rows tested at each end of a table
-BEYOND = 4.5  # deviation that about one random normal table in a thousand exceeds
 
 
 def deviations(rows: Floats) -> Floats:

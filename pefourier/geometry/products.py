@@ -34,6 +34,14 @@ from pefourier.geometry.precision import NUMBERS_AT_ONCE
 from pefourier.types import Counts, Floats, Indices, Ints, Table, frozen
 
 RESOLVED = 1e-7  # smallest residual that a difference of squares resolves from 0
+LEAST_COSINES = (
+    0.1,
+    0.3,
+)  # bounds on the least mean cosine that a fit requires; CHANCE sets it between
+CHANCE = 3.0  # standard deviations of the mean cosine of unrelated vectors
+BETTER = 0.4  # required gain in contrast over the given grid
+LEFT_OUT = 5  # most rows to leave out of the grid
+SHARE = 16  # at most one row in this many may be left out
 
 
 def by_inner_products(enc: Encoding) -> Encoding:
@@ -119,16 +127,6 @@ def smooth_size(count: int) -> int:
     """
     unit = 1 << max(0, count.bit_length() - 5)
     return -(-count // unit) * unit
-
-
-LEAST_COSINES = (
-    0.1,
-    0.3,
-)  # bounds on the least mean cosine that a fit requires; CHANCE sets it between
-CHANCE = 3.0  # standard deviations of the mean cosine of unrelated vectors
-BETTER = 0.4  # required gain in contrast over the given grid
-LEFT_OUT = 5  # most rows to leave out of the grid
-SHARE = 16  # at most one row in this many may be left out
 
 
 @frozen

@@ -90,6 +90,9 @@ LARGE = 2**20  # numbers in a table of cosines and sines, above which only pairs
 ASPECTS = {"layers": "kind", "rotations": "rotation", "windows": "window", "factors": "factor"}
 AGREEING = ("the same", "permuted", "equivalent")
 SHOWN = 8  # runs of indices that a sentence lists
+LARGEST_SOURCE = 2**25  # most numbers requested from source code if no size was given
+PLACES = {"grid", "prefix"}  # parameters of all encodings that place their rows
+MODELS = {"config", "gguf"}
 
 
 @frozen_by_name
@@ -546,11 +549,6 @@ def cause_finding(cause: LikelyMistake, more: Sequence[str]) -> Finding:
         changes = f"{changes}; {same}" if changes else same
     changes = f" ({changes})" if changes else ""
     return finding("misread", cause.of, what=what, changes=" and ".join((changes, *more)))
-
-
-LARGEST_SOURCE = 2**25  # most numbers requested from source code if no size was given
-PLACES = {"grid", "prefix"}  # parameters of all encodings that place their rows
-MODELS = {"config", "gguf"}
 
 
 def load_matching_pair(
