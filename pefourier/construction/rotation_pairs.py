@@ -137,7 +137,8 @@ def compare_rows(
 
 def explains_rows(reference: Waves) -> bool:
     """Whether the frequencies of the reference hold in all rows."""
-    return reference.is_declared or (reference.rows is None and bool(reference.even.all()))
+    is_even = reference.repeats == 1 and bool(reference.even.all())
+    return reference.is_declared or (reference.rows is None and is_even)
 
 
 def positions_in(

@@ -226,3 +226,11 @@ def test_a_damaged_row_of_many_is_one_row_and_no_frequency():
 
 
 OMEGA = 1e4 ** (-np.arange(32) / 32)
+
+
+def test_rows_that_repeat_are_no_reference_for_positions():
+    """Positions p // 2 and frequencies divided by 4: one factor does not give all rows."""
+    omega, p = 1e6 ** (-np.arange(16) / 16), np.arange(64)
+    first, second = np.outer(p, omega), np.outer(p // 2, omega / 4)
+    found = compare(*(np.hstack([np.cos(x), np.sin(x)]) for x in (first, second)))
+    assert (found.verdict, found.causes) == ("different", ())
