@@ -29,10 +29,11 @@ from pefourier.encodings.families.rotary import (
     original_of_llama3,
     rotated_share,
 )
-from pefourier.encodings.registry import build
 from pefourier.encodings.sources.huggingface import (
+    USUAL_LENGTH,
     LayerRun,
     ModelConfig,
+    ModelRow,
     family_lost,
     layer_schedule,
     lost_family,
@@ -40,7 +41,6 @@ from pefourier.encodings.sources.huggingface import (
     trained_as_stated,
     type_row,
 )
-from pefourier.encodings.sources.json_object import Section
 from pefourier.errors import WIDEST, PefourierError, is_count, is_number, shown, unknown
 from pefourier.types import Counts, Fields, Places, Strings, Values, frozen, frozen_by_name
 from pefourier.writing.files import missing, os_errors, read_toml, split_spec, status_of
@@ -185,17 +185,14 @@ BETAS = ("beta_fast", "beta_slow")
 
 
 @frozen_by_name
-class GgufFile(Section):
+class GgufFile(ModelConfig):
     """Metadata and factor tensors of a GGUF file, with the interface of `ModelFile`.
 
     The values are the keys of the architecture; for lists by layer, the first item.
     """
 
-    path: str
-    kind: str  # the architecture
     metadata: Values
     factors: Mapping[str, tuple[float, ...]]
-    part: str  # the selected type of layer
     spec: str
     model = None  # no config
     unrotated = 0  # unrotated dimensions before the d dimensions of a head
@@ -225,12 +222,6 @@ class GgufFile(Section):
         return self.kind in DECIDED[table][key].split()
 
     @property
-    def stated(self) -> tuple[str, int] | None:
-        """Return the key and the value of the longest sequence in the file."""
-        length = self.count("context_length")
-        return None if length is None else ("context_length", length)
-
-    @property
     def settles_original(self) -> bool:
         """Return whether the file sets the length before scaling."""
         return self.count("rope.scaling.original_context_length") is not None
@@ -256,7 +247,7 @@ class GgufFile(Section):
 
     def of_layer(self, layer: str) -> "GgufFile":
         """Return the file with another type of layer selected; "" selects all layers."""
-        return replace(self, part=layer, spec=f"{self.path}#{layer}" if layer else self.path)
+        return replace(self, part=layer, spec=f"{self.file}#{layer}" if layer else self.file)
 
     @property
     def layers(self) -> list[LayerRun]:
@@ -272,9 +263,7 @@ class GgufFile(Section):
         if window:
             values["layer_types"] = [PARTS[local] for local in sliding]
             values["sliding_window"] = window if sliding else None
-        config = ModelConfig(
-            label=self.label, values=values, file=self.path, part="", kind=self.kind, row={}
-        )
+        config = replace(self, values=values, part="", row=ModelRow())
         is_split = self.base(local=True) != self.base(local=False) or any(
             self.count(f"{key}_swa") not in (None, self.count(key))
             for key in ("rope.dimension_count", "attention.key_length")
@@ -307,21 +296,21 @@ class GgufFile(Section):
                 f"{self.label} sets no rotation: llama.cpp does not rotate in {kind}"
             )
         head, rotated = head_sizes(self, d)
-        longest, local = self.count("context_length"), self.part == PARTS[1]
+        longest, local = self.longest(), self.part == PARTS[1]
         is_unscaled = local and self.is_listed("windows", "unscaled")
-        try:
-            enc = build(
-                "rope",
-                length=length or longest or 80,
-                d=head,
-                rho=self.base(local=local),
-                layout="interleaved" if self.pairing == "interleaved" else "halves",
-                partial=rotated_share(rotated, head),
-                **({} if is_unscaled else scaling_of_file(self)),
-            )
-        except PefourierError as error:
-            raise PefourierError(f"{self.label}: {error}") from error
-        params: Fields = {**enc.params, "path": self.path}
+        read = {*DECIDED["keys"]["read"].split(), *DECIDED["reads"]}
+        unread = [key for key in self.values if key.startswith(OF_POSITIONS) and key not in read]
+        enc = self.named(
+            notes_on_file(self, unread),
+            "rope",
+            length=length or longest or USUAL_LENGTH,
+            d=head,
+            rho=self.base(local=local),
+            layout="interleaved" if self.pairing == "interleaved" else "halves",
+            partial=rotated_share(rotated, head),
+            **({} if is_unscaled else scaling_of_file(self)),
+        )
+        params: Fields = {**enc.params}
         times = log_multiplier(self)
         if times is not None and params["scaling"] == "yarn" and self.kind != "mistral3":
             # the factor of the logits in DeepSeek's layers: (0.1 m ln s + 1)^2
@@ -329,17 +318,16 @@ class GgufFile(Section):
         axis = self.axis_of_pairs(rotated // 2)
         if axis is not None:
             params["mrope_section"] = describe_axes(axis)
-        read = {*DECIDED["keys"]["read"].split(), *DECIDED["reads"]}
-        unread = [key for key in self.values if key.startswith(OF_POSITIONS) and key not in read]
         if unread:
             params["unread"] = tuple(unread)
-        family = lost_family(type_row(self.kind) or {}, enc.params, longest or 0)
+        family = lost_family(type_row(self.kind), enc.params, longest or 0)
         lost = [family_lost(self.label, longest or 0, family)] if family else []
         before = family.get("trained") or known_original(self, enc.params)
         if before and not trained_as_stated(enc.params):
             params["trained"] = before
-        findings = (*notes_on_file(self, unread), *enc.findings, *lost)
-        return replace(enc, spec=self.spec, file=self, params=params, findings=findings)
+        return replace(
+            enc, spec=self.spec, file=self, params=params, findings=(*enc.findings, *lost)
+        )
 
 
 OF_POSITIONS = ("rope.", "attention.sliding_window", "attention.alibi", "attention.max_alibi")
@@ -373,11 +361,12 @@ def open_gguf(spec: str) -> GgufFile:
     return GgufFile(
         shown(path),
         firsts,
+        file=path,
+        part=part,
+        kind=kind,
+        row=ModelRow(kind="rotary"),
         metadata=metadata,
         factors=factors,
-        path=path,
-        kind=kind,
-        part=part,
         spec=spec,
     )
 
