@@ -237,10 +237,11 @@ class GgufFile(ModelConfig):
         """Return a number that llama.cpp reads only for some architectures; None for others."""
         return self.positive(key) if self.is_listed("reads", key) else None
 
-    def base(self, *, local: bool) -> float:
-        """Return the base of layers with a window, or of the others: by key or llama.cpp's."""
+    @property
+    def base(self) -> float:
+        """Return the base of the selected layers, by key or llama.cpp's."""
         usual = self.positive("rope.freq_base") or 1e4
-        if not local:
+        if self.part != PARTS[1]:
             return usual
         is_own = self.is_listed("windows", "own_base")
         return self.positive("rope.freq_base_swa") or (1e4 if is_own else usual)
@@ -264,11 +265,8 @@ class GgufFile(ModelConfig):
             values["layer_types"] = [PARTS[local] for local in sliding]
             values["sliding_window"] = window if sliding else None
         config = replace(self, values=values, part="", row=ModelRow())
-        is_split = self.base(local=True) != self.base(local=False) or any(
-            self.count(f"{key}_swa") not in (None, self.count(key))
-            for key in ("rope.dimension_count", "attention.key_length")
-        )
-        return layer_schedule(config, PARTS if any(sliding) and is_split else [""])
+        rotations = {(own.base, head_sizes(own, 1)) for own in map(self.of_layer, PARTS)}
+        return layer_schedule(config, PARTS if any(sliding) and len(rotations) > 1 else [""])
 
     def axis_of_pairs(self, pairs: int) -> Places | None:
         """Return the axis (t, y, x or e) that rotates each pair; None if not set.
@@ -296,8 +294,8 @@ class GgufFile(ModelConfig):
                 f"{self.label} sets no rotation: llama.cpp does not rotate in {kind}"
             )
         head, rotated = head_sizes(self, d)
-        longest, local = self.longest(), self.part == PARTS[1]
-        is_unscaled = local and self.is_listed("windows", "unscaled")
+        longest = self.longest()
+        is_unscaled = self.part == PARTS[1] and self.is_listed("windows", "unscaled")
         read = {*DECIDED["keys"]["read"].split(), *DECIDED["reads"]}
         unread = [key for key in self.values if key.startswith(OF_POSITIONS) and key not in read]
         enc = self.named(
@@ -305,7 +303,7 @@ class GgufFile(ModelConfig):
             "rope",
             length=length or longest or USUAL_LENGTH,
             d=head,
-            rho=self.base(local=local),
+            rho=self.base,
             layout="interleaved" if self.pairing == "interleaved" else "halves",
             partial=rotated_share(rotated, head),
             **({} if is_unscaled else scaling_of_file(self)),

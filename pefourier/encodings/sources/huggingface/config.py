@@ -25,7 +25,8 @@ tokens before the query (1), or for the first distance without a visible token, 
 ``use_sliding_window`` is true; ``rotation_of``, the rotation of types of layers that have no
 rotation under their name; ``order``, the name of a function in `ORDERS` that reads the types of
 layers, and its arguments (coded: key, types by number; indexed: key, type of the layers that it
-lists, type of the others, default list); ``every`` [keys for the period of
+lists, type of the others, default list; slides: by ``slides``; from end: by ``from_end``);
+``every`` [keys for the period of
 full_attention]; ``from_end``, the period of layers without positions, counted from the last layer;
 ``dense_turn``, if dense layers at the start are rotated whatever their type.
 """
@@ -73,7 +74,6 @@ class RotationKeys:
     shares: Strings = ()  # keys of the rotated share of a head
     share: float = 1.0
     scaled_share: float | None = None  # default share with scaling, if different
-    rotated: int | None = None  # default number of rotated dimensions
     whole: bool = False  # without scaling the whole head is rotated
     fixed: bool = False  # the whole size is rotated, with or without scaling
     added: Values = field(default_factory=dict)  # default keys by rope_type
@@ -88,6 +88,10 @@ class RotationKeys:
 # otherwise: str; kind if `switch` is off
 # switch: Sequence[Any]; key, values that switch the rotation on, default
 # reader: str; the function that reads the positions, if the kind does not name it
+# usual: Values; defaults of keys, by key
+# only: Values; supported values and the rule for others, by key
+# facts: Values; parameters of the rotation: backwards (by -p at position p), trailing (the last
+# rows of a head)
 # section: str; the function that reads the section of a rotation in a vendor's words
 # temperature: str; the function that reads the temperature of queries
 # reason: str; why the type is not supported
@@ -119,7 +123,6 @@ class RotationKeys:
 # base: float
 # shares: Sequence[str]
 # share: float
-# rotated: int
 # whole: bool
 # rope: Values
 # renamed: dict[str, str]; names of scalings
@@ -127,15 +130,12 @@ class RotationKeys:
 # unscaled: str; why a scaling is refused
 # flat: Sequence[str] | None; types of layers that one rope_parameters reaches; None: refused
 # scaled: Sequence[str] | None; the same for rope_scaling
-# new_only: bool; rope_scaling is refused
 # own_base: bool; types of layers keep their base and share
 # given_whole: bool; a section without a share rotates the whole head
 # softmax: bool; mscale_all_dim scales logits
 # sections: Sequence[int]; pairs of each axis
 # interleaved: bool | Literal["rows"]; whether axes alternate
 # axes: int
-# backwards: bool; by -p at position p
-# trailing: bool; the last rows of a head
 # heads_turned: int
 # indexer: str; layout of the indexer
 #
@@ -171,7 +171,6 @@ class RotationKeys:
 # cosines_first: bool
 # inside: str; key of the section with alibi
 # relative: str; deberta or deberta-v2
-# usual: Values; defaults of keys
 # xl: dict[str, Any]; see `weights`
 # axial: Any; see `grid`
 # table_beside: tuple[str, int]; points of a learned table beside a rotation: key, default
@@ -679,14 +678,9 @@ def rotates_by_type(model: ModelConfig, kind: str) -> bool:
 
 def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
     """Return how queries grow with their position; None if they do not."""
-    temperature = known_temperature(model)
-    return temperature and temperature.over(length)
-
-
-def known_temperature(model: ModelConfig) -> Temperature | None:
-    """Return the temperature of queries that a row names; None without one."""
     name = model.row["temperature"]
-    return TEMPERATURES[name](model) if name else None
+    temperature = TEMPERATURES[name](model) if name else None
+    return temperature and temperature.over(length)
 
 
 def floored_temperature(model: ModelConfig) -> Temperature | None:

@@ -30,9 +30,7 @@ with queries to the scores. Layers have separate tables: the first is read, or t
 Keys of rows
 ------------
 ``xl`` of a row holds ``fixed``, the parameters of `xl` that are the same in all models of the type;
-``type``, the default of position_embeddings_type if the config has this key; ``part``, the name of
-the part with relative sinusoids if others have none. ``usual`` of DeBERTa's relatives holds the
-defaults of keys.
+``part``, the name of the part with relative sinusoids if others have none.
 
 The key ``axial`` of a model type's row holds the grid, or a list of grids; the first with a
 matching ``when`` [key, value] applies. Keys: ``encoding`` (learned: a table in the weights), its
@@ -40,8 +38,8 @@ matching ``when`` [key, value] applies. Keys: ``encoding`` (learned: a table in 
 (``head``, or ``width`` over ``heads``; ``times``: head times heads); ``sides``, one per axis: a
 ``size`` over another, each [key, default] (``kernel``: size of the first patch); ``usual``, default
 sides; ``prefix``, and the key of ``registers``; ``merged``, the key for the side of blocks in the
-order of tokens; ``reference``, bases over scales; ``rescaled``, the key and the default of the
-largest factor by which training stretches coordinates.
+order of tokens; ``reference``, the base of both axes over a scale; ``rescaled``, the key and the
+default of the largest factor by which training stretches coordinates.
 """
 
 import os
@@ -99,7 +97,6 @@ from pefourier.encodings.sources.huggingface.config import (
     choose_part,
     family_of,
     first_names,
-    known_temperature,
     layer_schedule,
     layers_without_positions,
     rotary,
@@ -1193,7 +1190,7 @@ def find_share(
     if partial is None and scaling == "none" and is_listed:
         return 1.0, findings  # the default share of the class applies only without a section
     dimensions = [key for key in type_keys.shares if key in DIMENSIONS]
-    rotated = (model.count(*dimensions) if dimensions else None) or type_keys.rotated
+    rotated = model.count(*dimensions) if dimensions else None
     if partial is None:
         scaled_share = type_keys.scaled_share if scaling != "none" else None
         partial = rotated_share(rotated, d) if rotated else scaled_share
@@ -1587,14 +1584,13 @@ def sections_not_read(model: ModelConfig) -> set[str]:
 
 
 def read_by_others(model: ModelConfig) -> None:
-    """Read the keys of layers, their rotations, and temperatures that other commands use."""
+    """Read the keys of layers, their rotations and lengths that other commands use."""
     with suppress(PefourierError):  # reported by the commands that need these keys
         sections = layer_sections(model) if rotates(model) else None
         for _, turns in (sections or {}).values():
             for keys in filter(None, (turns.bases, turns.shares, turns.size)):
                 model.first(*keys)
         layer_schedule(model, sections)
-        known_temperature(model)
         model.longest()
 
 
