@@ -182,6 +182,7 @@ PARTS = ("full_attention", "sliding_attention")  # types of layers with separate
 ATTENTION = "rope.scaling.attn_factor"
 EXT_FACTOR = "rope.scaling.yarn_ext_factor"
 BETAS = ("beta_fast", "beta_slow")
+FOURTH = "every fourth layer"
 
 
 @frozen_by_name
@@ -257,7 +258,7 @@ class GgufFile(ModelConfig):
         sliding = (sliding_layers(self, count) if window else [False] * count) or []
         unrotated = DECIDED["unrotated"].get(self.kind)
         values: Fields = {"num_hidden_layers": len(sliding) or None}
-        if unrotated == "every fourth":
+        if unrotated == FOURTH:
             values["no_rope_layers"] = [i % 4 != 3 for i in range(len(sliding))]
         elif unrotated and window:  # the layers without a window
             values["no_rope_layers"] = sliding
@@ -265,7 +266,7 @@ class GgufFile(ModelConfig):
             values["layer_types"] = [PARTS[local] for local in sliding]
             values["sliding_window"] = window if sliding else None
         config = replace(self, values=values, part="", row=ModelRow())
-        rotations = {(own.base, head_sizes(own, 1)) for own in map(self.of_layer, PARTS)}
+        rotations = {(own.base, *head_sizes(own)) for own in map(self.of_layer, PARTS)}
         return layer_schedule(config, PARTS if any(sliding) and len(rotations) > 1 else [""])
 
     def axis_of_pairs(self, pairs: int) -> Places | None:
@@ -293,7 +294,9 @@ class GgufFile(ModelConfig):
             raise PefourierError(
                 f"{self.label} sets no rotation: llama.cpp does not rotate in {kind}"
             )
-        head, rotated = head_sizes(self, d)
+        stated, rotated = head_sizes(self)
+        head = replace(self, d=d).dimension(stated, "rope.dimension_count or size of heads")
+        rotated = min(rotated or head, head)
         longest = self.longest()
         is_unscaled = self.part == PARTS[1] and self.is_listed("windows", "unscaled")
         read = {*DECIDED["keys"]["read"].split(), *DECIDED["reads"]}
@@ -369,19 +372,14 @@ def open_gguf(spec: str) -> GgufFile:
     )
 
 
-def head_sizes(file: GgufFile, d: int | None) -> tuple[int, int]:
-    """Return the size of a head, and the number of its rotated dimensions."""
+def head_sizes(file: GgufFile) -> tuple[int | None, int | None]:
+    """Return the size of a head, and the number of its rotated dimensions; None if not set."""
     # keys of layers with a window have priority
     local = ("_swa",) if file.part == PARTS[1] else ()
     rotated = file.count(*(f"rope.dimension_count{end}" for end in (*local, "")))
     stated = file.count(*(f"attention.key_length{end}" for end in (*local, "_mla", "")))
     width, heads = file.count("embedding_length"), file.count("attention.head_count")
-    head = stated or (max(width // heads, 1) if width and heads else rotated or d)
-    if head is None:
-        raise PefourierError(
-            f"{file.label} sets neither rope.dimension_count nor the size of heads; give --d"
-        )
-    return head, min(rotated or head, head)
+    return stated or (max(width // heads, 1) if width and heads else rotated), rotated
 
 
 def notes_on_file(file: GgufFile, unread: Strings) -> Iterator[Finding]:
@@ -394,10 +392,8 @@ def notes_on_file(file: GgufFile, unread: Strings) -> Iterator[Finding]:
         yield finding("gguf-unsaid", "base", who=who)
     if file.pairing == "axes":
         yield finding("rope-axes")
-    if unrotated == "every fourth":
-        yield finding("gguf-unsaid", "still", who=who, layers="every fourth layer")
-    elif unrotated and file.get("attention.sliding_window"):
-        yield finding("gguf-unsaid", "still", who=who, layers="layers that see all")
+    if unrotated == FOURTH or (unrotated and file.get("attention.sliding_window")):
+        yield finding("gguf-unsaid", "still", who=who, layers=unrotated)
     for key in unread[:5]:
         yield finding(
             "unread-key", "plain", config=file.label, key=shown(key), value=shown(file.values[key])
@@ -432,8 +428,7 @@ def scaling_of_file(file: GgufFile) -> Fields:
         return {"scaling": "factors", "factors": factors[FREQS]}
     if kind == "yarn" and original and mixed == 1 and not factors:
         attention = (file.positive(ATTENTION) or 1.0) * yarn_attention(file, factor)
-        betas = {key: file.optional(f"rope.scaling.yarn_{key}") for key in BETAS}
-        betas = {key: x for key, x in betas.items() if x is not None}
+        betas = {key: x for key in BETAS if (x := file.optional(f"rope.scaling.yarn_{key}"))}
         return {"scaling": "yarn", **sizes, "attention_factor": attention, **betas}
     is_plain = kind in ("none", "linear")
     if is_plain and alpha and factor == 1 and not factors:  # its base times alpha^(d / (d - 2))

@@ -366,10 +366,11 @@ class ModelConfig(Section):
     @property
     def settles_original(self) -> bool:
         """Return whether the length before scaling is set, or known for the published models."""
-        values, ended = self.untracked.values, self.longest()
-        sections = (values, values.get("rope_scaling"), values.get("rope_parameters"))
-        is_set = any(isinstance(s, dict) and s.get(ORIGINAL) for s in sections)
-        return is_set or any(f.get("ended") == ended for f in self.row["families"] or ())
+        own, ended = self.untracked, self.longest()
+        sections = (own, own.section("rope_scaling"), own.section("rope_parameters"))
+        families = self.row["families"] or ()
+        is_set = any(section.get(ORIGINAL) for section in sections)
+        return is_set or ended in [family.get("ended", 0) for family in families]
 
     @property
     def stated(self) -> tuple[str, int] | None:
