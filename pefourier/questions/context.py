@@ -647,7 +647,7 @@ def beyond_training(enc: Encoding, trained: Encoding) -> list[Finding]:
 def is_chunked(enc: Encoding) -> bool:
     """Whether layers with a window see the chunk of a query, as in Llama 4."""
     model = enc.file and enc.file.model
-    return bool(model and ("attention_chunk_size" in model.values or "chunk" in model.row))
+    return bool(model and model.get("attention_chunk_size"))
 
 
 def last_bucket(enc: Encoding) -> int | None:

@@ -604,7 +604,7 @@ def ways_of(enc: Encoding) -> list[list[str]]:
     """Libraries that resize a table, each followed by its methods; empty if unknown."""
     by_lag = any(entry.code == "lags-as-codes" for entry in enc.findings)
     kind = "sam_vision_model" if by_lag else str(enc.params.get("model_type") or "")
-    row = type_row(kind) or {}
+    row = type_row(kind)
     by_lag |= enc.domain.kind == "lag"
     ways: list[list[str]] = row.get("resized_lags" if by_lag else "resized", [])
     return ways

@@ -29,10 +29,11 @@ from pefourier.encodings.families.rotary import (
     original_of_llama3,
     rotated_share,
 )
-from pefourier.encodings.registry import build
 from pefourier.encodings.sources.huggingface import (
+    USUAL_LENGTH,
     LayerRun,
     ModelConfig,
+    ModelRow,
     family_lost,
     layer_schedule,
     lost_family,
@@ -40,7 +41,6 @@ from pefourier.encodings.sources.huggingface import (
     trained_as_stated,
     type_row,
 )
-from pefourier.encodings.sources.json_object import Section
 from pefourier.errors import WIDEST, PefourierError, is_count, is_number, shown, unknown
 from pefourier.types import Counts, Fields, Places, Strings, Values, frozen, frozen_by_name
 from pefourier.writing.files import missing, os_errors, read_toml, split_spec, status_of
@@ -182,20 +182,18 @@ PARTS = ("full_attention", "sliding_attention")  # types of layers with separate
 ATTENTION = "rope.scaling.attn_factor"
 EXT_FACTOR = "rope.scaling.yarn_ext_factor"
 BETAS = ("beta_fast", "beta_slow")
+FOURTH = "every fourth layer"
 
 
 @frozen_by_name
-class GgufFile(Section):
+class GgufFile(ModelConfig):
     """Metadata and factor tensors of a GGUF file, with the interface of `ModelFile`.
 
     The values are the keys of the architecture; for lists by layer, the first item.
     """
 
-    path: str
-    kind: str  # the architecture
     metadata: Values
     factors: Mapping[str, tuple[float, ...]]
-    part: str  # the selected type of layer
     spec: str
     model = None  # no config
     unrotated = 0  # unrotated dimensions before the d dimensions of a head
@@ -225,12 +223,6 @@ class GgufFile(Section):
         return self.kind in DECIDED[table][key].split()
 
     @property
-    def stated(self) -> tuple[str, int] | None:
-        """Return the key and the value of the longest sequence in the file."""
-        length = self.count("context_length")
-        return None if length is None else ("context_length", length)
-
-    @property
     def settles_original(self) -> bool:
         """Return whether the file sets the length before scaling."""
         return self.count("rope.scaling.original_context_length") is not None
@@ -246,17 +238,18 @@ class GgufFile(Section):
         """Return a number that llama.cpp reads only for some architectures; None for others."""
         return self.positive(key) if self.is_listed("reads", key) else None
 
-    def base(self, *, local: bool) -> float:
-        """Return the base of layers with a window, or of the others: by key or llama.cpp's."""
+    @property
+    def base(self) -> float:
+        """Return the base of the selected layers, by key or llama.cpp's."""
         usual = self.positive("rope.freq_base") or 1e4
-        if not local:
+        if self.part != PARTS[1]:
             return usual
         is_own = self.is_listed("windows", "own_base")
         return self.positive("rope.freq_base_swa") or (1e4 if is_own else usual)
 
     def of_layer(self, layer: str) -> "GgufFile":
         """Return the file with another type of layer selected; "" selects all layers."""
-        return replace(self, part=layer, spec=f"{self.path}#{layer}" if layer else self.path)
+        return replace(self, part=layer, spec=f"{self.file}#{layer}" if layer else self.file)
 
     @property
     def layers(self) -> list[LayerRun]:
@@ -265,21 +258,16 @@ class GgufFile(Section):
         sliding = (sliding_layers(self, count) if window else [False] * count) or []
         unrotated = DECIDED["unrotated"].get(self.kind)
         values: Fields = {"num_hidden_layers": len(sliding) or None}
-        if unrotated == "every fourth":
+        if unrotated == FOURTH:
             values["no_rope_layers"] = [i % 4 != 3 for i in range(len(sliding))]
         elif unrotated and window:  # the layers without a window
             values["no_rope_layers"] = sliding
         if window:
             values["layer_types"] = [PARTS[local] for local in sliding]
             values["sliding_window"] = window if sliding else None
-        config = ModelConfig(
-            label=self.label, values=values, file=self.path, part="", kind=self.kind, row={}
-        )
-        is_split = self.base(local=True) != self.base(local=False) or any(
-            self.count(f"{key}_swa") not in (None, self.count(key))
-            for key in ("rope.dimension_count", "attention.key_length")
-        )
-        return layer_schedule(config, PARTS if any(sliding) and is_split else [""])
+        config = replace(self, values=values, part="", row=ModelRow())
+        rotations = {(own.base, *head_sizes(own)) for own in map(self.of_layer, PARTS)}
+        return layer_schedule(config, PARTS if any(sliding) and len(rotations) > 1 else [""])
 
     def axis_of_pairs(self, pairs: int) -> Places | None:
         """Return the axis (t, y, x or e) that rotates each pair; None if not set.
@@ -306,22 +294,24 @@ class GgufFile(Section):
             raise PefourierError(
                 f"{self.label} sets no rotation: llama.cpp does not rotate in {kind}"
             )
-        head, rotated = head_sizes(self, d)
-        longest, local = self.count("context_length"), self.part == PARTS[1]
-        is_unscaled = local and self.is_listed("windows", "unscaled")
-        try:
-            enc = build(
-                "rope",
-                length=length or longest or 80,
-                d=head,
-                rho=self.base(local=local),
-                layout="interleaved" if self.pairing == "interleaved" else "halves",
-                partial=rotated_share(rotated, head),
-                **({} if is_unscaled else scaling_of_file(self)),
-            )
-        except PefourierError as error:
-            raise PefourierError(f"{self.label}: {error}") from error
-        params: Fields = {**enc.params, "path": self.path}
+        stated, rotated = head_sizes(self)
+        head = replace(self, d=d).dimension(stated, "rope.dimension_count or size of heads")
+        rotated = min(rotated or head, head)
+        longest = self.longest()
+        is_unscaled = self.part == PARTS[1] and self.is_listed("windows", "unscaled")
+        read = {*DECIDED["keys"]["read"].split(), *DECIDED["reads"]}
+        unread = [key for key in self.values if key.startswith(OF_POSITIONS) and key not in read]
+        enc = self.named(
+            notes_on_file(self, unread),
+            "rope",
+            length=length or longest or USUAL_LENGTH,
+            d=head,
+            rho=self.base,
+            layout="interleaved" if self.pairing == "interleaved" else "halves",
+            partial=rotated_share(rotated, head),
+            **({} if is_unscaled else scaling_of_file(self)),
+        )
+        params: Fields = {**enc.params}
         times = log_multiplier(self)
         if times is not None and params["scaling"] == "yarn" and self.kind != "mistral3":
             # the factor of the logits in DeepSeek's layers: (0.1 m ln s + 1)^2
@@ -329,17 +319,16 @@ class GgufFile(Section):
         axis = self.axis_of_pairs(rotated // 2)
         if axis is not None:
             params["mrope_section"] = describe_axes(axis)
-        read = {*DECIDED["keys"]["read"].split(), *DECIDED["reads"]}
-        unread = [key for key in self.values if key.startswith(OF_POSITIONS) and key not in read]
         if unread:
             params["unread"] = tuple(unread)
-        family = lost_family(type_row(self.kind) or {}, enc.params, longest or 0)
+        family = lost_family(type_row(self.kind), enc.params, longest or 0)
         lost = [family_lost(self.label, longest or 0, family)] if family else []
         before = family.get("trained") or known_original(self, enc.params)
         if before and not trained_as_stated(enc.params):
             params["trained"] = before
-        findings = (*notes_on_file(self, unread), *enc.findings, *lost)
-        return replace(enc, spec=self.spec, file=self, params=params, findings=findings)
+        return replace(
+            enc, spec=self.spec, file=self, params=params, findings=(*enc.findings, *lost)
+        )
 
 
 OF_POSITIONS = ("rope.", "attention.sliding_window", "attention.alibi", "attention.max_alibi")
@@ -373,28 +362,24 @@ def open_gguf(spec: str) -> GgufFile:
     return GgufFile(
         shown(path),
         firsts,
+        file=path,
+        part=part,
+        kind=kind,
+        row=ModelRow(kind="rotary"),
         metadata=metadata,
         factors=factors,
-        path=path,
-        kind=kind,
-        part=part,
         spec=spec,
     )
 
 
-def head_sizes(file: GgufFile, d: int | None) -> tuple[int, int]:
-    """Return the size of a head, and the number of its rotated dimensions."""
+def head_sizes(file: GgufFile) -> tuple[int | None, int | None]:
+    """Return the size of a head, and the number of its rotated dimensions; None if not set."""
     # keys of layers with a window have priority
     local = ("_swa",) if file.part == PARTS[1] else ()
     rotated = file.count(*(f"rope.dimension_count{end}" for end in (*local, "")))
     stated = file.count(*(f"attention.key_length{end}" for end in (*local, "_mla", "")))
     width, heads = file.count("embedding_length"), file.count("attention.head_count")
-    head = stated or (max(width // heads, 1) if width and heads else rotated or d)
-    if head is None:
-        raise PefourierError(
-            f"{file.label} sets neither rope.dimension_count nor the size of heads; give --d"
-        )
-    return head, min(rotated or head, head)
+    return stated or (max(width // heads, 1) if width and heads else rotated), rotated
 
 
 def notes_on_file(file: GgufFile, unread: Strings) -> Iterator[Finding]:
@@ -407,10 +392,8 @@ def notes_on_file(file: GgufFile, unread: Strings) -> Iterator[Finding]:
         yield finding("gguf-unsaid", "base", who=who)
     if file.pairing == "axes":
         yield finding("rope-axes")
-    if unrotated == "every fourth":
-        yield finding("gguf-unsaid", "still", who=who, layers="every fourth layer")
-    elif unrotated and file.get("attention.sliding_window"):
-        yield finding("gguf-unsaid", "still", who=who, layers="layers that see all")
+    if unrotated == FOURTH or (unrotated and file.get("attention.sliding_window")):
+        yield finding("gguf-unsaid", "still", who=who, layers=unrotated)
     for key in unread[:5]:
         yield finding(
             "unread-key", "plain", config=file.label, key=shown(key), value=shown(file.values[key])
@@ -445,8 +428,7 @@ def scaling_of_file(file: GgufFile) -> Fields:
         return {"scaling": "factors", "factors": factors[FREQS]}
     if kind == "yarn" and original and mixed == 1 and not factors:
         attention = (file.positive(ATTENTION) or 1.0) * yarn_attention(file, factor)
-        betas = {key: file.optional(f"rope.scaling.yarn_{key}") for key in BETAS}
-        betas = {key: x for key, x in betas.items() if x is not None}
+        betas = {key: x for key in BETAS if (x := file.optional(f"rope.scaling.yarn_{key}"))}
         return {"scaling": "yarn", **sizes, "attention_factor": attention, **betas}
     is_plain = kind in ("none", "linear")
     if is_plain and alpha and factor == 1 and not factors:  # its base times alpha^(d / (d - 2))

@@ -149,7 +149,7 @@ def test_axes_of_pairs_are_those_of_llama_cpp(write, arch, sections, by_rotation
 ONES = {"rope_freqs.weight": np.ones(64, np.float32)}
 ALPHA = {"rope__scaling__alpha": 1000.0}  # base alpha^(d / (d - 2)): src/models/hunyuan-vl.cpp
 REFUSED = [  # architecture, tensors, values, part of the error
-    ("bert", {}, {}, "neither rope.dimension_count"),
+    ("bert", {}, {}, "sets no rope.dimension_count or size of heads"),
     ("bloom", {}, SIZES, "does not rotate in 'bloom'"),
     ("llama", ONES, SIZES | {"rope__scaling__type": "yarn"}, "scaling 'yarn' .* rope_freqs"),
     ("llama", {}, SIZES | YARN | {EXT: 0.5}, "yarn_ext_factor 0.5"),

@@ -117,7 +117,7 @@ REFUSED = [  # config, part, part of the error
     ({**LLAMA, "use_cope": True}, "", "rope:scaling=clip"),
     ({"model_type": "qwen2_vl_text", "rope_scaling": {**MROPE, "mrope_section": ["1"]}}, "", "'1'"),
     ({"model_type": "xlnet", "bi_data": True}, "", "bi_data"),
-    ({**CONFORMER, "position_embeddings_type": "rotary"}, "", "only relative"),
+    ({**CONFORMER, "position_embeddings_type": "rotary"}, "", "must be relative"),
     ({"model_type": "seamless_m4t"}, "", "CONFIG#speech_encoder"),
     ({"model_type": "cohere_asr"}, "", "CONFIG#encoder_config"),
     ({"model_type": "gemma4_audio"}, "", "in blocks of queries"),

@@ -8,8 +8,10 @@ packages import only from here.
 
 from pefourier.encodings.sources.huggingface.config import (
     PAIRED,
+    USUAL_LENGTH,
     LayerRun,
     ModelConfig,
+    ModelRow,
     layer_schedule,
     lint_layers,
     model_types,
@@ -32,9 +34,11 @@ from pefourier.encodings.sources.huggingface.model import (
 __all__ = (
     "INDEXER",
     "PAIRED",
+    "USUAL_LENGTH",
     "LayerRun",
     "ModelConfig",
     "ModelFile",
+    "ModelRow",
     "all_tensors",
     "family_lost",
     "first_row",

@@ -25,7 +25,8 @@ tokens before the query (1), or for the first distance without a visible token, 
 ``use_sliding_window`` is true; ``rotation_of``, the rotation of types of layers that have no
 rotation under their name; ``order``, the name of a function in `ORDERS` that reads the types of
 layers, and its arguments (coded: key, types by number; indexed: key, type of the layers that it
-lists, type of the others, default list); ``every`` [keys for the period of
+lists, type of the others, default list; slides: by ``slides``; from end: by ``from_end``);
+``every`` [keys for the period of
 full_attention]; ``from_end``, the period of layers without positions, counted from the last layer;
 ``dense_turn``, if dense layers at the start are rotated whatever their type.
 """
@@ -39,7 +40,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Literal
 
-from pefourier.encodings.encoding import Encoding, Finding, Findings, finding
+from pefourier.encodings.encoding import Encoding, Finding, finding
 from pefourier.encodings.families.absolute import Temperature
 from pefourier.encodings.registry import build
 from pefourier.encodings.sources.json_object import (
@@ -51,6 +52,7 @@ from pefourier.encodings.sources.json_object import (
 )
 from pefourier.errors import PefourierError, shown
 from pefourier.types import Counts, Fields, Strings, Values, frozen, frozen_by_name
+from pefourier.writing.text import first_few
 
 Sized = tuple[Strings, int | None]  # keys of a size in order of priority, and its default
 Pairing = Literal["halves", "neighbours"]
@@ -72,7 +74,6 @@ class RotationKeys:
     shares: Strings = ()  # keys of the rotated share of a head
     share: float = 1.0
     scaled_share: float | None = None  # default share with scaling, if different
-    rotated: int | None = None  # default number of rotated dimensions
     whole: bool = False  # without scaling the whole head is rotated
     fixed: bool = False  # the whole size is rotated, with or without scaling
     added: Values = field(default_factory=dict)  # default keys by rope_type
@@ -87,6 +88,10 @@ class RotationKeys:
 # otherwise: str; kind if `switch` is off
 # switch: Sequence[Any]; key, values that switch the rotation on, default
 # reader: str; the function that reads the positions, if the kind does not name it
+# usual: Values; defaults of keys, by key
+# only: Values; supported values and the rule for others, by key
+# facts: Values; parameters of the rotation: backwards (by -p at position p), trailing (the last
+# rows of a head)
 # section: str; the function that reads the section of a rotation in a vendor's words
 # temperature: str; the function that reads the temperature of queries
 # reason: str; why the type is not supported
@@ -118,7 +123,6 @@ class RotationKeys:
 # base: float
 # shares: Sequence[str]
 # share: float
-# rotated: int
 # whole: bool
 # rope: Values
 # renamed: dict[str, str]; names of scalings
@@ -126,15 +130,12 @@ class RotationKeys:
 # unscaled: str; why a scaling is refused
 # flat: Sequence[str] | None; types of layers that one rope_parameters reaches; None: refused
 # scaled: Sequence[str] | None; the same for rope_scaling
-# new_only: bool; rope_scaling is refused
 # own_base: bool; types of layers keep their base and share
 # given_whole: bool; a section without a share rotates the whole head
 # softmax: bool; mscale_all_dim scales logits
 # sections: Sequence[int]; pairs of each axis
 # interleaved: bool | Literal["rows"]; whether axes alternate
 # axes: int
-# backwards: bool; by -p at position p
-# trailing: bool; the last rows of a head
 # heads_turned: int
 # indexer: str; layout of the indexer
 #
@@ -154,7 +155,6 @@ class RotationKeys:
 # windows: Sequence[str]
 # halved: bool
 # shifted: Mapping[str, int]
-# chunk: int
 # slides: tuple[str, int]
 # local: Sequence[str]
 # square: Sequence[tuple[str, int]]
@@ -171,33 +171,36 @@ class RotationKeys:
 # cosines_first: bool
 # inside: str; key of the section with alibi
 # relative: str; deberta or deberta-v2
-# usual: Values; defaults of keys
 # xl: dict[str, Any]; see `weights`
 # axial: Any; see `grid`
 # table_beside: tuple[str, int]; points of a learned table beside a rotation: key, default
 # resized: list[list[str]]; libraries that resize tables, with their methods
 # resized_lags: list[list[str]]
-ModelRow = Values
+class ModelRow(dict[str, Any]):
+    """Facts about a model type; a key that it lacks is None."""
+
+    def __missing__(self, key: str) -> None:
+        return None
 
 
 @cache
-def model_types() -> dict[str, ModelRow]:
+def model_types() -> dict[str, Fields]:
     """Return the row of each model type; the key ``transformers`` holds the version.
 
     >>> model_types()["opt"]["first"]
     2
     """
     here = Path(__file__)
-    rows: dict[str, ModelRow] = json.loads(here.with_name("models.json").read_bytes())
+    rows: dict[str, Fields] = json.loads(here.with_name("models.json").read_bytes())
     for by_hand in json.loads(here.with_name("models_by_hand.json").read_bytes()):
         for kind in by_hand["types"].split():
             rows[kind] = {**rows.get(kind, {}), **by_hand}
     return rows
 
 
-def type_row(kind: str) -> ModelRow | None:
-    """Return the row of a model type; None if unknown."""
-    return None if kind == "transformers" else model_types().get(kind)
+def type_row(kind: str) -> ModelRow:
+    """Return the row of a model type; empty if unknown."""
+    return ModelRow(() if kind == "transformers" else model_types().get(kind, ()))
 
 
 def stand_in(values: Values) -> str:
@@ -229,11 +232,9 @@ def kinds_by_class() -> dict[str, str]:
 
 def family_of(row: ModelRow, base: float, layer: str = "") -> Values:
     """Return the training setup of published models of a type with this base; empty: unknown."""
-    families: Sequence[Values] = row.get("families", ())
-    for family in families:
-        if family["base"] == base and layer in family.get("layers", [layer]):
-            return family
-    return {}
+    families: Sequence[Values] = row["families"] or ()
+    fits = (f for f in families if f["base"] == base and layer in f.get("layers", [layer]))
+    return next(fits, {})
 
 
 def version() -> str:
@@ -247,7 +248,7 @@ def rotary(row: ModelRow, layer: str = "") -> RotationKeys:
     >>> rotary(type_row("gemma3_text"), "full_attention").base
     1000000.0
     """
-    settings = {**row, **row["layers"].get(layer, {})} if "layers" in row else row
+    settings = row | (row["layers"] or {}).get(layer, {})
     return RotationKeys(**{key: settings[key] for key in NAMES & settings.keys()})
 
 
@@ -295,14 +296,10 @@ class ModelConfig(Section):
     grid: Counts = ()  # requested grid; empty: from the config
     prefix: int = 0
 
-    @property
-    def reader(self) -> str:
-        """Return the name of the function that reads the positions of the model type."""
-        if not self.row:
-            return "unknown"
-        kind = self.row.get("kind", "").partition(" ")[0]
-        usual = kind if kind in ("rotary", "alibi", "t5", "sinusoidal", "learned") else "weights"
-        return str(self.row.get("reader", usual))
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value of a key, or the default of the model type."""
+        value = self.values.get(key, default)
+        return (self.row["usual"] or {}).get(key, value) if value is None else value
 
     @cached_property
     def rope_key(self) -> str:
@@ -315,7 +312,7 @@ class ModelConfig(Section):
 
     def own(self, name: str, usual: Strings) -> Sized:
         """Return keys and default of a size: the keys of the model type, then the usual keys."""
-        keys, default = self.row.get(name, ((), None))
+        keys, default = self.row[name] or ((), None)
         return (*keys, *usual), default
 
     @property
@@ -326,9 +323,7 @@ class ModelConfig(Section):
     @property
     def query_heads(self) -> int | None:
         """Return the number of query heads in a rotated layer."""
-        if not self.row:
-            return self.count(*HEADS)
-        keys, usual = rotary(self.row, next(iter(self.row.get("layers", {"": {}})))).heads
+        keys, usual = rotary(self.row, next(iter(self.row["layers"] or [""]))).heads
         return self.count(*keys, *HEADS) or usual
 
     @cached_property
@@ -340,40 +335,42 @@ class ModelConfig(Section):
     @property
     def computes(self) -> bool:
         """Return whether the model computes its positions as sinusoids."""
-        key, expected = self.row.get("when", ("", None))
+        key, expected = self.row["when"] or ("", None)
         return "table" in self.row and (not key or self.get(key) is expected)
 
     def tables(self) -> dict[str, int | None]:
         """Return the rows of tables that limit the input, by side; None: unknown."""
-        ends = self.row.get("ends", {})
-        rows = {side: [self.sized(size) or 0 for size in sizes] for side, sizes in ends.items()}
+        ends = (self.row["ends"] or {}).items()
+        rows = {side: [self.sized(size) or 0 for size in sizes] for side, sizes in ends}
         return {side: sum(sizes) if sizes and all(sizes) else None for side, sizes in rows.items()}
+
+    @property
+    def lengths(self) -> Sized:
+        """Return the keys of the longest sequence, and its default."""
+        key, default = self.row["length"] or (LONGEST[0], None)
+        others: Strings = () if self.row else LENGTHS
+        return (key, *LONGEST, *others), default
 
     def longest(self) -> int | None:
         """Return the longest sequence that the config allows, or the default of the model type."""
         tables = self.tables()
-        if tables:
-            return tables.get(self.part, next(iter(tables.values())))
-        key, default = self.row.get("length", (LONGEST[0], None))
-        if self.row:
-            return self.count(key, *LONGEST) or default
-        return self.count(*LONGEST, *LENGTHS)
+        usual = next(iter(tables.values()), None)
+        return tables.get(self.part, usual) if tables else self.sized(self.lengths)
 
     @property
     def length_key(self) -> str | None:
         """Return the key of the longest sequence; None if the model type or tables set it."""
-        key, _ = self.row.get("length", (LONGEST[0], None))
         values = self.untracked.values
-        others = () if self.row else LENGTHS
-        return next((name for name in (key, *LONGEST, *others) if values.get(name)), None)
+        return next(filter(values.get, self.lengths[0]), None)
 
     @property
     def settles_original(self) -> bool:
         """Return whether the length before scaling is set, or known for the published models."""
-        values, ended = self.untracked.values, self.longest()
-        sections = (values, values.get("rope_scaling"), values.get("rope_parameters"))
-        is_set = any(isinstance(s, dict) and s.get(ORIGINAL) for s in sections)
-        return is_set or any(f.get("ended") == ended for f in self.row.get("families", ()))
+        own, ended = self.untracked, self.longest()
+        sections = (own, own.section("rope_scaling"), own.section("rope_parameters"))
+        families = self.row["families"] or ()
+        is_set = any(section.get(ORIGINAL) for section in sections)
+        return is_set or ended in [family.get("ended", 0) for family in families]
 
     @property
     def stated(self) -> tuple[str, int] | None:
@@ -391,18 +388,13 @@ class ModelConfig(Section):
             raise PefourierError(f"{statement}, which contradicts --d {self.d}; leave out --d")
         return d
 
-    def positions(self) -> tuple[int, Findings]:
-        """Return the number of positions, and a finding if neither config nor request sets it."""
-        length = self.longest() if self.length is None else self.length
-        if length is not None:
-            return length, ()
-        note = finding("length-default", config=self.label, length=USUAL_LENGTH)
-        return USUAL_LENGTH, (note,)
-
     def build(self, name: str, d: int, *findings: Finding, **parameters: Any) -> Encoding:
         """Build a registered encoding, by default with the longest length of the config."""
-        length, silent = self.positions()
-        return self.named((*findings, *silent), name, length=length, d=d, **parameters)
+        length = self.longest() if self.length is None else self.length
+        if length is None:
+            length = USUAL_LENGTH
+            findings = (*findings, finding("length-default", config=self.label, length=length))
+        return self.named(findings, name, length=length, d=d, **parameters)
 
     def named(self, findings: Iterable[Finding], name: str, **parameters: Any) -> Encoding:
         """Build a registered encoding with findings about the config."""
@@ -416,8 +408,7 @@ class ModelConfig(Section):
 
 def first_names(names: Iterable[str]) -> str:
     """Return the first of some names, escaped for a terminal."""
-    shown_names = [shown(name)[1:-1] for name in islice(names, 9)]
-    return ", ".join(shown_names if len(shown_names) < 9 else [*shown_names[:8], "…"])
+    return first_few([shown(name)[1:-1] for name in names], 8)
 
 
 def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
@@ -428,29 +419,26 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
     """
     kind = model_type(config, "")
     while True:
-        row = type_row(kind) or {}
-        inner = row.get("parts", {})
+        row = type_row(kind)
+        inner = row["parts"] or {}
         name, _, remainder = part.partition(".")
         if name and (name in inner or (name.endswith("_config") and name in config.values)):
             part = remainder
         elif part.endswith(("pos_embed", "pos_embed.weight")) and "vision_config" in inner:
             name = "vision_config"  # a tensor of the tower
         else:
-            inside = (
-                k for k in NESTED if k in config.values and isinstance(config.values[k], dict)
-            )
-            name = row["text"] if "text" in row else next(inside, "")
+            inside = (k for k in NESTED if isinstance(config.get(k), dict))
+            name = row["text"] or next(inside, "")
         if not name:
-            values = config.values
-            tracks = values if isinstance(values, TrackedKeys) else TrackedKeys(values)
-            return replace(config, values=tracks), kind if row else stand_in(values) or kind, part
+            return config, kind if row else stand_in(config.values) or kind, part
         usual = inner.get(name, "")
-        text = name == row.get("text") and name not in config.values
-        if text and row.get("flat"):
+        text = name == row["text"] and name not in config.values
+        if text and row["flat"]:
             kind = usual
             continue
         config = config.section(name)
-        config = replace(config, values=row.get("inner", {})) if text else config
+        values = row["inner"] or {} if text else config.values
+        config = replace(config, values=TrackedKeys(values))
         stated = model_type(config, usual)
         kind = usual if usual and stated == kind else stated  # as in towers of Qwen2.5-VL
 
@@ -511,7 +499,7 @@ def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> lis
     """
     number = model.layer_count
     rotary, sections = rotations is not None, rotations or ()
-    by_type, called = rotary and "" not in sections, model.row.get("rotation_of", {})
+    by_type, called = rotary and "" not in sections, model.row["rotation_of"] or {}
     kinds, laid = layer_types(model, number)
     if by_type and not kinds:
         kinds, laid = list(sections), False
@@ -541,29 +529,27 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
     Without a number of layers, each type is listed once. Empty if there are no types.
     """
     row = model.row
-    name, *settings = row.get("order", [""])
-    stated = stated_types(model.values)
-    if name and not stated:
-        stated = ORDERS[name](model, number, *settings)
-    if stated:
-        return (stated[:number], True) if number else (list(dict.fromkeys(stated)), False)
-    if "irregular" in row:  # a formula of the class
-        return row["layer_types"], False
-    once = row.get("layer_types", [])
-    interval = model.count(
-        *row.get("every", ("sliding_window_pattern", "global_attn_every_n_layers"))
-    )
-    if interval and FULL in once and len(set(once)) == 2:
-        windowed = [*({*once} - {FULL})] * (interval - 1)
-        once = [FULL, *windowed] if once[0] == FULL else [*windowed, FULL]
-    if "slides" in row:
-        once = sliding_or_not(model, number) if number else []
-    if not number:
-        return list(dict.fromkeys(once)), False
-    if "from_end" in row:
-        return list(islice(cycle(once[::-1]), number))[::-1], True
-    first = [FULL] * min(dense_layers(model), number)
-    return [*first, *islice(cycle(once), number - len(first))], True
+    name, *settings = row["order"] or [""]
+    once = stated_types(model.values) or (ORDERS[name](model, number, *settings) if name else [])
+    if not once:
+        once = row["layer_types"] or []
+        if row["irregular"]:  # a formula of the class
+            return once, False
+        interval = model.count(*(row["every"] or EVERY))
+        if interval and FULL in once and len({*once}) == 2:
+            windowed = [*({*once} - {FULL})] * (interval - 1)
+            once = [FULL, *windowed] if once[0] == FULL else [*windowed, FULL]
+        first = [FULL] * min(dense_layers(model), number)
+        once = [*first, *islice(cycle(once), number - len(first))] if number else once
+    return (once[:number], True) if number else (list(dict.fromkeys(once)), False)
+
+
+EVERY = ("sliding_window_pattern", "global_attn_every_n_layers")  # keys of the period of full
+
+
+def types_from_end(model: ModelConfig, number: int) -> list[str]:
+    """Return the type of each layer by a pattern that ends with the last layer, as in Muse."""
+    return list(islice(cycle(model.row["layer_types"][::-1]), number))[::-1]
 
 
 def coded_types(model: ModelConfig, _: int, key: str, types: Mapping[str, str]) -> list[str]:
@@ -584,15 +570,9 @@ def indexed_types(
     return [listed if entries is None or i in entries else other for i in range(number)]
 
 
-ORDERS: dict[str, Callable[..., list[str]]] = {  # of layers, by the name in a row
-    "coded": coded_types,
-    "indexed": indexed_types,
-}
-
-
 def dense_layers(model: ModelConfig) -> int:
     """Return the number of dense first layers that rotate whatever their type, as in Cohere."""
-    if "dense_turn" not in model.row or model.get("prefix_dense_sliding_window_pattern", 1) != 1:
+    if not model.row["dense_turn"] or model.get("prefix_dense_sliding_window_pattern", 1) != 1:
         return 0
     kinds = model.get("mlp_layer_types")
     if isinstance(kinds, list):
@@ -624,26 +604,32 @@ def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
     return [SLIDING if rule == "all" or i in sliding else FULL for i in range(number)]
 
 
+ORDERS: dict[str, Callable[..., list[str]]] = {  # of layers, by the name in a row
+    "coded": coded_types,
+    "indexed": indexed_types,
+    "slides": sliding_or_not,
+    "from end": types_from_end,
+}
+
+
 def windows_of(model: ModelConfig, kind: str, number: int) -> list[int | None]:
     """Return the number of positions that a query of each layer sees, if all layers have `kind`."""
     row = model.row
     if "chunked" in kind:
-        return [model.count("attention_chunk_size") or row.get("chunk")] * number
+        return [model.count("attention_chunk_size")] * number
     everything: list[int | None] = [None] * number
     local = row.get("local", LOCAL)
     is_local = any(name in kind for name in local) if kind else local
-    if not is_local or (
-        row and not any(key in row for key in ("window", "windows", "slides", "square"))
-    ):
-        return everything  # the class has no window, or not here
-    has_switch = not row or row.get("slides", ("after",))[0] != "after"
-    if has_switch and model.get("use_sliding_window", not row) is False:
+    # else the class has no window, or not here
+    has_window = is_local and (not row or {"window", "windows", "slides", "square"} & row.keys())
+    has_switch = not row or (row["slides"] or ["after"])[0] != "after"
+    if not has_window or (has_switch and model.get("use_sliding_window", not row) is False):
         return everything
-    keys = row.get("windows", ("sliding_window",))
+    keys = row["windows"] or ("sliding_window",)
     key = next((key for key in keys if key in model.values), keys[0])
-    if key not in model.values and "square" not in row:
-        return [row.get("window")] * number
-    window = model.get(key, row.get("window"))
+    window = model.get(key, row["window"])
+    if key not in model.values and not row["square"]:
+        return [window] * number
     if isinstance(window, list):  # one per layer
         return [*(seen_of(model, key, size) for size in window[:number]), *everything][:number]
     return [seen_of(model, key, window)] * number
@@ -653,24 +639,24 @@ def seen_of(model: ModelConfig, key: str, window: object) -> int | None:
     """Return the number of positions that a query sees with a window; None: all."""
     row = model.row
     size = Section(model.label, {key: window}).count(key, minimum=-1) or 0
-    if "square" in row:
+    if row["square"]:
         block, pixels = (model.count(key) or usual for key, usual in row["square"])
         return int((max(size, 0) // (block * pixels) * block) ** 2) or None
-    size += row.get("shifted", {}).get(key, 0)  # plus the query itself
-    return size // (2 if "halved" in row else 1) if size > 0 else None
+    size += (row["shifted"] or {}).get(key, 0)  # plus the query itself
+    return size // (2 if row["halved"] else 1) if size > 0 else None
 
 
 def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     """Return the layers without positions in a rotary model."""
     row = model.row
-    keys: Strings = ("no_rope_layers",) if "unrotated" in row else ()
-    keys = row.get("still", keys) if row else ("no_rope_layers", "layer_rope_theta")
+    keys = row["still"] or (("no_rope_layers",) if row["unrotated"] else ())
+    keys = keys if row else ("no_rope_layers", "layer_rope_theta")
     flags = next(filter(None, map(model.get, keys)), None)
     if isinstance(flags, list):  # 1, or a base, if a layer rotates
         return {i for i, rotates in enumerate(flags) if not rotates}
-    if "from_end" in row:
+    if row["from_end"]:
         return set(range(number - 1, -1, -row["from_end"]))
-    usual = row.get("unrotated", [])
+    usual = row["unrotated"] or []
     if len(usual) < 2:
         return set(usual)
     step = model.count("no_rope_layer_interval") or usual[1] - usual[0]
@@ -686,39 +672,30 @@ def rotates_by_type(model: ModelConfig, kind: str) -> bool:
     row = model.row
     if any(name in kind for name in RECURRENT):
         return False
-    if "without_window" in row and model.get("sliding_window", ...) is None:
+    if row["without_window"] and model.get("sliding_window", ...) is None:
         return bool(row["without_window"] == "all")
-    return kind in row.get("turning", [kind])
+    return kind in (row["turning"] or [kind])
 
 
 def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
     """Return how queries grow with their position; None if they do not."""
-    temperature = known_temperature(model)
+    name = model.row["temperature"]
+    temperature = TEMPERATURES[name](model) if name else None
     return temperature and temperature.over(length)
-
-
-def known_temperature(model: ModelConfig) -> Temperature | None:
-    """Return the temperature of queries that a row names; None without one."""
-    name = model.row.get("temperature")
-    return TEMPERATURES[name](model) if name else None
 
 
 def floored_temperature(model: ModelConfig) -> Temperature | None:
     """Return the temperature of Llama 4's layers without positions."""
-    usual = {"attn_temperature_tuning": True, "floor_scale": 8192, "attn_scale": 0.1}
-    stated = {key: value for key, value in model.values.items() if value is not None}
-    filled = Section(model.label, usual | stated)
-    scale, floor = filled.number("attn_scale"), filled.count("floor_scale")
-    if not filled.get("attn_temperature_tuning") or scale is None or floor is None:
-        return None
-    return Temperature("without positions", scale, floor, 1)
+    scale, floor = model.number("attn_scale"), model.count("floor_scale")
+    is_on = model.get("attn_temperature_tuning") and scale and floor
+    return Temperature("without positions", scale or 0.0, floor or 0, 1) if is_on else None
 
 
 def tuned_temperature(model: ModelConfig) -> Temperature | None:
     """Return the temperature of Ministral 3, in the section of the rotation."""
     section = model.section(model.rope_key)
     if not section.values:
-        section = Section(model.rope_key, model.row.get("rope", {}))
+        section = Section(model.rope_key, model.row["rope"] or {})
     return temperature_in(section, TUNED)
 
 
@@ -740,18 +717,18 @@ def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> I
     says = partial(finding, config=model.label, kind=shown(model.kind))
     # a majority of layers without positions in a model type that has few
     switches, number = model.get("no_rope_layers"), model.layer_count
-    step = model.row.get("unrotated", ())
+    step: Sequence[int] = model.row["unrotated"] or ()
     if isinstance(switches, list) and number and len(step) > 1:
         unrotated, usual = sum(not rotates for rotates in switches), number // (step[1] - step[0])
         if unrotated > max(number / 2, usual):
             yield says("layers-inverted", unrotated=unrotated, number=number, usual=usual)
     # windows in all layers of a model type that has layers with full attention
     windows = [run.window or trained for run in runs for _ in run.index]  # 0 is no window
-    is_stated = FULL in model.row.get("layer_types", ()) and stated_types(model.values)
+    is_stated = FULL in (model.row["layer_types"] or ()) and stated_types(model.values)
     if is_stated and windows and (widest := max(windows)) < trained:
         layers, reach = len(windows), sum(windows) - len(windows)
         yield says("layers-no-global", layers=layers, reach=reach, widest=widest, trained=trained)
-    if "indexer" in model.row:
-        layouts = (model.row["indexer"], model.row.get("layout", "halves"))
+    if model.row["indexer"]:
+        layouts = (model.row["indexer"], model.row["layout"] or "halves")
         indexed, attended = map(PAIRED.get, layouts)
         yield finding("rope-indexer", indexed=indexed, attended=attended)

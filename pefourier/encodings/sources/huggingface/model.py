@@ -30,9 +30,7 @@ with queries to the scores. Layers have separate tables: the first is read, or t
 Keys of rows
 ------------
 ``xl`` of a row holds ``fixed``, the parameters of `xl` that are the same in all models of the type;
-``type``, the default of position_embeddings_type if the config has this key; ``part``, the name of
-the part with relative sinusoids if others have none. ``usual`` of DeBERTa's relatives holds the
-defaults of keys.
+``part``, the name of the part with relative sinusoids if others have none.
 
 The key ``axial`` of a model type's row holds the grid, or a list of grids; the first with a
 matching ``when`` [key, value] applies. Keys: ``encoding`` (learned: a table in the weights), its
@@ -40,8 +38,8 @@ matching ``when`` [key, value] applies. Keys: ``encoding`` (learned: a table in 
 (``head``, or ``width`` over ``heads``; ``times``: head times heads); ``sides``, one per axis: a
 ``size`` over another, each [key, default] (``kernel``: size of the first patch); ``usual``, default
 sides; ``prefix``, and the key of ``registers``; ``merged``, the key for the side of blocks in the
-order of tokens; ``reference``, bases over scales; ``rescaled``, the key and the default of the
-largest factor by which training stretches coordinates.
+order of tokens; ``reference``, the base of both axes over a scale; ``rescaled``, the key and the
+default of the largest factor by which training stretches coordinates.
 """
 
 import os
@@ -99,7 +97,6 @@ from pefourier.encodings.sources.huggingface.config import (
     choose_part,
     family_of,
     first_names,
-    known_temperature,
     layer_schedule,
     layers_without_positions,
     rotary,
@@ -182,7 +179,7 @@ def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
 
 def first_row(model: ModelConfig) -> int:
     """Return the row of position 0 in the model's table."""
-    first = model.row.get("first", 0)
+    first = model.row["first"] or 0
     if first != "padding":
         return int(first)
     padding = model.count("pad_token_id", minimum=0)
@@ -199,11 +196,11 @@ def read_positions(model: ModelConfig) -> Encoding | None:
     row = model.row
     if has_no_table(model):
         return None
-    kinds = (*row.get("kind", "learned").split(), row.get("otherwise"))
-    if "learned" not in kinds and model.part != row.get("learned_part", ()):
+    kinds = (*(row["kind"] or "learned").split(), row["otherwise"])
+    if "learned" not in kinds and model.part != row["learned_part"]:
         return None
     embedding_type = model.get("position_embedding_type", "absolute")
-    if embedding_type != "absolute" and "switch" not in row:
+    if embedding_type != "absolute" and not row["switch"]:
         raise model.wrong("position_embedding_type", embedding_type, "absolute or rotary")
     table = only_one(of_section(sibling_tensors(model, TENSOR), model), model, "positions")
     if table is not None:
@@ -265,13 +262,13 @@ def unlike_config(model: ModelConfig, name: str, path: str, shape: Counts) -> Fi
     """Return a warning if the shape of a table of positions contradicts its config."""
     if "axial" in model.row or not name.endswith(".weight") or IMAGES.search(name):
         return ()
-    keys = (model.row.get("length", LONGEST)[0], *LONGEST)
+    keys = model.lengths[0]
     if "decoder" in name.split("."):
         keys = ("max_target_positions", *keys)
-    first, rows = model.row.get("first", 0), model.count(*keys)
+    first, rows = model.row["first"] or 0, model.count(*keys)
     if first != "padding":  # its rows are included
         rows = rows and rows + first
-    elif "table" in model.row:  # such sinusoids grow on demand
+    elif model.row["table"]:  # such sinusoids grow on demand
         rows = None
     width_keys = (*EMBEDDED, *model.own("width", WIDTH)[0])
     widths = sorted({n for key in width_keys if (n := model.count(key))})
@@ -290,25 +287,17 @@ def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
     A model loads stored tables. If a table differs from the formula by more than the phase error of
     float32, the table is returned, with a warning.
     """
-    learned = model.row.get("learned_part", "") if not model.part else ""
     for name, path in of_section(sibling_tensors(model, TENSOR), model).items():
-        if learned and learned in name.split("."):
+        if not model.part and model.row["learned_part"] in name.split("."):
             continue
         stored = load_tensor(replace(model, length=None), name, path)
         rows = np.arange(len(stored))
         tolerance = 4 * stored.eps + PHASES * (rows + enc.params["offset"])
-        if (
-            stored.dim != enc.dim
-            or (np.abs(stored.table() - enc.vectors(rows)).max(axis=1) > tolerance).any()
-        ):
+        apart = np.abs(stored.table() - enc.vectors(rows)) if stored.dim == enc.dim else np.inf
+        if np.any(apart > tolerance[:, None]):
             stored = load_tensor(model, name, path)
-            doubt = finding(
-                "weights-config",
-                "sinusoids",
-                name=shown(name),
-                path=shown(path),
-                kind=shown(model.kind),
-            )
+            slots = {"name": shown(name), "path": shown(path), "kind": shown(model.kind)}
+            doubt = finding("weights-config", "sinusoids", **slots)
             return replace(stored, findings=(*stored.findings, doubt))
         doubts = [note for note in stored.findings if note.code == "weights-config"]
         enc = replace(enc, findings=(*enc.findings, *doubts))
@@ -319,11 +308,9 @@ def read_t5(model: ModelConfig) -> Encoding:
     """Read T5's biases, one column per head: trained, by default the encoder's, or untrained."""
     from pefourier.encodings.sources.tables import read_table
 
-    settings: Fields = {
-        "buckets": model.count("relative_attention_num_buckets") or 32,
-        "max_distance": model.count("relative_attention_max_distance") or 128,
-        "causal": "decoder" in model.part.split("."),
-    }
+    buckets = model.count("relative_attention_num_buckets") or 32
+    settings: Fields = {"buckets": buckets, "causal": "decoder" in model.part.split(".")}
+    settings["max_distance"] = model.count("relative_attention_max_distance") or 128
     tensors = sibling_tensors(model, T5_BIAS)
     if len(tensors) > 1 and not model.part:
         tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
@@ -335,8 +322,8 @@ def read_t5(model: ModelConfig) -> Encoding:
         return model.build("t5", heads_of(model), finding("untrained", "t5"), **settings)
     name, path = tensor
     bias, eps = read_table(path, name)
-    if len(bias) != settings["buckets"]:
-        rows = f"{settings['buckets']} rows (relative_attention_num_buckets), got {len(bias)}"
+    if len(bias) != buckets:
+        rows = f"{buckets} rows (relative_attention_num_buckets), got {len(bias)}"
         raise PefourierError(f"{name} of {shown(path)} must have {rows}")
 
     def vectors(lag: Array) -> Floats:
@@ -373,7 +360,7 @@ def of_weights(
 
 def has_no_table(model: ModelConfig) -> bool:
     """Return whether a model lacks its type's table, and has only relative distances at most."""
-    return "relative" in model.row and not setting(model, "position_biased_input")
+    return bool(model.row["relative"] and not model.get("position_biased_input"))
 
 
 def declared_table(model: ModelConfig) -> Encoding | None:
@@ -382,15 +369,14 @@ def declared_table(model: ModelConfig) -> Encoding | None:
     None if weights or formulas define the vectors.
     """
     row, longest = model.row, model.longest() or 0
-    is_learned = row.get("kind", "").startswith("learned") and "axial" not in row
+    is_learned = (row["kind"] or "").startswith("learned") and not row["axial"]
     is_other = model.get("position_embedding_type", "absolute") != "absolute"
     is_elsewhere = model.computes or model.part or not longest or sibling_tensors(model, TENSOR)
     if not is_learned or is_other or has_no_table(model) or is_elsewhere:
         return None
-    first = first_row(model)  # rows before position 0
-    length, rows = longest, longest + first
-    if row.get("first") == "padding":  # among the rows of the config
-        length, rows = max(longest - first, 1), longest
+    first = first_row(model)  # rows before position 0; those of padding are among the longest
+    length = max(longest - first, 1) if row["first"] == "padding" else longest
+    rows = max(longest, first + length)
     params = {"length": length, "rows": rows, "offset": first, "path": model.file}
     params["model_type"] = model.kind
     return replace(build("learned", length=length, d=1), params=params)
@@ -409,34 +395,18 @@ def read_lags(model: ModelConfig) -> Encoding | None:
         return read_computed(model)
     if "part" not in row:
         check_part(model)
-    if "type" in row:
-        kind = model.get("position_embeddings_type", row["type"])
-        if kind != "relative":
-            has = f"has position_embeddings_type {shown(kind)}"
-            raise UnknownPositions(f"{shown(model.file)} {has}; only relative is supported")
-    if model.get("bi_data"):
-        rule = "false; otherwise half of each batch has the vectors of opposite lags"
-        raise model.wrong("bi_data", model.get("bi_data"), rule)
-    direction = model.get("attn_type", "bi")
-    if direction not in ("bi", "uni"):
-        raise model.wrong("attn_type", direction, "bi or uni")
     clamp = max(model.count("clamp_len", minimum=-1) or 0, 0)
-    settings = {"causal": direction == "uni", "clamp": clamp, **row["fixed"]}
-    return model.build("xl", model.width, **settings)
-
-
-def setting(model: ModelConfig, key: str) -> Any:
-    """Return the value of a key, or the default of the model type."""
-    return model.get(key, model.row.get("usual", {}).get(key))
+    causal = model.get("attn_type") == "uni"
+    return model.build("xl", model.width, causal=causal, clamp=clamp, **row["fixed"])
 
 
 def distance_terms(model: ModelConfig) -> Texts:
     """Return the terms of DeBERTa's scores, c2p and p2c; () if distances are not used."""
-    terms = setting(model, "pos_att_type") or ()
+    terms = model.get("pos_att_type") or ()
     terms = terms.lower().split("|") if isinstance(terms, str) else terms
     if not isinstance(terms, list | tuple) or not {*map(str, terms)} <= {"c2p", "p2c"}:
         raise model.wrong("pos_att_type", terms, "c2p|p2c or c2p")
-    return tuple(terms) if setting(model, "relative_attention") is True else ()
+    return tuple(terms) if model.get("relative_attention") is True else ()
 
 
 def read_terms(model: ModelConfig) -> Encoding | None:
@@ -452,13 +422,12 @@ def read_terms(model: ModelConfig) -> Encoding | None:
         return read_weights(model)
     if "c2p" not in terms:
         raise model.wrong("pos_att_type", "|".join(terms), "c2p|p2c or c2p")
-    longest = max(model.count("max_relative_positions", minimum=-1) or 0, 0)
+    longest, buckets = (
+        max(model.count(key, minimum=-1) or 0, 0)
+        for key in ("max_relative_positions", "position_buckets")
+    )
     longest = longest or model.longest() or 512
-    usual = model.row.get("usual", {}).get("position_buckets", 0)
-    buckets = max(model.count("position_buckets", minimum=-1) or usual, 0)
-    if model.row["relative"] != "deberta-v2":
-        buckets = 0
-    d = model.width
+    buckets, d = buckets if model.row["relative"] == "deberta-v2" else 0, model.width
     settings = {"buckets": buckets, "max_distance": longest, "p2c": "p2c" in terms}
     notes = [finding("with-convolution")] if "convolutional" in model.row["kind"] else []
     tensor = only_one(sibling_tensors(model, VECTORS), model, "distances")
@@ -470,7 +439,7 @@ def read_terms(model: ModelConfig) -> Encoding | None:
     if table.shape != shape:
         raise PefourierError(f"{name} of {shown(path)} must have shape {shape}; got {table.shape}")
     vectors = np.asarray(table, dtype=float)
-    if "layer_norm" in str(setting(model, "norm_rel_ebd")).lower():
+    if "layer_norm" in str(model.get("norm_rel_ebd")).lower():
         paths = dict(all_tensors(folder_of(model)))
         stem = name.replace("rel_embeddings.weight", "LayerNorm.")
         norms = [f"{paths.get(stem + key, path)}#{stem}{key}" for key in ("weight", "bias")]
@@ -486,8 +455,8 @@ def read_terms(model: ModelConfig) -> Encoding | None:
 def read_alibi(model: ModelConfig) -> Encoding | None:
     """Read ALiBi, one column per head; None if the config switches it off."""
     row = model.row
-    attention = model.section(row["inside"]) if "inside" in row else model
-    alibi = attention.get("alibi", row.get("kind") == "alibi")
+    attention = model.section(row["inside"]) if row["inside"] else model
+    alibi = attention.get("alibi", row["kind"] == "alibi")
     if not isinstance(alibi, bool):
         raise attention.wrong("alibi", alibi, "true or false")
     if not alibi:
@@ -512,15 +481,15 @@ def check_part(model: ModelConfig) -> None:
 def read_computed(model: ModelConfig) -> Encoding | None:
     """Read sinusoids that the model's source code computes, or the table of positions."""
     row = model.row
-    if not model.computes or (model.part and model.part == row.get("learned_part")):
+    if not model.computes or (model.part and model.part == row["learned_part"]):
         return read_weights(model)
     check_part(model)
-    offset = first_row(model)
+    offset, table = first_row(model), row["table"]
     notes = offset_notes(model.kind, offset)
-    enc = model.build("sinusoidal", model.width, *notes, **row["table"], offset=offset)
-    if not row.get("cosines_first"):
+    enc = model.build("sinusoidal", model.width, *notes, **table, offset=offset)
+    if not row["cosines_first"]:
         return read_stored_sinusoid(model, enc)
-    return replace(enc, vectors=lambda x: exchanged(enc.vectors(x), row["table"]["layout"]))
+    return replace(enc, vectors=lambda x: exchanged(enc.vectors(x), table["layout"]))
 
 
 def read_weights(model: ModelConfig) -> Encoding | None:
@@ -530,8 +499,8 @@ def read_weights(model: ModelConfig) -> Encoding | None:
 
 def read_switched(model: ModelConfig) -> Encoding | None:
     """Read a rotation, or what the model type has if its config switches the rotation off."""
-    otherwise = model.row.get("otherwise", "off")
-    return read_rotation(model) if rotates(model) else READERS[otherwise](model)
+    reader = read_rotation if rotates(model) else READERS.get(model.row["otherwise"], read_none)
+    return reader(model)
 
 
 def read_none(model: ModelConfig) -> Encoding | None:
@@ -545,7 +514,7 @@ def read_unknown(model: ModelConfig) -> Encoding | None:
     if stored or rotates(model):
         return stored or read_rotation(model)
     is_off = model.get("position_embedding_type") in ("nope", "none", "no_position")
-    return read_none(model) if is_off else read_positions(model)
+    return (read_none if is_off else read_positions)(model)
 
 
 Sides = Counts
@@ -556,10 +525,10 @@ def read_axes(model: ModelConfig) -> Encoding | None:
     """Read the positions on a vision model's grid, or its biases by displacement."""
     if (stored := read_displacements(model)) or not (block := block_of(model)):
         return stored or read_computed(model)
-    if "table_beside" in model.row and model.part and grid_tensors(model):
-        block = {"encoding": "learned"}
+    if model.row["table_beside"] and model.part and grid_tensors(model):
+        block = ModelRow(encoding="learned")
     is_learned = block["encoding"] == "learned"
-    enc = read_grid(model, block) if is_learned or block.get("stored") else None
+    enc = read_grid(model, block) if is_learned or block["stored"] else None
     if enc is not None or is_learned:
         return enc or read_positions(model)  # which reports where the table should be
     if model.part:
@@ -567,45 +536,44 @@ def read_axes(model: ModelConfig) -> Encoding | None:
     return formula(model, block)
 
 
-def block_of(model: ModelConfig) -> Values:
+def block_of(model: ModelConfig) -> ModelRow:
     """Return the first block of the model's row that matches its config; empty without one."""
-    entry = model.row.get("axial", [])
-    for block in entry if isinstance(entry, list) else [entry]:
-        key, expected, usual = block.get("when", ("", None, None))
+    entry = model.row["axial"] or []
+    for block in map(ModelRow, entry if isinstance(entry, list) else [entry]):
+        key, expected, usual = block["when"] or ("", None, None)
         if not key or model.get(key, usual) == expected:
-            return dict(block)
-    return {}
+            return block
+    return ModelRow()
 
 
-def formula(model: ModelConfig, block: Values) -> Encoding:
+def formula(model: ModelConfig, block: ModelRow) -> Encoding:
     """Build the encoding that the model computes, or that its training starts from."""
     sides, findings = sides_of(model, block)
-    parameters = {**block.get("own", {}), **values_read(model, block)}
-    if "reference" in block:
-        parameters["reference"] = references(model, block)
+    parameters = (block["own"] or {}) | values_read(model, block)
+    if block["reference"]:
+        parameters["reference"] = references(model, block["reference"])
     if block["encoding"] in ("axial", "axial-rope"):
         parameters["prefix"] = prefix_of(model, block)
-    if "note" in block:
+    if block["note"]:
         findings = (*findings, finding("grid-convention", note=block["note"]))
     size = block["d"]  # of a head, or the width of the model if vectors are added to embeddings
     head, width, heads = (value_of(model, size.get(k, ("", 0))) for k in ("head", "width", "heads"))
     if not head and heads and width % heads:
         raise PefourierError(f"{model.label}: {heads} heads do not divide its width {width}")
-    d = (head or width // (heads or 1)) * (heads if size.get("times") else 1)
+    d = (head or width // (heads or 1)) * (heads if "times" in size else 1)
     d, noted = model.dimension(d or None, "size of a head or width"), dict[str, Any]()
-    if "merged" in block:
+    if block["merged"]:
         noted["merged"] = side = value_of(model, block["merged"])
         if side > 1:
             key = block["merged"][0]
             merged = finding("tokens-in-blocks", key=key, side=side, config=model.label)
             findings = (*findings, merged)
-    if "rescaled" in block:
+    if block["rescaled"]:
         key, usual = block["rescaled"]
         noted["rescaled"] = model.number(key) if key in model.values else usual
-    if "table_beside" in model.row:
-        noted["table_beside"] = grid = (isqrt(value_of(model, model.row["table_beside"])),) * 2
-        key = model.row["table_beside"][0]
-        findings = (*findings, finding("table-beside", key=key, grid=size_of(grid)))
+    if beside := model.row["table_beside"]:
+        noted["table_beside"] = grid = (isqrt(value_of(model, beside)),) * 2
+        findings = (*findings, finding("table-beside", key=beside[0], grid=size_of(grid)))
     enc = model.named(findings, block["encoding"], d=d, grid=sides, **parameters)
     return replace(enc, params={**enc.params, **noted})
 
@@ -619,11 +587,11 @@ def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
     return replace(model, values={key: value}).count(key) or default or 0
 
 
-def sides_of(model: ModelConfig, block: Values) -> tuple[Sides, Findings]:
+def sides_of(model: ModelConfig, block: ModelRow) -> tuple[Sides, Findings]:
     """Return the sides of the grid: requested, from the config, or default sides with a note."""
     if model.grid:
         return tuple(model.grid), ()
-    if "sides" not in block:
+    if not block["sides"]:
         usual = tuple(block["usual"])
         return usual, (finding("grid-default", config=model.label, grid=size_of(usual)),)
     places = range(-len(block["sides"]), 0)  # in a list, rows and columns are last
@@ -643,20 +611,20 @@ def side_of(model: ModelConfig, axis: Values, place: int) -> int:
     return side
 
 
-def prefix_of(model: ModelConfig, block: Values) -> int:
+def prefix_of(model: ModelConfig, block: ModelRow) -> int:
     """Return the number of rows before the grid."""
-    registers = model.count(block["registers"], minimum=0) if "registers" in block else 0
-    return model.prefix or int(block.get("prefix", 0)) + (registers or 0)
+    registers = model.count(block["registers"] or "", minimum=0)
+    return model.prefix or (block["prefix"] or 0) + (registers or 0)
 
 
-def values_read(model: ModelConfig, block: Values) -> Fields:
+def values_read(model: ModelConfig, block: ModelRow) -> Fields:
     """Read parameters from the config and its rope_parameters."""
     parameters = {}
     rope = model.section("rope_parameters")
     kind = rope.get("rope_type", "axial")
     if kind not in ("axial", "default"):
         raise rope.wrong("rope_type", kind, "axial or default; scaling on axes is not supported")
-    for name, key in block.get("read", {}).items():
+    for name, key in (block["read"] or {}).items():
         section = rope if rope.get(key) is not None else model
         value = section.parameter(key, Reals if name != "rho" else float)
         if value is not None:
@@ -664,21 +632,18 @@ def values_read(model: ModelConfig, block: Values) -> Fields:
     return parameters
 
 
-def references(model: ModelConfig, block: Values) -> Reals:
-    """Return the base of each axis, divided by the scale of its coordinates."""
-    bases = []
-    for axis in block["reference"]:
-        key, default = axis["scale"]
-        if default == "by size":
-            default = max(value_of(model, axis["size"]) // SCALED_FROM, 1)
-        divisor = model.number(key)
-        if divisor == 0:
-            raise model.wrong(key, 0, "a number other than 0")
-        bases.append(side_of(model, axis, -1) / (divisor or default))
-    return tuple(bases)
+def references(model: ModelConfig, axis: Values) -> Reals:
+    """Return the base of both axes, divided by the scale of coordinates."""
+    key, default = axis["scale"]
+    if default == "by size":
+        default = max(value_of(model, axis["size"]) // SCALED_FROM, 1)
+    divisor = model.number(key)
+    if divisor == 0:
+        raise model.wrong(key, 0, "a number other than 0")
+    return (side_of(model, axis, -1) / (divisor or default),) * 2
 
 
-def read_grid(model: ModelConfig, block: Values) -> Encoding | None:
+def read_grid(model: ModelConfig, block: ModelRow) -> Encoding | None:
     """Read the table of positions from the weights in the config's folder, on its grid."""
     tensors = grid_tensors(model)
     if len(tensors) != 1:
@@ -686,7 +651,7 @@ def read_grid(model: ModelConfig, block: Values) -> Encoding | None:
     ((name, path),) = tensors.items()
     # the number of rows before the grid follows from the total
     enc = load_tensor(replace(model, length=None), name, path)
-    is_set = "sides" in block or model.grid
+    is_set = block["sides"] or model.grid
     sides, notes = sides_of(model, block) if is_set else (usual_grid(len(enc))[0], ())
     if others := [] if model.part else sorted(sibling_tensors(model, DISPLACED)):
         enc = replace(enc, findings=(one_of_several("beside", name, others), *enc.findings))
@@ -701,11 +666,11 @@ def read_grid(model: ModelConfig, block: Values) -> Encoding | None:
 
 def read_displacements(model: ModelConfig) -> Encoding | None:
     """Read the biases by displacement, or vectors by lag, of one layer; None without tables."""
-    block, kinds = block_of(model), (model.row or {"kind": "relative"}).get("kind", "").split()
+    block, kinds = block_of(model), (model.row["kind"] or "") if model.row else "relative"
     if block and (block["encoding"] == "learned" or not BUILDERS[block["encoding"]].untrained):
-        block = {}  # its sides describe a grid, not a window
-    is_named = bool(DISPLACED.search(model.part))
-    if not (block or is_named) and ("relative" not in kinds or grid_tensors(model)):
+        block = ModelRow()  # its sides describe a grid, not a window
+    is_known = block or DISPLACED.search(model.part)
+    if not is_known and ("relative" not in kinds.split() or grid_tensors(model)):
         return None
     tensors = sibling_tensors(model, DISPLACED)
     if not tensors:
@@ -723,12 +688,12 @@ def read_displacements(model: ModelConfig) -> Encoding | None:
     return replace(enc, origin="weights")
 
 
-def read_stored(model: ModelConfig, block: Values, name: str, path: str) -> Encoding:
+def read_stored(model: ModelConfig, block: ModelRow, name: str, path: str) -> Encoding:
     """Read the biases of a window, or the vectors of lags, from a tensor."""
     from pefourier.encodings.sources.tables import read_named_table
 
     stored = read_named_table(path, name)
-    window = sides_of(model, block)[0] if model.grid or "sides" in block else ()
+    window = sides_of(model, block)[0] if model.grid or block["sides"] else ()
     rows, heads = stored.vectors.shape[0], stored.vectors.shape[-1]
     is_of_lags = "rel_pos_" in name
     fits = window_of_rows(rows, window, axes=1 if is_of_lags else 2)
@@ -829,12 +794,12 @@ def read_scaling(
     if kind == "ntk":
         return kind, {"factor": section.number("factor")}, set()
     scaling = TYPES[kind]
-    kinds = {key: parameter.annotation for key, parameter in scaling_parameters(scaling).items()}
+    kinds = {key: usual.annotation for key, usual in scaling_parameters(scaling).items()}
     needs_original = kinds.pop("original", None) is not None
     allowed = COMMON | kinds.keys()
     if needs_original and kind != "dynamic":
         allowed |= {ORIGINAL}
-    if model.row.get("temperature") == "tuned":
+    if model.row["temperature"] == "tuned":
         allowed |= {TUNED, LONGEST[0]}
     for key in REQUIRED.get(scaling, "").split():
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
@@ -846,7 +811,7 @@ def read_scaling(
     if settings.get("attention_factor") == 0:  # `rope` reads 0 as not set
         raise section.wrong("attention_factor", 0, "a number above 0, or null for the formula")
     if needs_original:
-        usual, longest = None if layered else model.row.get("original"), model.longest()
+        usual, longest = None if layered else model.row["original"], model.longest()
         stated = stated_original(model, section, usual, layered=layered)
         original = (kind != "dynamic" and stated) or longest
         if original is None:
@@ -864,29 +829,26 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     kind = "default" if kind is None else kind
     if not isinstance(kind, str):
         raise section.wrong("rope_type", kind, "a string")
-    kind = str(model.row.get("renamed", {}).get(kind, kind))
-    if kind == "ntk" and "section" in model.row:
+    kind = str((model.row["renamed"] or {}).get(kind, kind))
+    if kind == "ntk" and model.row["section"]:
         return kind
     if kind not in TYPES:
         raise unknown(f"rope_type of {section.label}", kind, TYPES)
-    if TYPES[kind] != "none" and "unscaled" in model.row:
+    if TYPES[kind] != "none" and model.row["unscaled"]:
         why = f"{shown(model.kind)} {model.row['unscaled']}; give rope:inv_freq=FILE"
         raise PefourierError(f"rope_type {kind} of {section.label} is not supported: {why}")
     return kind
 
 
-def warn_of_keys(section: Section, unused: list[str], allowed: set[str]) -> list[Finding]:
-    """Return warnings for the first keys that the type of scaling does not use."""
-    findings, label = [], section.label
-    kind = section.first("rope_type", "type")[1] or "default"
+def warn_of_keys(section: Section, unused: list[str], allowed: set[str]) -> Notes:
+    """Yield warnings for the first keys that the type of scaling does not use."""
+    label, kind = section.label, section.first("rope_type", "type")[1] or "default"
     for key in unused[:NAMED]:
         similar = get_close_matches(key[:80], sorted(allowed), n=1)
         way = f"did you mean {similar[0]}?" if similar else "leave it out"
         if key == ORIGINAL:
             way = "leave it out, unless it is the trained length, which it then sets"
-        note = finding("unread-key", "scaling", key=shown(key), section=label, type=kind, way=way)
-        findings.append(note)
-    return findings
+        yield finding("unread-key", "scaling", key=shown(key), section=label, type=kind, way=way)
 
 
 def stated_original(
@@ -967,29 +929,30 @@ class ConfigCase:
 def lint_keys(case: ConfigCase) -> Notes:
     """Report keys that contradict each other, or that only some readers read."""
     model, section, params, says = case.model, case.section, case.enc.params, case.says
-    scaling, unread = params["scaling"], model.row.get("unread", ())
+    scaling, unread = params["scaling"], model.row["unread"] or ()
     old, new = model.get("rope_scaling"), model.get("rope_parameters")
     sections: Fields = new if isinstance(new, dict) else {}
     # base and scaling under keys that only transformers 5 reads
     is_old = model.first("rope_scaling", "rope_theta", *case.type_keys.bases)[1] is not None
     unlike_older = params["rho"] != case.type_keys.base or scaling != "none"
     if sections and not is_old and unlike_older and section.get("rope_theta") is not None:
-        if model.row.get("since") != 5:  # else older readers do not know the type
+        if model.row["since"] != 5:  # else older readers do not know the type
             is_older = re.match("[0-4][.]", str(model.get("transformers_version")))
             words = f" and scaling {scaling}" if scaling != "none" else ""
             yield says("rope-new-keys", "older" if is_older else "newer", scaling=words)
     # two sections that differ; transformers uses rope_scaling
     if isinstance(old, dict) and old and sections and "rope_scaling" not in unread:
         first, second = (spelled_out(each, model.get("rope_theta")) for each in (old, sections))
-        unlike = [key for key in first | second if first.get(key) != second.get(key)]
-        differences = ", ".join(
+        differences = [
             f"{key} {shown(first.get(key))} and {shown(second.get(key))}"
-            for key in unlike[:DIFFERENCES]
-        )
-        if unlike:
-            yield says("rope-spellings", said=differences, taken="rope_scaling")
+            for key in first | second
+            if first.get(key) != second.get(key)
+        ]
+        if differences:
+            said = ", ".join(differences[:DIFFERENCES])
+            yield says("rope-spellings", said=said, taken="rope_scaling")
     # type and rope_type that differ, or a factor without a type
-    names, factor = ALIASES | model.row.get("renamed", {}), section.get("factor")
+    names, factor = ALIASES | (model.row["renamed"] or {}), section.get("factor")
     kinds = [kind for key in ("rope_type", "type") if (kind := section.get(key)) is not None]
     if len({names.get(str(kind), kind) for kind in kinds}) == 2 and "type" not in unread:
         yield says("rope-two-types", one=shown(kinds[0]), other=shown(kinds[1]))
@@ -1036,7 +999,7 @@ def lint_lengths(case: ConfigCase) -> Notes:
     # a trained length that is missing, or that differs from the model family
     trained = published.get("trained")
     if scaling in ("yarn", "llama3", "longrope") and before:
-        if not (case.section.get(ORIGINAL) or original or model.row.get("original")):
+        if not (case.section.get(ORIGINAL) or original or model.row["original"]):
             yield says("rope-original-missing")
         elif trained not in (None, before) and not (scaling == "llama3" and ratio <= 1):
             yield says("rope-original-unusual")
@@ -1046,7 +1009,7 @@ def lint_lengths(case: ConfigCase) -> Notes:
         return
     bases = {
         family["base"]: max(family.get("ended", 0), *family.get("lengths", (0,)), 0)
-        for family in model.row.get("families", ())
+        for family in model.row["families"] or ()
     }
     others = [base for base, reach in bases.items() if reach >= stated and base != rho]
     if others and bases.get(rho, 0) < stated:
@@ -1067,7 +1030,7 @@ def lint_sizes(case: ConfigCase) -> Notes:
             variant = "split" if width % heads else "unusual"
             yield says("rope-head-guessed", variant, width=width, heads=heads)
     # sections of M-RoPE that do not sum to the number of pairs
-    numbers = case.section.get("mrope_section", model.row.get("sections"))
+    numbers = case.section.get("mrope_section", model.row["sections"])
     numbers, pairs = numbers if isinstance(numbers, list) else [], params["rotated"] // 2
     if numbers and all(isinstance(n, int) for n in numbers) and sum(numbers) != pairs:
         yield says("rope-sections", numbers=numbers, sum=sum(numbers), pairs=pairs)
@@ -1094,7 +1057,7 @@ def read_rotation(model: ModelConfig) -> Encoding:
     if len(model.grid) > 1 and rotates_on_axes(model):
         rule = "rotates text by one position, without a grid"
         raise PefourierError(f"{shown(model.file)} {rule}; name an image's part, #vision_config")
-    if model.part == INDEXER and "indexer" in model.row:
+    if model.part == INDEXER and model.row["indexer"]:
         return rotation_of_indexer(model)
     layer, section, type_keys = choose_layer(model, layer_sections(model))
     d = find_head(model, type_keys, layer)
@@ -1103,8 +1066,8 @@ def read_rotation(model: ModelConfig) -> Encoding:
     for key in filter(model.get, CLIPPED):
         raise model.wrong(key, model.get(key), "false; or give rope:scaling=clip")
     theta, doubts = reconcile(section, THETA, model, type_keys.bases)
-    partial, unlike = find_share(model, section, type_keys, d, scaling)
-    findings = [] if layer else [*doubts, *unlike]
+    partial, contradictions = find_share(model, section, type_keys, d, scaling)
+    findings = [] if layer else [*doubts, *contradictions]
     findings += [*warn_of_keys(section, unused, allowed), *layer_notes(model)]
     rho = type_keys.base if theta is None else theta
     enc = model.build(
@@ -1117,12 +1080,11 @@ def read_rotation(model: ModelConfig) -> Encoding:
         scaling=scaling,
         **scaled,
     )
-    # backwards: by -p at position p; trailing: the last rows of a head
-    facts: Fields = {k: True for k in ("backwards", "trailing") if model.row.get(k)}
+    facts: Fields = dict(model.row["facts"] or ())
     if unused:
         facts["unread"] = tuple(unused)
     factor = scaled.get("factor") or 1.0
-    if model.row.get("softmax") and factor > 1 and (mscale := section.number("mscale_all_dim")):
+    if model.row["softmax"] and factor > 1 and (mscale := section.number("mscale_all_dim")):
         facts["softmax_factor"] = logits_gain(mscale, factor, section.label)
     if sections := sections_of(model):
         with suppress(PefourierError):  # sections that do not fit have a finding
@@ -1152,27 +1114,18 @@ def rotation_of_indexer(model: ModelConfig) -> Encoding:
     """
     enc = read_rotation(replace(model, part="", d=None))
     names = ("rho", "scaling", "length", *scaling_parameters(enc.params["scaling"]))
-    inherited = {key: enc.params[key] for key in names}
-    rotated, width = enc.params["rotated"], model.count("index_head_dim") or 0
-    width = max(width, rotated)
-    built = build(
-        "rope",
-        spec=enc.spec,
-        **inherited,
-        d=width,
-        partial=rotated_share(rotated, width),
-        layout=model.row["indexer"],
-    )
+    settings = {key: enc.params[key] for key in names} | {"layout": model.row["indexer"]}
+    rotated = enc.params["rotated"]
+    d = max(model.count("index_head_dim") or 0, rotated)
+    built = build("rope", spec=enc.spec, **settings, d=d, partial=rotated_share(rotated, d))
     return replace(built, params={**enc.params, **built.params, "softmax_factor": 1.0})
 
 
 def rotates(model: ModelConfig) -> bool:
     """Return whether a model rotates queries and keys, by its type or the keys of its config."""
-    row = model.row
-    if row:
-        key, switch_values, usual = row.get("switch", ("", (), None))
-        is_on = not key or model.get(key, usual) in switch_values
-        return bool(row.get("kind") == "rotary" and is_on)
+    if model.row:
+        key, switch_values, usual = model.row["switch"] or ("", (None,), None)
+        return model.row["kind"] == "rotary" and model.get(key, usual) in switch_values
     has_evidence = any(model.untracked.get(key) is not None for key in EVIDENCE)
     usual = "rotary" if has_evidence else None
     return model.get("position_embedding_type", usual) in ("rotary", "rope")
@@ -1180,7 +1133,7 @@ def rotates(model: ModelConfig) -> bool:
 
 def layout_of(model: ModelConfig) -> str:
     """Return the layout of pairs, halves or interleaved."""
-    layout = str(model.row.get("layout", "halves"))
+    layout = str(model.row["layout"] or "halves")
     if layout not in HALVED:
         return layout
     return "halves" if model.get(layout) is HALVED[layout] else "interleaved"
@@ -1192,14 +1145,15 @@ HALVED = {"use_hf_rope": True, "rope_interleave": False}  # keys that decide, fo
 def head_by_layer(model: ModelConfig, layer: str, keys: Strings) -> int | None:
     """Return the size of a head of a type of layer from ``per_layer_config``; None if not set."""
     section, kinds = model.section("per_layer_config"), model.get("layer_types")
-    counts = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
+    sections = {int(i): section.section(i) for i in section.values if i.isdecimal()}
+    counts = {i: n for i, own in sections.items() if (n := own.count("head_dim"))}
     usual = model.count("head_dim")
-    if not any(counts.values()):  # the global layers of Gemma 4 differ only by these counts
+    if not counts:  # the global layers of Gemma 4 differ only by these counts
         is_global = "per_layer_config" in model.values and "global_head_dim" in keys
         return usual if is_global else None
     if not isinstance(kinds, list):
         raise PefourierError(f"{section.label} needs layer_types, the type of each layer")
-    widths = {counts.get(i) or usual for i, kind in enumerate(kinds) if kind == layer}
+    widths = {counts.get(i, usual) for i, kind in enumerate(kinds) if kind == layer}
     if len(widths) > 1:
         raise PefourierError(
             f"{section.label} must set one head_dim for {shown(layer)}; "
@@ -1229,60 +1183,54 @@ def find_share(
     if type_keys.fixed or (type_keys.whole and scaling == "none"):
         return 1.0, []
     keys = tuple(key for key in type_keys.shares if key not in DIMENSIONS)
-    if "layers" not in model.row and (type_keys.whole or scaling != "none"):
+    if not model.row["layers"] and (type_keys.whole or scaling != "none"):
         keys = keys or SHARE[:1]
     partial, findings = reconcile(section, SHARE, model, keys)
-    is_listed = section.key in model.row.get("layers", ())
-    if partial is None and scaling == "none" and is_listed and model.row.get("given_whole"):
+    is_listed = model.row["given_whole"] and section.key in model.row["layers"]
+    if partial is None and scaling == "none" and is_listed:
         return 1.0, findings  # the default share of the class applies only without a section
     dimensions = [key for key in type_keys.shares if key in DIMENSIONS]
-    rotated = (model.count(*dimensions) if dimensions else None) or type_keys.rotated
+    rotated = model.count(*dimensions) if dimensions else None
     if partial is None:
         scaled_share = type_keys.scaled_share if scaling != "none" else None
         partial = rotated_share(rotated, d) if rotated else scaled_share
     return type_keys.share if partial is None else partial, findings
 
 
-def layer_notes(model: ModelConfig) -> list[Finding]:
-    """Return findings about layers and tokens that differ from the encoding."""
-    row, findings = model.row, []
+def layer_notes(model: ModelConfig) -> Notes:
+    """Yield findings about layers and tokens that differ from the encoding."""
+    row = model.row
     written = model.untracked.get("model_type")
-    if not row or (isinstance(written, str) and type_row(written) is None):
+    if not row or (isinstance(written, str) and not type_row(written)):
+        slots = {"like": shown(model.kind), "kind": shown(written or "none")}
         variant = "like" if row else "halves"
-        findings.append(
-            finding(
-                "model-type-unknown",
-                variant,
-                like=shown(model.kind),
-                kind=shown(written or "none"),
-                config=model.label,
-            )
-        )
-    number = model.count(*LAYERS) or max(row.get("unrotated", [-1])) + 1  # by default
+        yield finding("model-type-unknown", variant, config=model.label, **slots)
+    number = model.count(*LAYERS) or max(row["unrotated"] or [-1]) + 1  # by default
     unrotated = sorted(layers_without_positions(model, number))
-    kinds = dict.fromkeys(row.get("layer_types", ()))
-    switch_values = [kind for kind in kinds if rotates_by_type(model, kind)]
-    partial = {"still": first_few([*map(str, unrotated)]), "heads": row.get("heads_turned")}
-    if "turning" in row and len(switch_values) < len(kinds):
-        partial["types"] = first_names(switch_values)
-    findings += [
-        finding("rope-some-layers", key, names=names) for key, names in partial.items() if names
-    ]
-    return [*findings, finding("rope-axes")] if rotates_on_axes(model) else findings
+    kinds = dict.fromkeys(row["layer_types"] or ())
+    turning = [kind for kind in kinds if rotates_by_type(model, kind)]
+    partial = {"still": first_few([*map(str, unrotated)]), "heads": row["heads_turned"]}
+    if row["turning"] and len(turning) < len(kinds):
+        partial["types"] = first_names(turning)
+    for key, names in partial.items():
+        if names:
+            yield finding("rope-some-layers", key, names=names)
+    if rotates_on_axes(model):
+        yield finding("rope-axes")
 
 
 def rotates_on_axes(model: ModelConfig) -> bool:
     """Return whether tokens of images and videos have positions on three axes (M-RoPE)."""
     row, section = model.row, model.get(model.rope_key) or {}
-    return bool(row.get("axes")) or "sections" in row or "mrope_section" in section
+    return bool(row["axes"]) or "sections" in row or "mrope_section" in section
 
 
 def sections_of(model: ModelConfig) -> tuple[Counts, bool | Literal["rows"]] | None:
     """Return the number of pairs of each axis, and whether axes alternate (`axes_of_sections`)."""
-    interleaved, section = model.row.get("interleaved", False), model.section(model.rope_key)
+    interleaved, section = model.row["interleaved"] or False, model.section(model.rope_key)
     sections = section.parameter("mrope_section", Reals)
     if sections is None:
-        return (tuple(model.row["sections"]), interleaved) if "sections" in model.row else None
+        return (tuple(model.row["sections"]), interleaved) if model.row["sections"] else None
     if not all(n is not None and n == int(n) for n in sections):
         written = section.values["mrope_section"]
         raise section.wrong("mrope_section", written, "a list of whole numbers")
@@ -1295,18 +1243,16 @@ def sections_of(model: ModelConfig) -> tuple[Counts, bool | Literal["rows"]] | N
 def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     """Return the rotation of each type of layer; the empty name is for all layers."""
     row = model.row
-    key = model.rope_key
+    key, unread = model.rope_key, row["unread"] or ()
     section = model.section(key)
-    if key == "rope_scaling" and "new_only" in row:
-        raise model.wrong(key, section.values, "in rope_parameters, with partial_rotary_factor")
-    if key in row.get("unread", ()):
+    if key in unread:
         section = replace(section, values={})
-    elif "type" in row.get("unread", ()) and section.values:
+    elif "type" in unread and section.values:
         section = replace(section, values={"rope_type": "default", **section.values})
-    if "section" in row:
+    if row["section"]:
         section = SECTIONS[row["section"]](model, section)
     names = [name for name, value in section.values.items() if isinstance(value, dict)]
-    if "layers" in row:
+    if row["layers"]:
         return dict(known_layers(model, key, section, names))
     type_keys = rotary(row) if row else UNKNOWN
     if names:
@@ -1334,7 +1280,7 @@ def known_layers(
         if layer in names:
             section = outer.section(layer)
         elif outer.values and not names and layer in reached:
-            ignored = ("rope_theta", "partial_rotary_factor") if row.get("own_base") else ()
+            ignored = ("rope_theta", "partial_rotary_factor") if row["own_base"] else ()
             shared = {k: v for k, v in outer.values.items() if k not in ignored}
             section = replace(outer, values=shared)
         else:
@@ -1357,16 +1303,17 @@ def choose_layer(
     if not sections:
         raise PefourierError(f"{file} sets no rotation for any type of layer")
     name = part or next(iter(sections))
-    section, type_keys = sections[name]
-    is_same = (
-        (s.values, rotated) == (section.values, type_keys) for s, rotated in sections.values()
-    )
-    if not part and not all(is_same):
+    if not part and len(unlike(sections)) > 1:
         raise PefourierError(
             f"{file} rotates by type of layer: {first_names(sections)}; "
             f"choose a type, such as {shown(model.file + '#' + name)}"
         )
-    return name, section, type_keys
+    return name, *sections[name]
+
+
+def unlike(sections: Mapping[str, Layer]) -> set[str]:
+    """Return a text for each different rotation of types of layers."""
+    return {str((section.values, type_keys)) for section, type_keys in sections.values()}
 
 
 def reconcile(
@@ -1374,13 +1321,10 @@ def reconcile(
 ) -> tuple[float | None, list[Finding]]:
     """Return a number from a section or above it; the section has priority; report conflicts."""
     inner, outer = section.number(*inside), config.number(*above) if above else None
-    if inner is None or outer is None or inner == outer:
-        return (outer if inner is None else inner), []
-    return inner, [
-        finding(
-            "rope-contradiction", key=inside[0], section=section.label, inner=inner, outer=outer
-        )
-    ]
+    slots = {"key": inside[0], "section": section.label, "inner": inner, "outer": outer}
+    is_clear = None in (inner, outer) or inner == outer
+    notes = [] if is_clear else [finding("rope-contradiction", **slots)]
+    return (outer if inner is None else inner), notes
 
 
 @frozen_by_name
@@ -1410,8 +1354,7 @@ class ModelFile(ModelConfig):
         if self.part or not rotates(self):
             return []
         sections = layer_sections(self)
-        unlike = {str((section.values, turns)) for section, turns in sections.values()}
-        if len(unlike) < 2:
+        if len(unlike(sections)) < 2:
             return []
         laid = [run.part for run in self.layers if run.kind == "rotary"]
         return list(dict.fromkeys(laid)) or list(sections)
@@ -1463,10 +1406,14 @@ class ModelFile(ModelConfig):
         """
         own = select_part(self.spec, self.file, self.outer.values)  # no key is read yet
         model = replace(own, length=length, d=d, grid=grid, prefix=prefix)
-        enc = READERS[model.reader](model)
+        for key, (allowed, rule) in (model.row["only"] or {}).items():
+            if (value := model.get(key)) not in (None, *allowed):
+                raise UnknownPositions(str(model.wrong(key, value, rule)))
+        kind = model.row["reader"] or (model.row["kind"] or "").partition(" ")[0]
+        enc = READERS.get(kind, read_weights)(model) if model.row else read_unknown(model)
         if enc is None:
             raise no_answer(model)
-        notes = [] if split_spec(self.spec)[1] else tower_notes(self)
+        notes = [] if split_spec(self.spec)[1] else [*tower_notes(self)]
         enc = note_unread(enc, model)
         if key := next(filter(model.get, ("auto_map", "trust_remote_code")), None):
             note = finding("remote-code", key=key, config=model.label, version=version())
@@ -1498,7 +1445,7 @@ def select_part(spec: str, file: str, values: Values) -> ModelFile:
     """Select the part of a config that a SPEC names; the result records which keys are read."""
     outer = Section(shown(file), TrackedKeys(values))
     config, kind, part = choose_part(outer, split_spec(spec)[1])
-    row = type_row(kind) or {}
+    row = type_row(kind)
     return ModelFile(
         **vars(config), file=file, part=part, kind=kind, row=row, spec=spec, outer=outer
     )
@@ -1510,31 +1457,29 @@ def no_answer(model: ModelConfig) -> PefourierError:
     if not model.row:
         return UnknownPositions(f"{who} is unknown and sets no rotation; name an encoding")
     kind = "none" if has_no_table(model) else model.row["kind"].split()[0]
-    reason = model.row.get("reason") or read_toml(REASONS)["kinds"][kind]
+    reason = model.row["reason"] or read_toml(REASONS)["kinds"][kind]
     return UnknownPositions(f"{who} is not supported: {reason}")
 
 
-def tower_notes(file: ModelFile) -> list[Finding]:
-    """Return a finding that lists the inner configs of models with positions on image grids."""
+def tower_notes(file: ModelFile) -> Notes:
+    """Yield a finding that lists the inner configs of models with positions on image grids."""
     towers = [
         shown(f"{file.spec}#{key}")
         for key, value in file.outer.values.items()
         if isinstance(value, dict) and key != file.key and key.endswith("_config")
-        if "axial" in (type_row(choose_part(file.outer, key)[1]) or ())
+        if type_row(choose_part(file.outer, key)[1])["axial"]
     ]
-    return [finding("vision-tower", asked=" or ".join(towers))] if towers else []
+    if towers:
+        yield finding("vision-tower", asked=" or ".join(towers))
 
 
 Reader = Callable[[ModelConfig], Encoding | None]
-READERS: dict[str, Reader] = {  # by the reader that a row names
+READERS: dict[str, Reader] = {  # by the reader that a row names, or by its first kind
     "rotary": read_switched,
     "alibi": read_alibi,
     "t5": read_t5,
     "sinusoidal": read_computed,
     "learned": read_computed,
-    "off": read_none,
-    "weights": read_weights,
-    "unknown": read_unknown,
     "grid": read_axes,
     "lags": read_lags,
     "terms": read_terms,
@@ -1576,15 +1521,15 @@ def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
     With the variant comes the key that is meant or contradicted. Keys of the config and around it
     are searched; keys around the config of a tower are about the text model.
     """
-    whole = type_row(str(model.outer.untracked.get("model_type"))) or {}
-    is_tower = model.key and model.key not in (*NESTED, whole.get("text"))
+    whole = type_row(str(model.outer.untracked.get("model_type")))
+    is_tower = model.key and model.key not in (*NESTED, whole["text"])
     plain = {*enc.params.get("unread", ())} | sections_not_read(model)
     found = dict.fromkeys(plain, ("plain", ""))
     read_by_others(model)
     idle = {key for name in SCHEDULED.keys() & model.row.keys() for key in SCHEDULED[name]}
     for section in (model,) if is_tower else (model, model.outer):
         values = section.untracked.values
-        foreign = () if section is model else whole.get("beside", ())  # of other parts of the model
+        foreign = () if section is model else whole["beside"] or ()  # of other parts of the model
         unread: set[str] = getattr(section.values, "unread", set()).difference(foreign, idle)
         others = second_names(values, unread, enc.params) if rotates(model) else {}
         unset = sorted(EVIDENCE - values.keys())
@@ -1629,24 +1574,23 @@ def sections_not_read(model: ModelConfig) -> set[str]:
     row, key = model.row, model.rope_key
     if not row or not rotates(model):
         return set()
-    unread, section = set(row.get("unread", ())), model.section(key).values
+    unread, section = set(row["unread"] or ()), model.section(key).values
     is_by_layer = any(isinstance(value, dict) for value in section.values())
     untyped = "type" in unread and "type" in section and "rope_type" not in section
-    needs_layers = "layers" in row and row.get("flat", []) == [] and key == "rope_parameters"
-    if untyped or (not is_by_layer if needs_layers else is_by_layer and "layers" not in row):
+    needs_layers = row["layers"] and row.get("flat", []) == [] and key == "rope_parameters"
+    if untyped or (not is_by_layer if needs_layers else is_by_layer and not row["layers"]):
         unread.add(key)
     return {key for key in unread - {"type"} if model.get(key)}
 
 
 def read_by_others(model: ModelConfig) -> None:
-    """Read the keys of layers, their rotations, and temperatures that other commands use."""
+    """Read the keys of layers, their rotations and lengths that other commands use."""
     with suppress(PefourierError):  # reported by the commands that need these keys
         sections = layer_sections(model) if rotates(model) else None
         for _, turns in (sections or {}).values():
             for keys in filter(None, (turns.bases, turns.shares, turns.size)):
                 model.first(*keys)
         layer_schedule(model, sections)
-        known_temperature(model)
         model.longest()
 
 
