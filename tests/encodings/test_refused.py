@@ -19,7 +19,6 @@ REFUSED = [  # spec, length, d, grid, part of the error
     ("rope:scaling=linear,factor=0", 9, 8, (), "factor must be a finite number above 0"),
     (f"{YARN},original=9,beta_slow=-1", 9, 8, (), "beta_slow"),
     (f"{YARN},original=9,rho=1", 9, 8, (), "rho must be a finite number above 1"),
-    ("rope:rho=-3", 9, 8, (), "rho"),
     ("rope:rho=1e-300", 9, 8, (), "frequency of"),
     (f"{LONG},long_factor=1;2;3", 9, 4, (), "long_factor needs 2 numbers"),
     ("rope:scaling=longrope,factor=2,original=1,short_factor=1,long_factor=1", 9, 2, (), "from 2"),
@@ -63,10 +62,6 @@ REFUSED = [  # spec, length, d, grid, part of the error
     ("alibi", None, 2, (3, 4), "lag"),
     ("sinusoidal", 0, 8, (), "length"),
     *(
-        (name, 9, 8, (), "depends on the tokens")
-        for name in ("rnn", "path", "CABLE", "CoPE", "dape", "wav2vec2")
-    ),
-    *(
         (f"{name}:{settings}", 9, 8, (), words)
         for name in ("rope", "none")
         for settings, words in (
@@ -76,8 +71,16 @@ REFUSED = [  # spec, length, d, grid, part of the error
             ("temperature=llama4,temperature_scale=-1", "temperature_scale"),
         )
     ),
-    ("hope", 9, 8, (), "name of several encodings"),
-    ("drope", 9, 8, (), "no vectors of its own"),
+    ("xl", 8, 7, (), "even d"),
+    ("xl:divisor=d/2-1", 8, 2, (), "at least 4"),
+    ("deberta:buckets=1", 8, 8, (), "max_distance above 1; got 1 and 512"),
+    ("deberta:buckets=256,max=129", 8, 8, (), "max_distance above 129; got 256 and 129"),
+    ("deberta:buckets=4000000000", 8, 8, (), "numbers"),
+    ("fope", 9, 7, (), "even d"),
+    ("fope:original=0", 9, 8, (), "original"),
+    ("fope:gain=1e308,original=99", 9, 8, (), "fope"),
+    ("fope:layout=halves", 9, 8, (), "layout"),
+    ("fope", 9, 65536, (), "the limit is"),
 ]
 
 

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-import torch
 
 import pefourier
 from pefourier.encodings import build, load
 from pefourier.encodings.registry import BUILDERS
 from pefourier.questions.check_faithful import check_faithful
-from pefourier.questions.compare import compare
 from pefourier.questions.spectrum import spectrum
 
 GRID = (3, 5)
@@ -67,15 +65,6 @@ def test_nerfs_features_are_its_formula_whose_ends_coincide():
             build("fourier-features", d=40, grid=(16, 16), mapping="nerf", coordinates=coordinates)
         )
         assert (found.verdict == "collides") == collides
-
-
-def test_scaled_sinusoids_of_x_transformers_are_halves_times_a_scale():
-    """As `explain ScaledSinusoidal` says."""
-    module = pytest.importorskip("x_transformers.x_transformers")
-    theirs = module.ScaledSinusoidalEmbedding(8)(torch.zeros(1, 40, 8)).detach().numpy()
-    assert theirs[3, [0, 1, 4]] == pytest.approx([0.04989346, 0.10448217, -0.3500152], abs=1e-7)
-    result = compare(load("sinusoidal:layout=halves", 40, 8), theirs)
-    assert (result.verdict, result.transform["scale"]) == ("equivalent", pytest.approx(8**-0.5))
 
 
 TIMED = [name for name in sorted(BUILDERS) if "times" in BUILDERS[name].parameters]

@@ -10,7 +10,6 @@ import pytest
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import lags_on
 from pefourier.encodings.families.relative import (
-    alibi_slopes,
     deberta_buckets,
     log_spaced,
     swin2_bias,
@@ -23,19 +22,6 @@ from pefourier.questions.context import describe_context
 from pefourier.questions.spectrum import spectrum
 
 torch = pytest.importorskip("torch")
-
-EIGHT = [2.0**-i for i in range(1, 9)]
-BETWEEN = [2.0 ** -(i + 0.5) for i in range(4)]
-
-
-@pytest.mark.parametrize(
-    ("heads", "slopes"),
-    [(1, [2.0**-8]), (6, [*EIGHT[1::2], 0.5, 0.125]), (8, EIGHT), (12, [*EIGHT, *BETWEEN])],
-)
-def test_alibi_slopes_are_those_of_bloom(heads, slopes):
-    np.testing.assert_allclose(alibi_slopes(heads), slopes, rtol=1e-14)
-    table = load("alibi", length=5, d=heads).table()
-    np.testing.assert_allclose(table, -np.outer(np.abs(np.arange(-4, 5)), slopes), rtol=1e-14)
 
 
 @pytest.mark.parametrize(("buckets", "longest"), [(4, 3), (16, 64), (64, 1000)])
@@ -175,77 +161,13 @@ def test_buckets_are_those_of_debertas_code(sizes):
     assert all(a <= b for a, b in pairwise(rows))
 
 
-def test_the_row_of_a_lag_is_that_of_query_minus_key():
-    enc = load("deberta:buckets=4,max=8,scale=1", 20, 3)
-    vectors = np.random.RandomState(0).normal(size=(8, 3))  # rows of buckets -4 … 3
-    # a key 1 before the query: bucket 1; 5 before: 2 + ceil(ln(5/2) / ln(7/2)) = 3
-    expected = vectors[[4 + 1, 4 + 3, 4 - 1, 4 - 3, 4, 7, 0]]
-    np.testing.assert_array_equal(enc.vectors(np.array([-1, -5, 1, 5, 0, -19, 19])), expected)
-    assert len(np.unique(load("deberta:buckets=0,max=6", 20, 3).table(), axis=0)) == 12
-
-
 def test_terms_of_scores_are_a_difference_of_use():
     found = compare(load("deberta", 12, 4), load("deberta:p2c=false", 12, 4))
     assert found.verdict == "used differently"
     assert compare(load("deberta", 12, 4), load("deberta", 12, 4)).verdict == "the same"
 
 
-LAGS_REFUSED = [
-    ("xl", 7, "even d"),
-    ("xl:divisor=d/2-1", 2, "at least 4"),
-    ("deberta:buckets=1", 8, "max_distance above 1; got 1 and 512"),
-    ("deberta:buckets=256,max=129", 8, "max_distance above 129; got 256 and 129"),
-    ("deberta:buckets=4000000000", 8, "numbers"),
-]
-
-
-@pytest.mark.parametrize(("spec", "d", "words"), LAGS_REFUSED)
-def test_parameters_out_of_range_are_refused_in_a_line(spec, d, words):
-    with pytest.raises(PefourierError) as error:
-        load(spec, 8, d)
-    assert words in str(error.value)
-    assert "\n" not in str(error.value)
-
-
 GRID, HEADS = (3, 4), 5
-
-
-def biases_by_pairs(enc, rows=0):
-    """Return the biases of all queries and keys, (n, n, heads), from rows of displacements."""
-    places = np.indices(GRID).reshape(2, -1).T
-    lags = places[None] - places[:, None]  # key - query
-    x = enc.domain.x[rows:]
-    row_of = dict(zip(map(tuple, enc.domain.coordinates(x)), x, strict=True))
-    table = enc.table()
-    return np.array([[table[row_of[tuple(lag)]] for lag in row] for row in lags])
-
-
-def authors_table(enc, rows=0):
-    """Return the biases in the order of the authors' tables, displacements query - key."""
-    return enc.table()[rows:][::-1]
-
-
-def test_swin_is_the_module_of_transformers():
-    swin = pytest.importorskip("transformers.models.swin.modeling_swin")
-    enc = build("swin", d=HEADS, grid=GRID, seed=3)
-    module = swin.SwinRelativePositionBias(HEADS, GRID)
-    with torch.no_grad():
-        module.relative_position_bias_table.copy_(torch.tensor(authors_table(enc).copy()))
-        made = module()[0].permute(1, 2, 0).numpy()
-    np.testing.assert_allclose(biases_by_pairs(enc), made, atol=1e-8)
-
-
-def test_beit_is_the_module_of_transformers():
-    beit = pytest.importorskip("transformers.models.beit.modeling_beit")
-    enc = build("beit", d=HEADS, grid=GRID, seed=3)
-    config = beit.BeitConfig(image_size=GRID, patch_size=1, num_attention_heads=HEADS)
-    module = beit.BeitRelativePositionBias(config)
-    rows = np.vstack([authors_table(enc, 3), enc.table()[:3]])
-    made = torch.tensor(rows)[module.generate_relative_position_index(GRID)].numpy()
-    np.testing.assert_array_equal(biases_by_pairs(enc, 3), made[1:, 1:])
-    np.testing.assert_array_equal(enc.table()[:3], [made[0, 1], made[1, 0], made[0, 0]])
-    enc = load("beit", d=2, grid=GRID)
-    assert (len(enc), enc.domain.grid, enc.domain.prefix) == (38, (5, 7), 3)
 
 
 @pytest.mark.parametrize("pretrained", [(0, 0), (5, 7)])

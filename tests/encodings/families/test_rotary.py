@@ -289,18 +289,3 @@ def test_the_layer_multiplies_as_the_table_says(spec):
     wanted = torch.cat([a * cosine - b * sine, b * cosine + a * sine], dim=-1)
     for turned in rotary.rotate(q, q):
         torch.testing.assert_close(turned, wanted, atol=2e-4, rtol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("spec", "d", "words"),
-    [
-        ("fope", 7, "even d"),
-        ("fope:original=0", 8, "original"),
-        ("fope:gain=1e308,original=99", 8, "fope"),
-        ("fope:layout=halves", 8, "layout"),
-        ("fope", 65536, "the limit is"),
-    ],
-)
-def test_wrong_parameters_are_refused(spec, d, words):
-    with pytest.raises(PefourierError, match=words):
-        load(spec, 9, d)
