@@ -27,13 +27,9 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 
 LONG = {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 32}
 LONG |= {"short_factor": [1.0] * 8, "long_factor": [1.0 + i for i in range(8)]}
 CONFIGS = {
-    "llama": LLAMA,
     "dynamic": LLAMA | {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}},
     "yarn": LLAMA | {"rope_scaling": YARN},
     "longrope": LLAMA | {"model_type": "phi3", "rope_scaling": LONG, "pad_token_id": 0},
-    "gpt_neox": LLAMA | {"model_type": "gpt_neox", "rotary_pct": 0.25, "intermediate_size": 64},
-    "nanochat": LLAMA | {"model_type": "nanochat"},  # rotates in the opposite direction
-    "cohere": LLAMA | {"model_type": "cohere"},
 }
 
 

@@ -7,8 +7,6 @@ import pytest
 
 from pefourier.encodings import load
 from pefourier.encodings.encoding import (
-    CHANGES,
-    changes_by_name,
     exchanged,
     nodes,
     orders,
@@ -96,9 +94,3 @@ def test_waves_stand_as_their_order_says(phases, layout, first, d):
         np.testing.assert_array_equal(exchanged(table, layout), waves(phases, layout, other, d=d))
         parts = [np.sin(phases), np.cos(phases)][:: 1 if first == "sin" else -1]
         np.testing.assert_array_equal(split_pairs(table, layout), parts)
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_change_leads_from_one_order_to_the_other(phases, name):
-    old, new = (waves(phases, *order) for order in CHANGES[name])
-    np.testing.assert_array_equal(old[:, changes_by_name(8)[name]], new)

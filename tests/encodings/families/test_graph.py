@@ -86,17 +86,6 @@ def test_on_a_cycle_the_columns_are_those_of_the_dft(n):
     np.testing.assert_allclose(table, dft[:, order], atol=1e-12)
 
 
-@pytest.mark.parametrize("n", [5, 8])
-def test_on_a_path_the_columns_are_cosines_of_the_dft_of_twice_the_cycle(n):
-    table = build("laplacian", length=n, d=n - 1).table()
-    around = 2 * (n - 1)  # the path and back
-    dft = build("dft", length=around, d=around).table()
-    cosines = dft[:n, [*range(1, n - 1), around - 1]]
-    degrees = np.array([1.0, *[2.0] * (n - 2), 1.0])
-    waves = np.sqrt(degrees)[:, None] * cosines
-    np.testing.assert_allclose(table, waves / np.linalg.norm(waves, axis=0), atol=1e-12)
-
-
 @pytest.mark.parametrize(("verdict", "leaves"), [("constant and fast", 7), ("constant", 2)])
 def test_the_mean_row_of_a_graph_is_not_its_frequency_0(verdict, leaves):
     """Frequency 0 is the root of the degree; nodes of unequal degree have unequal parts of it."""

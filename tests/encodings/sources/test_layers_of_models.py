@@ -44,10 +44,6 @@ SCHEDULES = {  # config, and its runs: layers, kind, part, window
         {"model_type": "gpt_neo", "num_layers": 4, "attention_types": [[["global", "local"], 2]]},
         [((), "learned"), ((), "learned", "", 256)],
     ),
-    "chunks": (
-        {"model_type": "llama4_text", "num_hidden_layers": 4, "attention_chunk_size": 64},
-        [(*ALL(0, 1, 2), "", 64), NONE(3)],
-    ),
     "a formula of the number": (
         {"model_type": "lfm3", "num_hidden_layers": 9},
         [NONE(), (*ALL(), FULL), (*ALL(), LOCAL, 256)],

@@ -7,7 +7,6 @@ from published_configs import PUBLISHED
 from pefourier import context
 from pefourier.encodings import load
 from pefourier.encodings.model_positions import describe_positions
-from pefourier.errors import PefourierError
 
 LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
 DEEPSEEK = PUBLISHED["deepseek-ai/DeepSeek-V3"]
@@ -81,12 +80,6 @@ def test_contradicting_spellings_are_both_named(new, names, written):
     reported = [f for f in enc.findings if f.code == "rope-spellings"]
     assert [f.severity for f in reported] == ["warning"] * (names is not None)
     assert all(name in reported[0].message for name in names or ())
-
-
-def test_a_vendors_name_of_a_scaling_is_refused(written):
-    scaling = {"type": "deepseek_yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
-    with pytest.raises(PefourierError, match="unknown rope_type"):
-        load(written({**LLAMA2, "rope_scaling": scaling}))
 
 
 STATING = "max_trained_positions train_context_length pretrain_seq_len original_ctx_length".split()

@@ -48,18 +48,6 @@ def test_axes_beside_a_batch_are_named_where_they_are_dropped(key):
     assert vectors == ["single-axes"] * (SINGLE_AXES[key].ndim > 3 or key == 1)
 
 
-def test_complex_numbers_and_waves_apart_lose_single_axes():
-    z = np.exp(1j * np.outer(np.arange(40.0), 1e4 ** -(np.arange(32) / 32))).astype("c8")
-    torch.save(torch.tensor(z[None, :, None]), "z.pt")
-    np.save("z.npy", z[None, :, None])
-    np.savez("batch.npz", cos=z.real[None], sin=z.imag[None])
-    np.savez("four.npz", cos=z.real[None, :, None], sin=z.imag[None, :, None])
-    np.save("two.npy", np.stack([z.real, z.imag], axis=-1)[:, None])
-    for path in ("z.pt", "z.npy", "batch.npz", "four.npz", "two.npy"):
-        table, _ = read_table(path)
-        np.testing.assert_array_equal(table[:, ::2] + 1j * table[:, 1::2], z)
-
-
 NO_TABLES = [np.zeros(shape) for shape in ((), (0, 3), (0, 3, 2), (2, 3, 4), (2, 3, 1))]
 NO_TABLES += [np.zeros((2, 2), kind) for kind in (complex, "U3", "M8[s]", [("a", "f4")])]
 NO_TABLES += [np.array([[None] * 90] * 90)]
