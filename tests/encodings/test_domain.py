@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from pefourier.encodings import load
 from pefourier.encodings.encoding import (
@@ -22,10 +23,10 @@ def test_the_basis_of_a_path_is_the_dct():
     path, enc = nodes(parents), load(f"tree:parents={';'.join(map(str, parents))}", d=12)
     k, i = np.meshgrid(np.arange(n), np.arange(n))
     dct = np.cos(np.pi * k * (i + 0.5) / n) * np.sqrt(np.where(k == 0, 1, 2) / n)
-    np.testing.assert_allclose(np.abs(path.basis.T @ dct), np.eye(n), atol=1e-12)
+    assert_allclose(np.abs(path.basis.T @ dct), np.eye(n), atol=1e-12)
     omega, energy = periodogram(enc.domain, enc.table())
-    np.testing.assert_allclose(omega, np.pi * np.arange(n) / n, atol=1e-9)
-    np.testing.assert_allclose(energy, ((dct.T @ enc.table()) ** 2).sum(axis=1), atol=1e-12)
+    assert_allclose(omega, np.pi * np.arange(n) / n, atol=1e-9)
+    assert_allclose(energy, ((dct.T @ enc.table()) ** 2).sum(axis=1), atol=1e-12)
 
 
 def test_the_spectrum_of_a_bias_is_over_its_lags():
@@ -34,7 +35,7 @@ def test_the_spectrum_of_a_bias_is_over_its_lags():
     direct = [
         np.abs(np.exp(-1j * w * enc.domain.x) @ enc.table()) ** 2 @ [1, 1] / 16 for w in omega
     ]
-    np.testing.assert_allclose(energy, np.array(direct) * [1, *[2] * 7, 1], rtol=1e-12)
+    assert_allclose(energy, np.array(direct) * [1, *[2] * 7, 1], rtol=1e-12)
 
 
 def cosines_and_sines(angles):
@@ -61,7 +62,7 @@ def test_phases_on_one_axis_are_those_of_its_vectors(spec, own):
         assert np.abs(rest).max() < 1e-12
         if spec != "dft":
             sines = table[:, :4] if spec == "axial" else table[:, ::2]
-            np.testing.assert_allclose(np.sin(phases), sines)
+            assert_allclose(np.sin(phases), sines)
 
 
 ORDERS = list(itertools.product(("interleaved", "halves"), ("sin", "cos")))
@@ -88,9 +89,9 @@ def test_waves_stand_as_their_order_says(phases, layout, first, d):
         return
     order = [*orders(min(d, 8))[layout, first], *range(8, d)]
     table = waves(phases, layout, first, d=d)
-    np.testing.assert_array_equal(table, reference(phases, d)[:, order])
+    assert_array_equal(table, reference(phases, d)[:, order])
     if d != 7:
         other = "cos" if first == "sin" else "sin"
-        np.testing.assert_array_equal(exchanged(table, layout), waves(phases, layout, other, d=d))
+        assert_array_equal(exchanged(table, layout), waves(phases, layout, other, d=d))
         parts = [np.sin(phases), np.cos(phases)][:: 1 if first == "sin" else -1]
-        np.testing.assert_array_equal(split_pairs(table, layout), parts)
+        assert_array_equal(split_pairs(table, layout), parts)

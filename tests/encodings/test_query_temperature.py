@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from refusals import refusal
 from rotary_modules import config_class, modeling, quiet
+from torch.testing import assert_close
 
 from pefourier.encodings import load
 from pefourier.encodings.families.absolute import temperature_in
-from pefourier.errors import PefourierError
 from pefourier.nn import PositionalEncoding, Rotary
 from pefourier.questions.compare import compare
 from pefourier.train.model import load_injection
@@ -75,8 +76,8 @@ def test_queries_of_ministral_are_those_of_the_module(written, monkeypatch):
     for rotary in (Rotary(path), Rotary(spec, 16)):
         for chosen in (None, ids):
             q, k = rotary.rotate(rows, rows, chosen)
-            torch.testing.assert_close(q, queries, atol=1e-5, rtol=1e-5)
-            torch.testing.assert_close(k[:, :1], keys[:, :1], atol=1e-5, rtol=1e-5)
+            assert_close(q, queries, atol=1e-5, rtol=1e-5)
+            assert_close(k[:, :1], keys[:, :1], atol=1e-5, rtol=1e-5)
 
 
 def test_queries_of_llama4_without_positions_have_the_factor_of_none(monkeypatch):
@@ -96,7 +97,7 @@ def test_queries_of_llama4_without_positions_have_the_factor_of_none(monkeypatch
     wanted = (
         x.view(1, 20, 2, 16).transpose(1, 2) * torch.tensor(factors, dtype=torch.float32)[:, None]
     )
-    torch.testing.assert_close(queries, wanted, atol=1e-5, rtol=1e-5)
+    assert_close(queries, wanted, atol=1e-5, rtol=1e-5)
 
 
 @pytest.fixture
@@ -131,8 +132,8 @@ def test_compare_of_names_is_right_at_both_sides_of_the_floor(name):
 
 def test_what_cannot_multiply_queries_refuses():
     spec = "none:temperature=llama4,temperature_floor=8"
-    with pytest.raises(PefourierError, match="multiplies queries"):
+    with refusal("multiplies queries"):
         PositionalEncoding(spec, 8, 12)
-    with pytest.raises(PefourierError, match="multiplies queries of 12 tokens"):
+    with refusal("multiplies queries of 12 tokens"):
         load_injection(spec, 12, 16, 2, 0)
     assert load_injection(spec, 7, 16, 2, 0).act == "add"

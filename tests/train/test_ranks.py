@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch.distributed as dist
 from forked import Forked
+from refusals import refusal
 from training import SMALL, lines, numbers, train_aside
 
-from pefourier.errors import PefourierError
 from pefourier.train import store
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
@@ -120,10 +120,10 @@ def test_stacks_are_handed_over_once_and_none_is_waited_for_for_ever(monkeypatch
     first.wait_for(missing, take_over)
     assert seen == [(0, [({"seed": 3}, b"\x00trace")]), (2, [])]
     assert first.receive(0) is None
-    with pytest.raises(PefourierError, match="unfinished stacks: 1"):
+    with refusal("unfinished stacks: 1"):
         first.wait_for({1}, lambda: None)
     shared.set("failed", "no memory")
-    with pytest.raises(PefourierError, match=r"^no memory$"):
+    with refusal(r"^no memory$"):
         first.wait_for({1}, lambda: None)
 
 
@@ -140,5 +140,5 @@ def test_stacks_are_handed_over_once_and_none_is_waited_for_for_ever(monkeypatch
 def test_ranks_that_cannot_be_are_refused(monkeypatch, rank, ranks, named):
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", ranks)
-    with pytest.raises(PefourierError, match=named):
+    with refusal(named):
         run_comparison(Options(**SMALL))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 import pefourier
 from pefourier.encodings import build, load
@@ -32,7 +33,7 @@ def test_gaussian_features_are_those_of_the_paper(coordinates):
     phases = 2 * np.pi * places[coordinates] @ b.T
     by_hand = np.hstack([np.cos(phases), np.sin(phases)])
     made = features("gaussian", coordinates=coordinates, scale=2.0)
-    np.testing.assert_allclose(made.table(), by_hand, atol=1e-12)
+    assert_allclose(made.table(), by_hand, atol=1e-12)
 
 
 def test_sams_features_are_those_of_transformers():
@@ -44,14 +45,14 @@ def test_sams_features_are_those_of_transformers():
         module.positional_embedding.copy_(torch.tensor(matrix))
         centres = torch.tensor(np.stack([(COLUMNS + 0.5) / 5, (ROWS + 0.5) / 3], axis=1)).float()
         made = module(centres[None, None])[0, 0].numpy()
-    np.testing.assert_allclose(features("sam", scale=1.0).table(), made, atol=5e-6)
+    assert_allclose(features("sam", scale=1.0).table(), made, atol=5e-6)
 
 
 def test_perceivers_features_are_those_of_transformers():
     perceiver = pytest.importorskip("transformers.models.perceiver.modeling_perceiver")
     pos = perceiver.build_linear_positions(GRID).reshape(1, -1, 2)
     made = perceiver.generate_fourier_features(pos, 5, GRID, concat_pos=False)
-    np.testing.assert_allclose(features("perceiver").table(), made, atol=5e-6)
+    assert_allclose(features("perceiver").table(), made, atol=5e-6)
 
 
 def test_nerfs_features_are_its_formula_whose_ends_coincide():
@@ -59,7 +60,7 @@ def test_nerfs_features_are_its_formula_whose_ends_coincide():
     by_hand = [
         wave(2.0**k * np.pi * axis) for axis in u for k in range(5) for wave in (np.sin, np.cos)
     ]
-    np.testing.assert_allclose(features("nerf").table(), np.transpose(by_hand), atol=1e-12)
+    assert_allclose(features("nerf").table(), np.transpose(by_hand), atol=1e-12)
     for coordinates, collides in (("own", True), ("centred", False)):
         found = check_faithful(
             build("fourier-features", d=40, grid=(16, 16), mapping="nerf", coordinates=coordinates)
@@ -102,7 +103,7 @@ def test_declared_vectors_depend_on_differences_of_times_alone(name):
     assert found.verdict == "depends on lag alone"
     moved = (pefourier.encode(name, d=6, times=np.add(IRREGULAR, by)) for by in (0, 3.3))
     first, second = (table @ table.T for table in moved)
-    np.testing.assert_allclose(first, second, atol=1e-9)
+    assert_allclose(first, second, atol=1e-9)
     per = 1 if name == "sinusoidal" else 4  # wavelengths in the unit of the times
     even = pefourier.relations(name, d=6, times=np.arange(9) / per + 7)
     rows = pefourier.relations(name, length=9, d=6)
@@ -138,6 +139,4 @@ def test_sinusoidal_counts_times_in_the_unit_of_its_positions(d):
     expected = np.hstack([np.sin(phases), np.cos(phases[:, : d // 2])])
     assert np.abs(enc.table() - expected).max() < 1e-14
     assert enc.measure.frequencies == pytest.approx(omega * 8.2 / 7)
-    np.testing.assert_allclose(
-        enc.measure.phases(enc.domain.x / enc.domain.spacing), phases, atol=1e-12
-    )
+    assert_allclose(enc.measure.phases(enc.domain.x / enc.domain.spacing), phases, atol=1e-12)

@@ -5,12 +5,12 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from refusals import refusal
 
 from pefourier.encodings import load
 from pefourier.encodings.encoding import axes_of_sections
 from pefourier.encodings.model_positions import axis_in
 from pefourier.encodings.sources.gguf_file import BLOCKS, TYPES, TensorPlace, read_header
-from pefourier.errors import PefourierError
 from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context
 
@@ -160,7 +160,7 @@ REFUSED = [  # architecture, tensors, values, part of the error
 
 @pytest.mark.parametrize(("arch", "tensors", "values", "words"), REFUSED)
 def test_missing_keys_are_refused(write, arch, tensors, values, words):
-    with pytest.raises(PefourierError, match=words):
+    with refusal(words):
         load(write(tensors, arch=arch, **values))
 
 
@@ -224,9 +224,8 @@ DAMAGED = [
 @pytest.mark.parametrize("data", DAMAGED, ids=range(len(DAMAGED)))
 def test_a_damaged_file_is_refused_in_a_line(tmp_path, data):
     (tmp_path / "bad.gguf").write_bytes(data)
-    with pytest.raises(PefourierError, match=r"bad\.gguf' is not a readable \.gguf file: .+") as e:
+    with refusal(r"bad\.gguf' is not a readable \.gguf file: .+"):
         load(str(tmp_path / "bad.gguf"))
-    assert "\n" not in str(e.value)
 
 
 GEMMA = {"context_length": 32768, "embedding_length": 1152, "attention__head_count": 4}

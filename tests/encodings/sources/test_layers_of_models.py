@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import record_layers
+from refusals import refusal
 from rotary_modules import TYPES, config_class, quiet
 from survey_transformers import SWITCHED, changed
 
 from pefourier.encodings.loader import open_model
 from pefourier.encodings.sources.huggingface import LayerRun, read_temperature, type_row
-from pefourier.errors import PefourierError
 
 FULL, LOCAL = "full_attention", "sliding_attention"
 GEMMA = {"model_type": "gemma3_text", "num_hidden_layers": 8, "sliding_window": 1024}
@@ -223,5 +223,5 @@ REFUSED = [
 
 @pytest.mark.parametrize(("values", "words"), REFUSED)
 def test_layers_that_no_model_has_are_refused(runs, values, words):
-    with pytest.raises(PefourierError, match=words):
+    with refusal(words):
         runs(**values)
