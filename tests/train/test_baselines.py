@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from refusals import refusal
-from training import SMALL, lines, numbers
+from training import SMALL, lines, numbers, small
 
 from pefourier.train import baselines
 from pefourier.train.data import load
@@ -50,7 +50,7 @@ def test_methods_that_cannot_be_requested_are_refused(monkeypatch):
         ({"encoding": ("trees@rms=0.5",)}, "'trees@rms=0.5'"),
     ):
         with refusal(named):
-            run_comparison(Options(**{**SMALL, **given}))
+            run_comparison(small(**given))
     monkeypatch.setattr(baselines, "find_spec", lambda _: None)
     with refusal("needs aeon"):
-        run_comparison(Options(**SMALL, beside=("minirocket",)))
+        run_comparison(small(beside=("minirocket",)))

@@ -8,13 +8,12 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from torch.testing import assert_close
-from training import CPU, EPOCH, SIZES, SMALL, epochs, injection
+from training import CPU, EPOCH, SIZES, epochs, injection, small
 
 from pefourier.train import model
 from pefourier.train import program as fit
 from pefourier.train import run_artifacts as metrics
 from pefourier.train.data.split import from_examples
-from pefourier.train.options import Options
 from pefourier.train.program import (
     Compiler,
     Program,
@@ -308,10 +307,10 @@ def test_the_order_free_baseline_is_never_compiled(monkeypatch):
     """Stacks of transformers are compiled where that saves time."""
     calls, notes = [], []
     monkeypatch.setattr(fit, "compile_function", lambda loss: calls.append(loss) or loss)
-    run_comparison(Options(**{**SMALL, "seeds": 1}), note=notes.append)
+    run_comparison(small(seeds=1), note=notes.append)
     assert not calls
     monkeypatch.setattr("pefourier.train.ensembles.pays_to_compile", lambda *_: True)
-    run_comparison(Options(**{**SMALL, "seeds": 1}), note=notes.append)
+    run_comparison(small(seeds=1), note=notes.append)
     assert len({*calls}) == 1
     assert [line for line in notes if "compiling" in line] == [
         f"compiling the step of {n} members" for n in (1, 2)

@@ -156,8 +156,7 @@ def test_the_terms_of_lags_are_those_of_debertas_attention(rng):
     assert_allclose(scores[0, 0, 0] / 3**0.5, expected, atol=1e-12)
 
 
-GRID = (2, 4)
-SPECS = dict.fromkeys(("axial-rope", "axial-rope:convention=rope-vit", "mixed-rope"), GRID)
+SPECS = dict.fromkeys(("axial-rope", "axial-rope:convention=rope-vit", "mixed-rope"), (2, 4))
 SPECS |= dict.fromkeys(("rope", "rope:partial=0.5,layout=interleaved", "xpos"), ())
 KEYS = ("shaw", "shaw:values=true", "shaw:clip=2,values=true")
 BOTH = ("deberta", "deberta:buckets=4,max=9")  # vectors on keys and queries

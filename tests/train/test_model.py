@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import torch
 from refusals import refusal
-from training import CPU, SIZES, SMALL, injection
+from training import CPU, SIZES, injection, small
 
 from pefourier.encodings import build
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.train import model
 from pefourier.train.ensembles import most_members
-from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 from pefourier.train.saved_models import load_classifier
 
@@ -245,7 +244,7 @@ def test_what_padding_holds_changes_no_score(tmp_path, rng):
     for fill in (0.0, 99.0):
         x[np.arange(6) >= lengths[:, None]] = fill
         np.savez(path, X=x, y=y.astype(int), lengths=lengths)
-        (one,) = run_comparison(Options(**{**SMALL, **own})).datasets
+        (one,) = run_comparison(small(**own)).datasets
         found.append(one.scores)
     assert repr(found[0]) == repr(found[1])  # intervals of one run are NaN, unequal to itself
     saved = load_classifier(next(models.glob("*none*")))

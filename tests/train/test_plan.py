@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from refusals import refusal
-from training import SMALL, lines, numbers
+from training import SMALL, lines, numbers, small
 
 from pefourier.train import ensembles
 from pefourier.train.ensembles import plan_training, resolve
@@ -50,7 +50,7 @@ def test_refusals_are_those_of_training(trained):
         messages = set()
         for ask in (plan_training, run_comparison):
             with refusal() as refused:
-                ask(replace(Options(**SMALL), **change))
+                ask(replace(small(), **change))
             messages.add(str(refused.value))
         assert len(messages) == 1
 
@@ -93,7 +93,7 @@ def test_minutes_choose_runs_and_steps_as_the_plan_says(tmp_path, monkeypatch):
 def test_what_may_be_too_few_is_stated_before_training(tmp_path, rng):
     path, notes = str(tmp_path / "own.npz"), []
     np.savez(path, X=rng.normal(size=(30, 5, 2)), y=np.arange(30) % 2)
-    options = Options(**{**SMALL, "dataset": (path,), "encoding": ("none", "dft")})
+    options = small(dataset=(path,), encoding=("none", "dft"))
     (planned,) = plan_training(options, notes.append)
     assert planned.detectable > 0.1
     assert not any("detect" in line for line in notes)  # stated once, in the answer
@@ -101,7 +101,7 @@ def test_what_may_be_too_few_is_stated_before_training(tmp_path, rng):
         with refusal(rf"not of {find:g}; use --find {planned.detectable}"):
             plan_training(replace(options, find=find))
     assert plan_training(replace(options, find=planned.detectable))
-    one_fold = Options(**{**SMALL, "dataset": ("order:count=2000,length=4",), "seeds": 4})
+    one_fold = small(dataset=("order:count=2000,length=4",), seeds=4)
     with refusal(r"4 runs .* not of 0.1; .* or --seeds \d+$") as why:
         plan_training(replace(one_fold, find=0.1))
     seeds = int(re.findall(r"--seeds (\d+)", str(why.value))[0])
@@ -115,7 +115,7 @@ def test_vectors_that_do_not_vary_have_no_size_to_match(tmp_path):
 
     for spec in (f"{own}@rms=0.5", "rope@rms=1"):
         with refusal("@rms cannot scale"):
-            run_comparison(Options(**{**SMALL, "encoding": (spec,)}))
+            run_comparison(small(encoding=(spec,)))
 
 
 @pytest.mark.parametrize("folds", [None, 1])

@@ -12,17 +12,16 @@ import pytest
 import torch.distributed as dist
 from forked import Forked
 from refusals import refusal
-from training import SMALL, lines, numbers, train_aside
+from training import lines, numbers, small, train_aside
 
 from pefourier.train import store
-from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 
 
 @pytest.fixture(scope="module")
 def alone():
     """Return the answer of one process, run by run."""
-    return sorted(numbers(run_comparison(Options(**SMALL)).runs))
+    return sorted(numbers(run_comparison(small()).runs))
 
 
 def assert_close(found, whole):
@@ -76,7 +75,7 @@ def test_what_a_killed_rank_had_taken_is_missed_and_trained_on_resume(tmp_path, 
     second.kill()
     assert "unfinished stacks: " in first.finished(2)
     assert 0 < len(lines(tmp_path / "0")) < 8
-    found = run_comparison(Options(**SMALL, out=str(tmp_path / "0"), resume=True))
+    found = run_comparison(small(out=str(tmp_path / "0"), resume=True))
     assert len(found.runs) == 8
 
 
@@ -141,4 +140,4 @@ def test_ranks_that_cannot_be_are_refused(monkeypatch, rank, ranks, named):
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", ranks)
     with refusal(named):
-        run_comparison(Options(**SMALL))
+        run_comparison(small())

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refusal
 from safetensors.numpy import load_file, save_file
-from training import CPU, SIZES, SMALL, injection, lines
+from training import CPU, SIZES, injection, lines, small
 
 from pefourier.pages.training import read_train_folder
 from pefourier.report.plot import USUAL
@@ -93,7 +93,7 @@ def test_on_resume_a_run_with_a_row_gets_its_model_whenever_training_ended(
     last, tmp_path, monkeypatch
 ):
     out, models, count = tmp_path / "out", tmp_path / "models", []
-    options = Options(**SMALL, out=str(out), save_models=str(models))
+    options = small(out=str(out), save_models=str(models))
 
     def save_some(*arguments):
         count.append(1)
@@ -148,7 +148,7 @@ def test_predictions_are_the_scores_of_training(tmp_path, rng, kind):
     own |= {"positions": "time"} if kind == "time" else {}
     encodings = ("mtan" if kind == "time" else "sinusoidal", "none")
     own |= {"dataset": (str(labelled),), "encoding": encodings, "seeds": 1}
-    options = Options(**{**SMALL, **own}, out=str(out), save_models=str(models))
+    options = small(**own, out=str(out), save_models=str(models))
     run_comparison(options)
     asked = Options(
         dataset=(str(new),), predict=str(models), positions=options.positions, out=str(out)
@@ -176,7 +176,7 @@ def test_the_file_has_a_line_for_each_window(tmp_path, rng, run):
     labelled, new = written(tmp_path / "own", rng, "recordings")
     models, out = tmp_path / "models", tmp_path / "p.csv"
     own = {"dataset": (str(labelled),), "encoding": ("dft",), "seeds": 1, "window": 8}
-    run_comparison(Options(**{**SMALL, **own}, save_models=str(models)))
+    run_comparison(small(**own, save_models=str(models)))
     answer = run("train", "--predict", models, new, "--out", out, "--json")
     with out.open() as file:
         rows = list(csv.DictReader(file))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tampering
 from refusals import refusal
-from training import SMALL, line, lines
+from training import line, lines, small
 
 from pefourier.train import store
 from pefourier.train.options import Options
@@ -93,7 +93,7 @@ def test_another_configuration_is_refused_and_never_replaced(tmp_path, trained, 
     file.write_text(edit if isinstance(edit, str) else json.dumps({**config, **edit}))
     before = file.read_bytes()
     with refusal("choose another --out") as caught:
-        run_comparison(Options(**SMALL, out=str(tmp_path), resume=resume))
+        run_comparison(small(out=str(tmp_path), resume=resume))
     assert ("was not written by pefourier train" in str(caught.value)) == resume
     assert file.read_bytes() == before
 
@@ -149,7 +149,7 @@ def test_a_folder_is_locked_and_free_again(tmp_path):
         with Store(tmp_path).lock():
             for resume in (False, True):
                 with refusal(r"^another run writes to"):
-                    run_comparison(Options(**SMALL, out=str(tmp_path), resume=resume))
+                    run_comparison(small(out=str(tmp_path), resume=resume))
         assert not (tmp_path / "config.json").exists()
 
 
@@ -164,12 +164,12 @@ def test_folders_that_cannot_be_written_to_are_refused(tmp_path, monkeypatch):
         (new / "one", {"device": "gpu"}, "--device"),
     ):
         with refusal(named):
-            run_comparison(Options(**SMALL, out=str(out), **own))
+            run_comparison(small(out=str(out), **own))
     assert not new.exists()
     monkeypatch.setattr("fcntl.flock", unknown)  # a file system without locks is accepted
-    run_comparison(Options(**{**SMALL, **made}, out=str(new)))
+    run_comparison(small(**made, out=str(new)))
     assert len(lines(new)) == 1
     (new / "config.json").unlink()
     for resume in (False, True):
         with refusal("holds results already"):
-            run_comparison(Options(**SMALL, out=str(new), resume=resume))
+            run_comparison(small(out=str(new), resume=resume))

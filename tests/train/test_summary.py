@@ -7,11 +7,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from training import SMALL, of_datasets, result
+from training import of_datasets, result, small
 
 from pefourier.train import report, statistics
 from pefourier.train import run_artifacts as metrics
-from pefourier.train.options import Options
 from pefourier.train.run import run_comparison, write_summary
 from pefourier.train.statistics import TEST_TO_TRAIN, Chance
 from pefourier.train.store import Store
@@ -134,7 +133,7 @@ def test_average_ranks_over_datasets_and_who_is_not_distinguished():
 
 
 def test_runs_that_diverge_are_scored_and_counted():
-    found = run_comparison(Options(**{**SMALL, "encoding": ("none", "sinusoidal"), "rate": 1e30}))
+    found = run_comparison(small(encoding=("none", "sinusoidal"), rate=1e30))
     assert found.datasets[0].diverged == {"none": 2, "sinusoidal": 2}
     assert [record["diverged"] for record in report.json_records(found)] == [2, 2]
 
@@ -200,7 +199,7 @@ def test_own_scores_have_the_intervals_and_verdicts_of_training(tmp_path, run):
 
     Training knows its test windows and adds their noise, so its intervals are no narrower.
     """
-    options = Options(**{**SMALL, "seeds": 5, "encoding": ("none", "sinusoidal", "dft")})
+    options = small(seeds=5, encoding=("none", "sinusoidal", "dft"))
     (data,) = run_comparison(options).datasets
     runs = run_comparison(options).runs
     names = ("dataset", "encoding", "seed", "f1")

@@ -514,20 +514,6 @@ def test_what_is_no_rotation_is_refused(code):
         load(code, LENGTH, D)
 
 
-def test_a_rotation_of_a_fixed_number_of_tokens_is_read():
-    """A function for exactly 48 tokens is read; pairs of the row axis rotate from row 2 on only."""
-
-    def on_grid(q, k):
-        y, x = (torch.tensor(w.reshape(48, 1)) for w in np.indices((6, 8)))
-        angle = torch.cat([w * 100.0 ** (-torch.arange(0, 8, 2) / 8) for w in (y, x)], -1)
-        return halves(q, angle), halves(k, angle)
-
-    operator, _ = operator_at(load(on_grid, 48, 16), np.arange(48))
-    angle = np.arctan2(operator[:, 8, 0], operator[:, 0, 0])
-    folded = (np.arange(48) // 8 + np.pi) % (2 * np.pi) - np.pi
-    assert_allclose(angle, folded, atol=1e-5)
-
-
 class Attention(torch.nn.Module):
     """Attention with random weights, whose output for constant input is constant."""
 
@@ -620,7 +606,7 @@ def test_a_failure_of_every_d_is_that_of_the_code():
         load(lambda length, d: np.zeros((length, d)) / (0 // 0), 9, 7)
 
 
-LENGTH, D = 60, 32
+LONG, WIDE = 60, 32
 HALVES = {"layout": "halves"}
 FAIRSEQ = HALVES | {"divisor": "d/2-1"}
 BEHIND = """import torch
@@ -653,7 +639,7 @@ KNOWN = [  # module, its wrapper if it needs one, the registered encoding of its
     ("positional_encodings.torch_encodings:PositionalEncoding1D", None, {}),
     (
         "x_transformers.x_transformers:ScaledSinusoidalEmbedding",
-        *(None, HALVES | {"scale": D**-0.5}),
+        *(None, HALVES | {"scale": WIDE**-0.5}),
     ),
     ("performer_pytorch.performer_pytorch:FixedPositionalEmbedding", None, HALVES),
     ("esm.rotary_embedding:RotaryEmbedding", None, {"rope": "halves"}),
@@ -677,7 +663,7 @@ def codes_of(known):
     times, scale = own.pop("times", 1), own.pop("scale", 1.0)
     name = "rope" if "rope" in own else "sinusoidal"
     text = ",".join(f"{'layout' if k == 'rope' else k}={v}" for k, v in own.items())
-    table = scale * load(f"{name}:{text}" if text else name, LENGTH, D).table()
+    table = scale * load(f"{name}:{text}" if text else name, LONG, WIDE).table()
     parts = np.split(table, 2, axis=1) if times > 1 else [table]
     return np.hstack([part for part in parts for _ in range(times)])
 
@@ -685,7 +671,7 @@ def codes_of(known):
 def wrapped(folder, module, wrapper):
     """Return the SPEC of the completed wrapper of a module, which is refused without it."""
     with refusal():
-        load(f"py:{module}", LENGTH, D)
+        load(f"py:{module}", LONG, WIDE)
     (folder / f"wrapper_{folder.name}.py").write_text(wrapper)
     return f"py:wrapper_{folder.name}:codes"
 
@@ -694,8 +680,8 @@ def wrapped(folder, module, wrapper):
 def test_a_module_is_what_its_package_says(run, folder, module, wrapper, known):
     pytest.importorskip(module.partition(".")[0], reason="comes with pip install '.[dev]'")
     spec = f"py:{module}" if wrapper is None else wrapped(folder, module, wrapper)
-    (result,) = run("check-faithful", spec, "-S", LENGTH, "--d", D, "--json").results
+    (result,) = run("check-faithful", spec, "-S", LONG, "--d", WIDE, "--json").results
     assert {f["severity"] for f in result["findings"]} <= {"note"}
     assert result["identified"]["encoding"] == ("rope" if "rope" in known else "sinusoidal")
-    vectors = load(spec, LENGTH, D).table()
+    vectors = load(spec, LONG, WIDE).table()
     assert_allclose(vectors, codes_of(known), atol=2e-5 * max(1.0, abs(vectors).max()))

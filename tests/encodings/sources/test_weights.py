@@ -120,7 +120,6 @@ def test_each_layer_of_umt5_has_its_own_biases(side, config, folder, rng, run):
         assert_array_equal(enc.vectors(np.array([0]))[0], table[0])
     (answer,) = run("context", spec, "--json").results
     (note,) = [f["message"] for f in answer["findings"] if f["code"] == "biases-by-layer"]
-    assert "12 layers" in note
     assert other in note
     assert [layer["kind"] for layer in answer["layers"]] == ["t5"]
 
