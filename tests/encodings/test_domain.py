@@ -1,19 +1,13 @@
 """Domains and measures: bases of paths, spectra of lags, phases on axes, orders of columns."""
 
-import itertools
-
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from pefourier.encodings import load
 from pefourier.encodings.encoding import (
-    exchanged,
     nodes,
-    orders,
     periodogram,
-    split_pairs,
-    waves,
     without_prefix,
 )
 
@@ -63,35 +57,3 @@ def test_phases_on_one_axis_are_those_of_its_vectors(spec, own):
         if spec != "dft":
             sines = table[:, :4] if spec == "axial" else table[:, ::2]
             assert_allclose(np.sin(phases), sines)
-
-
-ORDERS = list(itertools.product(("interleaved", "halves"), ("sin", "cos")))
-
-
-@pytest.fixture
-def phases(rng):
-    return rng.normal(size=(5, 4))
-
-
-def reference(phases, d):
-    """Return interleaved columns, sines first, written number by number."""
-    table = np.zeros((len(phases), d))
-    for s, j in np.ndindex(len(phases), min(d, 2 * phases.shape[1])):
-        table[s, j] = (np.sin, np.cos)[j % 2](phases[s, j // 2])
-    return table
-
-
-@pytest.mark.parametrize("d", [7, 8, 9])
-@pytest.mark.parametrize(("layout", "first"), ORDERS)
-def test_waves_stand_as_their_order_says(phases, layout, first, d):
-    """An odd number of columns ends in a sine; columns after the pairs are zero."""
-    if d == 7 and first == "cos":
-        return
-    order = [*orders(min(d, 8))[layout, first], *range(8, d)]
-    table = waves(phases, layout, first, d=d)
-    assert_array_equal(table, reference(phases, d)[:, order])
-    if d != 7:
-        other = "cos" if first == "sin" else "sin"
-        assert_array_equal(exchanged(table, layout), waves(phases, layout, other, d=d))
-        parts = [np.sin(phases), np.cos(phases)][:: 1 if first == "sin" else -1]
-        assert_array_equal(split_pairs(table, layout), parts)

@@ -39,7 +39,8 @@ def test_each_run_is_read_back_and_says_what_it_stated(trained, options):
         (path,) = (trained / "models").glob(f"{name_of_run(key_of(row))}.safetensors")
         model = load_classifier(path)
         assert (model.encoding, model.classes) == (row["encoding"], ("A first", "B first"))
-        trace = np.load(file_of_run(trained, (name, row["encoding"], row["seed"], 0)))
+        with np.load(file_of_run(trained, (name, row["encoding"], row["seed"], 0))) as file:
+            trace = dict(file)
         assert_allclose(model.logits(raw), trace["test"], atol=2e-5)
         assert model.threshold == trace["threshold"]
         assert_array_equal(trace["test_rows"], task.starts[fold.test])
