@@ -83,18 +83,6 @@ def test_regular_times_are_positions(name):
         assert np.abs(one - other).max() < 1e-12
 
 
-@pytest.mark.parametrize("name", TIMED)
-def test_vectors_at_irregular_times_are_answered_by_their_table(name):
-    enc = load(name, length=80, d=6, times=IRREGULAR)
-    assert (enc.domain.kind, enc.params["length"], len(enc)) == ("time", 8, 8)
-    assert enc.params["times"] == tuple(IRREGULAR)
-    table = enc.table()
-    apart = np.linalg.norm(table[:, None] - table, axis=2) + 1e9 * np.eye(8)
-    assert pefourier.check(enc).min_distance == pytest.approx(apart.min(), abs=1e-12)
-    assert not enc.is_stationary  # lags are not multiples of the spacing
-    assert bool(enc.measure.squared_length) == (name in DECLARED)
-
-
 @pytest.mark.parametrize("name", DECLARED)
 def test_declared_vectors_depend_on_differences_of_times_alone(name):
     """Uneven times have no list of lags; each inner product depends on a difference alone."""

@@ -38,25 +38,17 @@ def test_t5_buckets_agree_with_whole_numbers(buckets, longest):
 
 
 TOLD_APART = [
-    ("shaw:clip=5", 6, "injective", 11),  # every lag has a distinct vector
-    ("shaw:clip=4", 6, "collides", 9),
-    ("alibi", 6, "symmetric in the lag", 6),  # lags to the left and right share a vector
-    ("kerple:kernel=power,causal=true", 6, "distinct lags", 6),
     ("t5", 9, "distinct lags", 17),  # distances 0 … 8 have one bucket each
     ("t5", 10, "collides", 17),
     ("t5:causal=true", 18, "collides", 17),
     ("t5:causal=true", 200, "collides", 32),
-    ("erpe", 6, "distinct lags", 11),
-    ("tupe:heads=2", 6, "invertible", 6),
 ]
 
 
 @pytest.mark.parametrize(("spec", "length", "verdict", "distinct"), TOLD_APART)
 def test_which_lags_can_be_distinguished(spec, length, verdict, distinct):
-    enc = load(spec, length=length, d=4)
-    found = check_faithful(enc)
+    found = check_faithful(load(spec, length=length, d=4))
     assert (found.verdict, found.distinct) == (verdict, distinct)
-    assert enc.injection == ("key" if spec.startswith("shaw") else "bias")
 
 
 @pytest.mark.parametrize("kernel", ["log", "power"])

@@ -314,19 +314,6 @@ def test_every_bit_pattern_means_what_torch_says(dtype):
     assert_array_equal(tables.DECODERS[name](bits), expected)
 
 
-@pytest.mark.parametrize("dtype", ["<f8", ">f8", "<f4", ">f4", "<f2", "<i2", ">u8", "?"])
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_npy_types_and_orders(dtype, order):
-    stored = np.array(TABLE * 100 > 0 if dtype == "?" else abs(TABLE) * 100, dtype, order=order)
-    np.save("x.npy", stored)
-    table, eps = read_table("x.npy")
-    kind = np.dtype(dtype).newbyteorder("=")
-    kept = kind if kind in ("f8", "f4", "f2") else np.dtype(float)
-    assert (table.dtype, table.dtype.isnative) == (kept, True)
-    assert eps == np.finfo(kept).eps
-    assert_array_equal(table, stored.astype(kept))
-
-
 def entry(shape=(2, 3), offsets=(0, 24)):
     return {"codes": {"dtype": "F32", "shape": shape, "data_offsets": offsets}}
 
