@@ -7,11 +7,12 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from refusals import refusal
 from rotary_modules import config_class, modeling, quiet
 
 from pefourier.encodings import build, load
 from pefourier.encodings.registry import BUILDERS
-from pefourier.errors import PefourierError
 from pefourier.nn import Bias, PositionalEncoding, Rotary
 from pefourier.train.model import load_injection
 
@@ -27,13 +28,9 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 
 LONG = {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 32}
 LONG |= {"short_factor": [1.0] * 8, "long_factor": [1.0 + i for i in range(8)]}
 CONFIGS = {
-    "llama": LLAMA,
     "dynamic": LLAMA | {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}},
     "yarn": LLAMA | {"rope_scaling": YARN},
     "longrope": LLAMA | {"model_type": "phi3", "rope_scaling": LONG, "pad_token_id": 0},
-    "gpt_neox": LLAMA | {"model_type": "gpt_neox", "rotary_pct": 0.25, "intermediate_size": 64},
-    "nanochat": LLAMA | {"model_type": "nanochat"},  # rotates in the opposite direction
-    "cohere": LLAMA | {"model_type": "cohere"},
 }
 
 
@@ -42,7 +39,7 @@ def test_output_minus_input_is_the_table(name):
     module = PositionalEncoding(name, 8, 12, dtype=torch.float64)
     x = torch.randn(3, 10, 8, dtype=torch.float64)
     vectors = build(name, length=12, d=8).table()[:10]
-    np.testing.assert_allclose((module(x) - x)[1].detach().numpy(), vectors, atol=1e-15)
+    assert_allclose((module(x) - x)[1].detach().numpy(), vectors, atol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
@@ -101,21 +98,29 @@ def test_queries_and_keys_are_those_of_transformers(name, n, written):
     assert_close(rotary.rotate(q, k, position_ids=positions), expected)
 
 
+PLACES = [torch.arange(30, 35), torch.tensor([34, 30, 31, 30, 33])]
+PLACES += [torch.tensor([[0, 0, 0, 1, 2]] * 3), torch.tensor([-2.0, 0.5, 7.25])]
+
+
+@pytest.mark.parametrize("ids", PLACES)
 @pytest.mark.parametrize("layout", ["halves", "interleaved"])
-def test_pairs_turn_by_the_formula(layout):
-    rotary = Rotary(f"rope:layout={layout},partial=0.5", 16)
-    q, k = heads(5)
-    rotated, _ = rotary.rotate(q, k, offset=30)
+def test_pairs_turn_by_the_formula(layout, ids):
+    """At any places: in another order, padded on the left, fractional and negative."""
+    rotary, (q, k) = Rotary(f"rope:layout={layout},partial=0.5", 16), heads(ids.shape[-1])
+    real = ids.is_floating_point()
+    rotated, _ = rotary.rotate(q, k, ids, real_positions=real)
     pairs = [(2 * i, 2 * i + 1) if layout == "interleaved" else (i, i + 4) for i in range(4)]
     expected = q.clone()
     for i, (a, b) in enumerate(pairs):
         z = torch.complex(q[..., a], q[..., b])
-        z = z * torch.exp(1j * torch.arange(30, 35) * 1e4 ** (-2 * i / 8))
+        z = z * torch.exp(1j * ids.unsqueeze(-2) * 1e4 ** (-2 * i / 8))
         expected[..., a], expected[..., b] = z.real, z.imag
     torch.testing.assert_close(rotated, expected, rtol=1e-5, atol=1e-5)
-    shuffled = torch.tensor([34, 30, 31, 30, 33])
-    again, _ = rotary.rotate(q, k, position_ids=shuffled)
-    torch.testing.assert_close(again[..., 1, :], rotary.rotate(q, k, offset=29)[0][..., 1, :])
+    if ids is PLACES[0]:
+        assert torch.equal(rotary.rotate(q, k, offset=30)[0], rotated)
+    if real:
+        back, _ = rotary.rotate(rotated, k, -ids, real_positions=True)
+        torch.testing.assert_close(back, q, rtol=1e-5, atol=1e-5)
 
 
 def test_products_on_a_grid_are_those_of_the_vectors(tmp_path):
@@ -130,9 +135,7 @@ def test_products_on_a_grid_are_those_of_the_vectors(tmp_path):
             x[..., a] = 1.0
             q, k = rotary.rotate(x, x)
             z = table[:, a] + 1j * table[:, b]
-            np.testing.assert_allclose(
-                (q[0, 1] @ k[0, 1].T).numpy(), np.real(np.outer(z, 1 / z)), atol=1e-5
-            )
+            assert_allclose((q[0, 1] @ k[0, 1].T).numpy(), np.real(np.outer(z, 1 / z)), atol=1e-5)
         points = torch.tensor([[11, 0, 5]])
         some, _ = rotary.rotate(x[:, :, :3], x[:, :, :3], position_ids=points)
         assert torch.equal(some, q[:, :, [11, 0, 5]])
@@ -143,22 +146,6 @@ def test_phases_are_float32_in_half_precision():
     rotated, _ = Rotary("rope", 16).to(torch.bfloat16).rotate(q, k, offset=4900)
     exact, _ = Rotary("rope", 16).rotate(q.float(), k.float(), offset=4900)
     assert torch.equal(rotated, exact.bfloat16())
-
-
-def test_real_positions_turn_by_the_formula():
-    """Fractional and negative positions follow the formula; padding on the left has position 0."""
-    rotary, x = Rotary("rope", 16), heads(3)[0]
-    ids = torch.tensor([-2.0, 0.5, 7.25])
-    rotated, _ = rotary.rotate(x, x, ids, real_positions=True)
-    phases = ids[:, None] * 1e4 ** (-torch.arange(8) / 8)
-    z = torch.complex(x[..., :8], x[..., 8:]) * torch.exp(1j * phases)
-    torch.testing.assert_close(rotated, torch.cat([z.real, z.imag], -1), rtol=1e-5, atol=1e-5)
-    back, _ = rotary.rotate(rotated, rotated, -ids, real_positions=True)
-    torch.testing.assert_close(back, x, rtol=1e-5, atol=1e-5)
-    padded = torch.tensor([[0, 0, 1, 1, 1]] * 3).cumsum(-1) - 1
-    q, k = heads(5)
-    rotated, _ = rotary.rotate(q, k, padded.clamp(min=0))
-    assert torch.equal(rotated[:, :, 2:], rotary.rotate(q[:, :, 2:], k[:, :, 2:])[0])
 
 
 MODULES = {
@@ -220,8 +207,8 @@ def test_biases_are_those_that_training_adds(spec):
     grid = (2, 3) if spec == "swin" else ()
     bias = Bias(spec, 4, None if grid else 6, grid=grid, dtype=torch.float64)
     injected = load_injection(spec, 6, 16, 4, 0, grid=grid).table().reshape(6, 6, 4)
-    np.testing.assert_array_equal(bias(6).detach().permute(1, 2, 0).numpy(), injected)
-    np.testing.assert_array_equal(bias(2, 6).detach().permute(1, 2, 0).numpy(), injected[4:])
+    assert_array_equal(bias(6).detach().permute(1, 2, 0).numpy(), injected)
+    assert_array_equal(bias(2, 6).detach().permute(1, 2, 0).numpy(), injected[4:])
     q, k = torch.tensor(1), torch.tensor(4)
     score = bias.score_mod(torch.tensor(0.5), torch.tensor(0), torch.tensor(3), q, k)
     assert score.item() == injected[1, 4, 3] + 0.5
@@ -269,9 +256,8 @@ REFUSED = [
 
 @pytest.mark.parametrize("act", REFUSED)
 def test_sizes_that_do_not_fit_are_refused_in_one_line(act):
-    with pytest.raises(PefourierError) as error:
+    with refusal():
         act()
-    assert "\n" not in str(error.value)
 
 
 def dinov3(side, **own):
@@ -300,7 +286,7 @@ def test_tokens_of_a_vision_tower_run_through_its_blocks(tmp_path, kind, side):
     assert "tokens-in-blocks" in [f.code for f in enc.findings]
     for found, expected in zip(Rotary(enc).rotate(q, k), made, strict=True):
         torch.testing.assert_close(found[0].transpose(0, 1), expected, atol=1e-5, rtol=0)
-    with pytest.raises(PefourierError, match="such as"):
+    with refusal("such as"):
         Rotary(f"{path}#vision_config", grid=(8, 9))
 
 

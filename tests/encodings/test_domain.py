@@ -1,20 +1,13 @@
 """Domains and measures: bases of paths, spectra of lags, phases on axes, orders of columns."""
 
-import itertools
-
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from pefourier.encodings import load
 from pefourier.encodings.encoding import (
-    CHANGES,
-    changes_by_name,
-    exchanged,
     nodes,
-    orders,
     periodogram,
-    split_pairs,
-    waves,
     without_prefix,
 )
 
@@ -24,10 +17,10 @@ def test_the_basis_of_a_path_is_the_dct():
     path, enc = nodes(parents), load(f"tree:parents={';'.join(map(str, parents))}", d=12)
     k, i = np.meshgrid(np.arange(n), np.arange(n))
     dct = np.cos(np.pi * k * (i + 0.5) / n) * np.sqrt(np.where(k == 0, 1, 2) / n)
-    np.testing.assert_allclose(np.abs(path.basis.T @ dct), np.eye(n), atol=1e-12)
+    assert_allclose(np.abs(path.basis.T @ dct), np.eye(n), atol=1e-12)
     omega, energy = periodogram(enc.domain, enc.table())
-    np.testing.assert_allclose(omega, np.pi * np.arange(n) / n, atol=1e-9)
-    np.testing.assert_allclose(energy, ((dct.T @ enc.table()) ** 2).sum(axis=1), atol=1e-12)
+    assert_allclose(omega, np.pi * np.arange(n) / n, atol=1e-9)
+    assert_allclose(energy, ((dct.T @ enc.table()) ** 2).sum(axis=1), atol=1e-12)
 
 
 def test_the_spectrum_of_a_bias_is_over_its_lags():
@@ -36,7 +29,7 @@ def test_the_spectrum_of_a_bias_is_over_its_lags():
     direct = [
         np.abs(np.exp(-1j * w * enc.domain.x) @ enc.table()) ** 2 @ [1, 1] / 16 for w in omega
     ]
-    np.testing.assert_allclose(energy, np.array(direct) * [1, *[2] * 7, 1], rtol=1e-12)
+    assert_allclose(energy, np.array(direct) * [1, *[2] * 7, 1], rtol=1e-12)
 
 
 def cosines_and_sines(angles):
@@ -63,42 +56,4 @@ def test_phases_on_one_axis_are_those_of_its_vectors(spec, own):
         assert np.abs(rest).max() < 1e-12
         if spec != "dft":
             sines = table[:, :4] if spec == "axial" else table[:, ::2]
-            np.testing.assert_allclose(np.sin(phases), sines)
-
-
-ORDERS = list(itertools.product(("interleaved", "halves"), ("sin", "cos")))
-
-
-@pytest.fixture
-def phases(rng):
-    return rng.normal(size=(5, 4))
-
-
-def reference(phases, d):
-    """Return interleaved columns, sines first, written number by number."""
-    table = np.zeros((len(phases), d))
-    for s, j in np.ndindex(len(phases), min(d, 2 * phases.shape[1])):
-        table[s, j] = (np.sin, np.cos)[j % 2](phases[s, j // 2])
-    return table
-
-
-@pytest.mark.parametrize("d", [7, 8, 9])
-@pytest.mark.parametrize(("layout", "first"), ORDERS)
-def test_waves_stand_as_their_order_says(phases, layout, first, d):
-    """An odd number of columns ends in a sine; columns after the pairs are zero."""
-    if d == 7 and first == "cos":
-        return
-    order = [*orders(min(d, 8))[layout, first], *range(8, d)]
-    table = waves(phases, layout, first, d=d)
-    np.testing.assert_array_equal(table, reference(phases, d)[:, order])
-    if d != 7:
-        other = "cos" if first == "sin" else "sin"
-        np.testing.assert_array_equal(exchanged(table, layout), waves(phases, layout, other, d=d))
-        parts = [np.sin(phases), np.cos(phases)][:: 1 if first == "sin" else -1]
-        np.testing.assert_array_equal(split_pairs(table, layout), parts)
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_change_leads_from_one_order_to_the_other(phases, name):
-    old, new = (waves(phases, *order) for order in CHANGES[name])
-    np.testing.assert_array_equal(old[:, changes_by_name(8)[name]], new)
+            assert_allclose(np.sin(phases), sines)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from pefourier.encodings.sources.tables import read_table
 from pefourier.errors import PefourierError
@@ -61,17 +62,10 @@ def safetensors_bytes(header, data=b""):
 
 
 def safetensors(path, tensors):
-    """Return a file of float32 tensors, by the format's terms: header length, header, bytes."""
-    header, data = {}, b""
-    for name, array in tensors.items():
-        raw = np.asarray(array, dtype="<f4").tobytes()
-        header[name] = {
-            "dtype": "F32",
-            "shape": np.shape(array),
-            "data_offsets": [len(data), len(data) + len(raw)],
-        }
-        data += raw
-    path.write_bytes(safetensors_bytes(header, data))
+    """Write a file of float32 tensors."""
+    save_file(
+        {name: np.array(array, np.float32, order="C") for name, array in tensors.items()}, path
+    )
 
 
 def gguf_bytes(values, counts=None):

@@ -28,6 +28,11 @@ SMALL = {
 }
 
 
+def small(**own):
+    """Return the small request with options of its own."""
+    return Options(**{**SMALL, **own})
+
+
 def train_aside(folder, *, resume=False, timeout=60, steps=SMALL["steps"], stop=False):
     """Run the small request without figures, as a process that a test starts."""
     plot.save = lambda *_: None
@@ -37,7 +42,7 @@ def train_aside(folder, *, resume=False, timeout=60, steps=SMALL["steps"], stop=
     store.TIMEOUT = float(timeout)
     own = {"out": str(folder), "resume": resume, "steps": steps}
     try:
-        found = run_comparison(Options(**{**SMALL, **own}))
+        found = run_comparison(small(**own))
     except PefourierError as error:
         print(error)
         return 2

@@ -2,11 +2,11 @@
 
 All programs train on the same windows, stored on the device, with the same sizes, batches and
 optimizer. The peers are a loop over members of torch's modules (eager in float32 and, on a GPU,
-compiled in bfloat16 and captured as a CUDA graph), `torch.func.vmap` over stacked modules (eager
-and compiled), and JAX's vmap with jit if jax is installed. For a loop, one member is timed after
-its warm-up and multiplied by the number of members, because compiling each member would be unfair
-to the peer. The fused program trains members that all add vectors, as the peers do, and members
-with all injections, in the stacks that training makes.
+compiled in bfloat16 and captured as a CUDA graph) and `torch.func.vmap` over stacked modules (eager
+and compiled). For a loop, one member is timed after its warm-up and multiplied by the number of
+members, because compiling each member would be unfair to the peer. The fused program trains members
+that all add vectors, as the peers do, and members with all injections, in the stacks that training
+makes.
 
 python tests/tools/bench_training.py --tokens 100 --d 64 --layers 2 --batch-size 64 --keep
 
@@ -14,12 +14,12 @@ It prints milliseconds for a step of all members; --keep writes them to figures/
 """
 
 import argparse
-import importlib.util
 import json
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 import torch
@@ -34,6 +34,7 @@ from pefourier.train.request import Schedule
 
 KEPT = Path(__file__).parents[2] / "figures" / "bench.json"
 MIXED = ("dft", "rope", "t5", "shaw")  # one encoding of each injection
+SETTING = ("device", "tokens", "d", "layers", "batch", "members")
 WARM_UP = 5  # steps that are not timed
 HALF = torch.bfloat16
 
@@ -52,12 +53,9 @@ class Setting:
     def windows(self):
         """Return scaled windows (n, T, C) and their classes, on the device."""
         fold = self.task.folds[0]
-        rows = torch.as_tensor(self.task.rows, dtype=torch.float32)
-        starts = torch.as_tensor(self.task.starts[fold.train])
-        x = rows[starts[:, None] + torch.arange(self.task.length)] - torch.as_tensor(fold.mean)
-        x = (x / torch.as_tensor(fold.scale)).float()
+        x = (self.task.windows_at(fold.train) - fold.mean) / fold.scale
         y = torch.as_tensor(self.task.labels[fold.train])
-        return x.to(self.device), y.to(self.device)
+        return torch.as_tensor(x, dtype=torch.float32).to(self.device), y.to(self.device)
 
     def vectors(self):
         """Return the table that every member adds."""
@@ -80,10 +78,8 @@ class Layer(torch.nn.Module):
         super().__init__()
         self.heads = sizes.heads
         self.qkv = torch.nn.Linear(sizes.d, 3 * sizes.d, bias=False)
-        self.out, self.wide = (
-            torch.nn.Linear(sizes.d, sizes.d),
-            torch.nn.Linear(sizes.d, sizes.wide),
-        )
+        self.out = torch.nn.Linear(sizes.d, sizes.d)
+        self.wide = torch.nn.Linear(sizes.d, sizes.wide)
         self.narrow = torch.nn.Linear(sizes.wide, sizes.d)
         self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(sizes.d) for _ in range(2))
 
@@ -206,77 +202,6 @@ def fused_stack(s, members, *, compiled):
     return seconds_of(s, lambda: program.train(s.steps)) / s.steps * 1e3
 
 
-def jax_fleet(s):
-    """Return the milliseconds of all members by JAX: vmap over members, scan over steps."""
-    import jax
-    import jax.numpy as jnp
-    import optax
-
-    t, x, y = s.sizes, *(jnp.asarray(part.cpu().numpy()) for part in s.windows())
-    dtype = jnp.bfloat16 if s.device.type == "cuda" else jnp.float32
-    vectors = jnp.asarray(s.vectors().cpu().numpy(), dtype)
-
-    def weights(key):
-        shapes = {"project.w": (t.channels, t.d), "head.w": (t.d, t.classes)}
-        for i in range(t.layers):
-            shapes |= {f"{i}.qkv": (t.d, 3 * t.d), f"{i}.out": (t.d, t.d)}
-            shapes |= {f"{i}.wide": (t.d, t.wide), f"{i}.narrow": (t.wide, t.d)}
-        keys = jax.random.split(key, len(shapes))
-        drawn = {
-            name: jax.random.uniform(k, shape, minval=-1, maxval=1) * (6 / sum(shape)) ** 0.5
-            for k, (name, shape) in zip(keys, shapes.items(), strict=True)
-        }
-        zeros = {f"{i}.{n}.b": jnp.zeros(t.d) for i in range(t.layers) for n in ("out", "narrow")}
-        zeros |= {f"{i}.wide.b": jnp.zeros(t.wide) for i in range(t.layers)}
-        zeros |= {"project.b": jnp.zeros(t.d), "head.b": jnp.zeros(t.classes)}
-        norms = {
-            f"{i}.norm{n}": jnp.stack([jnp.ones(t.d), jnp.zeros(t.d)])
-            for i in range(t.layers)
-            for n in (1, 2)
-        }
-        return drawn | zeros | norms
-
-    def norm(h, gain_shift):
-        h = h.astype(jnp.float32)
-        centred = h - h.mean(-1, keepdims=True)
-        scaled = centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
-        return (scaled * gain_shift[0] + gain_shift[1]).astype(dtype)
-
-    def loss(p, windows, classes):
-        c = {name: value.astype(dtype) for name, value in p.items()}
-        h = windows.astype(dtype) @ c["project.w"] + c["project.b"] + vectors
-        for i in range(t.layers):
-            heads = (h @ c[f"{i}.qkv"]).reshape(*h.shape[:2], 3, t.heads, t.d // t.heads)
-            q, k, v = heads[:, :, 0], heads[:, :, 1], heads[:, :, 2]
-            mixed = jax.nn.dot_product_attention(q, k, v).reshape(h.shape)
-            h = norm(h + mixed @ c[f"{i}.out"] + c[f"{i}.out.b"], p[f"{i}.norm1"])
-            wide = jax.nn.relu(h @ c[f"{i}.wide"] + c[f"{i}.wide.b"])
-            h = norm(h + wide @ c[f"{i}.narrow"] + c[f"{i}.narrow.b"], p[f"{i}.norm2"])
-        logits = h.astype(jnp.float32).mean(1) @ p["head.w"] + p["head.b"]
-        return optax.softmax_cross_entropy_with_integer_labels(logits, classes).mean()
-
-    adam = optax.adam(1e-3)
-
-    def one(p, state, windows, classes):
-        updates, state = adam.update(jax.grad(loss)(p, windows, classes), state)
-        return optax.apply_updates(p, updates), state
-
-    @jax.jit
-    def many(p, state, keys):
-        def step(carry, key):
-            index = jax.random.randint(key, (s.members, s.batch), 0, len(x))
-            return jax.vmap(one)(*carry, x[index], y[index]), None
-
-        return jax.lax.scan(step, (p, state), keys)[0]
-
-    p = jax.vmap(weights)(jax.random.split(jax.random.key(0), s.members))
-    state, keys = jax.vmap(adam.init)(p), jax.random.split(jax.random.key(1), s.steps)
-    p, state = jax.block_until_ready(many(p, state, keys))
-    began = time.perf_counter()
-    jax.block_until_ready(many(p, state, keys))
-    return (time.perf_counter() - began) / s.steps * 1e3
-
-
 def milliseconds(s, step):
     """Return the milliseconds of a step, after a warm-up."""
     for _ in range(WARM_UP):
@@ -302,8 +227,6 @@ def programs(s):
         "fused": partial(fused, s, ["dft"]),
         "fused, all acts": partial(fused, s, MIXED),
     }
-    if importlib.util.find_spec("jax"):
-        found["JAX, vmap and jit"] = partial(jax_fleet, s)
     if s.device.type == "cuda":
         found |= {
             "loop, compiled bfloat16": partial(loop, s, half=True, compiled=True),
@@ -341,13 +264,9 @@ def measure(s):
 
 def keep(rows):
     """Replace the stored rows that have the same sizes and device."""
-    stored, names = (
-        json.loads(KEPT.read_text()),
-        ("device", "tokens", "d", "layers", "batch", "members"),
-    )
-    keys = [[row[name] for name in names] for row in rows]
-    others = [r for r in stored.get("training", []) if [r[name] for name in names] not in keys]
-    stored["training"] = others + rows
+    stored, same = json.loads(KEPT.read_text()), itemgetter(*SETTING)
+    keys = {*map(same, rows)}
+    stored["training"] = [r for r in stored.get("training", []) if same(r) not in keys] + rows
     KEPT.write_text(json.dumps(stored, indent=1) + "\n")
 
 

@@ -11,11 +11,9 @@ from pefourier.report import plot
 from pefourier.train.data.synthetic import draw_examples
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
-from pefourier.train.statistics import Mean
 
 ENCODINGS = ("none", "sinusoidal", "rope", "mtan")
 POSITIONS = {"index": "row numbers", "time": "times"}
-Accuracies = dict[str, list[Mean]]
 
 
 def accuracies():

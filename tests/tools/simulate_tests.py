@@ -176,36 +176,30 @@ def paired_rates(series, windows, luck, planted, draws, seed=0):
     return found / draws
 
 
-def lines_of_pairs(draws):
-    """The table of few windows, a line at a time."""
-    head = ["series", "windows of each", "luck"]
-    head += [f"{of}: {name}" for of in ("noise", "found") for name in PAIRED]
-    yield "| " + " | ".join(head) + " |"
-    yield "|---" * len(head) + "|"
+def rows_of_pairs():
+    """Yield the cells of the table of few windows."""
     for series, windows in SERIES:
         for luck in LUCK:
             noise, found = (
-                paired_rates(series, windows, luck, planted, draws) for planted in (0.0, PLANTED)
+                paired_rates(series, windows, luck, planted, FEW_DRAWS)
+                for planted in (0.0, PLANTED)
             )
-            cells = [str(series), str(windows), f"{luck:g}", *(f"{100 * x:.1f}" for x in noise)]
-            yield "| " + " | ".join([*cells, *(f"{100 * x:.0f}" for x in found)]) + " |"
+            yield series, windows, f"{luck:g}", *in_percent(noise, 1), *in_percent(found)
 
 
-def lines_of_table(draws):
-    """Yield the lines of the table."""
-    head = ["learner", "folds", "n_test/n_train", "difference"]
-    head += [f"{of}: {method}" for of in ("noise", "found") for method in METHODS]
-    yield "| " + " | ".join(head) + " |"
-    yield "|---" * len(head) + "|"
+def in_percent(shares, digits=0):
+    return [f"{100 * share:.{digits}f}" for share in shares]
+
+
+def rows_of_learners():
+    """Yield the cells of the table of learners."""
     for name, learner in LEARNERS.items():
         for folds in FOLDS:
             for ratio in (None,) if folds == FOLDS[0] else RATIOS:
-                noise = rates(learner, folds, ratio, 0.0, draws)[1]
-                mean, planted = rates(learner, folds, ratio, BETTER, draws)
-                shares = [f"{100 * share:.1f}" for share in noise]
-                shares += [f"{100 * share:.0f}" for share in planted]
-                cells = [name, str(folds), f"{ratio or 1 / 3:.3g}", f"{mean:.3f}", *shares]
-                yield "| " + " | ".join(cells) + " |"
+                noise = rates(learner, folds, ratio, 0.0, DRAWS)[1]
+                mean, found = rates(learner, folds, ratio, BETTER, DRAWS)
+                shares = (*in_percent(noise, 1), *in_percent(found))
+                yield name, folds, f"{ratio or 1 / 3:.3g}", f"{mean:.3f}", *shares
 
 
 def named_worse(runs, chance):
@@ -242,18 +236,13 @@ def headline_rates(levels, units, draws, seed=0):
     return wrong / draws, named / draws
 
 
-def lines_of_headlines(draws):
-    """The table of headlines, a line at a time."""
-    head = ["encodings", "runs"]
-    head += [f"{of}: {name}" for of in ("wrong", "named") for name in PROCEDURES]
-    yield "| " + " | ".join(head) + " |"
-    yield "|---" * len(head) + "|"
+def rows_of_headlines():
+    """Yield the cells of the table of headlines."""
     for name, levels in LEVELS.items():
         for units in GAPS:
-            wrong, named = headline_rates(levels, units, draws)
-            cells = [name, str(units), *(f"{100 * share:.1f}" for share in wrong)]
-            cells += [f"{100 * share:.0f}" if any(levels) else "–" for share in named]
-            yield "| " + " | ".join(cells) + " |"
+            wrong, named = headline_rates(levels, units, HEADLINES)
+            found = in_percent(named) if any(levels) else ["–"] * len(named)
+            yield name, units, *in_percent(wrong, 1), *found
 
 
 GAPS_IN_WORDS = " or ".join(f"{gap} ({units} runs)" for units, gap in GAPS.items())
@@ -281,24 +270,36 @@ PAIRED_INTRO = (
 )
 
 
+INTRO = (
+    f"# Tests of differences, simulated\n\nShare of {DRAWS} draws, in %, in which a difference "
+    "in F1 is found at 5 %: of noise (three columns, should be 5 or less), and of the "
+    "difference in the table (the last three, should be high). “whole”: variance S² (1/J + r), "
+    "r = n_test/n_train (Nadeau and Bengio, 2003); “at most 1”: the same with r of 1 at most; "
+    "“chosen”: what `pefourier train` does (pefourier/train/statistics.py). Five folds are of "
+    "cross-validation, ten and thirty are resamples. Program: tests/tools/simulate_tests.py\n\n"
+)
+TABLES = [  # text before, first columns, kinds of shares, methods, rows
+    (
+        *(INTRO, ["learner", "folds", "n_test/n_train", "difference"]),
+        *(("noise", "found"), METHODS, rows_of_learners),
+    ),
+    (
+        *(PAIRED_INTRO, ["series", "windows of each", "luck"]),
+        *(("noise", "found"), PAIRED, rows_of_pairs),
+    ),
+    (HEADLINE_INTRO, ["encodings", "runs"], ("wrong", "named"), PROCEDURES, rows_of_headlines),
+]
+
+
 def main():
     """Write the tables to the file that is named."""
-    intro = (
-        f"# Tests of differences, simulated\n\nShare of {DRAWS} draws, in %, in which a difference "
-        "in F1 is found at 5 %: of noise (three columns, should be 5 or less), and of the "
-        "difference in the table (the last three, should be high). “whole”: variance S² (1/J + r), "
-        "r = n_test/n_train (Nadeau and Bengio, 2003); “at most 1”: the same with r of 1 at most; "
-        "“chosen”: what `pefourier train` does (pefourier/train/statistics.py). Five folds are of "
-        "cross-validation, ten and thirty are resamples. Program: tests/tools/simulate_tests.py\n\n"
-    )
     with Path(sys.argv[1]).open("w", encoding="utf-8") as out:
-        out.write(intro)
-        tables = (
-            *(*lines_of_table(DRAWS), PAIRED_INTRO, *lines_of_pairs(FEW_DRAWS)),
-            *(HEADLINE_INTRO, *lines_of_headlines(HEADLINES)),
-        )
-        for line in tables:
-            out.write(line.removesuffix("\n") + "\n")
+        for intro, first, kinds, methods, rows in TABLES:
+            head = [*first, *(f"{kind}: {method}" for kind in kinds for method in methods)]
+            out.write(intro)
+            for cells in (head, *rows()):
+                out.write("| " + " | ".join(map(str, cells)) + " |\n")
+                out.write("|---" * len(head) + "|\n" if cells is head else "")
 
 
 if __name__ == "__main__":

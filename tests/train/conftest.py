@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
-from training import SMALL
+import torch
+from training import CPU, SMALL
 
 from pefourier.report import plot
+from pefourier.train.data.load import load_task
 from pefourier.train.options import Options
+from pefourier.train.program import Resident
 from pefourier.train.run import run_comparison
 
 ARMS = ("none", "sinusoidal", "dft@rms=0.5", "rope", "t5", "learned", "shaw", "order-free")
@@ -15,6 +18,11 @@ ARMS = ("none", "sinusoidal", "dft@rms=0.5", "rope", "t5", "learned", "shaw", "o
 @pytest.fixture(autouse=True)
 def without_figures(sketched):
     pass
+
+
+@pytest.fixture(scope="session")
+def held():
+    return Resident(load_task("order:count=40,length=8"), CPU, torch.float64)
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from training import SMALL, lines, numbers
+from refusals import refusal
+from training import SMALL, lines, numbers, small
 
-from pefourier.errors import PefourierError
 from pefourier.train import baselines
 from pefourier.train.data import load
 from pefourier.train.options import Options
@@ -49,8 +49,8 @@ def test_methods_that_cannot_be_requested_are_refused(monkeypatch):
         ({"beside": ("minirocket",)}, "needs 9 rows"),
         ({"encoding": ("trees@rms=0.5",)}, "'trees@rms=0.5'"),
     ):
-        with pytest.raises(PefourierError, match=named):
-            run_comparison(Options(**{**SMALL, **given}))
+        with refusal(named):
+            run_comparison(small(**given))
     monkeypatch.setattr(baselines, "find_spec", lambda _: None)
-    with pytest.raises(PefourierError, match="needs aeon"):
-        run_comparison(Options(**SMALL, beside=("minirocket",)))
+    with refusal("needs aeon"):
+        run_comparison(small(beside=("minirocket",)))

@@ -1,30 +1,36 @@
-"""Training of a stack: members alone and in company, and kept weights."""
+"""Training of a stack: members alone and in company, rates, kept weights, compiled steps."""
 
+import json
+import shutil
 from dataclasses import replace
 
+import bench_training as bench
 import numpy as np
 import pytest
 import torch
-from training import CPU, EPOCH, SIZES, epochs, injection
+from numpy.testing import assert_allclose, assert_array_equal
+from torch.testing import assert_close
+from training import CPU, EPOCH, SIZES, epochs, injection, small
 
+from pefourier.train import model
 from pefourier.train import program as fit
-from pefourier.train import program as program_module
 from pefourier.train import run_artifacts as metrics
-from pefourier.train.data.load import load_task
 from pefourier.train.data.split import from_examples
-from pefourier.train.program import Resident, class_weights, draw_batches
+from pefourier.train.program import (
+    Compiler,
+    Program,
+    Resident,
+    class_weights,
+    draw_batches,
+)
+from pefourier.train.run import run_comparison
 
 COMPANY = ["sinusoidal", "learned", "rope", "t5", "tupe", "shaw", "shaw:values=true"]
 
 
-@pytest.fixture(scope="module")
-def task():
-    return load_task("order:count=40,length=8")
-
-
-@pytest.fixture(scope="module")
-def held(task):
-    return Resident(task, CPU, torch.float64)
+@pytest.fixture
+def task(held):
+    return held.task
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +69,7 @@ def test_fixed_vectors_stay_learned_ones_move_and_shared_ones_stay_shared(task):
     before = running.parameters["codes.add"].detach().clone()
     running.train(1)
     tables = {k: v.table(running.parameters[f"codes.{k}"]) for k, v in running.injected.items()}
-    np.testing.assert_array_equal(tables["add"][0].detach(), injection("dft").table())
+    assert_array_equal(tables["add"][0].detach(), injection("dft").table())
     assert (running.parameters["codes.add"][1:3] != before[1:3]).any(dim=(1, 2)).all()
     bias = tables["bias"][3].detach().numpy()
     square = bias.reshape(8, 8, 2)
@@ -90,7 +96,7 @@ def test_validation_scores_and_losses_are_their_definitions(rng, classes):
             assert loss == pytest.approx((entropy * weights[labels]).mean(), rel=1e-9)
             assert score == metrics.validation_score(logits, labels, macro=classes > 2)
     for i, outcome in enumerate(fit.fit(held, sizes, members, schedule)):
-        np.testing.assert_allclose(outcome.curve[:, 1:], [look[i] for look in looks])
+        assert_allclose(outcome.curve[:, 1:], [look[i] for look in looks])
         scores = [look[i][0] for look in looks]
         assert scores[outcome.step // 4 - 1] == max(scores)
 
@@ -136,8 +142,8 @@ def test_looks_that_are_scored_later_give_the_same_numbers(held, monkeypatch, ow
     later = fit.fit(held, SIZES, members, epochs(8, 0.02, **own))
     for one, other in zip(whole, later, strict=True):
         assert one.step == other.step
-        np.testing.assert_allclose(one.curve, other.curve, atol=1e-9)
-        np.testing.assert_allclose(one.test, other.test, atol=1e-9)
+        assert_allclose(one.curve, other.curve, atol=1e-9)
+        assert_allclose(one.test, other.test, atol=1e-9)
 
 
 def test_a_member_that_diverges_keeps_the_weights_it_began_with(task, held):
@@ -145,7 +151,7 @@ def test_a_member_that_diverges_keeps_the_weights_it_began_with(task, held):
     lost = fit.fit(held, SIZES, [member("dft"), member("rope")], epochs(2, 1e300))
     for outcome, logits in zip(lost, before, strict=True):
         assert outcome.step == 0
-        np.testing.assert_allclose(outcome.test, logits, rtol=1e-12)
+        assert_allclose(outcome.test, logits, rtol=1e-12)
 
 
 def test_classes_count_the_same_whatever_their_size(rng):
@@ -164,15 +170,15 @@ def test_folds_of_unequal_size_are_equal_in_company_and_scaled_each_by_its_own(u
     together = program(unequal, members)
     for one, logits in zip(members, together.evaluate("valid"), strict=True):
         (alone,) = program(unequal, [one]).evaluate("valid")
-        np.testing.assert_allclose(alone, logits, atol=1e-12)
+        assert_allclose(alone, logits, atol=1e-12)
     for i, (fold, outcome) in enumerate(
         zip(unequal.folds, fit.fit(together.data, SIZES, members, epochs(1)), strict=True)
     ):
         assert (len(outcome.valid), len(outcome.test)) == (len(fold.valid), len(fold.test))
         index = torch.as_tensor(fold.train).expand(5, -1)
         got = together.data.windows(index, together.mean, together.scale)[i].numpy()
-        np.testing.assert_allclose(got.mean((0, 1)), 0, atol=1e-5)
-        np.testing.assert_allclose(got.std((0, 1)), 1, atol=1e-5)
+        assert_allclose(got.mean((0, 1)), 0, atol=1e-5)
+        assert_allclose(got.std((0, 1)), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["dft", "rope", "xpos", "alibi", "t5", "shaw", "shaw:values=true"])
@@ -183,16 +189,144 @@ def test_steps_in_bfloat16_train_as_those_in_float32_do(task, monkeypatch, name,
     held, sizes = Resident(task, CPU), replace(SIZES, inject=inject)
     plain = fit.Program(held, sizes, members, epochs(1))
     exact = plain.train(EPOCH)
-    monkeypatch.setattr(program_module, "step_precision", lambda *_: torch.bfloat16)
+    monkeypatch.setattr(fit, "step_precision", lambda *_: torch.bfloat16)
     running = fit.Program(held, sizes, members, epochs(1))
     kinds = {p.dtype for n, p in running.rounded.items()}
     assert kinds == {torch.bfloat16}
     assert running.parameters.keys() - running.rounded.keys() >= {"head.w", "head.b"}
     rounded = running.train(EPOCH)
     assert (rounded != exact).all()
-    np.testing.assert_allclose(rounded, exact, rtol=0.02)
+    assert_allclose(rounded, exact, rtol=0.02)
     assert {p.dtype for p in running.parameters.values()} == {torch.float32}
     assert running.logits(running.index).dtype == torch.float32
     for key, p in running.parameters.items():
         if not key.startswith("codes"):  # ten times as fast, starting near zero
-            torch.testing.assert_close(p, plain.parameters[key], rtol=0.1, atol=0.02, msg=key)
+            assert_close(p, plain.parameters[key], rtol=0.1, atol=0.02, msg=key)
+
+
+PLAIN = epochs(1)
+
+
+def trained(held, members, schedule=PLAIN, epochs=2):
+    running = fit.Program(held, SIZES, members, schedule)
+    running.train(epochs * EPOCH)
+    return running
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+@pytest.mark.parametrize("name", ["dft", "learned", "t5"])
+def test_a_member_in_a_stack_is_the_member_alone(held, share, name):
+    schedule = replace(PLAIN, dropout=share)
+    alone = trained(held, [member(name)], schedule)
+    company = [member("sinusoidal"), member("learned", seed=5)]
+    together = trained(held, [*company, member(name), member("t5", seed=4)], schedule)
+    for key, value in alone.parameters.items():
+        other = together.parameters[key][2:3, : value.shape[1]]
+        assert (value - other).abs().max() < 1e-9, key
+    assert_allclose(together.evaluate("test")[2], alone.evaluate("test")[0], atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["dft", "learned", "t5"])
+def test_the_rate_of_vectors_is_that_of_torch(held, name):
+    found = trained(held, [member(name)], epochs=3)
+    twin = fit.Program(held, SIZES, [member(name)], PLAIN)
+    groups = [
+        {"params": [p], "lr": 1e-2 if key.startswith("codes.") else 1e-3}
+        for key, p in twin.parameters.items()
+    ]
+    twin.optimizer = torch.optim.Adam(groups)
+    twin.train(3 * EPOCH)
+    for key, value in twin.parameters.items():
+        assert (value - found.parameters[key]).abs().max() < 1e-9, key
+
+
+def test_patience_goes_on_with_the_steps_that_were_taken(held):
+    """Members that remain in a smaller stack keep their dropout."""
+    members = [member("dft"), member("rope")]
+    whole = fit.Program(held, SIZES, members, replace(PLAIN, dropout=0.2))
+    whole.train(EPOCH)
+    alone = whole.with_members([1])
+    for running in (whole, alone):
+        running.train(EPOCH)
+    assert whole.done == alone.done == 2 * EPOCH
+    assert_allclose(whole.evaluate("test")[1], alone.evaluate("test")[0], atol=1e-9)
+
+
+def test_a_share_is_dropped_and_what_stays_is_scaled_up():
+    x = torch.ones(2, 20, 500)
+    for share in (0.5, 0.9):
+        drop = model.Dropout(share, [1, 2], CPU).begin(4)
+        first = drop(x)
+        assert (first != 0).float().mean().item() == pytest.approx(1 - share, abs=0.02)
+        assert first.unique().tolist() == pytest.approx([0, 1 / (1 - share)])
+        assert not torch.equal(first, drop(x))  # another layer
+        assert torch.equal(first, drop.begin(4)(x))
+        assert not torch.equal(first, drop.begin(5)(x))
+        alone = model.Dropout(share, [2], CPU).begin(4)(x[:1])
+        assert torch.equal(alone[0], first[1])  # whatever the other members are
+
+
+INJECTED = ("dft", "learned", "rope", "xpos", "t5", "tupe", "shaw", "shaw:values=true", "none")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not shutil.which("g++"), reason="there is no C++ compiler")
+def test_compiled_steps_are_the_eager_ones(held):
+    """Compiled steps equal eager steps with all injections in a stack, half of it trained."""
+    notes = []
+    members = [member(name, learn=bool(i % 2)) for i, name in enumerate(INJECTED)]
+    compiler = Compiler(notes.append)
+    plain = Program(held, SIZES, members, epochs(1))
+    compiled = Program(held, SIZES, members, epochs(1), compiler)
+    for _ in range(2):
+        assert_close(compiled.train(3), plain.train(3), rtol=1e-5, atol=1e-5)
+    for name, p in plain.parameters.items():
+        assert_close(compiled.parameters[name], p, rtol=1e-5, atol=1e-5, msg=name)
+    assert (compiler.works, len(notes)) == (True, 1)
+
+
+def test_training_goes_on_where_nothing_compiles(held, monkeypatch):
+    """One note reports that compiling failed."""
+
+    def refuse(_):
+        raise torch._dynamo.exc.TorchDynamoException("there is no compiler\nand much more")
+
+    import torch._dynamo.exc
+
+    monkeypatch.setattr(fit, "compile_function", refuse)
+    notes, members = [], [member(name) for name in ("dft", "t5")]
+    plain = Program(held, SIZES, members, epochs(1)).train(6)
+    compiler = Compiler(notes.append)
+    for _ in range(2):
+        running = Program(held, SIZES, members, epochs(1), compiler)
+        assert_array_equal(running.train(6), plain)
+    assert not compiler.works
+    assert [note for note in notes if "there is no compiler" in note] == notes[1:]
+    assert len(notes) == 2
+
+
+def test_the_order_free_baseline_is_never_compiled(monkeypatch):
+    """Stacks of transformers are compiled where that saves time."""
+    calls, notes = [], []
+    monkeypatch.setattr(fit, "compile_function", lambda loss: calls.append(loss) or loss)
+    run_comparison(small(seeds=1), note=notes.append)
+    assert not calls
+    monkeypatch.setattr("pefourier.train.ensembles.pays_to_compile", lambda *_: True)
+    run_comparison(small(seeds=1), note=notes.append)
+    assert len({*calls}) == 1
+    assert [line for line in notes if "compiling" in line] == [
+        f"compiling the step of {n} members" for n in (1, 2)
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_the_bench_trains_all_programs(task, monkeypatch, tmp_path):
+    rows = bench.measure(bench.Setting(task, SIZES, 5, 8, 4, CPU))
+    assert {row["program"] for row in rows} >= {"loop, eager float32", "vmap, eager", "fused"}
+    assert all(row["milliseconds"] > 0 for row in rows)
+    monkeypatch.setattr(bench, "KEPT", tmp_path / "bench.json")
+    bench.KEPT.write_text('{"commands": 1}')
+    for _ in range(2):
+        bench.keep(rows)
+    stored = json.loads(bench.KEPT.read_text())
+    assert (stored["commands"], len(stored["training"])) == (1, len(rows))

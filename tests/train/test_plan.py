@@ -1,14 +1,16 @@
-"""A plan equals the training that follows, and refuses with the same errors."""
+"""A plan equals the training that follows; arms, runs and stacks."""
 
 import json
 import re
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from training import SMALL, lines, numbers
+from refusals import refusal
+from training import SMALL, lines, numbers, small
 
-from pefourier.errors import PefourierError
 from pefourier.train import ensembles
 from pefourier.train.ensembles import plan_training, resolve
 from pefourier.train.options import Options
@@ -47,8 +49,8 @@ def test_refusals_are_those_of_training(trained):
     for change in ({"encoding": ("nothing",)}, {"heads": 3}, resumed):
         messages = set()
         for ask in (plan_training, run_comparison):
-            with pytest.raises(PefourierError) as refused:
-                ask(replace(Options(**SMALL), **change))
+            with refusal() as refused:
+                ask(replace(small(), **change))
             messages.add(str(refused.value))
         assert len(messages) == 1
 
@@ -72,7 +74,7 @@ def test_minutes_choose_runs_and_steps_as_the_plan_says(tmp_path, monkeypatch):
     for minutes, expected in ((6, (4, 810)), (60, (32, 1012)), (1e4, (64, 4000)), (0.1, (4, 13))):
         assert ensembles.divide_time(60 * minutes, 0.1, experiment) == expected
     requested = Options(**given, minutes=0.1)
-    with pytest.raises(PefourierError, match=r"--minutes 0.1 is too short: .* allow"):
+    with refusal(r"--minutes 0.1 is too short: .* allow"):
         run_comparison(requested)
     out = tmp_path / "out"
     monkeypatch.setattr(ensembles, "seconds_of_steps", lambda of, *_: 0.01 * len(of.runs) / 2)
@@ -84,26 +86,53 @@ def test_minutes_choose_runs_and_steps_as_the_plan_says(tmp_path, monkeypatch):
     again = Options(**{**given, "seeds": 4, "steps": config["steps"]}, patience_steps=0)
     assert numbers(run_comparison(again).runs) == numbers(rows)
     for own in ({"seeds": 4}, {"steps": 9}, {"minutes": 0}):
-        with pytest.raises(PefourierError, match="--minutes"):
+        with refusal("--minutes"):
             run_comparison(replace(requested, **own))
 
 
 def test_what_may_be_too_few_is_stated_before_training(tmp_path, rng):
     path, notes = str(tmp_path / "own.npz"), []
     np.savez(path, X=rng.normal(size=(30, 5, 2)), y=np.arange(30) % 2)
-    options = Options(**{**SMALL, "dataset": (path,), "encoding": ("none", "dft")})
+    options = small(dataset=(path,), encoding=("none", "dft"))
     (planned,) = plan_training(options, notes.append)
     assert planned.detectable > 0.1
     assert not any("detect" in line for line in notes)  # stated once, in the answer
     for find in (0.02, planned.detectable - 0.01):
-        with pytest.raises(
-            PefourierError, match=rf"not of {find:g}; use --find {planned.detectable}"
-        ):
+        with refusal(rf"not of {find:g}; use --find {planned.detectable}"):
             plan_training(replace(options, find=find))
     assert plan_training(replace(options, find=planned.detectable))
-    one_fold = Options(**{**SMALL, "dataset": ("order:count=2000,length=4",), "seeds": 4})
-    with pytest.raises(PefourierError, match=r"4 runs .* not of 0.1; .* or --seeds \d+$") as why:
+    one_fold = small(dataset=("order:count=2000,length=4",), seeds=4)
+    with refusal(r"4 runs .* not of 0.1; .* or --seeds \d+$") as why:
         plan_training(replace(one_fold, find=0.1))
     seeds = int(re.findall(r"--seeds (\d+)", str(why.value))[0])
     (planned,) = plan_training(replace(one_fold, find=0.1, seeds=seeds))
     assert planned.detectable == 0.1
+
+
+def test_vectors_that_do_not_vary_have_no_size_to_match(tmp_path):
+    own = str(tmp_path / "own.npy")
+    np.save(own, np.full((6, 8), 0.3) + np.arange(8))
+
+    for spec in (f"{own}@rms=0.5", "rope@rms=1"):
+        with refusal("@rms cannot scale"):
+            run_comparison(small(encoding=(spec,)))
+
+
+@pytest.mark.parametrize("folds", [None, 1])
+def test_an_arm_is_resolved_once_for_each_task_and_seed(tmp_path, rng, monkeypatch, folds):
+    """Five folds of two seeds need several stacks of at most 16 members, but one resolution."""
+    calls = []
+
+    def table(length, d):
+        calls.append((length, d))
+        return rng.normal(size=(length, d))
+
+    monkeypatch.setitem(sys.modules, "counting", SimpleNamespace(table=table))
+    np.savez(tmp_path / "own.npz", X=rng.normal(size=(40, 4, 2)), y=np.arange(40) % 2)
+    given = {**SMALL, "dataset": ("order:count=40,length=6", str(tmp_path / "own.npz"))}
+    given |= {
+        "encoding": ("py:counting:table", "py:counting:table@rms=0.5", "none", "dft@rms=0.25")
+    }
+    run_comparison(Options(**given, folds=folds, out=str(tmp_path / "o")))
+    # seed 0 of each task, then seed 1; each source is called twice, to see whether it varies
+    assert calls[::2] == calls[1::2] == [(6, 8), (4, 8), (6, 8), (4, 8)]

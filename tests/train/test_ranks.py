@@ -11,18 +11,17 @@ import numpy as np
 import pytest
 import torch.distributed as dist
 from forked import Forked
-from training import SMALL, lines, numbers, train_aside
+from refusals import refusal
+from training import lines, numbers, small, train_aside
 
-from pefourier.errors import PefourierError
 from pefourier.train import store
-from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
 
 
 @pytest.fixture(scope="module")
 def alone():
     """Return the answer of one process, run by run."""
-    return sorted(numbers(run_comparison(Options(**SMALL)).runs))
+    return sorted(numbers(run_comparison(small()).runs))
 
 
 def assert_close(found, whole):
@@ -76,7 +75,7 @@ def test_what_a_killed_rank_had_taken_is_missed_and_trained_on_resume(tmp_path, 
     second.kill()
     assert "unfinished stacks: " in first.finished(2)
     assert 0 < len(lines(tmp_path / "0")) < 8
-    found = run_comparison(Options(**SMALL, out=str(tmp_path / "0"), resume=True))
+    found = run_comparison(small(out=str(tmp_path / "0"), resume=True))
     assert len(found.runs) == 8
 
 
@@ -120,10 +119,10 @@ def test_stacks_are_handed_over_once_and_none_is_waited_for_for_ever(monkeypatch
     first.wait_for(missing, take_over)
     assert seen == [(0, [({"seed": 3}, b"\x00trace")]), (2, [])]
     assert first.receive(0) is None
-    with pytest.raises(PefourierError, match="unfinished stacks: 1"):
+    with refusal("unfinished stacks: 1"):
         first.wait_for({1}, lambda: None)
     shared.set("failed", "no memory")
-    with pytest.raises(PefourierError, match=r"^no memory$"):
+    with refusal(r"^no memory$"):
         first.wait_for({1}, lambda: None)
 
 
@@ -140,5 +139,5 @@ def test_stacks_are_handed_over_once_and_none_is_waited_for_for_ever(monkeypatch
 def test_ranks_that_cannot_be_are_refused(monkeypatch, rank, ranks, named):
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", ranks)
-    with pytest.raises(PefourierError, match=named):
-        run_comparison(Options(**SMALL))
+    with refusal(named):
+        run_comparison(small())

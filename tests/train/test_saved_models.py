@@ -1,5 +1,6 @@
-"""Saved classifiers give the same logits when they are loaded."""
+"""Saved classifiers give the same logits when loaded, on new data and longer windows."""
 
+import csv
 import json
 import os
 from dataclasses import replace
@@ -7,16 +8,23 @@ from itertools import product
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from refusals import refusal
 from safetensors.numpy import load_file, save_file
-from training import SMALL, lines
+from training import CPU, SIZES, injection, lines, small
 
-from pefourier.errors import PefourierError
-from pefourier.train import saved_models
+from pefourier.pages.training import read_train_folder
+from pefourier.report.plot import USUAL
+from pefourier.report.training_figures import score_by_length
+from pefourier.train import program, saved_models
 from pefourier.train.data.load import load_task
+from pefourier.train.ensembles import load_for
+from pefourier.train.model import scale_to_rms
 from pefourier.train.options import Options
+from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
 from pefourier.train.run_artifacts import file_of_model, file_of_run, name_of_run
-from pefourier.train.saved_models import load_classifier, save_model
+from pefourier.train.saved_models import load_classifier, load_models, predict_windows, save_model
 from pefourier.train.store import key_of
 
 
@@ -31,25 +39,26 @@ def test_each_run_is_read_back_and_says_what_it_stated(trained, options):
         (path,) = (trained / "models").glob(f"{name_of_run(key_of(row))}.safetensors")
         model = load_classifier(path)
         assert (model.encoding, model.classes) == (row["encoding"], ("A first", "B first"))
-        trace = np.load(file_of_run(trained, (name, row["encoding"], row["seed"], 0)))
-        np.testing.assert_allclose(model.logits(raw), trace["test"], atol=2e-5)
+        with np.load(file_of_run(trained, (name, row["encoding"], row["seed"], 0))) as file:
+            trace = dict(file)
+        assert_allclose(model.logits(raw), trace["test"], atol=2e-5)
         assert model.threshold == trace["threshold"]
-        np.testing.assert_array_equal(trace["test_rows"], task.starts[fold.test])
-        np.testing.assert_array_equal(trace["test_labels"], labels)
+        assert_array_equal(trace["test_rows"], task.starts[fold.test])
+        assert_array_equal(trace["test_labels"], labels)
         assert (str(trace["dataset"]), str(trace["encoding"])) == (name, row["encoding"])
         assert trace["classes"].tolist() == ["A first", "B first"]
         assert trace["valid"].shape == (len(trace["valid_labels"]), 2)
         assert trace["curve"].shape[1] == 3
         p = trace["test_probabilities"]
-        np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
+        assert_allclose(p.sum(axis=1), 1, atol=1e-6)
         odds = trace["test"][:, 1] - trace["test"][:, 0] - trace["threshold"]
-        np.testing.assert_allclose(p[:, 1], 1 / (1 + np.exp(-odds)), atol=1e-6)
-        np.testing.assert_array_equal(p.argmax(axis=1), model.predict(raw))
+        assert_allclose(p[:, 1], 1 / (1 + np.exp(-odds)), atol=1e-6)
+        assert_array_equal(p.argmax(axis=1), model.predict(raw))
         predicted = model.predict(raw)
         counts = [[int(((predicted == b) & (labels == a)).sum()) for b in (0, 1)] for a in (0, 1)]
         assert counts == row["confusion"]
         assert row["accuracy"] == pytest.approx(np.mean(predicted == labels))
-    with pytest.raises(PefourierError, match=r"\(n, 6, 2\), got \(6, 2\)"):
+    with refusal(r"\(n, 6, 2\), got \(6, 2\)"):
         model.logits(raw[0])
 
 
@@ -70,7 +79,7 @@ def test_files_that_are_no_classifiers_are_refused(trained, tmp_path, rng):
             changed.write_bytes(content)
         else:
             save_file(content, changed)
-        with pytest.raises(PefourierError):
+        with refusal():
             load_classifier(changed)
 
 
@@ -85,7 +94,7 @@ def test_on_resume_a_run_with_a_row_gets_its_model_whenever_training_ended(
     last, tmp_path, monkeypatch
 ):
     out, models, count = tmp_path / "out", tmp_path / "models", []
-    options = Options(**SMALL, out=str(out), save_models=str(models))
+    options = small(out=str(out), save_models=str(models))
 
     def save_some(*arguments):
         count.append(1)
@@ -110,3 +119,162 @@ def test_on_resume_a_run_with_a_row_gets_its_model_whenever_training_ended(
     file.unlink()
     run_comparison(replace(options, resume=True))
     assert (file.read_bytes(), lines(out)) == (kept, rows)
+
+
+def written(path, rng, kind):
+    """Write series of two classes, and a copy without labels."""
+    x, y = rng.normal(size=(30, 8)) + np.arange(30)[:, None] % 2, np.arange(30) % 2
+    if kind == "npz":
+        np.savez(path.with_suffix(".npz"), X=x[..., None], y=y)
+        np.savez(path.with_name("new.npz"), X=x[..., None])
+        return path.with_suffix(".npz"), path.with_name("new.npz")
+    labelled = [["series", "label", "time", "v"]]
+    long = kind == "recordings"  # 3 recordings of 80 rows
+    for i, row in enumerate(x):
+        for t, v in enumerate(row):
+            name = f"s{i // 10:02d}" if long else f"s{i:02d}"
+            labelled.append([name, "ab"[y[i]], t + 8 * (i % 10) * long, repr(float(v))])
+    files = path.with_suffix(".csv"), path.with_name("new.csv")
+    for file, rows in zip(files, (labelled, [r[:1] + r[2:] for r in labelled]), strict=True):
+        with file.open("w", newline="") as stream:
+            csv.writer(stream).writerows(rows)
+    return files
+
+
+@pytest.mark.parametrize("kind", ["npz", "long", "recordings", "time"])
+def test_predictions_are_the_scores_of_training(tmp_path, rng, kind):
+    labelled, new = written(tmp_path / "own", rng, kind)
+    models, out = tmp_path / "models", tmp_path / "out"
+    own = {"window": 8} if kind == "recordings" else {}
+    own |= {"positions": "time"} if kind == "time" else {}
+    encodings = ("mtan" if kind == "time" else "sinusoidal", "none")
+    own |= {"dataset": (str(labelled),), "encoding": encodings, "seeds": 1}
+    options = small(**own, out=str(out), save_models=str(models))
+    run_comparison(options)
+    asked = Options(
+        dataset=(str(new),), predict=str(models), positions=options.positions, out=str(out)
+    )
+    task = load_task(str(new), asked)
+    for row in lines(out):
+        one = load_models(str(file_of_model(models, key_of(row))), asked.encoding)
+        _, _, p = predict_windows(task, one)
+        with np.load(file_of_run(out, key_of(row))) as trace:
+            at = trace["test_rows"] // 8
+            assert_allclose(p[at], trace["test_probabilities"], atol=2e-6)
+    assert len(p) == 30
+    with refusal(" and "):
+        load_models(str(models), asked.encoding)
+    several = load_models(str(models), ("none",))
+    each = [predict_windows(task, [model])[2] for model in several]
+    assert_allclose(predict_windows(task, several)[2], np.mean(each, axis=0))
+    for shape in ((4, 9, 1), (4, 8, 2)) if kind == "npz" else ():
+        np.savez(new, X=rng.normal(size=shape))
+        with refusal(r"9 rows|2 channels"):
+            predict_windows(load_task(str(new), asked), several)
+
+
+def test_the_file_has_a_line_for_each_window(tmp_path, rng, run):
+    labelled, new = written(tmp_path / "own", rng, "recordings")
+    models, out = tmp_path / "models", tmp_path / "p.csv"
+    own = {"dataset": (str(labelled),), "encoding": ("dft",), "seeds": 1, "window": 8}
+    run_comparison(small(**own, save_models=str(models)))
+    answer = run("train", "--predict", models, new, "--out", out, "--json")
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["series"] for row in rows[::10]] == ["s00", "s01", "s02"]
+    assert [row["window"] for row in rows[:3]] == ["0", "8", "16"]
+    counts = {record["label"]: record["windows"] for record in answer.results}
+    assert counts == {c: sum(row["label"] == c for row in rows) for c in counts}
+    assert {*counts} == {"a", "b"}
+    assert all(0.5 <= float(row["probability"]) <= 1 for row in rows)
+    text = new.read_text()
+    for change, named in (
+        (text.replace("time,v", "time,w"), "channels w, the models v; use --channels v"),
+        ("series,time,v\na,0,1\na,1,2\n", "2 of 8 rows"),
+    ):
+        new.write_text(change)
+        done = run("train", "--predict", models, new, "--out", out)
+        assert (done.status, named in done.err) == (2, True), done.err
+    assert run("train", "--predict", models, new).status == 2
+    assert run("train", "--predict", tmp_path, new, "--out", out).status == 2
+
+
+TASK = "order:count=60,length=8"
+LONG = replace(SIZES, length=24)
+
+
+def outcome(name, *, learn=False, task=None):
+    """Train a member for an epoch, and return it with its task."""
+    arm = parse_arm(name)
+    task, one = task or load_task(TASK), injection(arm.spec, learn=learn)
+    one = one if arm.rms is None else scale_to_rms(one, arm.rms)
+    members = [program.Replica(name, injection("t5"), 1, 0), program.Replica(name, one, 0, 0)]
+    held = program.Resident(task, CPU)
+    found = program.fit(
+        held, SIZES, members, program.Schedule(steps=4, batch_size=8, rate=1e-2, every=4)
+    )
+    return next(o for o in found if o.member.injection is one), task
+
+
+def test_vectors_of_lags_go_on_where_all_were_trained():
+    found, _ = outcome("shaw:clip=3")
+    longer = saved_models.lengthen(found, injection("shaw:clip=3", sizes=LONG), 24)
+    before, after = found.injection.vectors, longer.table()
+    for lag in range(-23, 24):
+        near = max(-7, min(7, lag))
+        assert_array_equal(after[lag + 23], before[near + 7])
+    assert (longer.vectors != injection("shaw:clip=3", sizes=LONG).vectors).any()
+
+
+@pytest.mark.parametrize(
+    ("spec", "lacking"), [("learned", "16 of its 24"), ("dft", "16 distinct"), ("t5", "8 of its")]
+)
+def test_encodings_that_do_not_extend_have_a_reason(spec, lacking):
+    found, _ = outcome(spec)
+    with refusal(lacking):
+        saved_models.lengthen(found, injection(spec, sizes=LONG), 24)
+
+
+def test_every_run_has_its_scores_at_each_length(trained, options):
+    rows = lines(trained)
+    for row in rows:
+        assert [scores["length"] for scores in row["tested"]] == [6, 12]
+        lacks_vectors = row["encoding"] in ("learned", "t5", "shaw", "dft@rms=0.5")
+        assert [bool(scores["reason"]) for scores in row["tested"]] == [False, lacks_vectors]
+        for scores in row["tested"][: 2 - lacks_vectors]:
+            p, r = scores["precision"], scores["recall"]
+            assert scores["f1"] == pytest.approx(2 * p * r / (p + r) if p + r else 0)
+    found = read_train_folder(str(trained)).summary
+    (data,) = found.datasets
+    assert data.lengths["learned"][1].f1 is None
+    mean = np.mean([row["tested"][1]["accuracy"] for row in rows if row["encoding"] == "rope"])
+    assert data.lengths["rope"][1].accuracy.mean == pytest.approx(mean)
+    panel = score_by_length(found, USUAL).axes[0]
+    drawn = {line.get_label(): list(line.get_xdata()) for line in panel.lines}
+    assert (drawn["none"], drawn["learned"]) == ([6, 12], [6])
+    again = run_comparison(replace(options, save_models=None, resume=True))
+    assert again.datasets[0].lengths == data.lengths
+
+
+def test_a_scaled_arm_is_tested_on_longer_windows_as_it_was_scaled():
+    short, longer = (injection("sinusoidal", sizes=sizes) for sizes in (SIZES, LONG))
+    found, task = outcome("sinusoidal@rms=0.25")
+    injected = saved_models.injection_at(task, found, LONG, task, load_for).table()
+    assert_allclose(injected, scale_to_rms(longer, 0.25, reference=short).table())
+    assert_allclose(injected[:8], scale_to_rms(short, 0.25).table())
+    assert not np.allclose(injected, longer.table())
+
+
+def test_windows_of_another_length_are_scaled_and_judged_as_those_of_training(monkeypatch):
+    """At the trained length the logits are those of the run, and validation gives the threshold."""
+    task = load_task(TASK)
+    (fold,) = task.folds
+    task = replace(task, folds=(replace(fold, mean=fold.mean + 0.5, scale=3 * fold.scale),))
+    found, _ = outcome("sinusoidal", task=task)
+    given, decide = [], saved_models.decide
+    monkeypatch.setattr(saved_models, "decide", lambda *a: [given.append(a), decide(*a)][1])
+    (row,) = saved_models.score_lengths(task, SIZES, found, [task], load_for)
+    ((logits, threshold),) = given
+    assert_allclose(logits[fold.test], found.test, atol=2e-5)
+    assert threshold == program.threshold_of(task, found)
+    assert row["accuracy"] == np.mean(decide(logits, threshold) == task.labels)

@@ -1,14 +1,18 @@
-"""Tests, intervals and ranks equal their definitions."""
+"""Scores, tests, intervals and ranks equal their definitions."""
 
 import itertools
 
 import numpy as np
 import pytest
 import simulate_tests as simulation
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
+from sklearn.metrics import f1_score
 
+from pefourier.train import run_artifacts as metrics
 from pefourier.train import statistics
 from pefourier.train.statistics import Chance, chance_of, window_variance
+from pefourier.train.store import MEASURES
 
 ONE_FOLD, FIVE = Chance(np.zeros(6)), np.arange(5)
 
@@ -20,7 +24,7 @@ def differences(runs, references, chance):
 
 
 def test_holm_and_differences_are_their_definitions():
-    np.testing.assert_allclose(statistics.holm([0.01, 0.04, 0.03, 0.9]), [0.04, 0.09, 0.09, 0.9])
+    assert_allclose(statistics.holm([0.01, 0.04, 0.03, 0.9]), [0.04, 0.09, 0.09, 0.9])
     runs = {"a": np.full(6, 0.5), "b": np.array([0.5, 1, 1, 1, 1, 0])}
     found = differences(runs, {"b": "a"}, ONE_FOLD)["b"]
     assert (found.better, found.mean, found.units) == (4.5 / 6, 0.25, 6)
@@ -37,8 +41,8 @@ def test_wilcoxons_p_is_that_of_all_sign_patterns(rng):
     pairs = [(0, 1), (0, 2), (1, 2)]
     p = statistics.holm([exact(scores[:, i] - scores[:, j]) for i, j in pairs])
     found = statistics.wilcoxon_holm(scores)
-    np.testing.assert_allclose([found[i, j] for i, j in pairs], p)
-    np.testing.assert_array_equal(found, found.T)
+    assert_allclose([found[i, j] for i, j in pairs], p)
+    assert_array_equal(found, found.T)
     assert statistics.wilcoxon_holm(np.ones((4, 2)))[0, 1] == 1.0
     assert statistics.signed_rank_p(np.ones(40)) < 0.001
     tied, long = rng.integers(-3, 4, 11) / 4, rng.normal(0.4, 1, 25)
@@ -73,7 +77,7 @@ def test_folds_as_units_have_scipys_t_and_the_corrected_variance(rng):
     runs = {"a": d[0][order], "b": d[1][order]}
     found = differences(runs, {"b": "a"}, Chance(folds[order]))["b"]
     low, high = stats.t.interval(0.95, 3, loc=means.mean(), scale=wide)
-    np.testing.assert_allclose([found.low, found.high], [low, high])
+    assert_allclose([found.low, found.high], [low, high])
     assert (found.over, found.units) == ("folds", 4)
     assert found.p == pytest.approx(2 * stats.t.sf(abs(means.mean()) / wide, 3))
 
@@ -215,3 +219,47 @@ def test_a_class_of_a_handful_of_windows_hides_differences():
 def test_noise_of_learners_is_distinguished_in_a_twentieth_at_most(name, folds, ratio):
     noise = simulation.rates(simulation.LEARNERS[name], folds, ratio, 0.0, 150, seed=1)[1]
     assert noise[-1] <= 0.05 + 2 * (0.05 * 0.95 / 150) ** 0.5
+
+
+def test_the_threshold_has_the_best_f1_halfway_to_the_next_score(rng):
+    score, true = rng.normal(size=50).round(1), rng.random(50) < 0.3
+    found = f1_score(true, score >= metrics.best_threshold(score, true))
+    assert found == max(f1_score(true, score >= level) for level in score)
+    tied = np.array([4.0, 3, 2, 1]), np.array([True, False, False, True])
+    assert metrics.best_threshold(*tied) == 3.5  # the highest of equally good thresholds
+
+
+def defined(chosen, margin, true):
+    """Return precision, recall, F1 and average precision of a class, written out."""
+    hits = (chosen & true).sum()
+    precision, recall = hits / max(chosen.sum(), 1), hits / max(true.sum(), 1)
+    area = sum(
+        (true & (margin >= level)).sum()
+        / (margin >= level).sum()
+        * (true & (margin == level)).sum()
+        for level in np.unique(margin)
+    )
+    whole = max(chosen.sum() + true.sum(), 1)
+    return precision, recall, 2 * hits / whole, area / max(true.sum(), 1)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(("classes", "macro"), [(2, False), (2, True), (3, True)])
+def test_what_is_stated_is_what_is_scored(seed, classes, macro):
+    """With ties, absent classes and classes that are never predicted; to 1e-12."""
+    rng = np.random.default_rng(seed)
+    logits, labels = rng.normal(size=(40, classes)).round(1), rng.integers(0, classes, 40)
+    labels[labels == seed % 4] = 0  # some class may be missing
+    margin = logits[:, 1] - logits[:, 0]
+    chosen = metrics.decide(logits, None if macro else 0.25)
+    assert_array_equal(chosen, logits.argmax(axis=1) if macro else margin >= 0.25)
+    found = metrics.score(chosen, logits, labels, macro=macro)
+    columns = logits if classes == 3 else np.column_stack([-margin, margin])
+    judged = np.unique(labels) if macro else [1]
+    each = [defined(chosen == c, columns[:, c], labels == c) for c in judged]
+    expected = [*np.mean(each, axis=0), np.mean(chosen == labels)]
+    assert list(found) == list(MEASURES)
+    assert [*found.values()] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    validated = metrics.score(logits.argmax(axis=1), logits, labels, macro=macro)
+    own = metrics.validation_score(logits, labels, macro=macro)
+    assert own == pytest.approx(validated["f1" if macro else "auprc"], abs=1e-12)

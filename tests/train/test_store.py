@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import tampering
-from training import SMALL, line, lines
+from refusals import refusal
+from training import line, lines, small
 
-from pefourier.errors import PefourierError
 from pefourier.train import store
 from pefourier.train.options import Options
 from pefourier.train.run import run_comparison
@@ -26,7 +26,7 @@ def test_a_full_disk_is_stated_and_what_is_finished_stays(tmp_path):
     assert results.rows() == [row]
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "results.jsonl").symlink_to("/dev/full")
-    with pytest.raises(PefourierError, match="No space left on device"):
+    with refusal("No space left on device"):
         Store(tmp_path / "full").append([line(seed=1)])
 
 
@@ -43,7 +43,7 @@ def test_a_run_that_stands_twice_with_different_scores_is_refused(tmp_path):
     Store(tmp_path).append([line(), line(time="later")])
     assert len(Store(tmp_path).rows()) == 1
     Store(tmp_path).append([line(auprc=0.25)])
-    with pytest.raises(PefourierError, match="a run twice"):
+    with refusal("a run twice"):
         Store(tmp_path).rows()
 
 
@@ -75,7 +75,7 @@ def test_a_whole_line_that_is_not_ours_is_refused(tmp_path, foreign, named):
     file = tmp_path / "results.jsonl"
     second = foreign if isinstance(foreign, bytes) else json.dumps(line(**foreign)).encode()
     file.write_bytes(json.dumps(line()).encode() + b"\n" + second + b"\n")
-    with pytest.raises(PefourierError, match=f"^{file}, line 2, was not .*({named})") as caught:
+    with refusal(f"^{file}, line 2, was not .*({named})") as caught:
         store.read_rows(file)
     assert len(str(caught.value)) < 500
 
@@ -92,8 +92,8 @@ def test_another_configuration_is_refused_and_never_replaced(tmp_path, trained, 
     file, config = tmp_path / "config.json", json.loads((trained / "config.json").read_text())
     file.write_text(edit if isinstance(edit, str) else json.dumps({**config, **edit}))
     before = file.read_bytes()
-    with pytest.raises(PefourierError, match="choose another --out") as caught:
-        run_comparison(Options(**SMALL, out=str(tmp_path), resume=resume))
+    with refusal("choose another --out") as caught:
+        run_comparison(small(out=str(tmp_path), resume=resume))
     assert ("was not written by pefourier train" in str(caught.value)) == resume
     assert file.read_bytes() == before
 
@@ -108,14 +108,14 @@ def test_options_of_an_earlier_version_are_accepted_if_they_changed_nothing(tmp_
         if not edit:
             assert run_comparison(options)
             continue
-        with pytest.raises(PefourierError, match=f"config.json has {named}, of another version"):
+        with refusal(f"config.json has {named}, of another version"):
             run_comparison(options)
 
 
 def test_options_of_a_configuration_are_checked_like_those_that_are_typed(tmp_path, trained):
     config = json.loads((trained / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "find": -1}))
-    with pytest.raises(PefourierError, match=r"^--find"):
+    with refusal(r"^--find"):
         run_comparison(Options(out=str(tmp_path), resume=True))
 
 
@@ -131,7 +131,7 @@ def test_runs_that_the_data_cannot_have_had_are_refused(tmp_path, trained, edit)
     first, *rest = lines(trained)
     edited = "".join(json.dumps(row) + "\n" for row in ({**first, **edit}, *rest))
     (tmp_path / "results.jsonl").write_text(edited)
-    with pytest.raises(PefourierError, match="the data do not match the stored run"):
+    with refusal("the data do not match the stored run"):
         run_comparison(Options(out=str(tmp_path), resume=True))
     assert (tmp_path / "results.jsonl").read_text() == edited
 
@@ -148,8 +148,8 @@ def test_a_folder_is_locked_and_free_again(tmp_path):
     for _ in range(2):
         with Store(tmp_path).lock():
             for resume in (False, True):
-                with pytest.raises(PefourierError, match=r"^another run writes to"):
-                    run_comparison(Options(**SMALL, out=str(tmp_path), resume=resume))
+                with refusal(r"^another run writes to"):
+                    run_comparison(small(out=str(tmp_path), resume=resume))
         assert not (tmp_path / "config.json").exists()
 
 
@@ -163,13 +163,13 @@ def test_folders_that_cannot_be_written_to_are_refused(tmp_path, monkeypatch):
         (tmp_path / "file" / "out", {}, "Not a directory"),
         (new / "one", {"device": "gpu"}, "--device"),
     ):
-        with pytest.raises(PefourierError, match=named):
-            run_comparison(Options(**SMALL, out=str(out), **own))
+        with refusal(named):
+            run_comparison(small(out=str(out), **own))
     assert not new.exists()
     monkeypatch.setattr("fcntl.flock", unknown)  # a file system without locks is accepted
-    run_comparison(Options(**{**SMALL, **made}, out=str(new)))
+    run_comparison(small(**made, out=str(new)))
     assert len(lines(new)) == 1
     (new / "config.json").unlink()
     for resume in (False, True):
-        with pytest.raises(PefourierError, match="holds results already"):
-            run_comparison(Options(**SMALL, out=str(new), resume=resume))
+        with refusal("holds results already"):
+            run_comparison(small(out=str(new), resume=resume))

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from refusals import refusal
 from training import CPU, SIZES, epochs
 
-from pefourier.errors import PefourierError
 from pefourier.train import model, program, saved_models
 from pefourier.train import program as fit
 from pefourier.train.data.load import load_task
@@ -36,7 +37,7 @@ def test_times_in_even_steps_have_the_vectors_of_positions(spec):
     expected = load_injection(spec, T, D, HEADS, 0)
     assert (one.act, one.learn) == (expected.act, spec in ("mtan", "time2vec"))
     for window in one.vectors[one.index]:
-        np.testing.assert_array_equal(window, expected.table())
+        assert_array_equal(window, expected.table())
 
 
 def waves(times, rates):
@@ -62,7 +63,7 @@ FORMULAS = {
 def test_uneven_times_have_the_vectors_of_a_formula(spec, rng):
     times = drawn_times(rng)
     one = at(spec, times)
-    np.testing.assert_allclose(one.vectors[one.index], FORMULAS[spec](times), atol=1e-8)
+    assert_allclose(one.vectors[one.index], FORMULAS[spec](times), atol=1e-8)
 
 
 @pytest.mark.parametrize("few", [32, 0])  # tokens up to which attention is written out
@@ -108,14 +109,14 @@ def test_times_are_in_mean_steps_since_the_first_row_of_a_window(tmp_path, rng):
     series = [np.arange(9 - s % 3) ** 2 for s in range(40)]  # which are sorted by name
     mean = sum(own[-1] for own in series) / sum(len(own) - 1 for own in series)
     for row, length in zip(found, task.lengths if task.lengths is not None else [], strict=True):
-        np.testing.assert_allclose(row[:length], np.arange(length) ** 2 / mean)
-        np.testing.assert_array_equal(row[length:], row[length - 1])
+        assert_allclose(row[:length], np.arange(length) ** 2 / mean)
+        assert_array_equal(row[length:], row[length - 1])
     recorded = "\n".join(f"{t * t},{int(t % 20 > 16)},{t}" for t in range(400))
     (tmp_path / "y.csv").write_text(f"time,label,v\n{recorded}")
     task = load_task(str(tmp_path / "y.csv"), Options(positions="time", window=6))
     found = task.times_of_tokens(3, 2) * token_rate(model.Transformer(6, 1, 2, patch=3), task)
     steps = (task.starts + 3) ** 2 - task.starts**2
-    np.testing.assert_allclose(found, np.stack([0 * steps, steps / steps.mean()], axis=1))
+    assert_allclose(found, np.stack([0 * steps, steps / steps.mean()], axis=1))
     assert load_task(path).times is None
 
 
@@ -128,7 +129,7 @@ def test_times_are_in_mean_steps_since_the_first_row_of_a_window(tmp_path, rng):
     ],
 )
 def test_what_has_no_times_is_refused_by_name(change, named):
-    with pytest.raises(PefourierError, match=named):
+    with refusal(named):
         run_comparison(Options(**{"dataset": ("irregular",), "positions": "time", **change}))
 
 
@@ -186,7 +187,7 @@ def test_windows_of_another_length_have_times_in_the_unit_of_training(held, spec
     own = (held.task, outcome, sizes, outcome.injection)
     x, times = held.task.windows_at(np.arange(60)), held.task.times.reshape(60, T)
     logits = saved_models.classifier_of(*own).logits(x, times=times)
-    np.testing.assert_allclose(logits[held.task.folds[0].test], outcome.test, atol=2e-5)
+    assert_allclose(logits[held.task.folds[0].test], outcome.test, atol=2e-5)
     own = (*own[:2], replace(sizes, length=16), outcome.injection)
     assert saved_models.classifier_of(*own).rate == token_rate(sizes, held.task)
 
@@ -198,20 +199,20 @@ def test_times_of_archives_are_those_of_their_rows(tmp_path, rng):
     np.savez(tmp_path / "x.npz", **arrays, times=times, lengths=np.full(n, 5))
     task = load_task(str(tmp_path / "x.npz"), Options(positions="time"))
     times[:, 5] = times[:, 4]
-    np.testing.assert_array_equal(task.times, times.ravel())
+    assert_array_equal(task.times, times.ravel())
     assert task.uneven
     lines = [f"{t * t},{t % 5 if t != 3 else ''},{int(t % 20 > 16)}" for t in range(400)]
     (tmp_path / "y.csv").write_text("\n".join(["time,a,label", *lines]))
     options = Options(positions="time", window=6, missing="drop")
     task = load_task(str(tmp_path / "y.csv"), options)
-    np.testing.assert_array_equal(task.times, np.delete(np.arange(400) ** 2, 3))
+    assert_array_equal(task.times, np.delete(np.arange(400) ** 2, 3))
     wrong = {"times": times[:, ::-1]}, {"times": times[:3]}
     for change in (*wrong, {"times": np.full((n, length), np.nan)}):
         np.savez(tmp_path / "z.npz", **arrays, **change)
-        with pytest.raises(PefourierError, match="times must"):
+        with refusal("times must"):
             load_task(str(tmp_path / "z.npz"))
 
 
 def test_times_of_too_many_windows_are_refused():
-    with pytest.raises(PefourierError, match="larger --patch"):
+    with refusal("larger --patch"):
         at("alibi", np.zeros((100_000, T)))

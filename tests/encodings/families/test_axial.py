@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from grids import table_on
+from numpy.testing import assert_allclose
 
 from pefourier.encodings import load
 from pefourier.encodings.registry import read_conventions
@@ -50,7 +51,7 @@ def test_vectors_are_those_of_the_public_implementation(public, family, name):
     grid, d, make = (public.TABLES if family == "axial" else public.ROTATIONS)[name]
     enc, made = on(f"{family}:convention={name}", grid, d), make(grid, d)
     made = made if family == "axial" else np.hstack([np.asarray(part, float) for part in made])
-    np.testing.assert_allclose(cos_and_sin(enc), made, atol=tolerance(enc), rtol=0)
+    assert_allclose(cos_and_sin(enc), made, atol=tolerance(enc), rtol=0)
 
 
 @pytest.mark.parametrize("name", ROTATIONS.split())
@@ -74,7 +75,7 @@ def cos_and_sin(enc):
 @pytest.mark.parametrize("name", [key for key in RECORDED if key.startswith("axial")])
 def test_a_table_is_the_one_recorded(name):
     enc = on(name.replace(" ", ":convention="), (3, 4), 16)
-    np.testing.assert_allclose(cos_and_sin(enc), RECORDED[name], atol=tolerance(enc), rtol=0)
+    assert_allclose(cos_and_sin(enc), RECORDED[name], atol=tolerance(enc), rtol=0)
 
 
 def test_every_convention_is_compared_with_its_source(public):
@@ -112,10 +113,10 @@ def test_videorope_deals_rows_first_on_a_diagonal(grid, d, own):
     enc = on("axial-rope:convention=videorope", grid, d, **own)
     of_frames = round(d / 2 * (own["share"][0] / sum(own["share"]) if own else 0.25))
     twin = videorope_twin(grid, d, of_frames, 1 / own.get("stretch", (2,))[0], own.get("rho", 1e6))
-    np.testing.assert_allclose(enc.table(), twin, atol=1e-13)
+    assert_allclose(enc.table(), twin, atol=1e-13)
     places = enc.domain.places(enc.domain.x)
     inner = enc.measure.squared_length * enc.measure.kernel(places[:, None] - places)
-    np.testing.assert_allclose(enc.table() @ enc.table().T, inner, atol=1e-11)
+    assert_allclose(enc.table() @ enc.table().T, inner, atol=1e-11)
     assert compare(enc, table_on(grid, twin)).same
 
 
@@ -130,7 +131,7 @@ def test_inner_products_are_the_kernel_declared(spec):
     table = enc.table()[2:]
     places = enc.domain.places(enc.domain.x[2:])
     inner = enc.measure.squared_length * enc.measure.kernel(places[:, None] - places)
-    np.testing.assert_allclose(table @ table.T, inner, atol=1e-11)
+    assert_allclose(table @ table.T, inner, atol=1e-11)
     blank = np.repeat([float(enc.injection == "rotate"), 0.0], 16)
     np.testing.assert_array_equal(cos_and_sin(enc)[:2], [blank, blank])
 
@@ -144,14 +145,14 @@ def test_vjepa2_rotates_its_neighbours_by_cosines_in_halves(public):
     tiled = [np.tile(half, 2) for half in halves]
     sign = np.tile([-1.0, 1.0], 5)
     blocks = [cos + sign * sin for cos, sin in zip(tiled[::2], tiled[1::2], strict=True)]
-    np.testing.assert_allclose(np.hstack([*blocks, np.ones((24, 2))]), made, atol=tolerance(enc))
+    assert_allclose(np.hstack([*blocks, np.ones((24, 2))]), made, atol=tolerance(enc))
     assert [f"{f.code} {f.severity}" for f in enc.findings] == ["not-a-rotation error"]
 
 
 def test_an_axis_is_extended_as_a_line_is():
     plain = on("axial-rope", (6, 4), 16).measure.frequencies
     own = on("axial-rope:stretch=3;1,stretch_by=linear", (6, 4), 16).measure.frequencies
-    np.testing.assert_allclose(own * [3, 1], plain)
+    assert_allclose(own * [3, 1], plain)
     for way in ("ntk", "yarn"):
         trained = ",trained=64;32" if way == "yarn" else ""
         spec = f"axial-rope:rho=100,stretch=2;3,stretch_by={way}{trained}"
@@ -160,4 +161,4 @@ def test_an_axis_is_extended_as_a_line_is():
             original = f",original={side}" if way == "yarn" else ""
             line = load(f"rope:rho=100,scaling={way},factor={factor}{original}", 128, 16)
             along = own[own[:, axis] != 0, axis]
-            np.testing.assert_allclose(along, line.measure.frequencies, rtol=1e-12)
+            assert_allclose(along, line.measure.frequencies, rtol=1e-12)

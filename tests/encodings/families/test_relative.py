@@ -6,36 +6,23 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from refusals import refusal
 
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import lags_on
 from pefourier.encodings.families.relative import (
-    alibi_slopes,
     deberta_buckets,
     log_spaced,
     swin2_bias,
     t5_buckets,
 )
-from pefourier.errors import PefourierError
 from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context
 from pefourier.questions.spectrum import spectrum
 
 torch = pytest.importorskip("torch")
-
-EIGHT = [2.0**-i for i in range(1, 9)]
-BETWEEN = [2.0 ** -(i + 0.5) for i in range(4)]
-
-
-@pytest.mark.parametrize(
-    ("heads", "slopes"),
-    [(1, [2.0**-8]), (6, [*EIGHT[1::2], 0.5, 0.125]), (8, EIGHT), (12, [*EIGHT, *BETWEEN])],
-)
-def test_alibi_slopes_are_those_of_bloom(heads, slopes):
-    np.testing.assert_allclose(alibi_slopes(heads), slopes, rtol=1e-14)
-    table = load("alibi", length=5, d=heads).table()
-    np.testing.assert_allclose(table, -np.outer(np.abs(np.arange(-4, 5)), slopes), rtol=1e-14)
 
 
 @pytest.mark.parametrize(("buckets", "longest"), [(4, 3), (16, 64), (64, 1000)])
@@ -51,25 +38,17 @@ def test_t5_buckets_agree_with_whole_numbers(buckets, longest):
 
 
 TOLD_APART = [
-    ("shaw:clip=5", 6, "injective", 11),  # every lag has a distinct vector
-    ("shaw:clip=4", 6, "collides", 9),
-    ("alibi", 6, "symmetric in the lag", 6),  # lags to the left and right share a vector
-    ("kerple:kernel=power,causal=true", 6, "distinct lags", 6),
     ("t5", 9, "distinct lags", 17),  # distances 0 … 8 have one bucket each
     ("t5", 10, "collides", 17),
     ("t5:causal=true", 18, "collides", 17),
     ("t5:causal=true", 200, "collides", 32),
-    ("erpe", 6, "distinct lags", 11),
-    ("tupe:heads=2", 6, "invertible", 6),
 ]
 
 
 @pytest.mark.parametrize(("spec", "length", "verdict", "distinct"), TOLD_APART)
 def test_which_lags_can_be_distinguished(spec, length, verdict, distinct):
-    enc = load(spec, length=length, d=4)
-    found = check_faithful(enc)
+    found = check_faithful(load(spec, length=length, d=4))
     assert (found.verdict, found.distinct) == (verdict, distinct)
-    assert enc.injection == ("key" if spec.startswith("shaw") else "bias")
 
 
 @pytest.mark.parametrize("kernel", ["log", "power"])
@@ -80,7 +59,7 @@ def test_kerple_is_the_formula_of_its_authors(kernel):
     assert p.min() < 0.01 > a.min()  # the range in which the authors clip
     p, a, lag = np.maximum(p, 0.01), np.maximum(a, 0.01), np.abs(np.arange(-4, 5))[:, None]
     expected = -p * np.log(1 + a * lag) if kernel == "log" else -a * lag**p
-    np.testing.assert_allclose(table, expected, atol=1e-14)
+    assert_allclose(table, expected, atol=1e-14)
 
 
 def test_tupe_adds_untied_positions_and_buckets():
@@ -102,11 +81,11 @@ def test_fire_is_a_bias_of_lags_up_to_its_threshold():
     assert (not at.by_lag, not beyond.by_lag) == (False, True)
     lag = np.arange(6) - np.arange(6)[:, None]
     of_lags = np.moveaxis(at.table()[lag + 5], -1, 0)
-    np.testing.assert_allclose(beyond.bias[:, :6, :6], of_lags, atol=1e-14)
-    with pytest.raises(PefourierError, match="depend on more than the lag"):
+    assert_allclose(beyond.bias[:, :6, :6], of_lags, atol=1e-14)
+    with refusal("depend on more than the lag"):
         beyond.table()
     pairs = beyond.table_of_pairs()
-    np.testing.assert_array_equal(pairs[7 * 2 + 5], beyond.bias[:, 2, 5])
+    assert_array_equal(pairs[7 * 2 + 5], beyond.bias[:, 2, 5])
 
 
 def test_fire_is_the_public_source_code_with_its_weights():
@@ -125,7 +104,7 @@ def test_fire_is_the_public_source_code_with_its_weights():
     expected = mlp(share[..., None]).permute(2, 0, 1).detach().numpy()
     bias = load("fire:threshold=12,seed=1,causal=true", n, heads).bias
     lower = np.tri(n, dtype=bool)
-    np.testing.assert_allclose(bias[:, lower], expected[:, lower], atol=1e-13)
+    assert_allclose(bias[:, lower], expected[:, lower], atol=1e-13)
     assert np.isneginf(bias[:, ~lower]).all()
 
 
@@ -138,7 +117,7 @@ def test_xlnets_rows_are_those_of_xl(attention, causal, clamp):
     model = SimpleNamespace(**settings, positional_embedding=XLNetModel.positional_embedding)
     rows = XLNetModel.relative_positional_encoding(model, 9, 9)[1:, 0]  # the first row is cut off
     table = build("xl", length=9, d=8, clamp=clamp, causal=causal).table()
-    np.testing.assert_allclose(table, rows.numpy(), atol=1e-6)
+    assert_allclose(table, rows.numpy(), atol=1e-6)
 
 
 def test_xlnets_attention_looks_up_query_minus_key(rng):
@@ -156,7 +135,7 @@ def test_clamped_sinusoids_declare_no_frequencies():
     clamped = build("xl", length=9, d=8, clamp=7)
     assert not clamped.measure
     assert spectrum(clamped).method == "periodogram"
-    np.testing.assert_array_equal(*clamped.vectors(np.array([-7, -8])))
+    assert_array_equal(*clamped.vectors(np.array([-7, -8])))
 
 
 def test_context_of_relative_sinusoids():
@@ -171,17 +150,8 @@ def test_buckets_are_those_of_debertas_code(sizes):
 
     distance = np.arange(-sizes[1] + 1, sizes[1])
     rows = make_log_bucket_position(torch.tensor(distance), *sizes).long().numpy()
-    np.testing.assert_array_equal(deberta_buckets(distance, *sizes), rows)
+    assert_array_equal(deberta_buckets(distance, *sizes), rows)
     assert all(a <= b for a, b in pairwise(rows))
-
-
-def test_the_row_of_a_lag_is_that_of_query_minus_key():
-    enc = load("deberta:buckets=4,max=8,scale=1", 20, 3)
-    vectors = np.random.RandomState(0).normal(size=(8, 3))  # rows of buckets -4 … 3
-    # a key 1 before the query: bucket 1; 5 before: 2 + ceil(ln(5/2) / ln(7/2)) = 3
-    expected = vectors[[4 + 1, 4 + 3, 4 - 1, 4 - 3, 4, 7, 0]]
-    np.testing.assert_array_equal(enc.vectors(np.array([-1, -5, 1, 5, 0, -19, 19])), expected)
-    assert len(np.unique(load("deberta:buckets=0,max=6", 20, 3).table(), axis=0)) == 12
 
 
 def test_terms_of_scores_are_a_difference_of_use():
@@ -190,62 +160,7 @@ def test_terms_of_scores_are_a_difference_of_use():
     assert compare(load("deberta", 12, 4), load("deberta", 12, 4)).verdict == "the same"
 
 
-LAGS_REFUSED = [
-    ("xl", 7, "even d"),
-    ("xl:divisor=d/2-1", 2, "at least 4"),
-    ("deberta:buckets=1", 8, "max_distance above 1; got 1 and 512"),
-    ("deberta:buckets=256,max=129", 8, "max_distance above 129; got 256 and 129"),
-    ("deberta:buckets=4000000000", 8, "numbers"),
-]
-
-
-@pytest.mark.parametrize(("spec", "d", "words"), LAGS_REFUSED)
-def test_parameters_out_of_range_are_refused_in_a_line(spec, d, words):
-    with pytest.raises(PefourierError) as error:
-        load(spec, 8, d)
-    assert words in str(error.value)
-    assert "\n" not in str(error.value)
-
-
 GRID, HEADS = (3, 4), 5
-
-
-def biases_by_pairs(enc, rows=0):
-    """Return the biases of all queries and keys, (n, n, heads), from rows of displacements."""
-    places = np.indices(GRID).reshape(2, -1).T
-    lags = places[None] - places[:, None]  # key - query
-    x = enc.domain.x[rows:]
-    row_of = dict(zip(map(tuple, enc.domain.coordinates(x)), x, strict=True))
-    table = enc.table()
-    return np.array([[table[row_of[tuple(lag)]] for lag in row] for row in lags])
-
-
-def authors_table(enc, rows=0):
-    """Return the biases in the order of the authors' tables, displacements query - key."""
-    return enc.table()[rows:][::-1]
-
-
-def test_swin_is_the_module_of_transformers():
-    swin = pytest.importorskip("transformers.models.swin.modeling_swin")
-    enc = build("swin", d=HEADS, grid=GRID, seed=3)
-    module = swin.SwinRelativePositionBias(HEADS, GRID)
-    with torch.no_grad():
-        module.relative_position_bias_table.copy_(torch.tensor(authors_table(enc).copy()))
-        made = module()[0].permute(1, 2, 0).numpy()
-    np.testing.assert_allclose(biases_by_pairs(enc), made, atol=1e-8)
-
-
-def test_beit_is_the_module_of_transformers():
-    beit = pytest.importorskip("transformers.models.beit.modeling_beit")
-    enc = build("beit", d=HEADS, grid=GRID, seed=3)
-    config = beit.BeitConfig(image_size=GRID, patch_size=1, num_attention_heads=HEADS)
-    module = beit.BeitRelativePositionBias(config)
-    rows = np.vstack([authors_table(enc, 3), enc.table()[:3]])
-    made = torch.tensor(rows)[module.generate_relative_position_index(GRID)].numpy()
-    np.testing.assert_array_equal(biases_by_pairs(enc, 3), made[1:, 1:])
-    np.testing.assert_array_equal(enc.table()[:3], [made[0, 1], made[1, 0], made[0, 0]])
-    enc = load("beit", d=2, grid=GRID)
-    assert (len(enc), enc.domain.grid, enc.domain.prefix) == (38, (5, 7), 3)
 
 
 @pytest.mark.parametrize("pretrained", [(0, 0), (5, 7)])
@@ -260,7 +175,7 @@ def test_swin2_is_the_module_of_transformers(pretrained):
         made = (16 * torch.sigmoid(raw)).reshape(-1, HEADS).numpy()
     lags = -lags_on(GRID).coordinates(np.arange(35))
     sides = pretrained if any(pretrained) else GRID
-    np.testing.assert_allclose(swin2_bias(log_spaced(lags, sides), *weights)[::-1], made, atol=1e-5)
+    assert_allclose(swin2_bias(log_spaced(lags, sides), *weights)[::-1], made, atol=1e-5)
 
 
 @pytest.mark.parametrize("pretrained", [(), (5, 7)])
@@ -272,4 +187,4 @@ def test_swin2_starts_from_its_formula(pretrained):
     hidden = np.maximum(np.sign(lag) * np.log2(1 + 8 * abs(lag) / (sides - 1)) / 3 @ weights, 0)
     at = (1 + 2) * 7 - 2 + 3
     by_hand = 16 / (1 + np.exp(-hidden @ heads))
-    np.testing.assert_allclose(enc.vectors(np.array([at]))[0], by_hand, rtol=1e-12)
+    assert_allclose(enc.vectors(np.array([at]))[0], by_hand, rtol=1e-12)

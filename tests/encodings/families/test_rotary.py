@@ -1,17 +1,22 @@
-"""Rotary frequencies equal closed forms in 50 digits, published values and published code."""
+"""Rotary frequencies and factors of queries: closed forms, published values, public code."""
 
 import mpmath as mp
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
+from refusals import refusal
+from rotary_modules import config_class, modeling, quiet
+from torch.testing import assert_close
 
 from pefourier.construction.operators import operator_at
 from pefourier.encodings import build, load
+from pefourier.encodings.families.absolute import temperature_in
 from pefourier.encodings.families.rotary import SCALINGS, sums_of_frequencies
-from pefourier.errors import PefourierError
-from pefourier.nn import Rotary
+from pefourier.nn import PositionalEncoding, Rotary
 from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context
+from pefourier.train.model import load_injection
 
 LLAMA2 = "rope:scaling=yarn,factor=16,original=4096"
 LLAMA31 = "rope:scaling=llama3,factor=8,original=8192,rho=5e5"
@@ -39,7 +44,7 @@ def test_vectors_are_cosines_and_sines_times_the_attention_factor(spec, factor, 
     assert enc.measure.squared_length == pytest.approx(32 * factor**2, rel=1e-12)
     phases = np.outer(np.arange(20), enc.measure.frequencies)
     waves = factor * np.stack([np.cos(phases), np.sin(phases)], axis=1 if layout == "halves" else 2)
-    np.testing.assert_allclose(enc.table(), waves.reshape(20, 64), atol=1e-13)
+    assert_allclose(enc.table(), waves.reshape(20, 64), atol=1e-13)
 
 
 def test_mscale_that_is_not_given_is_null(run):
@@ -159,7 +164,7 @@ def test_frequencies_are_those_of_the_formula_in_50_digits(scaling, own, rho):
     built = build("rope", length=3000, d=64, rho=rho, scaling=scaling, **own)
     with mp.workdps(50):
         wanted = [float(x) for x in TWINS[scaling](64, mp.mpf(rho), length=3000, **own)]
-    np.testing.assert_allclose(built.measure.frequencies, wanted, rtol=1e-13)
+    assert_allclose(built.measure.frequencies, wanted, rtol=1e-13)
 
 
 def test_every_scaling_has_a_twin_and_a_case():
@@ -174,7 +179,7 @@ def test_partial_rotation_has_vectors_for_the_rotated_dimensions_only(partial, d
     assert enc.dim == enc.table().shape[1] == enc.params["rotated"] == 2 * pairs
     assert enc.params["d"] == d
     wanted = 10000.0 ** (-2 * np.arange(pairs) / over)
-    np.testing.assert_allclose(enc.measure.frequencies, wanted, rtol=1e-14)
+    assert_allclose(enc.measure.frequencies, wanted, rtol=1e-14)
 
 
 FOUND = [
@@ -202,10 +207,10 @@ def test_xpos_is_the_formula_and_its_products_with_keys_depend_on_the_lag(layout
     zeta, theta = (2 * i / 6 + 0.4) / 1.4, 10000.0 ** (-2 * i / 6)
     query, key = (zeta ** (sign * s / 7) * np.exp(1j * s * theta) for sign in (1, -1))
     parts = np.stack([query.real, query.imag], axis=1 if layout == "halves" else 2)
-    np.testing.assert_allclose(enc.table(), parts.reshape(12, 6), rtol=1e-12, atol=1e-15)
+    assert_allclose(enc.table(), parts.reshape(12, 6), rtol=1e-12, atol=1e-15)
     products = (query @ key.conj().T).real
     for lag in range(-11, 12):
-        np.testing.assert_allclose(np.ptp(np.diagonal(products, lag)), 0, atol=1e-12)
+        assert_allclose(np.ptp(np.diagonal(products, lag)), 0, atol=1e-12)
     assert not enc.measure.squared_length
     assert not load("xpos", length=2, d=4).vectors(np.array([10**6]))[:, [0, 2]].any()
 
@@ -224,10 +229,10 @@ def test_a_vector_of_frequencies_is_the_rotation_of_its_base(tmp_path, monkeypat
     assert (part.dim, part.params["d"], len(part.measure)) == (16, 64, 8)
     vector = rng.uniform(-3, 3, 5)
     enc = build("rope", length=7, inv_freq=vector, layout="interleaved")
-    np.testing.assert_allclose(enc.table()[:, 1::2], np.sin(np.outer(np.arange(7), vector)))
+    assert_allclose(enc.table()[:, 1::2], np.sin(np.outer(np.arange(7), vector)))
     assert enc.params["rho"] is None
     for wrong in ("#a,rho=500", "#c", "#d", "#b", "#a,partial=0", "#a,scaling=linear,factor=2"):
-        with pytest.raises(PefourierError, match=r"inv_freq|unknown array|partial"):
+        with refusal(r"inv_freq|unknown array|partial"):
             load(f"rope:inv_freq=some.npz{wrong}", 9)
 
 
@@ -241,7 +246,7 @@ def test_scores_of_imaginary_heads_have_the_sine_of_the_lag():
     expected = np.einsum("sm,tm,stm->st", number[0], number[1].conj(), turns).imag
     query, key = operator_at(load("rope++", n, d), np.arange(n))
     scores = np.einsum("sij,sj->si", query, q) @ np.einsum("sij,sj->si", key, k).T
-    np.testing.assert_allclose(scores, expected, atol=1e-12)
+    assert_allclose(scores, expected, atol=1e-12)
 
 
 def test_pairs_are_sums_over_all_frequencies_with_torch_s_spread():
@@ -255,7 +260,7 @@ def test_pairs_are_sums_over_all_frequencies_with_torch_s_spread():
         for p in range(n)
         for wave, matrix in ((np.cos, c), (np.sin, s))
     ]
-    np.testing.assert_allclose(enc.table(), np.reshape(wanted, (n, d)), atol=1e-13)
+    assert_allclose(enc.table(), np.reshape(wanted, (n, d)), atol=1e-13)
     drawn = np.array([sums_of_frequencies(64, 0.3, seed) - np.eye(64) for seed in range(9)])
     theirs = torch.nn.init.xavier_normal_(torch.empty(512, 512), gain=0.3 * np.sqrt(512 / 64))
     assert drawn.std() == pytest.approx(float(theirs.std()), rel=0.02)
@@ -277,7 +282,7 @@ def test_energy_declared_is_that_of_the_columns():
     weights = np.linalg.lstsq(waves, enc.table(), rcond=None)[0].reshape(2, len(lines), 8)
     energy = (weights**2).sum(axis=(0, 2)) / np.where(lines == 0, 1, 2)
     declared = [enc.measure.weights[enc.measure.frequencies == w].sum() for w in lines]
-    np.testing.assert_allclose(energy / energy.sum(), declared, rtol=1e-12)
+    assert_allclose(energy / energy.sum(), declared, rtol=1e-12)
 
 
 @pytest.mark.parametrize("spec", ["fope", "fope:gain=0"])
@@ -291,16 +296,127 @@ def test_the_layer_multiplies_as_the_table_says(spec):
         torch.testing.assert_close(turned, wanted, atol=2e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("spec", "d", "words"),
-    [
-        ("fope", 7, "even d"),
-        ("fope:original=0", 8, "original"),
-        ("fope:gain=1e308,original=99", 8, "fope"),
-        ("fope:layout=halves", 8, "layout"),
-        ("fope", 65536, "the limit is"),
-    ],
-)
-def test_wrong_parameters_are_refused(spec, d, words):
-    with pytest.raises(PefourierError, match=words):
-        load(spec, 9, d)
+MINISTRAL = {"model_type": "ministral3", "hidden_size": 32, "num_attention_heads": 2}
+MINISTRAL |= {"head_dim": 16, "num_hidden_layers": 2, "max_position_embeddings": 32}
+ROPE = {"rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1}
+ROPE |= {"original_max_position_embeddings": 4}
+
+GOLDEN = [  # settings, position, factor by the closed form in its comment
+    ("llama4", 8190, 1.0),
+    ("llama4", 8191, 1.06931472),
+    ("llama4", 131071, 1.28332133),
+    ("ministral3", 16383, 1.0),
+    ("ministral3", 16384, 1.06931472),
+    ("ministral3", 262143, 1.27725887),
+    ("ministral3,temperature_floor=100", 299, 1.10986123),  # 1 + .1 ln 3
+    ("inkling,temperature_floor=8192", 16383, 1.06931472),
+    ("inkling", 255999, 1.06931472),
+    ("log-n", 8191, 1.0),
+    ("log-n", 32767, 1.15384615),  # 15/13
+    ("log-n,temperature_floor=4", 15, 2.0),
+]
+
+
+@pytest.mark.parametrize("name", ["rope", "none"])
+@pytest.mark.parametrize(("settings", "position", "factor"), GOLDEN)
+def test_factors_are_the_published_ones(name, settings, position, factor):
+    params = load(f"{name}:temperature={settings}", 4, 8).params
+    found = temperature_in(params, position + 1)
+    assert found.largest == pytest.approx(factor, abs=5e-9)
+    assert found.at(np.array([position])) == pytest.approx(factor, abs=5e-9)
+
+
+def queries_in_attention(attention, monkeypatch, code, *rest, **options):
+    """The queries that a model's attention hands to the softmax."""
+    seen = []
+
+    def catch(_module, query, key, *_args, **_options):
+        seen.append((query, key))
+        return query.transpose(1, 2), None
+
+    monkeypatch.setattr(code, "eager_attention_forward", catch)
+    with torch.no_grad():
+        attention(*rest, **options)
+    return seen[0]
+
+
+def test_queries_of_ministral_are_those_of_the_module(written, monkeypatch):
+    with quiet():
+        theirs = config_class("ministral3")(**{**MINISTRAL, "rope_parameters": dict(ROPE)})
+        theirs._attn_implementation = "eager"
+        code = modeling("transformers.models.ministral3.modeling_ministral3")
+        attention = code.Ministral3Attention(theirs, 0)
+        rotation = code.Ministral3RotaryEmbedding(theirs)
+    torch.nn.init.eye_(attention.q_proj.weight)
+    torch.nn.init.eye_(attention.k_proj.weight)
+    x, ids = torch.randn(1, 20, 32), torch.arange(20)[None]
+    queries, keys = queries_in_attention(
+        attention, monkeypatch, code, x, rotation(x, ids), None, position_ids=ids
+    )
+    rows = x.view(1, 20, 2, 16).transpose(1, 2)
+    path = written(MINISTRAL | {"rope_parameters": ROPE, "num_key_value_heads": 2})
+    spec = "rope:temperature=ministral3,temperature_floor=4"
+    for rotary in (Rotary(path), Rotary(spec, 16)):
+        for chosen in (None, ids):
+            q, k = rotary.rotate(rows, rows, chosen)
+            assert_close(q, queries, atol=1e-5, rtol=1e-5)
+            assert_close(k[:, :1], keys[:, :1], atol=1e-5, rtol=1e-5)
+
+
+def test_queries_of_llama4_without_positions_have_the_factor_of_none(monkeypatch):
+    with quiet():
+        theirs = config_class("llama4_text")(
+            hidden_size=32, num_attention_heads=2, num_key_value_heads=2, head_dim=16,
+            num_hidden_layers=4, floor_scale=4, no_rope_layers=[0, 0, 0, 0],
+        )  # fmt: skip
+        theirs._attn_implementation = "eager"
+        code = modeling("transformers.models.llama4.modeling_llama4")
+        attention = code.Llama4TextAttention(theirs, 0)
+    torch.nn.init.eye_(attention.q_proj.weight)
+    x = torch.randn(1, 20, 32)
+    queries, _ = queries_in_attention(attention, monkeypatch, code, x, None, None)
+    params = load("none:temperature=llama4,temperature_floor=4", 20, 16).params
+    factors = temperature_in(params, 20).at(np.arange(20))
+    wanted = (
+        x.view(1, 20, 2, 16).transpose(1, 2) * torch.tensor(factors, dtype=torch.float32)[:, None]
+    )
+    assert_close(queries, wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.fixture
+def pair(written):
+    """Two configs of Ministral 3 that differ in the scale alone."""
+    yarn = ROPE | {"rope_type": "yarn", "factor": 8.0}
+    return [
+        written(MINISTRAL | {"rope_parameters": yarn | {"llama_4_scaling_beta": scale}}, name)
+        for name, scale in (("a.json", 0.1), ("b.json", 0.2))
+    ]
+
+
+def test_compare_sees_other_factors(pair):
+    """Two configs with other temperatures were the same."""
+    result = compare(*map(load, pair))
+    assert (result.verdict, result.cause_codes) == ("different", "factors")
+    assert [layer.index for layer in result.layers] == [(0, 1)]
+    yarn = "rope:scaling=yarn,factor=8,original=4,"
+    for scale, verdict in ((0.1, "the same"), (0.3, "different")):
+        spec = f"{yarn}temperature=ministral3,temperature_floor=4,temperature_scale={scale}"
+        assert compare(load(pair[0]), load(spec, 32, 16)).verdict == verdict
+
+
+@pytest.mark.parametrize("name", ["rope", "none"])
+def test_compare_of_names_is_right_at_both_sides_of_the_floor(name):
+    spec = f"{name}:temperature=llama4,temperature_floor=16"
+    near, far = (compare(load(name, n, 8), load(spec, n, 8)) for n in (15, 16))
+    assert (near.verdict, far.verdict) == ("the same", "different")
+    assert [f.code for f in near.findings] == ["temperature-beyond"]
+    assert far.unit == "query factors"
+
+
+def test_what_cannot_multiply_queries_refuses():
+    spec = "none:temperature=llama4,temperature_floor=8"
+    with refusal("multiplies queries"):
+        PositionalEncoding(spec, 8, 12)
+    with refusal("multiplies queries of 12 tokens"):
+        load_injection(spec, 12, 16, 2, 0)
+    assert load_injection(spec, 7, 16, 2, 0).act == "add"

@@ -5,12 +5,11 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from refusals import refusal
 
 from pefourier.encodings import load
-from pefourier.encodings.encoding import axes_of_sections
 from pefourier.encodings.model_positions import axis_in
 from pefourier.encodings.sources.gguf_file import BLOCKS, TYPES, TensorPlace, read_header
-from pefourier.errors import PefourierError
 from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context
 
@@ -135,11 +134,6 @@ def test_axes_of_pairs_are_those_of_llama_cpp(write, arch, sections, by_rotation
     enc = load(path)
     found = ["tyxe"[i] for i in axis_in(enc)]
     assert tuple(found) == axes_in_c(sections, pairs, by_rotations)
-    ours = [
-        "tyx"[i] for i in axes_of_sections(tuple(sections[:3]), by_rotations, sum(sections[:3]))
-    ]
-    apart = [i for i, axis in enumerate(ours) if axis != found[i]]
-    assert apart == [i for i in range(len(ours)) if found[i] == "e"]  # which have no axis there
     assert enc.params["layout"] == "halves"
     (rotation,) = describe_context(path)[1].rotations
     reported = {axis: tuple(i for i, own in enumerate(found) if own == axis) for axis in "tyx"}
@@ -160,7 +154,7 @@ REFUSED = [  # architecture, tensors, values, part of the error
 
 @pytest.mark.parametrize(("arch", "tensors", "values", "words"), REFUSED)
 def test_missing_keys_are_refused(write, arch, tensors, values, words):
-    with pytest.raises(PefourierError, match=words):
+    with refusal(words):
         load(write(tensors, arch=arch, **values))
 
 
@@ -224,9 +218,8 @@ DAMAGED = [
 @pytest.mark.parametrize("data", DAMAGED, ids=range(len(DAMAGED)))
 def test_a_damaged_file_is_refused_in_a_line(tmp_path, data):
     (tmp_path / "bad.gguf").write_bytes(data)
-    with pytest.raises(PefourierError, match=r"bad\.gguf' is not a readable \.gguf file: .+") as e:
+    with refusal(r"bad\.gguf' is not a readable \.gguf file: .+"):
         load(str(tmp_path / "bad.gguf"))
-    assert "\n" not in str(e.value)
 
 
 GEMMA = {"context_length": 32768, "embedding_length": 1152, "attention__head_count": 4}

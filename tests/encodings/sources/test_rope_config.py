@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from published_configs import PUBLISHED, sized, yarn
+from refusals import refusal
 
 from pefourier.encodings import load
 from pefourier.encodings.registry import build, parse_parameters
-from pefourier.errors import PefourierError
 
 LLAMA = sized("llama", 4096, 32, 4096, rope_theta=10000.0)
 LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
@@ -46,9 +47,9 @@ def test_a_model_rotates_as_the_spec_says(name, config):
     if len(enc) != length:
         enc = load(path, length)
     same = build("rope", **{"length": length, "d": d, **parse_parameters("rope", spec)})
-    np.testing.assert_array_equal(enc.measure.frequencies, same.measure.frequencies)
+    assert_array_equal(enc.measure.frequencies, same.measure.frequencies)
     x = np.array([0, 1, length - 1])
-    np.testing.assert_array_equal(enc.vectors(x), same.vectors(x))
+    assert_array_equal(enc.vectors(x), same.vectors(x))
     noted = {"path": path, "model_type": enc.params["model_type"], "partial": enc.params["partial"]}
     for key in ("softmax_factor", "unread", "length"):
         noted |= {key: enc.params[key]} if key in enc.params else {}
@@ -129,15 +130,13 @@ REFUSED = [  # config, part, part of the error
 
 @pytest.mark.parametrize(("values", "part", "stated"), REFUSED, ids=range(len(REFUSED)))
 def test_what_transformers_cannot_use_is_refused_in_one_line(values, part, stated, config):
-    with pytest.raises(PefourierError) as caught:
+    with refusal(part=stated):
         load(config(values) + part, length=9)
-    assert stated in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_d_is_for_configs_that_set_none(config):
     path = config(LLAMA)
-    with pytest.raises(PefourierError, match="which contradicts --d 64"):
+    with refusal("which contradicts --d 64"):
         load(path, d=64)
     assert load(path, d=128, length=3).dim == 128
     assert load(config({"model_type": "llama"}), d=64).table().shape == (2048, 64)

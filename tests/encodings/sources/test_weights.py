@@ -1,15 +1,23 @@
-"""Tables in the weights next to a config: which tensors are found and how models use them."""
+"""Tables, biases and lags in the weights next to a config, as the models use them."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+import transformers
+from numpy.testing import assert_allclose, assert_array_equal
+from refusals import refusal
 from rotary_modules import config_class, quiet
 from stored import safetensors
 
+import pefourier
 from pefourier.encodings import load
-from pefourier.errors import PefourierError
+from pefourier.encodings.encoding import displacement_of_each_pair
+from pefourier.encodings.sources.huggingface import open_config
+from pefourier.nn import Bias
+from pefourier.questions.context import last_bucket
 
 BERT = {"model_type": "bert", "max_position_embeddings": 12, "hidden_size": 8}
 TABLE = "embeddings.position_embeddings.weight"
@@ -24,12 +32,12 @@ def test_shards_are_found_by_their_index(config, folder, rng):
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": placed}))
     config(BERT)
-    np.testing.assert_array_equal(load(str(folder)).table(), vectors)
+    assert_array_equal(load(str(folder)).table(), vectors)
     index.write_text(json.dumps({"weight_map": {TABLE: "../elsewhere.safetensors"}}))
-    with pytest.raises(PefourierError, match=r"a file in the same folder; got '\.\./"):
+    with refusal(r"a file in the same folder; got '\.\./"):
         load(str(folder))
     index.write_text(json.dumps({"weight_map": {TABLE: "gone.safetensors"}}))
-    with pytest.raises(PefourierError, match=r"unknown file 'gone\.safetensors'"):
+    with refusal(r"unknown file 'gone\.safetensors'"):
         load(str(folder))
 
 
@@ -66,7 +74,7 @@ def test_t5s_trained_biases_are_looked_up_as_its_code_does(side, config, folder,
     for query in (0, 7, 299):
         for key in range(300):
             if key - query in found:
-                np.testing.assert_array_equal(found[key - query], wanted[:, query, key])
+                assert_array_equal(found[key - query], wanted[:, query, key])
 
 
 def warned(found):
@@ -109,10 +117,9 @@ def test_each_layer_of_umt5_has_its_own_biases(side, config, folder, rng, run):
     for table, requested in ((biases[0], spec), (biases[11], f"{folder}#{other}")):
         safetensors(folder / "one.safetensors", {"table": table})
         enc = load(requested, length=5)
-        np.testing.assert_array_equal(enc.vectors(np.array([0]))[0], table[0])
+        assert_array_equal(enc.vectors(np.array([0]))[0], table[0])
     (answer,) = run("context", spec, "--json").results
     (note,) = [f["message"] for f in answer["findings"] if f["code"] == "biases-by-layer"]
-    assert "12 layers" in note
     assert other in note
     assert [layer["kind"] for layer in answer["layers"]] == ["t5"]
 
@@ -134,12 +141,12 @@ def test_stored_sinusoids_are_compared_with_the_formula(values, tensor, config, 
     rows = load(path, length=30 + first).vectors(np.arange(-first, 30)).astype(np.float16)
     safetensors(folder / "model.safetensors", {tensor: rows.astype(np.float32)})
     own = load(path, length=30)
-    np.testing.assert_array_equal(rows[first:], own.table().astype(np.float16))
+    assert_array_equal(rows[first:], own.table().astype(np.float16))
     changes = {"reversed": rows[::-1], "noise": rng.normal(size=rows.shape)}
     for other in changes.values():
         safetensors(folder / "model.safetensors", {tensor: np.asarray(other, dtype=np.float32)})
         found = load(path)
-        np.testing.assert_array_equal(found.table(), np.asarray(other, dtype=np.float32)[first:])
+        assert_array_equal(found.table(), np.asarray(other, dtype=np.float32)[first:])
         assert warned(found)
     safetensors(folder / "model.safetensors", {tensor: formula.vectors(np.arange(-first, 30))})
     assert not warned(load(path, length=99))
@@ -169,15 +176,15 @@ def test_learned_positions_come_from_the_weights(values, tensor, offset, config,
     others = {"wte.weight": np.zeros((3, 4)), "token_type_embeddings.weight": np.zeros((2, 4))}
     safetensors(tmp_path / "model.safetensors", {**others, tensor: vectors})
     enc = load(config(values))
-    np.testing.assert_array_equal(enc.table(), vectors[offset:])
+    assert_array_equal(enc.table(), vectors[offset:])
     assert enc.eps == 2**-23
     assert enc.params["array"] == tensor
     assert enc.params["offset"] == offset
     assert [f.code for f in enc.findings] == ["position-offset"] * bool(offset)
     assert len(load(config(values), length=3)) == 3
-    with pytest.raises(PefourierError, match=f"has {10 - offset} positions, fewer than length"):
+    with refusal(f"has {10 - offset} positions, fewer than length"):
         load(config(values), length=11)
-    with pytest.raises(PefourierError, match=r"of 4 \(tensor .*\), which contradicts --d 5"):
+    with refusal(r"of 4 \(tensor .*\), which contradicts --d 5"):
         load(config(values), d=5)
 
 
@@ -193,7 +200,7 @@ def test_each_config_inside_another_has_its_own_table(config, tmp_path):
     }
     path = config({"model_type": "clip", **parts})
     for part, expected in (("", text), ("#text_config", text), ("#vision_config", vision)):
-        np.testing.assert_allclose(load(f"{path}{part}").table(), expected, atol=1e-6)
+        assert_allclose(load(f"{path}{part}").table(), expected, atol=1e-6)
 
 
 def test_learned_positions_of_whispers_decoder_are_in_its_weights(config, tmp_path, vectors):
@@ -201,4 +208,249 @@ def test_learned_positions_of_whispers_decoder_are_in_its_weights(config, tmp_pa
     safetensors(tmp_path / "model.safetensors", {tensor: vectors})
     path = config({"model_type": "whisper", "d_model": 4, "max_source_positions": 12})
     assert load(path).params["length"] == 12
-    np.testing.assert_array_equal(load(f"{path}#decoder").table(), vectors)
+    assert_array_equal(load(f"{path}#decoder").table(), vectors)
+
+
+SMALL = {"hidden_size": 16, "num_attention_heads": 4, "intermediate_size": 8}
+SWIN = {"image_size": 32, "patch_size": 4, "embed_dim": 8, "depths": [2, 1], "num_heads": [2, 4]}
+
+
+def saved(folder, model, *names):
+    """Save a model whose named tensors are ramps, each with another offset."""
+    for i, (name, parameter) in enumerate(model.named_parameters()):
+        if any(word in name for word in names):
+            ramp = torch.linspace(-3, 3, parameter.numel()) + i
+            parameter.data = 0.1 * ramp.reshape(parameter.shape).sin()
+    model.eval().save_pretrained(folder)
+    return str(folder)
+
+
+def pairwise(enc, points):
+    """Return biases of shape (heads, queries, keys)."""
+    rows = displacement_of_each_pair(enc.domain, points, enc.spec)
+    return enc.table()[rows].reshape(points, points, -1).transpose(2, 0, 1)
+
+
+def codes_of(findings):
+    return [note.code for note in findings]
+
+
+@pytest.mark.parametrize("part", ["", "layers.0.blocks.1", "encoder.layers.1"])
+def test_swin_has_the_biases_of_its_folder(tmp_path, part):
+    """The biases come from the weights of the folder, for each part."""
+    model = transformers.SwinModel(transformers.SwinConfig(**SWIN, window_size=3))
+    path = saved(tmp_path, model, "relative_position")
+    enc = load(f"{path}#{part}" if part else path)
+    stage, block = (0, 0) if not part else (0, 1) if "blocks" in part else (1, 0)
+    attention = model.encoder.layers[stage].blocks[block].attention
+    made = attention.relative_position_bias()[0].detach().numpy()
+    assert_array_equal(pairwise(enc, 9), made)
+    assert (enc.origin, enc.untrained, enc.injection) == ("weights", False, "bias")
+    assert codes_of(enc.findings) == (["biases-by-layer"] if not part else [])
+    if stage == 0 and not part:
+        assert_allclose(Bias(path, 2, grid=(3, 3))(9), made, atol=1e-6)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_beit_has_the_biases_and_rows_of_the_class_token_of_its_folder(tmp_path, shared):
+    own = {f"use_{'shared_' * shared}relative_position_bias": True, "image_size": [24, 32]}
+    config = transformers.BeitConfig(
+        patch_size=8, num_hidden_layers=2, vocab_size=9, **SMALL, **own
+    )
+    model = transformers.BeitModel(config)
+    path = saved(tmp_path, model, "relative_position")
+    enc = load(path)
+    (module, *_) = (m for m in model.modules() if type(m).__name__ == "BeitRelativePositionBias")
+    index = module.generate_relative_position_index((3, 4))  # forward exchanges unequal sides
+    made = module.relative_position_bias_table.detach().numpy()[index].transpose(2, 0, 1)
+    assert_array_equal(pairwise(enc, 12), made[:, 1:, 1:])
+    assert_array_equal(enc.table()[:3], [made[:, 0, 1], made[:, 1, 0], made[:, 0, 0]])
+    assert (enc.domain.grid, enc.domain.prefix) == ((5, 7), 3)
+    assert codes_of(enc.findings) == ([] if shared else ["biases-by-layer"])
+
+
+@pytest.fixture(scope="module")
+def sam(tmp_path_factory):
+    """Save a SAM with one window layer and one global layer; return it and its folder."""
+    side = {"image_size": 32, "patch_size": 8}
+    vision = {**side, "hidden_size": 16, "output_channels": 4, "num_hidden_layers": 2}
+    vision |= {"num_attention_heads": 2, "window_size": 3, "global_attn_indexes": [1], "mlp_dim": 8}
+    prompt = {"hidden_size": 8, "mask_input_channels": 4, **side}
+    decoder = {"hidden_size": 8, "mlp_dim": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = transformers.SamConfig(
+        vision_config=vision,
+        prompt_encoder_config=prompt,
+        mask_decoder_config=decoder | {"iou_head_hidden_dim": 8},
+    )
+    model = transformers.SamModel(config)
+    return model, saved(tmp_path_factory.mktemp("sam"), model, "pos_embed", "rel_pos")
+
+
+@pytest.mark.parametrize(("layer", "side"), [(0, 3), (1, 4)])
+@pytest.mark.parametrize("axis", "hw")
+def test_sam_has_the_lags_of_each_layer(sam, layer, side, axis):
+    model, path = sam
+    enc = load(f"{path}#vision_encoder.layers.{layer}.attn.rel_pos_{axis}")
+    attention = model.vision_encoder.layers[layer].attn
+    stored = getattr(attention, f"rel_pos_{axis}")
+    made = attention.get_rel_pos(side, side, stored).detach().numpy()  # (queries, keys, d)
+    lags = np.arange(side) - np.arange(side)[:, None]  # key - query
+    assert_array_equal(enc.table()[lags + side - 1], made)
+    assert (enc.domain.kind, enc.injection, len(enc)) == ("lag", "key", 2 * side - 1)
+    resized = pefourier.resize(enc, (7,), method="bilinear")
+    wider = attention.get_rel_pos(7, 7, stored).detach().numpy()
+    assert_allclose(resized.table[6:], wider[:, 0], atol=1e-6)  # query 0 … 6, key 0
+
+
+def test_videos_have_the_tables_of_transformers(tmp_path):
+    own = {"image_size": 16, "num_frames": 6, "num_hidden_layers": 1, **SMALL}
+    mae = transformers.VideoMAEModel(transformers.VideoMAEConfig(patch_size=8, **own))
+    enc = load(saved(tmp_path / "mae", mae), length=12)
+    made = mae.embeddings.position_embeddings[0]
+    assert_allclose(enc.table(), made, atol=1e-6)
+    vivit = transformers.VivitModel(transformers.VivitConfig(tubelet_size=[2, 8, 8], **own))
+    enc = load(saved(tmp_path / "vivit", vivit, "position_embeddings"))
+    assert (enc.domain.grid, enc.domain.prefix) == ((3, 2, 2), 1)
+
+
+TIMM = [  # architecture, image, tensor, shape; grid, prefix
+    ("vit_tiny_patch16_224", (224, 224), "pos_embed", (1, 197, 4), (14, 14), 1),
+    ("vit_small_patch14_reg4_dinov2", (56, 84), "pos_embed", (1, 24, 4), (4, 6), 0),
+    ("vit_small_r26_s32_224", (224, 224), "pos_embed", (1, 50, 4), (7, 7), 1),
+    ("samvit_base_patch16", (128, 128), "pos_embed", (1, 8, 8, 12), (8, 8), 0),
+    (
+        "swin_tiny_patch4_window7_224",
+        (224, 224),
+        "layers.0.blocks.0.attn.relative_position_bias_table",
+        (169, 3),
+        (13, 13),
+        0,
+    ),
+    (
+        "beit_base_patch16_224",
+        (224, 224),
+        "blocks.0.attn.relative_position_bias_table",
+        (732, 4),
+        (27, 27),
+        3,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "image", "tensor", "shape", "grid", "prefix"), TIMM)
+def test_a_folder_of_timm_is_read(tmp_path, rng, name, image, tensor, shape, grid, prefix):
+    """Tables of timm are on their grids; shapes, names and configs are those of timm 1.0.31."""
+    table = rng.normal(size=shape)
+    config = {"architecture": name, "num_classes": 0, "pretrained_cfg": {"input_size": [3, *image]}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    safetensors(tmp_path / "model.safetensors", {tensor: table})
+    enc = load(str(tmp_path))
+    assert (enc.domain.grid, enc.domain.prefix, enc.origin) == (grid, prefix, "weights")
+    rows = table.reshape(-1, shape[-1]).astype("f4")
+    stored = (
+        enc.table()
+        if enc.injection == "add"
+        else np.r_[enc.table()[prefix:][::-1], enc.table()[:prefix]]
+    )
+    assert_array_equal(stored, rows)
+    assert not enc.findings
+
+
+LITTLE = {"hidden_size": 8, "num_attention_heads": 2}
+CLASSES = {
+    "wav2vec2-conformer": "Wav2Vec2ConformerRelPositionalEmbedding",
+    "wav2vec2-bert": "Wav2Vec2BertRelPositionalEmbedding",
+    "seamless_m4t": "SeamlessM4TConformerRelPositionalEmbedding",
+    "parakeet_encoder": "ParakeetEncoderRelPositionalEncoding",
+    "nemotron_asr_streaming_encoder": "NemotronAsrStreamingEncoderRelPositionalEncoding",
+}
+RELATIVE = {"relative_attention": True, "position_biased_input": False, "pos_att_type": "c2p|p2c"}
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_config_is_read_as_what_its_code_computes(kind, config):
+    from importlib import import_module
+
+    values = {"model_type": kind, **LITTLE, "position_embeddings_type": "relative"}
+    with quiet():
+        own = config_class(kind)(**LITTLE)
+        name = kind.removesuffix("_encoder").replace("-", "_")
+        module = import_module(f"transformers.models.{name}.modeling_{name}")
+        rows = getattr(module, CLASSES[kind])(own)(torch.zeros(1, 13, 8))[0].numpy()
+    part = "#speech_encoder" if kind == "seamless_m4t" else ""
+    enc = load(config(values) + part, length=13)
+    assert (enc.name, enc.injection, enc.origin) == ("xl", "key", "formula")
+    assert_allclose(enc.table(), rows, atol=2e-6)
+
+
+def test_fastspeechs_rows_are_those_of_its_config(config):
+    from transformers.models.fastspeech2_conformer import modeling_fastspeech2_conformer as model
+
+    encoding = model.FastSpeech2ConformerRelPositionalEncoding
+    own = SimpleNamespace(hidden_size=8)
+    rows = encoding(own, {"positional_dropout_rate": 0.0})(torch.zeros(1, 6, 8))[1][0]
+    inner = {"model_type": "fastspeech2_conformer", "hidden_size": 8}
+    outer = {"model_type": "fastspeech2_conformer_with_hifigan", "model_config": inner}
+    for path in (config(inner), config(outer, "outer.json")):
+        assert_allclose(load(path, length=6).table(), rows, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "buckets", "longest"),
+    [("deberta-v2", 32, 64), ("deberta-v2", -1, 64), ("deberta", -1, 64), ("deberta-v2", 256, -1)],
+)
+def test_debertas_distances_end_as_its_code_ends_them(kind, buckets, longest, config, run):
+    """The model has no absolute table, only relative vectors, here before training."""
+    from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
+
+    own = {**RELATIVE, "hidden_size": 6, "num_hidden_layers": 2, "position_buckets": buckets}
+    own["max_relative_positions"] = longest
+    path = config({"model_type": kind, "max_position_embeddings": 512, **own})
+    (answer,) = run("context", path, "--json").results
+    assert [layers["kind"] for layers in answer["layers"]] == ["deberta"]
+    assert (answer["verdict"], answer["rotations"]) == ("limited distance", [])
+    enc = load(path)
+    assert ([f.code for f in enc.findings], len(enc), enc.dim) == (["untrained"], 1023, 6)
+    states = torch.zeros(1, 600, 6)
+    longest = longest if longest > 0 else 512
+    distance = v2.build_relative_position(states, states, buckets, longest if buckets > 0 else -1)
+    rows = 2 * (buckets if buckets > 0 else longest)
+    met = torch.clamp(distance[0] + rows // 2, 0, rows - 1).numpy()
+    far = last_bucket(enc)
+    for side in (met[0], met[:, 0]):
+        assert len(set(side[far:])) == 1
+    assert any(side[far - 1] != side[far] for side in (met[0], met[:, 0]))
+    vectors = 0.02 * np.random.RandomState(0).normal(size=(rows, 6))
+    expected = vectors[met[300, 201:400]]  # of keys 99 before to 99 after the query
+    assert_array_equal(enc.vectors(np.arange(-99, 100)), expected)
+    assert open_config(path).table_without_weights() is None
+    assert run("check-faithful", path).status < 2
+
+
+@pytest.mark.parametrize("norm", ["layer_norm", "none"])
+@pytest.mark.parametrize("kind", ["deberta-v2", "sew-d"])
+def test_debertas_trained_vectors_are_looked_up_as_its_code_does(kind, norm, config, folder, rng):
+    from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
+
+    sizes = {"hidden_size": 6, "num_attention_heads": 2, "max_position_embeddings": 40}
+    own = {**RELATIVE, **sizes, "position_buckets": 8, "norm_rel_ebd": norm}
+    with quiet():
+        encoder = v2.DebertaV2Encoder(config_class("deberta-v2")(num_hidden_layers=0, **own))
+    tensors = {
+        name: torch.tensor(rng.normal(size=tensor.shape), dtype=torch.float32)
+        for name, tensor in encoder.state_dict().items()
+    }
+    encoder.load_state_dict(tensors)
+    stored = {f"deberta.encoder.{name}": tensor.numpy() for name, tensor in tensors.items()}
+    safetensors(folder / "model.safetensors", stored)
+    config({"model_type": kind, **own})
+    states = torch.zeros(1, 30, 6)
+    row = torch.clamp(encoder.get_rel_pos(states)[0, 15] + 8, 0, 15)
+    vectors = encoder.get_rel_embedding()[row].detach().numpy()
+    enc = load(str(folder), length=30)
+    assert_allclose(enc.vectors(np.arange(-15, 15)), vectors, rtol=1e-5, atol=1e-6)
+    assert (enc.origin, enc.injection, enc.untrained) == ("weights", "key-query", False)
+    assert [f.code for f in enc.findings] == ["with-convolution"] * (kind == "sew-d")
+    safetensors(folder / "model.safetensors", {"rel_embeddings.weight": np.ones((9, 6))})
+    with refusal(r"must have shape \(16, 6\); got \(9, 6\)"):
+        load(str(folder), length=30)
