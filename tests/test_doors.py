@@ -37,7 +37,7 @@ class Case:
     @property
     def options(self):
         for key, value in self.keywords.items():
-            text = "x".join(map(str, value)) if key == "grid" else str(value)
+            text = "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
             yield from ([f"--{key}"] if value is True else [f"--{key}", text])
 
 
@@ -67,9 +67,32 @@ FEW = [ANY[0], ANY[9], ANY[10]]
 QUESTIONS = {"spectrum": pefourier.spectrum, "reconstruct": pefourier.reconstruct}
 QUESTIONS |= {"check-faithful": pefourier.check, "relations": pefourier.relations}
 ONE = [(name, case) for name in QUESTIONS for case in ANY]
+QUESTIONS |= {name: getattr(pefourier, name) for name in ("compare", "context", "resize")}
 ONE += [("spectrum", Case(c.spec, c.keywords | {"demean": True})) for c in FEW]
 ONE += [("spectrum", Case("t.npy", {"sigma": -1.0}))]
 ONE += [("reconstruct", Case(c.spec, c.keywords | {"demean": True, "lattice": 24})) for c in FEW]
+PAIRS = ["rope c.json", "c.json rope", "f.npy sinusoidal", "axial g.npy", "g.npy t.npy"]
+PAIRS += ["py:door_codes:codes t.npy", "rope missing.npy", "t.npy z.npy", "alibi alibi"]
+ONE += [("compare", Case(pair)) for pair in PAIRS]
+OF_MODELS = [
+    Case("c.json", {"length": 128, "against": "base=10000"}),
+    Case("rope", {"length": 128, "trained": 32, "d": 16}),
+    Case("alibi"),
+    Case("t.npy"),
+    Case("missing.json"),
+    Case("c.json", {"against": "nonsense"}),
+]
+ONE += [("context", case) for case in OF_MODELS]
+RESIZED = [
+    Case("axial", {"to": (6, 7), "grid": (3, 4), "d": 8}),
+    Case("g.npy", {"to": (4, 5)}),
+    Case("t.npy", {"to": (4, 5)}),
+    Case("t.npy", {"to": (6, 6), "grid": (4, 5), "method": "antialias"}),
+    Case("rope", {"to": (4, 4), "d": 8}),
+    Case("g.npy", {"to": (4, 5), "prefix": 2}),
+    Case("missing.npy", {"to": (4, 5)}),
+]
+ONE += [("resize", case) for case in RESIZED]
 FIGURES = {"rope", "g.npy", "dtf"}  # SPECs that also get a figure
 
 
@@ -140,57 +163,14 @@ def is_fraction(cell):
     ("name", "case"), ONE, ids=[f"{n} {c.spec} {' '.join(c.options)}" for n, c in ONE]
 )
 def test_a_command_and_its_question_answer_and_refuse_equal(run, name, case):
-    reported = call_python(QUESTIONS[name], case.spec, **case.keywords)
-    assert call_shell(run, name, case.spec, *case.options) == reported
+    reported = call_python(QUESTIONS[name], *case.spec.split(), **case.keywords)
+    options = [w.replace("--grid", "--from") if name == "resize" else w for w in case.options]
+    line = [name, *case.spec.split(), *options]
+    assert call_shell(run, *line) == reported
     if case.spec in FIGURES:
-        drawn = run(name, case.spec, *case.options, "--plot", "f.svg", "--json")
+        drawn = run(*line, "--plot", "f.svg", "--json")
         assert drawn.status == (2 if isinstance(reported, str) else 0)
         assert drawn.status == 2 or drawn.results == [reported]
-
-
-PAIRS = ["rope c.json", "c.json rope", "f.npy sinusoidal", "axial g.npy", "g.npy t.npy"]
-PAIRS += ["py:door_codes:codes t.npy", "rope missing.npy", "t.npy z.npy", "alibi alibi"]
-
-
-@pytest.mark.parametrize("pair", PAIRS)
-def test_pairs_are_compared_equal(run, pair):
-    reported = call_python(pefourier.compare, *pair.split())
-    assert call_shell(run, "compare", *pair.split()) == reported
-
-
-OF_MODELS = [
-    Case("c.json", {"length": 128, "against": "base=10000"}),
-    Case("rope", {"length": 128, "trained": 32, "d": 16}),
-    Case("alibi"),
-    Case("t.npy"),
-    Case("missing.json"),
-    Case("c.json", {"against": "nonsense"}),
-]
-
-
-@pytest.mark.parametrize("case", OF_MODELS, ids=lambda c: f"{c.spec} {c.keywords}")
-def test_contexts_are_equal(run, case):
-    reported = call_python(pefourier.context, case.spec, **case.keywords)
-    assert call_shell(run, "context", case.spec, *case.options) == reported
-
-
-RESIZED = [
-    ("axial", (6, 7), {"grid": (3, 4), "d": 8}),
-    ("g.npy", (4, 5), {}),
-    ("t.npy", (4, 5), {}),
-    ("t.npy", (6, 6), {"grid": (4, 5), "method": "antialias"}),
-    ("rope", (4, 4), {"d": 8}),
-    ("g.npy", (4, 5), {"prefix": 2}),
-    ("missing.npy", (4, 5), {}),
-]
-
-
-@pytest.mark.parametrize(("spec", "to", "keywords"), RESIZED)
-def test_tables_are_resized_equal(run, spec, to, keywords):
-    reported = call_python(pefourier.resize, spec, to, **keywords)
-    options = [word.replace("--grid", "--from") for word in Case(spec, keywords).options]
-    line = ["resize", spec, "--to", "x".join(map(str, to)), *options]
-    assert call_shell(run, *line) == reported
 
 
 def test_bases_and_scalings_are_designed_equal(run):

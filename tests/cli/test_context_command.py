@@ -4,11 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from published_configs import PUBLISHED
 
-LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32}
-LLAMA |= {"num_hidden_layers": 32, "max_position_embeddings": 131072, "rope_theta": 500000.0}
-SCALING = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-LLAMA["rope_scaling"] = SCALING | {"original_max_position_embeddings": 8192}
+LLAMA = PUBLISHED["meta-llama/Llama-3.1-8B"] | {"num_hidden_layers": 32}
 pytestmark = pytest.mark.usefixtures("sketched")
 
 

@@ -154,19 +154,6 @@ def test_a_bare_table_of_biases_is_resized_as_that_of_a_folder(run, tmp_path, rn
     assert run("resize", bare, *to, "--from", "27x27").status == (2 if behind else 0)
 
 
-def test_biases_of_a_window_are_read_from_a_folder(run, folder):
-    """A table of (2w - 1)^2 biases is read as displacements, one column for each head."""
-    name = "layers.0.blocks.0.attn.relative_position_bias_table"
-    save_file({name: np.load("windows.npy")}, "model.safetensors")
-    config = {"model_type": "swin", "window_size": 7, "num_heads": [4], "embed_dim": 96}
-    (folder / "config.json").write_text(json.dumps(config))
-    file = f"model.safetensors#{name}"
-    for spec in ([file], ["windows.npy", "--grid", "13x13"]):
-        assert run("check-faithful", *spec, "--json").results[0]["length"] == 169
-    for spec, old, new in ((file, "7x7", "12x12"), ("windows.npy", "13x13", "23x23")):
-        assert run("resize", spec, "--from", old, "--to", new).status == 0
-
-
 @pytest.mark.parametrize("shape", [(1, 6, 6, 16), (1, 6, 9, 16)], ids=str)
 def test_an_array_of_an_image_is_on_the_grid_of_its_axes(run, tmp_path, rng, shape):
     """A table of shape (1, H, W, d) is on a grid; a table of shape (1, n, d) is not."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from published_configs import SMALL_LLAMA
 
 from pefourier.encodings import load
 
@@ -98,9 +99,8 @@ def test_a_refusal_outweighs_what_is_required(run):
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 2)
 
 
-LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "rope_theta": 1e4}
 CONFIGS = {
-    "sound": LLAMA | {"max_position_embeddings": 64},
+    "sound": SMALL_LLAMA,
     "of-weights": {"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_positions": 64},
     "no-model": {"compilerOptions": {}},
     "a-list": [1, 2],
@@ -125,7 +125,7 @@ def test_the_hook_skips_files_that_are_no_models(run):
     silent = {"status": 0, "out": "", "err": ""}
     assert vars(run(*entry, *files)) == silent  # the valid configs pass without output
     assert run(*aloud, *files).err.count("pefourier: skipped: ") == 3
-    unsound = LLAMA | {"rope_scaling": {"rope_type": "linear", "factor": 0.5}}
+    unsound = SMALL_LLAMA | {"rope_scaling": {"rope_type": "linear", "factor": 0.5}}
     Path("sound/config.json").write_text(json.dumps(unsound))
     done = run(*entry, "broken/config.json", *files)  # the broken config does not hide the others
     assert (done.status, "'broken/config.json'" in done.err) == (2, True)

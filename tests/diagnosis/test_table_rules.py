@@ -240,13 +240,6 @@ def test_a_sine_at_0_is_no_padding():
     assert codes_of(from_table(padded)) == ["padding-row warning"]
 
 
-def test_mirrored_rows_and_angles_of_0_are_named():
-    tables = pairs(np.abs(np.arange(79) - 39)[:, None] * GRID), pairs(0 * S * GRID), np.ones((8, 4))
-    mirrored, unrotated, same = (check_faithful(table).findings[0].message for table in tables)
-    assert "rows 39 + k and 39 - k" in mirrored
-    assert ("angle 0" in unrotated, "angle 0" in same) == (True, False)
-
-
 @pytest.mark.parametrize("real", ["float64", "float32", "float16"])
 @pytest.mark.parametrize(("at", "by"), [(60, 1), (3, 5), (100, 2)])
 def test_rows_after_missing_ones_are_named_by_their_positions(at, by, real):

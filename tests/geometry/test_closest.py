@@ -5,14 +5,9 @@ from functools import cache
 import numpy as np
 import pytest
 from double_loop import assert_agree, by_definition
-from grids import waves_on
+from grids import waves_along, waves_on
 
-from pefourier.encodings.encoding import (
-    Encoding,
-    Measure,
-    from_table,
-    positions,
-)
+from pefourier.encodings.encoding import from_table
 from pefourier.geometry import closest as room
 from pefourier.geometry.closest import ClosestPair, closest_pair
 from pefourier.geometry.precision import first_duplicate
@@ -20,35 +15,22 @@ from pefourier.geometry.precision import first_duplicate
 RANDOM = np.random.default_rng(20240513)
 
 
-def waves(frequencies, length, weights=None, **facts):
-    """Return the encoding of cosines and sines that a measure declares."""
-    omega = np.asarray(frequencies, dtype=float)
-    weights = np.full(len(omega), 1 / len(omega)) if weights is None else np.asarray(weights)
-    measure = Measure(omega, weights, **{"squared_length": 1.0, **facts})
-
-    def vectors(x):
-        phases = measure.phases(x)
-        return np.hstack([np.cos(phases), np.sin(phases)]) * np.tile(measure.amplitudes, 2)
-
-    return Encoding("waves", positions(length), 2 * len(omega), vectors, measure=measure)
-
-
 def dft(period, length):
     """Return an encoding of all frequencies of a period, with the weights of the real DFT."""
     k = np.arange(period // 2 + 1)
     weights = np.where((k == 0) | (2 * k == period), 1.0, 2.0) / period
-    return waves(2 * np.pi * k / period, length, weights, period=period)
+    return waves_along(2 * np.pi * k / period, length, weights, period=period)
 
 
 MEASURES = {
-    "geometric": waves(100.0 ** (-np.arange(40) / 40), 300, squared_length=20.0),
-    "random": waves(RANDOM.standard_cauchy(50), 400, RANDOM.dirichlet(np.ones(50))),
-    "one frequency": waves([1.0], 400),
-    "nearly periodic": waves([2 * np.pi / 7, 2 * np.pi * 3.0001 / 7], 300),
+    "geometric": waves_along(100.0 ** (-np.arange(40) / 40), 300, squared_length=20.0),
+    "random": waves_along(RANDOM.standard_cauchy(50), 400, RANDOM.dirichlet(np.ones(50))),
+    "one frequency": waves_along([1.0], 400),
+    "nearly periodic": waves_along([2 * np.pi / 7, 2 * np.pi * 3.0001 / 7], 300),
     "dft, even": dft(48, 48),
     "dft, odd": dft(51, 51),
     "dft, part": dft(60, 17),
-    "periodic": waves(2 * np.pi * np.array([1, 5, 70]) / 210, 200, period=210),
+    "periodic": waves_along(2 * np.pi * np.array([1, 5, 70]) / 210, 200, period=210),
 }
 
 
@@ -71,19 +53,25 @@ STEP = 2 * np.pi * 1e-11
 KNOWN = [  # vectors and their known distance, pair and number of distinct vectors
     (from_table(np.ones((1, 4))), (np.inf, None, 1)),
     (from_table(np.array([[0.0], [1e-200], [1.0]])), (1e-200, (0, 1), 3)),  # its square is 0
-    (waves([1.0], 1), (np.inf, None, 1)),
+    (waves_along([1.0], 1), (np.inf, None, 1)),
     *((dft(p, p), (2**0.5, (0, 1), p)) for p in (2, 9, 128)),
     *((dft(p, k * p + 1), (0.0, (0, p), p)) for p in (2, 9, 128) for k in (1, 3)),
-    (waves(2 * np.pi * np.array([10, 15]) / 60, 100, period=60), (0.0, (0, 12), 12)),
+    (waves_along(2 * np.pi * np.array([10, 15]) / 60, 100, period=60), (0.0, (0, 12), 12)),
     *(
-        (waves(2 * np.pi * k * np.array([1, 2, 12]) / 1e3, 5000), (0.0, (0, 1000), 1000))
+        (waves_along(2 * np.pi * k * np.array([1, 2, 12]) / 1e3, 5000), (0.0, (0, 1000), 1000))
         for k in (1, 3)
     ),
-    (waves([2 * np.pi / 75], 400), (0.0, (0, 75), 75)),  # a later lag rounds to a smaller distance
-    (waves([2 * np.pi * (1 + 1e-11) / 500], 900), (STEP, (0, 500), 900)),  # nearly a period
-    (waves([1e-9, 3e-9], 1000), (5**0.5 * 1e-9, (0, 1), 1000)),  # a short step is not zero
-    (waves([0.0], 5), (0.0, (0, 1), 1)),
-    (waves([1e17], 50), (0.0, (0, 1), 1)),  # phases without a correct digit distinguish nothing
+    (
+        waves_along([2 * np.pi / 75], 400),
+        (0.0, (0, 75), 75),
+    ),  # a later lag rounds to a smaller distance
+    (waves_along([2 * np.pi * (1 + 1e-11) / 500], 900), (STEP, (0, 500), 900)),  # nearly a period
+    (waves_along([1e-9, 3e-9], 1000), (5**0.5 * 1e-9, (0, 1), 1000)),  # a short step is not zero
+    (waves_along([0.0], 5), (0.0, (0, 1), 1)),
+    (
+        waves_along([1e17], 50),
+        (0.0, (0, 1), 1),
+    ),  # phases without a correct digit distinguish nothing
     (waves_on((3, 3), [[1e17, 3e17], [2e17, 1e17]]), (0.0, (0, 1), 1)),
     (waves_on((3, 4), [[0.5, 0.0]]), (0.0, (0, 1), 3)),
 ]

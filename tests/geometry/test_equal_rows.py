@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from double_loop import assert_agree, by_definition
+from sinusoids import pairs
 
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
@@ -79,8 +80,7 @@ def test_rows_that_rounding_reports_apart_are_one_code(name):
 
 
 def grown(frequencies, n):
-    phases = np.multiply.outer(np.arange(float(n)), frequencies)
-    return np.hstack([np.sin(phases), np.cos(phases)])
+    return pairs(np.multiply.outer(np.arange(float(n)), frequencies))
 
 
 DAYS = table_of([(1, 24)], 240, float)

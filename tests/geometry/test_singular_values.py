@@ -4,34 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from grids import waves_along
 
 from pefourier.encodings import build
-from pefourier.encodings.encoding import (
-    FLOAT64_EPS,
-    Encoding,
-    Measure,
-    from_table,
-    positions,
-)
+from pefourier.encodings.encoding import FLOAT64_EPS, from_table
 from pefourier.geometry import singular_values
 from pefourier.geometry.singular_values import decompose
 
 
-def measure(frequencies, weights=None, size=1.0, **facts):
-    omega = np.asarray(frequencies, dtype=float)
-    weights = np.full(len(omega), 1 / len(omega)) if weights is None else np.asarray(weights)
-    return Measure(omega, weights, squared_length=size, **facts)
-
-
 def declared(frequencies, length):
-    """Return the encoding of cosines and sines that a measure of equal weights declares."""
-    own = measure(frequencies, size=float(len(frequencies)))
-
-    def vectors(x):
-        phases = own.phases(x)
-        return np.hstack([np.cos(phases), np.sin(phases)])
-
-    return Encoding("waves", positions(length), 2 * len(frequencies), vectors, measure=own)
+    return waves_along(frequencies, length, squared_length=float(len(frequencies)))
 
 
 CASES = {

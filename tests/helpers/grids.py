@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pefourier.encodings.encoding import Encoding, Measure, from_table, lattice
+from pefourier.encodings.encoding import Encoding, Measure, from_table, lattice, positions
 
 
 def table_on(sides, table, prefix=0, **facts):
@@ -38,15 +38,33 @@ def mixed_frequencies(heads=12, size=64, base=10.0, seed=0):
     return np.concatenate(parts).reshape(-1, 2)
 
 
-def mean_products(table, sides):
-    """Return inner products and their means over pairs with one displacement, (n, n) each."""
-    places = np.indices(sides).reshape(len(sides), -1).T
+def mean_products(table, sides, points=slice(None)):
+    """Return inner products of points and their means over pairs with one displacement."""
+    places = np.indices(sides).reshape(len(sides), -1).T[points]
     lags = (places - places[:, None]).reshape(-1, len(sides))
     _, inverse = np.unique(lags, axis=0, return_inverse=True)
-    products = (table @ table.T).ravel()
-    means = np.bincount(inverse.ravel(), weights=products) / np.bincount(inverse.ravel())
-    n = len(table)
-    return products.reshape(n, n), means[inverse.ravel()].reshape(n, n)
+    products, inverse = table @ table.T, inverse.ravel()
+    means = np.bincount(inverse, weights=products.ravel()) / np.bincount(inverse)
+    return products, means[inverse].reshape(products.shape)
+
+
+def residual_of_products(table, sides, points=slice(None)):
+    """Return the residual of inner products that depend only on displacements of the points."""
+    products, means = mean_products(table, sides, points)
+    return np.linalg.norm(products - means) / np.linalg.norm(products)
+
+
+def waves_along(frequencies, length, weights=None, **facts):
+    """Return the encoding of cosines and sines that a measure of positions declares."""
+    omega = np.asarray(frequencies, dtype=float)
+    weights = np.full(len(omega), 1 / len(omega)) if weights is None else np.asarray(weights)
+    measure = Measure(omega, weights, **{"squared_length": 1.0, **facts})
+
+    def vectors(x):
+        phases = measure.phases(x)
+        return np.hstack([np.cos(phases), np.sin(phases)]) * np.tile(measure.amplitudes, 2)
+
+    return Encoding("waves", positions(length), 2 * len(omega), vectors, measure=measure)
 
 
 def smooth_table(rng, sides, d=24, reach=2**0.5, noise=0.0):

@@ -1,5 +1,7 @@
 """Comparisons of two encodings: applied transformations of any size are found."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -73,6 +75,7 @@ def test_order_signs_and_scale_are_found(spec, size, rng):
 
 def test_a_scale_and_a_constant_row_are_found():
     table = load("learned", 300, 64).table()
+    assert compare(table, table + 0.3).transform == {"offset_row": 0.3}
     found = compare(stored(table), stored(2.5 * table + 0.3))
     assert [cause.code for cause in found.causes] == ["scaled", "offset-row"]
     assert found.transform["scale"] == pytest.approx(2.5, rel=1e-4)
@@ -100,6 +103,12 @@ def test_rows_in_another_order_are_a_difference(spec, rng):
         assert (found.unit, found.differing) == ("rows", (rows != np.arange(60)).sum())
         runs = ((r.first, r.last, r.last_row - r.first_row + 1) for r in found.positions)
         np.testing.assert_array_equal(np.hstack([np.linspace(*run) for run in runs]), rows)
+    twice = np.vstack([table, table[:3]])
+    found = compare(twice, rng.permutation(twice))
+    assert (found.verdict, found.transform) == ("different", {"rows": "in another order"})
+    assert (
+        json.loads(json.dumps(compare(table, -table[order] + 1).to_dict()))["tried"]["rows"] == 60
+    )
 
 
 def test_rows_of_a_grid_that_are_moved_are_a_difference_and_those_before_it_none():

@@ -1,7 +1,5 @@
 """Positions recovered from rows of cosines and sines, and the comparison's report of moved rows."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -167,29 +165,6 @@ def test_an_offset_of_a_rotation_is_no_change_of_scores_and_of_vectors_is(run):
     assert (
         "trained weights do not" in pefourier.compare(load("sinusoidal", 40, 8), shifted).conclusion
     )
-
-
-ROWS, COLUMNS = "rows", "columns"
-
-
-@pytest.mark.parametrize("n", [6, 64, 300])
-def test_orders_of_rows_and_columns_are_found(n, rng):
-    """Permuted columns with signs and a scale are found, and so is an order of rows."""
-    table, d = rng.normal(size=(n, 12)), 12
-    columns, signs = rng.permutation(d), rng.choice([-1, 1], d)
-    changed = 2 * table[:, columns] * signs
-    found = compare(table, changed)
-    assert found.verdict == "equivalent"
-    again = table[:, found.transform["columns"]] * found.transform.get("signs", 1)
-    np.testing.assert_allclose(again * found.transform["scale"], changed, atol=1e-12)
-    assert compare(table, table + 0.3).transform == {"offset_row": 0.3}
-    twice = np.vstack([table, table[:3]])
-    found = compare(twice, rng.permutation(twice))
-    assert (found.verdict, found.transform) == ("different", {"rows": "in another order"})
-    found = compare(table, rng.normal(size=table.shape))
-    assert found.verdict == "different"
-    assert found.tried["rows"] == n
-    assert json.dumps(found.to_dict()["tried"])
 
 
 def test_pairs_that_one_of_two_lacks_are_named_by_their_count():

@@ -3,7 +3,7 @@
 import re
 
 import numpy as np
-from grids import table_on
+from grids import residual_of_products, table_on
 
 from claims import SAME
 from claims.faithful import VERDICTS as OF_CHECK
@@ -296,29 +296,18 @@ def above_the_fold(c):
     return c.read(r"(\d+) of (\d+)") == [(c.omega > np.pi).sum(), len(c.omega)]
 
 
-def toeplitz(table, sides, points=None):
-    """Return the residual of inner products that depend only on displacements of the points."""
-    points = np.arange(len(table)) if points is None else points
-    places = np.stack(np.unravel_index(points, sides), axis=-1)
-    lags = (places - places[:, None]).reshape(-1, len(sides))
-    _, index = np.unique(lags, axis=0, return_inverse=True)
-    index, products = index.ravel(), (table @ table.T).ravel()
-    means = np.bincount(index, products) / np.bincount(index)
-    return np.linalg.norm(products - means[index]) / np.linalg.norm(products)
-
-
 def order_holds(c):
     """The printed residual is that of the named order, far below that of the given order."""
     sides, points = c.enc.domain.sides, np.arange(len(c.table))
-    given = toeplitz(c.table, sides) / 3.9
+    given = residual_of_products(c.table, sides) / 3.9
     if c.code == "row-order":
-        return toeplitz(c.table, sides, blocks_of(sides)) < given
+        return residual_of_products(c.table, sides, blocks_of(sides)) < given
     if c.code == "grid-transposed":
         sides = tuple(map(int, c.read(r"fits (\d+)x(\d+)")))
     else:
         points = points + int(c.read(r"point k([+-]\d+)")[0])
     inside = (points >= 0) & (points < len(points))
-    residual = toeplitz(c.table[inside], sides, points[inside])
+    residual = residual_of_products(c.table[inside], sides, points[inside])
     (printed,) = c.read(r"residual ([\d.e-]+);")
     return abs(residual - printed) <= 0.06 * printed + 2e-7 and residual < given
 
@@ -335,7 +324,7 @@ def ends_meet(c):
 
 
 def rows_on_a_line(c):
-    is_line = toeplitz(c.table, (len(c.table),)) <= 1e-5
+    is_line = residual_of_products(c.table, (len(c.table),)) <= 1e-5
     return is_line and c.read(r"as (\d+) steps") == [c.enc.domain.sides[-1]]
 
 

@@ -1,15 +1,13 @@
 """Claims of `relations` about drawn encodings and tables, by inner products of all pairs."""
 
 import numpy as np
-from grids import mean_products
+from grids import residual_of_products
 
-from claims.faithful import bias, changed_table, facts_of, grid_table, is_zero, on_grid
+from claims.faithful import LINES, bias, changed_table, facts_of, grid_table, is_zero, on_grid
 from pefourier.encodings import load
-from pefourier.encodings.registry import BUILDERS
 from pefourier.questions.relations import relate
 
 CAUSAL = ["alibi", "kerple", "t5", "shaw", "erpe"]
-LINES = sorted({*BUILDERS} - {"swin", "swin2", "beit"})
 
 
 def formula(rng):
@@ -28,9 +26,7 @@ def draw(rng, number):
 
 def residual(c):
     """Return the residual of products from their means over pairs of one displacement."""
-    table = c.table / (np.abs(c.table).max() or 1.0)
-    products, means = mean_products(table, c.enc.domain.sides)
-    return np.linalg.norm(products - means) / np.linalg.norm(products)
+    return residual_of_products(c.table / (np.abs(c.table).max() or 1.0), c.enc.domain.sides)
 
 
 def by_position(c):
