@@ -6,6 +6,13 @@ import numpy as np
 import pytest
 
 
+def test_numbers_of_a_spectrum_are_those_of_the_formula(run):
+    sinusoidal, dft = run("spectrum", "--d", 16, "--rho", 100, "--json").results
+    assert sinusoidal["frequencies"] == pytest.approx(100.0 ** (-np.arange(0, 16, 2) / 16))
+    assert (sinusoidal["params"]["rho"], sinusoidal["params"]["length"]) == (100.0, 80)
+    assert dft["density"] == pytest.approx([1 / 16, *[1 / 8] * 7, 1 / 16])
+
+
 @pytest.mark.parametrize("sigma", ["1e308", "0.02"])
 def test_extreme_bandwidths_give_a_density(run, sigma):
     """The largest sigma gives a flat density, and the smallest gives the nearest lattice points."""
