@@ -428,3 +428,30 @@ def frequencies_read(enc: Encoding) -> tuple[Floats, Floats] | None:
         energies.append(pairs.amplitude**2)
     weights = np.concatenate(energies)
     return np.concatenate(omega), weights / weights.sum()
+
+
+FEW = 6  # most frequencies of a table that are named
+SAME = 1e-5  # relative difference of fitted frequencies that counts as rounding
+PURE = 1e-3  # largest error of the phases of sinusoids, in radians
+
+
+def few_frequencies(enc: Encoding) -> Floats:
+    """Return the frequencies, from low to high, if columns are pairs of sinusoids of at most `FEW`.
+
+    >>> from pefourier.encodings.encoding import from_table
+    >>> angles = np.outer(np.arange(40), [0.5, 1, 0.5])
+    >>> few_frequencies(from_table(np.hstack([np.cos(angles), np.sin(angles)]))).round(9)
+    array([0.5, 1. ])
+    """
+    from pefourier.geometry.waves import fit_columns  # tables only
+
+    is_sequence = enc.domain.is_line and enc.domain.kind == "position"
+    pairs = fit_columns(enc.float_table(), max(enc.eps, FLOAT32_EPS)) if is_sequence else None
+    if pairs is None or pairs.columns.size < enc.dim or pairs.frequency.min() <= NEGLIGIBLE:
+        return np.zeros(0)
+    steps = np.arange(len(enc))
+    waves = np.exp(-1j * (pairs.phase + np.outer(steps, pairs.frequency)))
+    is_pure = np.abs(np.angle(pairs.numbers(steps) * waves)).max() <= PURE
+    lines = np.sort(pairs.frequency)
+    lines = lines[np.append(True, np.diff(lines) > SAME * lines[1:])]
+    return lines if is_pure and len(lines) <= FEW else lines[:0]

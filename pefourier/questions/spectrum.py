@@ -39,11 +39,12 @@ from pefourier.questions.spectral_density import (
     WeightedFrequencies,
     axis_shares,
     estimate_spectrum,
+    few_frequencies,
     share_of_mean_row,
     summarize_density,
 )
 from pefourier.types import Counts, CsvTable, Fields, Floats, frozen, hidden
-from pefourier.writing.text import Verdict, percent
+from pefourier.writing.text import Verdict, join, number, percent
 
 MANY, SOME = 0.75, 0.05  # shares of the energy
 EVEN = 0.15  # largest distance of the cumulative energy from an even spread
@@ -73,6 +74,7 @@ class Spectrum(Result):
         "one frequency": Verdict(
             "All energy is at one frequency, a wavelength of {r.cutoff_wave:4} {r.unit}.",
         ),
+        "few frequencies": Verdict("Wavelengths of {r.few_waves} {r.unit} carry all energy."),
         "even": Verdict(
             "The energy is spread evenly over the frequency axis: the share below a frequency "
             "differs from an even spread by at most {r.measure.unevenness:2%}.",
@@ -177,13 +179,20 @@ class Spectrum(Result):
             return "constant"
         return self.place_of_energy
 
+    @cached_property
+    def few(self) -> Floats:
+        """The few frequencies that make up a table, if it has no others."""
+        return few_frequencies(self.encoding) if self.measure.declared is None else np.zeros(0)
+
     @property
     def place_of_energy(self) -> str:
-        """Verdict: energy at one frequency, spread evenly, or at low or high frequencies."""
+        """Verdict: energy at few frequencies, spread evenly, or at low or high frequencies."""
         measure = self.measure
         waves = measure.sizes[measure.weights > NEGLIGIBLE]
         if waves.max() - waves.min() <= 1e-9 * waves.max():
             return "one frequency"
+        if len(self.few):
+            return "few frequencies" if len(self.few) > 1 else "one frequency"
         if measure.unevenness <= EVEN:
             return "even"
         if measure.high <= 1 - MOST + NEGLIGIBLE and measure.cutoff95 > 0:
@@ -232,8 +241,13 @@ class LineSpectrum(Spectrum):
 
     @cached_property
     def cutoff_wave(self) -> float:
-        """Wavelength at or above which 95% of the energy lies."""
-        return self.period_of(self.measure.cutoff95)
+        """Wavelength at or above which 95% of the energy lies, or the longest of a few."""
+        return self.period_of(self.few[0] if len(self.few) else self.measure.cutoff95)
+
+    @property
+    def few_waves(self) -> str:
+        """The wavelengths of the few frequencies, from short to long."""
+        return join(number(self.period_of(omega)) for omega in self.few[::-1])
 
     def period_of(self, omega: float) -> float:
         """Return the wavelength of a frequency, infinite for 0."""
@@ -252,8 +266,8 @@ class LineSpectrum(Spectrum):
 
     def series(self) -> CsvTable:
         """Names of the columns of CSV, and a row for each frequency of the lattice."""
-        rows = ([k, omega, self.density[k]] for k, omega in enumerate(self.omega))
-        return ["k", "omega", "density"], rows
+        rows = ([k, omega, self.sigma, self.density[k]] for k, omega in enumerate(self.omega))
+        return ["k", "omega", "sigma", "density"], rows
 
 
 @frozen
@@ -287,9 +301,9 @@ class GridSpectrum(Spectrum):
     def series(self) -> CsvTable:
         """Names of the columns of CSV, and a row for each frequency of the lattice."""
         axes = axis_letters(len(self.omega))
-        names = [*(f"k_{axis}" for axis in axes), *(f"omega_{axis}" for axis in axes), "density"]
-        return names, (
-            [*k, *(line[i] for line, i in zip(self.omega, k, strict=True)), share]
+        names = [f"{of}_{axis}" for of in ("k", "omega") for axis in axes]
+        return [*names, "sigma", "density"], (
+            [*k, *(line[i] for line, i in zip(self.omega, k, strict=True)), self.sigma, share]
             for k, share in np.ndenumerate(self.density)
         )
 

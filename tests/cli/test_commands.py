@@ -22,7 +22,8 @@ def test_extreme_bandwidths_give_a_density(run, sigma):
 
 
 def test_csv_reads_back_exactly(run):
-    _, *rows = run("spectrum", "sinusoidal", "--d", 16, "--csv").out.splitlines()
+    head, *rows = run("spectrum", "sinusoidal", "--d", 16, "--csv").out.splitlines()
+    assert (head, rows[0].split(",")[4]) == ("encoding,spec,k,omega,sigma,density", "4.0")
     density = run("spectrum", "sinusoidal", "--d", 16, "--json").results[0]["density"]
     assert [float(row.split(",")[-1]) for row in rows] == density
 

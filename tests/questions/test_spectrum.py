@@ -168,6 +168,21 @@ def test_the_peaks_of_a_mixed_helix_are_its_waves(rng):
     assert spectrum(load("learned", 256, 64)).peaks == spectrum(load("dft", 256, 64)).peaks == []
 
 
+def test_the_few_wavelengths_of_a_table_are_named():
+    steps = np.arange(100)[:, None]
+
+    def pairs(angles):
+        return spectrum(from_table(np.hstack([np.cos(angles), np.sin(angles)])))
+
+    two, one = pairs(2 * np.pi * steps / [32, 12.8]), pairs(2 * np.pi * steps / 12.8)
+    named = "FEW FREQUENCIES. Wavelengths of 12.8 and 32 positions carry all energy."
+    assert two.conclusion == named
+    assert one.conclusion.endswith(
+        "All energy is at one frequency, a wavelength of 12.8 positions."
+    )
+    assert pairs(1e-3 * steps**2).verdict == "mostly slow"  # a chirp
+
+
 def of_pairs(*omega):
     """Write frequencies to a file and return the SPEC of their rotation."""
     np.save("omega.npy", np.array(omega))

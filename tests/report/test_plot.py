@@ -17,6 +17,7 @@ from pefourier.questions.check_faithful import Faithfulness, check_faithful
 from pefourier.questions.compare import compare as compare_encodings
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import Relations, kernel, relate
+from pefourier.questions.spectrum import LineSpectrum
 from pefourier.questions.spectrum import spectrum as spectrum_of
 from pefourier.report import plot
 from pefourier.report.figures import (
@@ -241,3 +242,19 @@ def test_a_png_that_no_screen_shows_is_refused(run, tmp_path):
         words = ["spectrum", "dft", "--d", 8, "--plot", tmp_path / "a.png", "--width", 40]
         assert run(*words, "--dpi", dpi).status == status
         assert (tmp_path / "a.png").exists() == (status == 0)
+
+
+def test_axes_name_the_unit_of_the_drawn_encodings(rng):
+    def words(*encodings):
+        answers = [Answer(e, spectrum_of(e)) for e in encodings]
+        axes, *others = LineSpectrum.draw(answers, plot.USUAL, axis="log").axes
+        return axes.get_xlabel(), others[0].get_xlabel()
+
+    places, times = (
+        load("sinusoidal", 20, 8),
+        load("sinusoidal", times=np.sort(rng.random(20)), d=8),
+    )
+    both = words(places, times)
+    assert words(places) == ("angular frequency ω (radians per position)", "wavelength (positions)")
+    assert words(times)[0] == "angular frequency ω (radians per unit of time)"
+    assert both[1] == "wavelength (positions or units of time)"

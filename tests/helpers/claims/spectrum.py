@@ -159,7 +159,19 @@ def is_constant(c):
     return c.truth[2] > 0.95 - 1e-9 and agrees(printed, c.truth[2])
 
 
+def is_few_frequencies(c):
+    """Sinusoids of the printed wavelengths make up the table."""
+    table = c.answer.encodings[0].table()
+    waves = [float(x) for x in re.findall(r"\d+(?:\.\d+)?(?:e\+?\d+)?", c.text)]
+    angles = 2 * np.pi * np.arange(len(table))[:, None] / waves
+    basis = np.hstack([np.cos(angles), np.sin(angles)])
+    left = table - basis @ np.linalg.lstsq(basis, table)[0]
+    return np.linalg.norm(left) < 0.05 * np.linalg.norm(table)
+
+
 def is_one_frequency(c):
+    if len(c.answer.few):
+        return is_few_frequencies(c)
     omega, shares, _ = c.truth
     size = np.abs(omega[shares > 1e-11, 0])
     unit = c.answer.encodings[0].domain.spacing if c.answer.encodings[0].domain.irregular else 1
@@ -261,6 +273,7 @@ VERDICTS = {
     "zero codes": lambda c: not c.answer.encodings[0].table().any(),
     "constant": is_constant,
     "one frequency": is_one_frequency,
+    "few frequencies": is_few_frequencies,
     "even": is_even,
     "mostly slow": is_mostly_slow,
     "mostly fast": is_mostly_fast,
