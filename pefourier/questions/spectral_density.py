@@ -443,7 +443,7 @@ def few_frequencies(enc: Encoding) -> Floats:
     >>> few_frequencies(from_table(np.hstack([np.cos(angles), np.sin(angles)]))).round(9)
     array([0.5, 1. ])
     """
-    from pefourier.geometry.waves import fit_columns  # tables only
+    from pefourier.construction.waves import fit_columns  # tables only
 
     is_sequence = enc.domain.is_line and enc.domain.kind == "position"
     pairs = fit_columns(enc.float_table(), max(enc.eps, FLOAT32_EPS)) if is_sequence else None
