@@ -79,7 +79,7 @@ def compare(
     'equivalent'
     """
     from pefourier.questions.compare import compare as compare_encodings
-    from pefourier.questions.two_sources import load_matching_pair
+    from pefourier.questions.compare import load_matching_pair
 
     if tolerance is not None:
         check_tolerance(tolerance)

@@ -386,15 +386,7 @@ class KeysAdded(Named):
     by: Floats  # (n,)
     name = "keys-added"
     changed = "numbers"
-
-    @property
-    def words(self) -> str:
-        """The keys."""
-        sizes = np.abs(self.by)
-        keys = np.flatnonzero(sizes > STRAIGHT * sizes.max())
-        if len(keys) == 1:
-            return f"{self.by[keys[0]]:.6g} added to the biases of key {keys[0]}"
-        return "a constant for each key added to its biases"
+    says = "a constant for each key added to its biases"
 
     @classmethod
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[KeysAdded]:

@@ -1,4 +1,4 @@
-"""Rules for tables of grid points: mistakes known from public source code.
+r"""Rules for tables of grid points: mistakes known from public source code.
 
 Conventions
 -----------
@@ -6,32 +6,88 @@ Rows are the points of a lattice in raster order, the first axis slowest, withou
 Inner products of a correct table depend on the displacement alone. T, the relative distance of all
 products from such a function (`geometry.products`), reveals rows in a wrong place. If each column
 depends on one axis, the columns of each axis are identified as a separate formula.
+
+Identify the published convention that a table of grid points follows, and its settings.
+
+Conventions
+-----------
+A convention assigns each pair i to an axis, with a frequency :math:`\omega_i` that contains the
+factor :math:`\rho^{-e_i}` of the base. Another base and another slope of coordinates change the
+frequency to :math:`s\, \omega_i q^{-e_i}`. These numbers are fitted from low to high frequencies,
+since high frequencies may be aliased. Settings are returned only if the table rebuilt from them
+differs by rounding alone.
 """
 
 from collections.abc import Iterator
+from dataclasses import fields, replace
+from functools import cached_property
+from itertools import product
+from typing import Any, get_args
 
 import numpy as np
 
-from pefourier.construction.grid_conventions import GridFacts
-from pefourier.construction.wave_rules import SEARCHED
+from pefourier.construction.identify import frequencies, identification, identify, shortest
+from pefourier.construction.wave_rules import SEARCHED, ladder_of
+from pefourier.construction.waves import LAYOUTS, Complex, Form, apart, copies_of
 from pefourier.encodings.encoding import (
     WORDS,
     Encoding,
     Finding,
+    Wave,
+    axis_columns,
     axis_letters,
+    axis_lines,
+    columns_of_blocks,
     finding,
+    split_pairs,
 )
-from pefourier.encodings.families.axial import rows_of_blocks
+from pefourier.encodings.families.axial import LINES, Axes, pairs_of_axes, rows_of_blocks
 from pefourier.encodings.grids import size_of
-from pefourier.encodings.registry import fact_of_convention
-from pefourier.geometry.closest import largest_zero, squared_distances
+from pefourier.encodings.registry import build, fact_of_convention, read_conventions
+from pefourier.errors import PefourierError
+from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distances
+from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.products import better_reading, toeplitz_residual_of_rows
-from pefourier.types import Counts, Indices
+from pefourier.types import Counts, Fields, Floats, Indices, Places, Table, Texts, frozen_arrays
 from pefourier.writing.text import agreeing
 
 CERTAIN = 4.0  # least ratio of the given residual to that of the right order
 SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4, 5, -5)
+NEARLY = 1e-3  # relative tolerance on steps of coordinates, as in float32
 ORTHOGONAL = 1e-6  # relative inner product of neighbours that counts as 0
+FIRST_ROWS, AT_ONCE = 16, 256  # rows of a table that are compared
+NAMED = ("convention", "order", "rho", "layout", "divisor")  # parameters that identify a table
+ROUNDED = 1e-6  # relative error of fitted slopes
+Slopes = dict[str, float]  # slope of each axis' coordinate, relative to a convention
+GridSettings = tuple[tuple[Any, ...], dict[str, Any]]  # order of preference, changed settings
+Match = tuple[*GridSettings, Encoding, Form | None, float]  # with the largest difference
+
+
+@frozen_arrays
+class GridFacts:
+    """A table of the points of a grid, with facts that rules use."""
+
+    table: Table  # (n, d)
+    sides: Counts
+    eps: float
+    closest: ClosestPair
+    paired: bool = False  # whether columns are cosines and sines in no particular order
+    prefix: int = 0  # rows before the grid
+
+    @property
+    def names(self) -> Texts:
+        """Names of the axes, the slowest first."""
+        return tuple(axis_letters(len(self.sides)))
+
+    @cached_property
+    def columns(self) -> list[Places] | None:
+        """Columns that change along each axis alone; None if some change along several axes."""
+        return axis_columns(self.table.reshape(*self.sides, -1))
+
+    @property
+    def rounding(self) -> float:
+        """Largest residual that rounding of the stored numbers may cause."""
+        return max(1e-6, 8 * self.eps)
 
 
 def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
@@ -151,3 +207,183 @@ def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
             yield finding("ends-coincide", name=name)
     if fact_of_convention(enc.name, enc.params.get("convention", ""), "text") == "origin":
         yield finding("text-collides-with-patch", point=",".join("0" for _ in domain.sides))
+
+
+def identify_on_grid(facts: GridFacts) -> tuple[Fields | None, list[Finding]]:
+    """Return the conventions that a table follows, with settings, and findings about them."""
+    attempts = product((False, True)[: 1 + (facts.columns is not None)], forms_of(facts))
+    found = ([*follow_conventions(facts, form, fitted=fitted)] for fitted, form in attempts)
+    matches = sorted(next(filter(None, found), []), key=lambda match: match[0])
+    if not matches:
+        return None, []
+    _, changes, enc, form, difference = matches[0]
+    names = [m[2].params["convention"] for m in matches if (m[1], m[2].name) == (changes, enc.name)]
+    params = {key: enc.params[key] for key in NAMED if key in enc.params} | changes
+    params |= {"part": form.part, "times": 2 if form.copies else 1} if form else {}
+    spec = ",".join([f"{enc.name}:convention={names[0]}", *map(assignment, changes.items())])
+    findings = [*unusual_coordinates(enc)]
+    if form and form.part == "cos" and facts.closest.distinct == len(facts.table):
+        findings.append(finding("lone-cosines", "named", spec=spec))
+    named = {"spec": spec, "conventions": names, "changes": changes}
+    return identification(enc.name, params, difference) | named, findings
+
+
+def unusual_coordinates(enc: Encoding) -> Iterator[Finding]:
+    """Find coordinates from 0 to 1, or in pixels, with frequencies for indices."""
+    if not enc.is_stationary or enc.params.get("frequencies") != "own" or len(enc.domain.grid) < 2:
+        return
+    fastest, scale = np.abs(enc.measure.frequencies).max(axis=0), enc.params["scale"]
+    lines = zip(axis_letters(len(fastest)), fastest, enc.domain.sides, strict=True)
+    slow = [name for name, w, n in lines if n > 2 and 0 < w * (n - 1) <= np.pi / 3 + 1e-9]
+    if slow:
+        yield finding("coordinates-unscaled", names=" and ".join(slow))
+    if enc.params["coordinates"] == "index" and 2 <= scale == round(scale) and max(fastest) > np.pi:
+        yield finding("pixel-coordinates", factor=scale, fastest=fastest.max())
+
+
+def assignment(item: tuple[str, Any]) -> str:
+    """Format a parameter for a SPEC.
+
+    >>> assignment(("reference", (64.0, 64.0))), assignment(("coordinates", "unit"))
+    ('reference=64;64', 'coordinates=unit')
+    """
+    values = item[1] if isinstance(item[1], tuple) else (item[1],)
+    return f"{item[0]}={';'.join(x if isinstance(x, str) else f'{x:.12g}' for x in values)}"
+
+
+def follow_conventions(facts: GridFacts, form: Form | None, *, fitted: bool) -> Iterator[Match]:
+    """Yield the conventions that a table follows to rounding, with fitted settings if `fitted`.
+
+    Several conventions may match: they differ on other grids, or in ways a table does not show.
+    """
+    waves, fewest = 1 if form is None or form.part == "both" else 2, np.inf
+    d = facts.table.shape[1] * waves // (2 if form and form.copies else 1)
+    for name, convention in ((k, c) for k, table in read_conventions().items() for c in table):
+        spec = {"d": d, "grid": facts.sides, "convention": convention}
+        enc = build_if_any(name, **spec)
+        if enc is None or (form and form.part == "both" and name == "axial"):
+            continue
+        is_other = form and (name == "axial", form.copies != enc.params["layout"])
+        for order, changes in settings_read(facts, enc, form) if fitted else [((0.0,), {})]:
+            other = build_if_any(name, **spec, **changes) if order[0] <= fewest else None
+            difference = largest_difference(facts, other, form) if other else None
+            if other and difference is not None:
+                fewest = order[0]
+                yield (fewest, *(is_other or ()), *order[1:]), changes, other, form, difference
+                break
+
+
+def build_if_any(name: str, **settings: Any) -> Encoding | None:
+    """Build an encoding; None if it does not allow these axes or dimensions."""
+    try:
+        return build(name, **settings)
+    except PefourierError:
+        return None
+
+
+def forms_of(facts: GridFacts) -> list[Form | None]:
+    """Return the column forms to try: a convention's own, cosines with sines, or one alone."""
+    rows = facts.table[np.concatenate(rows_of_axes(facts))].astype(float)
+    both = [
+        Form("both", layout, copies_of(front) and copies_of(back), first)
+        for layout, first in product(LAYOUTS, get_args(Wave))
+        for front, back in [split_pairs(rows, layout)]
+        if np.abs(front**2 + back**2 - 1).max(initial=0.0) <= 2 * facts.rounding
+    ]
+    lone = [Form(x, copies=copies_of(rows)) for x in get_args(Wave) if 0.9 < rows.max() < 1.1]
+    return [None, *both, *lone][facts.paired :]
+
+
+def rows_of_axes(facts: GridFacts) -> list[Indices]:
+    """Return the rows along each axis, with all other axes at their first point."""
+    return [line[:, 0] for line in axis_lines(np.arange(len(facts.table)).reshape(*facts.sides, 1))]
+
+
+def axes_of(enc: Encoding) -> Axes:
+    """Return the settings of an encoding on axes."""
+    return Axes(**{field.name: enc.params[field.name] for field in fields(Axes)})
+
+
+def waves_of(vectors: Table, enc: Encoding, form: Form | None = None) -> Complex:
+    """Return cosines and sines (n, m) by an encoding's columns or by a form; NaN if missing."""
+    if form is None:
+        blocks = pairs_of_axes(enc.name, axes_of(enc), enc.dim).blocks
+        vectors = vectors[:, np.concatenate(columns_of_blocks(enc.params["layout"], blocks))]
+        form = Form("both", first="sin" if enc.name == "axial" else "cos")
+    return form.numbers(vectors)
+
+
+def largest_difference(facts: GridFacts, enc: Encoding, form: Form | None) -> float | None:
+    """Return the largest difference of a table from an encoding; None if rounding is exceeded.
+
+    If each column depends on one axis, comparing the rows along the axes is enough.
+    """
+    rows, largest = np.arange(len(facts.table)), 0.0
+    if facts.columns and enc.params["rows"] == "raster":
+        rows = np.concatenate(rows_of_axes(facts))
+    rows = np.random.default_rng(0).permutation(rows)
+    for part in np.split(rows, range(FIRST_ROWS, len(rows), AT_ONCE)):
+        places = enc.domain.x[part]
+        size = apart(waves_of(enc.vectors(places), enc), waves_of(facts.table[part], enc, form))
+        phases = enc.measure.phases(enc.domain.places(places)) if enc.is_stationary else 0.0
+        if (size > facts.rounding + 8 * FLOAT32_EPS * np.abs(phases)).any():
+            return None
+        largest = max(largest, size.max())
+    return largest
+
+
+def frequencies_along(waves: Complex, eps: float) -> Floats:
+    """Fit the frequencies of pairs (N, k) along an axis, highest first; empty if none fit."""
+    table = np.hstack([part for part in (waves.real, waves.imag) if not np.isnan(part).any()])
+    # two frequencies always fit some base
+    if waves.shape[1] < 3 or np.abs(np.abs(waves) - 1).max() > 0.1:
+        return np.zeros(0)
+    params = (identify(table, eps) or {"params": {}})["params"]
+    if "rho" not in params:
+        return np.sort(ladder_of(table, eps))[::-1]
+    return frequencies(params, 2 * waves.shape[1])
+
+
+def settings_read(facts: GridFacts, enc: Encoding, form: Form | None) -> list[GridSettings]:
+    """Return settings with which a convention may match a table, the fewest changes first."""
+    if not enc.is_stationary:
+        return []
+    axes, slopes, rho = axes_of(enc), Slopes(), 0.0
+    base = pairs_of_axes(enc.name, replace(axes, stretch=(), scale=1.0), enc.dim).omega
+    lines = zip(facts.names, enc.measure.frequencies.T, rows_of_axes(facts), strict=True)
+    for letter, omega, rows in lines:
+        use = np.argsort(-omega)[: np.count_nonzero(omega)]
+        read = frequencies_along(waves_of(facts.table[rows], enc, form)[:, use], facts.eps)
+        if 0 < len(read) == len(use):
+            exponent = -np.log(base[use]) / np.log(axes.rho)
+            change, ratio = np.polyfit(exponent, np.log(read / omega[use]), 1)
+            rho = rho or shortest(axes.rho * np.exp(np.clip(-change, -30, 30)), ROUNDED)
+            slopes[letter] = np.exp(ratio)
+    return coordinate_settings(facts, axes, slopes, rho) if slopes else []
+
+
+def coordinate_settings(
+    facts: GridFacts, axes: Axes, slopes: Slopes, rho: float
+) -> list[GridSettings]:
+    """Return settings that explain the slopes of coordinates and the base, the fewest first.
+
+    A whole factor is a scale, unless the convention has a reference.
+    """
+    sides, read = dict(zip(facts.names, facts.sides, strict=True)), list[GridSettings]()
+    points = {k: float(sides.get(k, 1)) for k in axes.order}
+    points |= dict(zip(axes.order, axes.reference, strict=False))
+    start, across = (np.array([x[k] for k in slopes]) for x in (points, sides))
+    rates = {kind: np.array([line(x)[0] for x in start]) for kind, line in LINES.items()}
+    rates = {axes.coordinates: start / across, "index": start / across} | rates
+    for kind, offset in product(rates, {axes.offset, 0.0, 0.5, 1.0}):
+        away = rates[axes.coordinates] * [*slopes.values()] / rates[kind]
+        factor, one = shortest(away.mean(), ROUNDED), kind == "closed"
+        sizes = start * away if kind == "index" else (start - one) / away + one
+        reference = points | {k: shortest(x, ROUNDED) for k, x in zip(slopes, sizes, strict=True)}
+        ways = [dict[str, Any](scale=axes.scale * factor), {"reference": (*reference.values(),)}]
+        ways = [{}] if np.abs(away - 1).max() < NEARLY else ways[:: -1 if axes.reference else 1]
+        for nth, way in enumerate(ways, len(ways)):
+            other = {"rho": rho, "coordinates": kind, "offset": offset, **way}
+            new = {k: x for k, x in other.items() if x != getattr(axes, k)}
+            read.append(((len(new), np.any(np.hstack([[rho], *way.values()]) % 1), nth), new))
+    return sorted(read, key=lambda settings: settings[0])

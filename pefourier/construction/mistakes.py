@@ -8,8 +8,9 @@ result: frequencies in radians per position, one per pair, and the sinusoids at 
 a rotation if both have equal sinusoids in every row, each number to its own rounding. All mistakes
 are tried: of those that explain the rotation, the simplest is reported, then the one with the
 smallest residual. Simple means few digits of new numbers: a setting that was ignored has none.
-Without a misreading that explains all rows, no cause is reported. Between two encodings with known
-settings, the smallest set of settings that differ takes the place of a mistake.
+Without a misreading that explains all rows, no cause is reported.
+
+Two known encodings differ in the smallest set of settings, the parameters of ``rope``.
 """
 
 from __future__ import annotations

@@ -39,23 +39,21 @@ from pefourier.construction.operators import (
 )
 from pefourier.construction.outcome import SIDES, Outcome, Two
 from pefourier.construction.pairs import (
+    PositionRun,
+    RowPositions,
+    causes_of,
+    describe_runs,
     exchanged_waves,
     first_difference,
     frequencies_apart,
     in_one_order,
     list_differences,
     pairs_apart,
+    recover_positions,
+    runs_of,
     shift_between,
 )
 from pefourier.construction.rope import BY_LENGTH, Rope, base_of_grid, is_rotation, list_at
-from pefourier.construction.row_positions import (
-    PositionRun,
-    RowPositions,
-    causes_of,
-    describe_runs,
-    recover_positions,
-    runs_of,
-)
 from pefourier.construction.rows import Shifted
 from pefourier.construction.steps import (
     StepChanged,

@@ -13,8 +13,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from pefourier.construction.grid_conventions import GridFacts, identify_on_grid, unusual_coordinates
-from pefourier.construction.grid_rules import GRID_RULES, remarks_on_formula
+from pefourier.construction.grid_rules import (
+    GRID_RULES,
+    GridFacts,
+    identify_on_grid,
+    remarks_on_formula,
+    unusual_coordinates,
+)
 from pefourier.construction.identify import SHORT, Formula, Params, identify, propose_waves
 from pefourier.construction.rows import explain_rows
 from pefourier.construction.wave_rules import (

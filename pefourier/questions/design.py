@@ -105,7 +105,6 @@ class Design(Result):
     """Candidate bases, and the best base for each criterion."""
 
     command = "design"
-    figure = "criteria"
     findings = ()
     verdicts = {
         "no base needed": Verdict(

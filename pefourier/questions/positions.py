@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pefourier.construction.pairs import exchanged_waves
+from pefourier.construction.pairs import exchanged_waves, recover_positions
 from pefourier.construction.rotation_pairs import FARTHEST, at_rows_of, positions_in
-from pefourier.construction.row_positions import recover_positions
 from pefourier.construction.waves import declared, fit
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding, Finding, finding, from_table

@@ -429,10 +429,9 @@ def with_doubts(enc: Encoding) -> Encoding:
     if not is_read or better_reading(table := points.table(), sides) is None:
         return enc
     from pefourier.construction import grid_rules
-    from pefourier.construction.grid_conventions import GridFacts
 
     closest, prefix = closest_pair(points), enc.domain.prefix
-    facts = GridFacts(table, sides, enc.eps, closest, prefix=prefix)
+    facts = grid_rules.GridFacts(table, sides, enc.eps, closest, prefix=prefix)
     rules = grid_rules.order_of_rows, grid_rules.neighbours_of_another_grid
     return replace(enc, findings=(*(f for rule in rules for f in rule(facts)), *enc.findings))
 

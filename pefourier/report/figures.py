@@ -251,32 +251,6 @@ def extension(answers: Answers, look: Look) -> Figure:
     return figure
 
 
-CURVES = {  # field of a candidate: axis label, scale, criteria that use it
-    "rank": ("rank", "linear", {"rank"}),
-    "idle": ("pairs without a full rotation", "linear", {"turns", "wavelength"}),
-    "bound": ("first lag with Σ\u00a0cos\u00a0<\u00a00", "log", {"bound"}),
-}
-
-
-def criteria(answers: Answers, look: Look) -> Figure:
-    """Draw each criterion over the base and mark the best base; grids have a curve per axis."""
-    asked = {name.partition("=")[0] for a in answers for name in a.result.criteria}
-    curves = {field: curve for field, curve in CURVES.items() if curve[2] & asked}
-    figure, panels = make_panels(look, 1.4 * len(curves), len(curves), share="x")
-    for axes, (field, (label, scale, names)) in zip(panels, curves.items(), strict=True):
-        for i, design in enumerate(answer.result for answer in answers):
-            name = f"{design.axis or ''} {design.length} positions, d {design.d}".strip()
-            curve = [c for c in design.tried if getattr(c, field) is not None]
-            best = [c for c in curve if names & {n.partition("=")[0] for n in c.best_by.split()}]
-            for marks, style, shown in ((curve, f"C{i}.-", name), (best, "C6D", "_nolegend_")):
-                values = [getattr(c, field) for c in marks]
-                axes.plot([c.rho for c in marks], values, style, label=shown)
-        axes.set(xscale="log", yscale=scale, ylabel=label)
-    panels[-1].set_xlabel("base ρ")
-    figure.align_ylabels(panels)
-    return figure
-
-
 MOST_TIMES = 4.0  # multiple of even use at the end of the colour scale
 
 
@@ -382,7 +356,8 @@ def draw_decades(axes: Axes, answers: Answers) -> None:
         density = a.result.measure.waves if separate else a.result.measure.by_decade
         zero = f" ({percent(density.at_zero)} at 0)" if density.at_zero >= LITTLE else ""
         x, y = curve_of(a, density)
-        axes.plot(x, y, *"o" * separate, label=entry(axes, a.encoding, zero))
+        style: Fields = {"marker": "o", "linestyle": "none"} if separate else {}
+        axes.plot(x, y, label=entry(axes, a.encoding, zero), **style)
     length = len(answers[0].encoding) * unit_of_waves(answers[0].encoding)[0]
     label = f"1 rotation in {length:.6g}"
     axes.axvline(2 * np.pi / length, color=GREY, linestyle=":", label=label)

@@ -9,8 +9,7 @@ from grids import table_on
 
 from pefourier.encodings import load
 from pefourier.geometry.interpolation import resize_lattice
-from pefourier.questions.compare import compare
-from pefourier.questions.two_sources import load_matching_pair
+from pefourier.questions.compare import compare, load_matching_pair
 
 EPS = float(np.finfo(np.float32).eps)
 RECORDED = json.loads((Path(__file__).parents[1] / "helpers/recorded_axes.json").read_text())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pefourier
-from pefourier.construction.row_positions import causes_of, runs_of
+from pefourier.construction.pairs import causes_of, runs_of
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry.precision import FORMATS, rounded

@@ -134,7 +134,6 @@ PICTURES = [
     "compare rope xpos --d 128 -S 600",
     f"relations {LONG}",
     "resize axial --from 6x9 --to 9x14 --d 16",
-    "design --length 80 --d 32",
     f"design --extend-from {LLAMA} --to 256k",
     f"encode {LONG.split()[0]} --d 16 --out codes.npy",
     "usage model --length 512",
