@@ -454,4 +454,4 @@ def few_frequencies(enc: Encoding) -> Floats:
     is_pure = np.abs(np.angle(pairs.numbers(steps) * waves)).max() <= PURE
     lines = np.sort(pairs.frequency)
     lines = lines[np.append(True, np.diff(lines) > SAME * lines[1:])]
-    return lines if is_pure and len(lines) <= FEW else lines[:0]
+    return np.asarray(lines if is_pure and len(lines) <= FEW else lines[:0])
