@@ -32,7 +32,7 @@ from pefourier.types import (
     frozen_arrays,
     hidden,
 )
-from pefourier.writing.text import agreeing, first_few, joined_runs, number, shortest
+from pefourier.writing.text import first_few, joined_runs, number, shortest
 
 STRAIGHT = 1e-5  # share of the largest bias of a head, up to which its biases are linear
 BUCKETS = (32, 64, 16, 128, 8)
@@ -319,8 +319,6 @@ class HeadsScaled(Multiplied):
         if len(changed) and np.ptp(ratios[changed]) <= eps * (1 + np.abs(ratios).max()):
             by = short_factor(float(np.median(ratios[changed])), coarser)
             yield cls(by, tuple(changed.tolist()))
-        elif (second * first.max() < 0).all():  # all, with other heads
-            yield cls(-1.0, tuple(range(len(a))))
 
     def apply(self, expected: Biases) -> Biases:
         """Multiply the biases of the heads."""
@@ -367,10 +365,10 @@ class Entry(Named):
     @classmethod
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[Entry]:
         """Read the bias that differs most."""
-        residual = np.abs(np.where(expected.visible, observed.numbers - expected.numbers, 0.0))
-        head, row, key = np.unravel_index(int(np.nan_to_num(residual).argmax()), residual.shape)
+        a, b = (np.where(expected.visible, x.numbers, 0.0) for x in (expected, observed))
+        head, row, key = map(int, np.unravel_index(np.abs(b - a).argmax(), a.shape))
         value = float(observed.numbers[head, row, key])
-        yield cls(int(head), int(expected.queries[row]), int(key), value)
+        yield cls(head, int(expected.queries[row]), key, value)
 
     def apply(self, expected: Biases) -> Biases:
         """Replace the bias."""
@@ -477,7 +475,7 @@ def in_words(heads: Ints) -> str:
     >>> in_words([7]), in_words([0, 2, 3])
     ('head 7', 'heads 0, 2 to 3')
     """
-    return f"{agreeing(len(heads), 'head', 'heads')} {first_few(joined_runs(heads, ' to '))}"
+    return f"head{'s' if len(heads) > 1 else ''} {first_few(joined_runs(heads, ' to '))}"
 
 
 @frozen

@@ -1,19 +1,15 @@
-r"""Comparison of tables on grids up to the order of points, a crop, or coordinates.
+r"""Comparison of tables on grids: their points, and the sinusoids and coordinates of their axes.
 
 Conventions
 -----------
-Rows are compared by their numbers. If one is a rotation, or a table that repeats its cosines and
-sines, rows are compared by their pairs in any order of columns. A cause is reported only if it
-maps the first table to the second within rounding at every common point.
-
-Sinusoids on the points of a grid: the columns of pairs, frequencies and coordinates of axes.
-
-Conventions
------------
-Rows are the points of a grid in raster order. Pair i has the columns :math:`a \cos \theta_i` and
-:math:`a \sin \theta_i`, each once or twice in the table. If axis k alone sets the phase,
+Rows are the points of a grid in raster order, and are compared by their numbers. If one side is a
+rotation, or a table that repeats its cosines and sines, rows are compared by their pairs in any
+order of columns. Pair i has the columns :math:`a \cos \theta_i` and :math:`a \sin \theta_i`, each
+once or twice in the table. If axis k alone sets the phase,
 :math:`\theta_i = \sigma_k \rho^{-e_i} (p_k + o_k)`, with scale :math:`\sigma_k` (the frequency of
-the axis' first pair), base :math:`\rho`, exponent :math:`e_i` and offset :math:`o_k` in points.
+the axis' first pair), base :math:`\rho`, exponent :math:`e_i` and offset :math:`o_k` in points. A
+cause is reported only if it maps the first table to the second within rounding at every common
+point.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-r"""Rules for tables of grid points: mistakes known from public source code.
+r"""Tables of grid points: the convention that they follow, and mistakes known from public code.
 
 Conventions
 -----------
@@ -7,10 +7,6 @@ Inner products of a correct table depend on the displacement alone. T, the relat
 products from such a function (`geometry.products`), reveals rows in a wrong place. If each column
 depends on one axis, the columns of each axis are identified as a separate formula.
 
-Identify the published convention that a table of grid points follows, and its settings.
-
-Conventions
------------
 A convention assigns each pair i to an axis, with a frequency :math:`\omega_i` that contains the
 factor :math:`\rho^{-e_i}` of the base. Another base and another slope of coordinates change the
 frequency to :math:`s\, \omega_i q^{-e_i}`. These numbers are fitted from low to high frequencies,

@@ -2,18 +2,12 @@ r"""Identify the encoding of a table: propose a formula, rebuild it and compare 
 
 Conventions
 -----------
-Closed forms give the name and parameters. Columns are :math:`A \sin(\omega (s + o))` or the cosine,
-with row s, scale A and offset o. Frequencies are :math:`\mathrm{step} \cdot \rho^{-i/D}`
-(D = d/2, d/2 - 1, …), or those of a scaled rotation or of the real DFT. `Formula` computes the
-vectors from name and parameters alone, by the formulas of the registry. A formula is accepted only
-if the table differs from it by rounding alone: rounding of the stored numbers, and of phases
-computed in float32 or better.
-
-Sinusoidal vectors from name and parameters alone, and the differences that rounding explains.
-
-Conventions
------------
-A column is :math:`A \sin(\omega (s + o) + \varphi)` with row s; parameters are those of `identify`.
+Closed forms give the name and parameters. Columns are :math:`A \sin(\omega (s + o) + \varphi)` or
+the cosine, with row s, scale A and offset o. Frequencies are
+:math:`\mathrm{step} \cdot \rho^{-i/D}` (D = d/2, d/2 - 1, …), or those of a scaled rotation or of
+the real DFT. `Formula` computes the vectors from name and parameters alone, by the formulas of the
+registry. A formula is accepted only if the table differs from it by rounding alone: rounding of the
+stored numbers, and of phases computed in float32 or better.
 """
 
 from collections.abc import Iterator

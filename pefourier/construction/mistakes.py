@@ -8,9 +8,8 @@ result: frequencies in radians per position, one per pair, and the sinusoids at 
 a rotation if both have equal sinusoids in every row, each number to its own rounding. All mistakes
 are tried: of those that explain the rotation, the simplest is reported, then the one with the
 smallest residual. Simple means few digits of new numbers: a setting that was ignored has none.
-Without a misreading that explains all rows, no cause is reported.
-
-Two known encodings differ in the smallest set of settings, the parameters of ``rope``.
+Without a misreading that explains all rows, no cause is reported. Between two encodings with known
+settings, the smallest set of settings that differ takes the place of a mistake.
 """
 
 from __future__ import annotations
@@ -438,7 +437,7 @@ def changed_settings(a: Encoding, b: Encoding) -> dict[str, tuple[Any, Any]]:
     ropes = Rope.of(a), Rope.of(b)
     changes = ropes[0].diff(ropes[1], min(len(a), len(b))) if ropes[0] and ropes[1] else {}
     for key in ("layout", "attention_factor"):
-        pair = (a.params.get(key), b.params.get(key))
+        pair = a.params.get(key), b.params.get(key)
         if pair[0] != pair[1] and not (key == "attention_factor" and are_close(pair)):
             changes[key] = pair
     if "layout" in changes:

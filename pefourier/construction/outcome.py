@@ -1,13 +1,12 @@
-"""Outcome of one strategy of `compare`, and the comparison of tables number by number.
-
-Differences between the layers, rotations and windows of two models.
+"""What one strategy of `compare` finds: numbers, heads and pairs that differ, and layers of models.
 
 Conventions
 -----------
-Layers are counted from 0. Models are configs or .gguf files, each with one description. Facts
-that only one model states are not compared: for example, a .gguf file may state no window. Pairs
-rotate by the frame, row or column (t, y, x) of the token of an image (`sections`); for text the
-three are equal. A table of tokens shows the integer position by which each pair rotates.
+Tables are compared number by number. Layers are counted from 0. Models are configs or .gguf files,
+each with one description. Facts that only one model states are not compared: for example, a .gguf
+file may state no window. Pairs rotate by the frame, row or column (t, y, x) of the token of an
+image (`sections`); for text the three are equal. A table of tokens shows the integer position by
+which each pair rotates.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Pairs in which two tables or rotations differ, and their frequencies as far as rows show them.
+r"""Pairs of sinusoids: in which two sides differ, their frequencies, and the position of each row.
 
 Conventions
 -----------

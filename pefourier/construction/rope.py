@@ -1,4 +1,4 @@
-"""Settings of a rotation: its frequencies at any length, with other settings, and what differs.
+"""Settings of a rotation: its frequencies with other settings, or with a named misreading.
 
 Conventions
 -----------
@@ -8,12 +8,10 @@ frequencies of the second. This must hold at the compared length and where a sca
 A scaling counts as one setting. Two scalings are equal if they divide each frequency by the same
 number, as the factors in a .gguf file may.
 
-Rotations as a named mistake in reading their config gives them.
-
-A user names a misreading by a SPEC or by the code of a mistake: ``scaling-ignored``,
+A misreading is named by a SPEC or by the code of a mistake (mistakes.toml): ``scaling-ignored``,
 ``partial-ignored``, ``local-for-global``, or a setting of ``rope`` such as ``base=10000`` or
 ``original=131072``. Mistakes of one rotation can be combined, as in ``base=10000,scaling-ignored``.
-All other settings keep their correct values. mistakes.toml lists the mistakes.
+All other settings keep their correct values.
 """
 
 from __future__ import annotations

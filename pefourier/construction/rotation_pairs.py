@@ -119,7 +119,7 @@ def compare_rows(
         is_table = table.form and table.form.part == "both" and table.rows is None
         if not is_table or len(reference) != len(table) or not explains_rows(reference):
             continue
-        ordered = (enc, encodings[1 - k])
+        ordered = enc, encodings[1 - k]
         orders = [
             (waves, [*changed_steps(reference, waves, ordered)])
             for waves in (table, exchanged_waves(table))
@@ -223,7 +223,7 @@ def describe_rows(
         cause = cause_of(causes, reference, "b" if k else "a")
         return replace(reading, cause=cause, causes=causes, **facts)
     if is_whole and (found := causes_of(rows.positions)):
-        causes = (*found, *later)
+        causes = *found, *later
         return replace(reading, causes=causes, **facts)
     if not (is_known.all() or later or (is_known & moved).any()):
         if within := explain_stray_rows(encodings, reference, table, is_known):
@@ -274,11 +274,11 @@ def with_rows(
     differing = (positions != s) | ~is_known | (readings != readings[-1])
     facts = {"moves": describe_runs(runs, noun), "table": table, "rows": ranges(s[~is_known])}
     transform: Fields = {}
-    code = ("rows-moved", kind)
+    code = "rows-moved", kind
     if kind == "plain" and np.array_equal(np.sort(positions), s):
         is_reversed = np.array_equal(positions, s[::-1])
         transform = {"rows": "reversed" if is_reversed else "in another order"}
-        code = ("rows-reordered", "")
+        code = "rows-reordered", ""
     moved: Fields = {"positions": tuple(runs), "transform": transform, "pairs": (), "cause": None}
     outcome = outcome.with_findings(finding(*code, **facts))
     return outcome.with_differences("rows", int(differing.sum()), len(s), **moved)
@@ -582,9 +582,9 @@ def with_cause(
         found = find_mistakes(rotation, meant, observed, plain=plain)
         if not found:
             continue
-        ordered = (encodings[k], encodings[1 - k])
+        ordered = encodings[k], encodings[1 - k]
         later = [*changed_steps(expected, observed, ordered)]
-        causes = (*found, *later)
+        causes = *found, *later
         listed, cause = outcome.pairs, cause_of(causes, meant, "b" if k else "a")
         implied, codes = found[-1].factor, cause.misreadings
         if (

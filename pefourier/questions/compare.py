@@ -1,7 +1,11 @@
-"""Comparison of two encodings: what was compared, where they differ, and by what.
+"""Comparison of two encodings: how both are loaded, what was compared, and where they differ.
 
 Conventions
 -----------
+Two sources get matching sizes and grids: a named encoding those of the file, config or user's
+source code; source code the dimension of the file or config, and its length if it can return as
+many rows. If there is a named encoding, parameters apply to it.
+
 Tables are (n, d). If lengths differ, the common positions are compared, within the rounding of
 `geometry.tolerance`. There are three strategies: biases head by head (`construction.biases`);
 rotations and tables of their cosines and sines pair by pair (`construction.rotation_pairs`); other
@@ -9,12 +13,6 @@ tables number by number (`construction.outcome`, `construction.alignment`). Mode
 layer by layer (`construction.outcome`). Tables are equivalent if one follows from the other by an
 order of columns, signs, a scale or an offset in positions (`transform`). If only the inner products
 agree, the tables have the same geometry.
-
-Loading of two encodings for comparison, with matching sizes and grids.
-
-A named encoding gets the size and grid of the file, config or user's source code. User's source
-code gets the dimension of the file or config, and its length if it can return as many rows. If
-there is a named encoding, parameters apply to it.
 """
 
 from __future__ import annotations
@@ -293,8 +291,8 @@ def relate(a: Encoding, b: Encoding, tolerance: float | None) -> tuple[Outcome, 
     if lengths[0] != lengths[1] and first.domain.sides == second.domain.sides:
         first, second = without_prefix(first), without_prefix(second)
     encodings, on_grids = (first, second), are_on_grids(first, second)
+    numbers = uncompared("grids", lengths, (first.dim, second.dim))
     if on_grids and first.domain.sides != second.domain.sides:
-        numbers = uncompared("grids", lengths, (first.dim, second.dim))
         return compare_tables(numbers, encodings), encodings
     pairs = read_pairs(first, second)
     is_long = pairs and len(first) * first.dim > LARGE and tolerance is None
@@ -407,7 +405,7 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
     missing = abs(outcome.lengths[0] - outcome.lengths[1])
     longer = encodings[outcome.lengths[1] > outcome.lengths[0]]
     is_whole = all(enc.origin != "formula" for enc in encodings)
-    is_whole |= longer.origin == "formula" and len(longer.domain.sides) > 1  # its first rows
+    is_whole |= longer.origin == "formula" and not longer.domain.is_line  # its first rows
     if verdict == "the same" and missing and is_whole:
         outcome = outcome.with_differences("rows", missing, max(outcome.lengths))
         verdict = "different"
@@ -578,7 +576,7 @@ def load_matching_pair(
             second = load_b(d=head_size(first))
         elif isinstance(error, OtherGrid) and len(first.domain.sides) == 2:
             plain, sides = getattr(b, "spec", b), first.domain.sides
-            rows, grid = (np.asarray(e.table(), float) for e in (load(plain), first))
+            rows, grid = load(plain).float_table(), first.float_table()
             if (before := rows_before(len(rows), first.domain)) is None:
                 before = first.domain.prefix
                 sides = recovered_sides(rows[before:], (grid[before:], sides))

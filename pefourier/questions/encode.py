@@ -147,9 +147,10 @@ def numbers_of(
     is_complex, is_tensors = what == "complex", suffix == ".safetensors"
     lacks_complex = suffix == ".csv" or dtype not in COMPLEX or (is_tensors and dtype == "float64")
     if lacks_complex if is_complex else (dtype == "bfloat16" and not is_tensors):
-        numbers, of = (f"complex {dtype}", " of --dtype float32") if is_complex else (dtype, "")
-        way_out = f"write a .safetensors file{of}"
-        raise PefourierError(f"{suffix} files cannot hold {numbers} numbers; {way_out}")
+        way_out = "write a .safetensors file"
+        if is_complex:
+            dtype, way_out = f"complex {dtype}", f"{way_out} of --dtype float32"
+        raise PefourierError(f"{suffix} files cannot hold {dtype} numbers; {way_out}")
     kind = np.dtype((COMPLEX if is_complex else BITS)[dtype])
     blocks = (cast(block, kind, dtype, enc.spec) for block in computed(enc, x, what, layout))
     name_of_type = {"<u2": "BF16", "<c8": "C64"}.get(kind.str, "")

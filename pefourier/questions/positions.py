@@ -509,10 +509,8 @@ def judge_input(
         visible = as_visible(lone)
         batch = Batch(np.zeros((1, 0, visible.shape[-1]), np.int64), mask=read_mask(visible))
         return judge_positions(batch, model, rules, name, params, None)
-    parts: tuple[str, ...] = ("position_ids",) if is_wave(lone) else ()
-    if {"cos", "sin"} <= roles.keys():
-        parts = "cos", "sin"
-    waves = [roles.pop(role) for role in parts]
+    parts = ["cos", "sin"] if {"cos", "sin"} <= roles.keys() else ["position_ids"]
+    waves = [roles.pop(role) for role in parts] if is_wave(lone) or len(parts) > 1 else []
     stated = recovered = None
     if waves:
         subject = f"{' and '.join(parts)} of {label}" if len(content) > 1 else label

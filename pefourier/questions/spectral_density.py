@@ -432,7 +432,8 @@ def frequencies_read(enc: Encoding) -> tuple[Floats, Floats] | None:
 
 FEW = 6  # most frequencies of a table that are named
 SAME = 1e-5  # relative difference of fitted frequencies that counts as rounding
-PURE = 1e-3  # largest error of the phases of sinusoids, in radians
+PURE = 1 - 1e-6  # least cosine of the errors of phases
+LARGEST = 2**22  # most numbers of a table whose frequencies are named
 
 
 def few_frequencies(enc: Encoding) -> Floats:
@@ -445,13 +446,12 @@ def few_frequencies(enc: Encoding) -> Floats:
     """
     from pefourier.construction.waves import fit_columns  # tables only
 
-    is_sequence = enc.domain.is_line and enc.domain.kind == "position"
-    pairs = fit_columns(enc.float_table(), max(enc.eps, FLOAT32_EPS)) if is_sequence else None
+    is_read = enc.domain.is_line and enc.domain.kind == "position" and len(enc) * enc.dim <= LARGEST
+    pairs = fit_columns(enc.float_table(), max(enc.eps, FLOAT32_EPS)) if is_read else None
     if pairs is None or pairs.columns.size < enc.dim or pairs.frequency.min() <= NEGLIGIBLE:
         return np.zeros(0)
-    steps = np.arange(len(enc))
-    waves = np.exp(-1j * (pairs.phase + np.outer(steps, pairs.frequency)))
-    is_pure = np.abs(np.angle(pairs.numbers(steps) * waves)).max() <= PURE
-    lines = np.sort(pairs.frequency)
+    steps, lines = np.arange(len(enc)), np.sort(pairs.frequency)
+    phases = np.angle(pairs.numbers(steps)) - pairs.phase - np.outer(steps, pairs.frequency)
     lines = lines[np.append(True, np.diff(lines) > SAME * lines[1:])]
-    return np.asarray(lines if is_pure and len(lines) <= FEW else lines[:0])
+    is_pure = np.cos(phases).min() > PURE and len(lines) <= FEW
+    return np.asarray(lines if is_pure else [])

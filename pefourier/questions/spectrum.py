@@ -189,10 +189,10 @@ class Spectrum(Result):
         """Verdict: energy at few frequencies, spread evenly, or at low or high frequencies."""
         measure = self.measure
         waves = measure.sizes[measure.weights > NEGLIGIBLE]
-        if waves.max() - waves.min() <= 1e-9 * waves.max():
+        if len(self.few) == 1 or waves.max() - waves.min() <= 1e-9 * waves.max():
             return "one frequency"
         if len(self.few):
-            return "few frequencies" if len(self.few) > 1 else "one frequency"
+            return "few frequencies"
         if measure.unevenness <= EVEN:
             return "even"
         if measure.high <= 1 - MOST + NEGLIGIBLE and measure.cutoff95 > 0:
@@ -242,7 +242,7 @@ class LineSpectrum(Spectrum):
     @cached_property
     def cutoff_wave(self) -> float:
         """Wavelength at or above which 95% of the energy lies, or the longest of a few."""
-        return self.period_of(self.few[0] if len(self.few) else self.measure.cutoff95)
+        return self.period_of(np.append(self.few, self.measure.cutoff95)[0])
 
     @property
     def few_waves(self) -> str:

@@ -6,6 +6,7 @@ terminal.
 
 from __future__ import annotations
 
+import re
 from math import pi
 from typing import TYPE_CHECKING, Any
 
@@ -303,17 +304,20 @@ def spectrum_chart(answers: Answers, axis: str = "auto") -> str:
     if any_grid(answers):
         return ""
     of = "per factor ten of frequency (log)" if decades else "at each lattice frequency"
-    title = f"share of energy {of}, ω in radians per {units_of(answers)[1]}"
+    title = f"share of energy {of}, ω in {per_unit(answers)}"
     densities = [(a, a.result.measure.by_decade if decades else a.result) for a in answers]
     curves = [(a.encoding.label, *curve_of(a, density)) for a, density in densities]
     return chart(title, curves, logarithmic=decades)
 
 
-def units_of(answers: Answers) -> tuple[str, str]:
-    """Return the units of wavelengths, in the plural and in the singular."""
-    names = dict.fromkeys(unit_of_waves(a.encoding)[1].partition("s of ") for a in answers)
-    one = (f"{name.removesuffix('s')}{of[1:]}{rest}" for name, of, rest in names)
-    return " or ".join(map("".join, names)), " or ".join(one)
+def units_of(answers: Answers) -> str:
+    """Return the units of wavelengths, in the plural."""
+    return " or ".join(dict.fromkeys(unit_of_waves(a.encoding)[1] for a in answers))
+
+
+def per_unit(answers: Answers) -> str:
+    """Return the unit of frequencies."""
+    return "radians per " + re.sub("s(?= o[fr] |$)", "", units_of(answers))
 
 
 def curve_of(answer: Answer, density: Any) -> tuple[Floats, Floats]:
@@ -332,7 +336,7 @@ def spectrum(answers: Answers, look: Look, axis: str = "auto") -> Figure:
         return spectrum_on_grids(answers, look)
     figure, (axes,) = make_panels(look, 3.4)
     (draw_decades if decades else draw_densities)(axes, answers)
-    axes.set(xlabel=f"angular frequency ω (radians per {units_of(answers)[1]})", ylim=(0, None))
+    axes.set(xlabel=f"angular frequency ω ({per_unit(answers)})", ylim=(0, None))
     return figure
 
 
@@ -356,8 +360,8 @@ def draw_decades(axes: Axes, answers: Answers) -> None:
         density = a.result.measure.waves if separate else a.result.measure.by_decade
         zero = f" ({percent(density.at_zero)} at 0)" if density.at_zero >= LITTLE else ""
         x, y = curve_of(a, density)
-        style: Fields = {"marker": "o", "linestyle": "none"} if separate else {}
-        axes.plot(x, y, label=entry(axes, a.encoding, zero), **style)
+        marks = ["o"] if separate else []  # a line has the style of its turn
+        axes.plot(x, y, *marks, label=entry(axes, a.encoding, zero))
     length = len(answers[0].encoding) * unit_of_waves(answers[0].encoding)[0]
     label = f"1 rotation in {length:.6g}"
     axes.axvline(2 * np.pi / length, color=GREY, linestyle=":", label=label)
@@ -365,7 +369,7 @@ def draw_decades(axes: Axes, answers: Answers) -> None:
     axes.set(xscale="log", ylabel=share)
     axes.set_xlim(axes.get_xlim())
     above = axes.twiny()
-    above.set(xscale="log", xlabel=f"wavelength ({units_of(answers)[0]})")
+    above.set(xscale="log", xlabel=f"wavelength ({units_of(answers)})")
     above.set_xlim(*(2 * np.pi / omega for omega in axes.get_xlim()))
 
 
