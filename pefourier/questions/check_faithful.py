@@ -161,7 +161,7 @@ class Faithfulness(Result):
         """The start of a sentence about distinct vectors."""
         if self.length == 1:
             return f"There is a single {self.points.removesuffix('s')}"
-        return f"All {self.length} {self.points} have distinct vectors"
+        return f"All {self.length:,} {self.points} have distinct vectors"
 
     @property
     def span(self) -> str:
@@ -232,8 +232,8 @@ class LineFaithfulness(Faithfulness):
         used = 2 * count - 1 if lags and self.encoding.domain.x[-1] > 0 else count
         if count == 1 or used != self.distinct or any(f.code in ELSEWISE for f in self.findings):
             return ""
-        points = "all lags between them" if lags else f"the first {count}"
-        return f"Use at most {count} positions: {points} have distinct vectors."
+        points = "all lags between them" if lags else f"the first {count:,}"
+        return f"Use at most {count:,} positions: {points} have distinct vectors."
 
 
 @frozen

@@ -10,6 +10,7 @@ that are refused, by reason, and those that transformers cannot build from their
 import inspect
 import json
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from rotary_modules import TYPES, config_class, modeling, quiet, rotations, torc
 from pefourier import context
 from pefourier.encodings import load
 from pefourier.encodings.loader import open_model
+from pefourier.encodings.registry import BUILDERS
 from pefourier.encodings.sources.huggingface import PAIRED, type_row, version
 from pefourier.errors import PefourierError
 from pefourier.nn import Rotary
@@ -483,3 +485,21 @@ def test_a_part_of_a_config_is_what_its_own_type_is(kinds, least, tmp_path):
     print(json.dumps(seen, indent=1))
     assert different == []
     assert seen.total() > least
+
+
+COMMANDS = (  # that read a SPEC, with the options that they need
+    *("context", "spectrum", "check-faithful", "relations", "compare rope", "reconstruct --pos 1"),
+    *("encode --out -", "design --to 4096 --extend-from"),
+)
+
+
+@some_and_all(sorted({*TYPES, *BUILDERS}), 0)
+def test_every_command_answers_or_refuses_every_type_and_encoding(kinds, least, written, run):
+    assert len(kinds) > least
+    for kind in kinds:
+        specs = [kind] if kind in BUILDERS else []
+        if kind in TYPES:
+            specs.append(written(dict(defaults([kind])).popitem()[1]))
+        for spec, command in product(specs, COMMANDS):
+            length = () if "design" in command else ("--length", "12")
+            assert run(*command.split(), spec, *length).status <= 2, (command, kind)
