@@ -176,7 +176,7 @@ class Comparison(Outcome, Result):
         """The transformation from the first to the second, with values that are single numbers."""
         values = {k: number(v, 7) for k, v in self.transform.items() if not isinstance(v, list)}
         texts = (f"{key} {values.get(key, '')}".strip() for key in self.transform)
-        return ", ".join(texts).replace("_", " ") or None
+        return ", ".join(texts).replace("_", " ").replace("columns", "order of columns") or None
 
     @property
     def rounding_tolerance(self) -> float | None:

@@ -14,7 +14,10 @@ from pefourier.report.terms import FINDINGS, SLOT, verdicts_by_command
 from pefourier.writing.text import NOUNS, agree, singular_noun
 
 PACKAGE = Path(pefourier.__file__).parent
-SENTENCES = [PACKAGE / "train/sentences.toml", PACKAGE / "questions/positions.toml"]
+SENTENCES = [
+    PACKAGE / f"{name}.toml"
+    for name in ("train/sentences", "questions/positions", "construction/mistakes", "ids/names")
+]
 ONE = r"(?<![\w.,×^/–=|-])(?<!\d of )1 (?!of|to|and|in)(?:[a-z-]*[a-z] )?"
 PLURAL = re.compile(rf"{ONE}(?:{'|'.join(NOUNS)})\b(?! [a-z]* ?of)")
 EMPTY = re.compile(
@@ -52,6 +55,15 @@ def test_a_count_of_one_is_in_the_singular_in_every_message():
     assert len(texts) > 400
     plural = [text for text in texts if PLURAL.search(LABELS.sub("", text))]
     assert plural == []
+
+
+@pytest.mark.parametrize("count", ["0", "2"])
+def test_another_count_is_in_the_plural_in_every_message(count):
+    nouns = "|".join(map(singular_noun, NOUNS))
+    singular = re.compile(rf"(?<![\w.,×^/–=|-]){count} (?:{nouns})\b(?! (?:[a-z]* ?of|from))")
+    texts = [agree(re.sub(SLOT, count, text)) for text in messages()]
+    assert [text for text in texts if singular.search(LABELS.sub("", text))] == []
+    assert [text for text in texts if re.search(r"of of|  |\?\.|, [,.;]| \.(?!\w)", text)] == []
 
 
 SMALL = [(n, d) for n in (1, 2, 3) for d in (1, 2, 4)]
