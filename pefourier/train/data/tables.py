@@ -28,12 +28,12 @@ decimal commas if commas do not separate cells.
 """
 
 import csv
+import gzip
 import io
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
-from datetime import datetime
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -48,14 +48,15 @@ from pefourier.train.data.split import Task
 from pefourier.train.options import Options
 from pefourier.types import Array, Ints, Strings, Texts, frozen_arrays
 from pefourier.writing.files import label as name_of_file
-from pefourier.writing.files import read_toml
+from pefourier.writing.files import read_toml, suffix_of
 from pefourier.writing.text import join
 
-LARGEST = 2**30  # bytes of a file
+LARGEST = 2**30  # characters of a file
 DELIMITERS = ",;\t"
 POINT = str.maketrans(",", ".")  # for decimal commas
-ABSENT = ("", "na", "nan", "n/a", "null", "none")  # cells of missing numbers
-SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
+COMMA = re.compile(r"(?<=\d),(?=\d)")  # which may be decimal
+ABSENT = ["", "na", "nan", "n/a", "null", "none"]  # cells of missing numbers
+SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".csv.gz")
 NAMES = read_toml(Path(__file__).with_name("names.toml"))
 USUAL, WORDS = NAMES["roles"], NAMES["words"]
 FOLDERS = "names of folders"
@@ -73,60 +74,101 @@ EVEN = 0.9  # least share of steps that differ from the usual step by less than 
 
 @frozen_arrays
 class Columns:
-    """The columns of a file, as texts."""
+    """The columns of a file."""
 
     names: list[str]
-    cells: list[Array]  # of each column (n,)
+    cells: list[Array]  # of each column (n,), numbers or texts
     lines: Array  # (n,) line numbers
     delimiter: str = ""  # "": blanks
     is_named: bool = True  # the first line names the columns
 
 
-def read_columns(path: Path) -> Columns:
-    """Read a file."""
+def without_suffix(name: str) -> str:
+    """Return the name of a file without its suffix.
+
+    >>> without_suffix("a/b.csv.gz"), without_suffix("c")
+    ('a/b', 'c')
+    """
+    return re.sub(r"\.(csv|tsv|txt|parquet)(\.gz)?$", "", name, flags=re.IGNORECASE)
+
+
+def kind_of(path: Path) -> str:
+    """Return the suffix of a file in lower case, without .gz."""
+    return suffix_of(str(path).lower().removesuffix(".gz"))
+
+
+def read_columns(path: Path, chosen: dict[str, str] | None = None) -> Columns:
+    """Read a file as texts, or as numbers where a column has none of the roles of texts."""
     check_regular(str(path))
-    parse, file = partial(parse_columns, path), name_of_file(str(path))
-    return parse_or_refuse(parse, file, path.suffix.lower(), "save it as UTF-8 again")
+    parse, file = partial(parse_columns, path, chosen), name_of_file(str(path))
+    return parse_or_refuse(parse, file, kind_of(path), "correct it or write it again, as UTF-8")
 
 
-def parse_columns(path: Path) -> Columns:
+def parse_columns(path: Path, chosen: dict[str, str] | None) -> Columns:
     """Read a file; damaged files raise ValueError."""
+    from pandas import read_csv
+
     text = read_text(path)
     line = text.partition("\n")[0]
-    delimiter = max(DELIMITERS, key=line.count) if set(line) & set(DELIMITERS) else ""
-    stream = (row.rstrip(" \r\n") for row in io.StringIO(text, newline=""))
-    reader = csv.reader(stream, delimiter=delimiter or " ", skipinitialspace=True)
-    cells, lines, width = list[str](), list[int](), 0
-    try:
-        for row in filter(None, reader):
-            width = width or len(row)
-            if len(row) != width:
-                raise ValueError(
-                    f"line {reader.line_num} has {len(row)} cells, the first has {width}"
-                )
-            cells += row
-            lines.append(reader.line_num)
-    except csv.Error as error:
-        raise ValueError(str(error)) from error
-    names, is_named = names_in([*map(str.strip, cells[:width])])
-    if len(lines) <= is_named:
+    delimiter = max(DELIMITERS, key=COMMA.sub("", line).count) if set(line) & set(DELIMITERS) else ""
+    stream = io.StringIO(text)
+    rows = rows_of_text(stream, delimiter)
+    names, is_named = names_in([*map(str.strip, next(filter(None, rows), []))])
+    above, last = rows.line_num * is_named, len(names) - 1
+    if is_named:
+        text = "\n" * above + stream.read()  # as many lines, for the numbers of lines in errors
+    if not text.strip():
         raise ValueError("there is no line below the column names")
-    columns = np.array(cells, object).reshape(-1, width)[int(is_named) :].T
-    return Columns(names, [*columns], np.array(lines[is_named:]), delimiter, is_named)
+    roles, _ = find_roles(names, chosen or {})
+    texts = {i for i, role in enumerate(roles) if chosen is None or role not in ("", "time")}
+    texts |= set() if "label" in roles else {0, last}  # which may be labels
+    frame = read_csv(
+        io.StringIO(text),
+        sep=delimiter or r"\s+",
+        skipinitialspace=True,
+        skip_blank_lines=False,
+        names=range(len(names)),
+        dtype=dict.fromkeys(texts, object),
+        na_values=dict.fromkeys({*range(len(names))} - texts, ABSENT),
+        keep_default_na=False,
+        decimal="," if delimiter != "," and COMMA.search(text) else ".",
+        float_precision="round_trip",
+        low_memory=False,
+    )
+    filled = np.arange(len(frame)) >= above
+    if (frame[last].isna() | frame[last].eq(""))[filled].any():  # of blank or short lines
+        for i, row in enumerate(rows_of_text(io.StringIO(text), delimiter)):
+            filled[i] = bool(row)
+            if row and len(row) != len(names):
+                has = f"line {i + 1} has {len(row)} cells"
+                raise ValueError(f"{has}, the first has {len(names)}")
+    frame = frame[filled]
+    cells = [frame[i].to_numpy() for i in frame]
+    return Columns(names, cells, frame.index.to_numpy() + 1, delimiter, is_named)
+
+
+def rows_of_text(stream: io.StringIO, delimiter: str) -> Any:
+    """Return a `csv.reader` of lines, without blanks at their ends."""
+    lines = (line.rstrip(" \n") for line in stream)
+    return csv.reader(lines, delimiter=delimiter or " ", skipinitialspace=True)
 
 
 def read_text(path: Path) -> str:
-    """Read a text, or a parquet file as text."""
-    if path.stat().st_size > LARGEST:
-        raise ValueError(f"the file has more than {LARGEST} bytes")
-    if path.suffix.lower() != ".parquet":
-        return path.read_bytes().decode("utf-8-sig")
-    try:
+    """Read a text, which may be compressed, or a parquet file as text."""
+    if path.suffix.lower() == ".parquet":
         from pandas import read_parquet
 
-        return str(read_parquet(path).to_csv(index=False))
-    except ImportError as error:
-        raise ValueError("pip install pandas pyarrow, which read it") from error
+        try:
+            return str(read_parquet(path).to_csv(index=False))
+        except ImportError as error:
+            way_out = "install it with pip install 'pefourier[data]'"
+            raise PefourierError(f"{shown(str(path))} needs pyarrow; {way_out}") from error
+    act: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    with act(path, "rt", encoding="utf-8-sig") as stream:
+        text: str = stream.read(LARGEST + 1)
+    if len(text) > LARGEST or "\0" in text:
+        raise ValueError(f"the file has zero bytes, or more than {LARGEST} characters")
+    return text
 
 
 def names_in(first: list[str]) -> tuple[list[str], bool]:
@@ -150,10 +192,9 @@ def numbers_in(cells: Array, delimiter: str = "") -> Array:
     >>> numbers_in(np.array(["1,5", "NA", "x"], object))
     array([1.5, nan, inf])
     """
-    try:
+    if cells.dtype.kind in "iuf":
         return cells.astype(float)
-    except ValueError:
-        return np.array([number_in(cell, delimiter) for cell in cells])
+    return np.array([number_in(str(cell), delimiter) for cell in cells])
 
 
 def number_in(cell: str, delimiter: str) -> float:
@@ -166,7 +207,7 @@ def number_in(cell: str, delimiter: str) -> float:
 
 def coded(cells: Sequence[Any] | Array) -> tuple[Array, list[str]]:
     """Return the code of each cell of text, and the distinct texts in alphabetical order."""
-    texts = [*map(str.strip, cells)]
+    texts = [str(cell).strip() for cell in cells]
     names = sorted({*texts})
     code = {name: i for i, name in enumerate(names)}
     return np.array([code[text] for text in texts]), names
@@ -185,24 +226,25 @@ def coded_labels(cells: Sequence[Any] | Array) -> tuple[Array, list[str]]:
 
 
 def parse_roles(text: str | None) -> dict[str, str]:
-    """Return the role of each column in --columns.
+    """Return the column of each role in --columns.
 
-    >>> parse_roles("time=hour,series=unit,group=none")
-    {'hour': 'time', 'unit': 'series', 'none': 'group'}
+    >>> parse_roles("time=hour,id=unit,group=unit,label=none")
+    {'time': 'hour', 'series': 'unit', 'group': 'unit', 'label': 'none'}
     """
-    roles: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for item in text.split(",") if text is not None else ():
         key, _, name = (part.strip() for part in item.partition("="))
         role = "series" if key == "id" else key
         if role not in USUAL:
             raise unknown("role of --columns", key, tuple(USUAL))
-        if not name or role in roles.values() or name in roles:
+        sharing = {role} | {other for other, own in columns.items() if own == name != NONE}
+        if not name or role in columns or sharing not in ({role}, {"series", "group"}):
             raise PefourierError(
                 f"--columns {shown(item)} lacks a column, or repeats a role or column; give each "
-                f"role once: {key}=NAME"
+                f"role once: {key}=NAME (one column may be series and group)"
             )
-        roles[name] = role
-    return roles
+        columns[role] = name
+    return columns
 
 
 def plain_name(name: str) -> str:
@@ -222,11 +264,12 @@ def find_roles(names: Strings, chosen: dict[str, str]) -> tuple[list[str], list[
 
     Further columns that fit a role have the role `UNUSED`. Also returns remarks about them.
     """
-    roles, doubts = [chosen.get(name, "") for name in names], []
+    own = {name: role for role, name in sorted(chosen.items())}  # series rather than group
+    roles, doubts = [own.get(name, "") for name in names], []
     plain = list(map(plain_name, names))
     for role, usual in USUAL.items():
         fits = sorted((usual.index(p), i) for i, p in enumerate(plain) if p in usual)
-        free = [i for _, i in fits if not roles[i] and role not in chosen.values()]
+        free = [i for _, i in fits if not roles[i] and role not in chosen]
         at = [i for i in free if plain[i] not in WORDS["weak"]] or free[:1]
         for i in at:
             roles[i] = role if role == "series" or i == at[0] else UNUSED
@@ -269,7 +312,7 @@ class Table(Columns):
         for row in np.flatnonzero(np.isinf(found) if missing else ~np.isfinite(found))[:1]:
             raise PefourierError(
                 f"{self.place(row, column)}: expected a finite number without thousands "
-                f"separators, got {shown(self.cells[column][row])}; choose columns with --channels "
+                f"separators, got {shown(str(self.cells[column][row]))}; choose columns with --channels "
                 "A,B, or use --columns time=NAME, label=NAME or group=NAME for another role"
             )
         return found
@@ -286,10 +329,13 @@ def read_table(path: Path, options: Options) -> Table:
     """Read the columns of a file, or of all files of a folder."""
     files = files_of_folder(path, options.labels) if path.is_dir() else [path]
     chosen = parse_roles(options.columns)
-    parts = [read_columns(file) for file in files]
+    parts = [read_columns(file, chosen) for file in files]
     names = parts[0].names
     roles, doubts = find_roles(names, chosen)
-    at = {role: [i for i, own in enumerate(roles) if own == role] for role in USUAL}
+    at = {
+        role: [i for i, own in enumerate(roles) if role == own or chosen.get(role) == names[i]]
+        for role in USUAL
+    }
     columns = [f"{names[i]} as {role}" for role in USUAL for i in at[role]]
     cells = [np.concatenate(own) for own in zip(*(part.cells for part in parts), strict=False)]
     table = Table(
@@ -306,7 +352,7 @@ def read_table(path: Path, options: Options) -> Table:
         if part.names != names:
             unlike = f"has other columns than {shown(str(files[0]))}", "write the same columns"
             raise replace(table, path=other, names=part.names).lacks(*unlike)
-    for name in chosen.keys() - {NONE, *names}:
+    for name in {*chosen.values()} - {NONE, *names}:
         raise table.lacks(f"has no column {shown(name)}")
     used = [name for name, role in zip(names, roles, strict=True) if role]
     for name in used:
@@ -330,7 +376,7 @@ def name_series(table: Table, at: dict[str, list[int]], chosen: dict[str, str]) 
         for i in at[role]:
             texts[role] = code(table.cells[i])
     who = [i for i in at["series"] if plain_name(table.names[i]) in WORDS["who"]]
-    if who and len(at["series"]) > 1 and "group" not in (*texts, *chosen.values()):
+    if who and len(at["series"]) > 1 and "group" not in (*texts, *chosen):
         texts["group"] = coded(table.cells[who[0]])
         table.remarks["columns"].append(f"{table.names[who[0]]} as group")
 
@@ -338,7 +384,7 @@ def name_series(table: Table, at: dict[str, list[int]], chosen: dict[str, str]) 
 def stems(table: Table) -> list[str]:
     """Names of the files of a table within its folder, without suffix."""
     folder = table.path if table.path.is_dir() else table.path.parent
-    return [file.relative_to(folder).with_suffix("").as_posix() for file in table.files]
+    return [without_suffix(file.relative_to(folder).as_posix()) for file in table.files]
 
 
 def files_of_folder(path: Path, labels: str | None) -> list[Path]:
@@ -347,12 +393,12 @@ def files_of_folder(path: Path, labels: str | None) -> list[Path]:
         files = [
             file
             for file in sorted(path.glob(pattern))
-            if file.suffix.lower() == suffix
+            if kind_of(file) == suffix
             and not re.match(r"\.|readme", file.name, re.IGNORECASE)
-            and file.stem.lower() not in WORDS["lists"]
+            and without_suffix(file.name).lower() not in WORDS["lists"]
             and str(file) != labels
         ]
-        sides = [f for side in ("_TRAIN", "_TEST") for f in files if f.stem.endswith(side)]
+        sides = [f for side in ("_TRAIN", "_TEST") for f in files if without_suffix(f.name).endswith(side)]
         if files:
             return sides if len(sides) == 2 else files
     raise PefourierError(
@@ -369,13 +415,13 @@ def add_labels(table: Table, labels: str | None) -> None:
     """
     is_folder = table.path.is_dir()
     keys, which = (stems(table), table.file) if is_folder else table.texts["series"][::-1]
-    lists = [f for f in table.path.glob("*.*") if f.stem.lower() in WORDS["lists"]]
+    lists = [f for f in table.path.glob("*.*") if without_suffix(f.name).lower() in WORDS["lists"]]
     if labels or lists:
         found = read_columns(file := Path(labels or lists[0]))
         columns = [[name, *cells] for name, cells in zip(found.names, found.cells, strict=True)]
         roles, _ = find_roles(found.names, {})
         at = roles.index("label") if "label" in roles else len(columns) - 1
-        names = [re.sub(r"\.(csv|tsv|txt|parquet)$", "", name) for name in columns[0 if at else -1]]
+        names = map(without_suffix, columns[0 if at else -1])
         label = dict(zip(names, columns[at], strict=True))
         if lacking := [key for key in keys if key not in label]:
             raise PefourierError(
@@ -399,27 +445,20 @@ def read_times(table: Table) -> Array | None:
         return None
     column = table.roles.index("time")
     cells = table.cells[column]
-    if reads_as_number(cells[0].translate(POINT)):
+    if reads_as_number(str(cells[0]).translate(POINT)):
         return table.numbers(column, missing=False)
-    codes, stamps = coded(cells)
-    dates = [*map(read_date, stamps)]
-    zones = [date and date.tzinfo is not None for date in dates]
-    odd = np.array([zone is None or zone != zones[codes[0]] for zone in zones])[codes]
+    from pandas import Series, to_datetime
+
+    texts = Series([str(cell).strip().translate(POINT) for cell in cells])
+    dates = to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
+    zoned = texts.str[10:].str.contains("[Zz+-]")
+    odd = dates.isna() | (zoned != zoned[0]) | texts.str.match("[A-Za-z]")  # such as today
     for row in np.flatnonzero(odd)[:1]:
         raise PefourierError(
             f"{table.place(row, column)}: expected numbers or ISO 8601, all with a zone or all "
-            f"without, got {shown(cells[row])}; pandas.to_datetime reads other formats"
+            f"without, got {shown(str(cells[row]))}; pandas.to_datetime reads other formats"
         )
-    first = min(dates)
-    return np.array([(date - first).total_seconds() for date in dates])[codes]
-
-
-def read_date(text: str) -> Any:
-    """Parse ISO 8601 as a `datetime`; None for other texts."""
-    try:
-        return datetime.fromisoformat(text + "-01" * (len(text) == len("2024-05")))
-    except ValueError:
-        return None
+    return np.asarray((dates - dates.min()).dt.total_seconds())
 
 
 # Tasks
