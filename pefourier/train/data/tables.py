@@ -1,4 +1,4 @@
-"""Series in files of columns: .csv, .tsv, .txt or .parquet, or a folder of them.
+"""Series in files of columns: .csv, .tsv, .txt, also with .gz, or .parquet, or a folder of them.
 
 Conventions
 -----------
@@ -55,12 +55,14 @@ LARGEST = 2**30  # characters of a file
 DELIMITERS = ",;\t"
 POINT = str.maketrans(",", ".")  # for decimal commas
 COMMA = re.compile(r"(?<=\d),(?=\d)")  # which may be decimal
-ABSENT = ["", "na", "nan", "n/a", "null", "none"]  # cells of missing numbers
+ABSENT = ["", *"na nan n/a null none NA NaN N/A NULL None".split()]  # cells of missing numbers
 SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".csv.gz")
 NAMES = read_toml(Path(__file__).with_name("names.toml"))
 USUAL, WORDS = NAMES["roles"], NAMES["words"]
 FOLDERS = "names of folders"
 NONE, UNUSED = "none", "unused"  # a column of --columns that is not there; a role
+IN_LINES, IN_A_LINE = "a line for each time of a series", "a series in each line"
+LACKING = {role: f"lacks a column {role} ({', '.join(USUAL[role])})" for role in USUAL}
 CHOOSE = "use --columns time=NAME,series=NAME,label=NAME"
 ENDINGS = re.compile(r"(_(id|no|nr|num|number|name|index|utc|sec|seconds?|min|hours?|[mun]?s|h))+$")
 TYPO = 0.5  # share of series with several labels below which such labels count as mistakes
@@ -100,8 +102,9 @@ def kind_of(path: Path) -> str:
 def read_columns(path: Path, chosen: dict[str, str] | None = None) -> Columns:
     """Read a file as texts, or as numbers where a column has none of the roles of texts."""
     check_regular(str(path))
-    parse, file = partial(parse_columns, path, chosen), name_of_file(str(path))
-    return parse_or_refuse(parse, file, kind_of(path), "correct it or write it again, as UTF-8")
+    parse, kind = partial(parse_columns, path, chosen), kind_of(path)
+    advice = "write it again" + ", as UTF-8" * (kind != ".parquet")
+    return parse_or_refuse(parse, name_of_file(str(path)), kind, advice)
 
 
 def parse_columns(path: Path, chosen: dict[str, str] | None) -> Columns:
@@ -110,7 +113,9 @@ def parse_columns(path: Path, chosen: dict[str, str] | None) -> Columns:
 
     text = read_text(path)
     line = text.partition("\n")[0]
-    delimiter = max(DELIMITERS, key=COMMA.sub("", line).count) if set(line) & set(DELIMITERS) else ""
+    delimiter = (
+        max(DELIMITERS, key=COMMA.sub("", line).count) if set(line) & set(DELIMITERS) else ""
+    )
     stream = io.StringIO(text)
     rows = rows_of_text(stream, delimiter)
     names, is_named = names_in([*map(str.strip, next(filter(None, rows), []))])
@@ -135,16 +140,16 @@ def parse_columns(path: Path, chosen: dict[str, str] | None) -> Columns:
         float_precision="round_trip",
         low_memory=False,
     )
-    filled = np.arange(len(frame)) >= above
-    if (frame[last].isna() | frame[last].eq(""))[filled].any():  # of blank or short lines
+    cells = [own.to_numpy() for _, own in frame.items()]
+    filled, ends = np.arange(len(frame)) >= above, cells[last][above:]
+    if ((ends != ends) | (ends == "")).any():  # of blank or short lines
         for i, row in enumerate(rows_of_text(io.StringIO(text), delimiter)):
             filled[i] = bool(row)
             if row and len(row) != len(names):
                 has = f"line {i + 1} has {len(row)} cells"
                 raise ValueError(f"{has}, the first has {len(names)}")
-    frame = frame[filled]
-    cells = [frame[i].to_numpy() for i in frame]
-    return Columns(names, cells, frame.index.to_numpy() + 1, delimiter, is_named)
+    cells = [own[filled] for own in cells]
+    return Columns(names, cells, np.flatnonzero(filled) + 1, delimiter, is_named)
 
 
 def rows_of_text(stream: io.StringIO, delimiter: str) -> Any:
@@ -205,21 +210,18 @@ def number_in(cell: str, delimiter: str) -> float:
         return np.nan if cell.strip().lower() in ABSENT else np.inf
 
 
-def coded(cells: Sequence[Any] | Array) -> tuple[Array, list[str]]:
-    """Return the code of each cell of text, and the distinct texts in alphabetical order."""
+def coded(cells: Sequence[Any] | Array, *, labels: bool = False) -> tuple[Array, list[str]]:
+    """Return the code of each cell of text, and the distinct texts in alphabetical order.
+
+    The `labels` 1 and 1.0 are one.
+    """
+    from pandas import factorize
+
     texts = [str(cell).strip() for cell in cells]
-    names = sorted({*texts})
-    code = {name: i for i, name in enumerate(names)}
-    return np.array([code[text] for text in texts]), names
-
-
-def coded_labels(cells: Sequence[Any] | Array) -> tuple[Array, list[str]]:
-    """Return codes and names of labels; 1 and 1.0 are a class."""
-    codes, names = coded(cells)
-    if not all(map(reads_as_number, names)):
-        return codes, names
-    again, names = coded([f"{float(name):g}" for name in names])
-    return again[codes], names
+    if labels and all(map(reads_as_number, {*texts})):
+        texts = [f"{float(text):g}" for text in texts]
+    codes, names = factorize(np.array(texts, object), sort=True)
+    return codes, names.tolist()
 
 
 # Roles
@@ -312,8 +314,9 @@ class Table(Columns):
         for row in np.flatnonzero(np.isinf(found) if missing else ~np.isfinite(found))[:1]:
             raise PefourierError(
                 f"{self.place(row, column)}: expected a finite number without thousands "
-                f"separators, got {shown(str(self.cells[column][row]))}; choose columns with --channels "
-                "A,B, or use --columns time=NAME, label=NAME or group=NAME for another role"
+                f"separators, got {shown(str(self.cells[column][row]))}; choose columns with "
+                "--channels A,B, or use --columns time=NAME, label=NAME or group=NAME for another "
+                "role"
             )
         return found
 
@@ -372,9 +375,9 @@ def name_series(table: Table, at: dict[str, list[int]], chosen: dict[str, str]) 
     if len(table.files) > 1 or not naming:
         naming.insert(0, np.array(stems(table), object)[table.file])
     texts["series"] = coded(["/".join(own) for own in zip(*naming, strict=True)])
-    for role, code in (("label", coded_labels), ("group", coded)):
+    for role in ("label", "group"):
         for i in at[role]:
-            texts[role] = code(table.cells[i])
+            texts[role] = coded(table.cells[i], labels=role == "label")
     who = [i for i in at["series"] if plain_name(table.names[i]) in WORDS["who"]]
     if who and len(at["series"]) > 1 and "group" not in (*texts, *chosen):
         texts["group"] = coded(table.cells[who[0]])
@@ -398,7 +401,12 @@ def files_of_folder(path: Path, labels: str | None) -> list[Path]:
             and without_suffix(file.name).lower() not in WORDS["lists"]
             and str(file) != labels
         ]
-        sides = [f for side in ("_TRAIN", "_TEST") for f in files if without_suffix(f.name).endswith(side)]
+        sides = [
+            f
+            for side in ("_TRAIN", "_TEST")
+            for f in files
+            if without_suffix(f.name).endswith(side)
+        ]
         if files:
             return sides if len(sides) == 2 else files
     raise PefourierError(
@@ -434,7 +442,7 @@ def add_labels(table: Table, labels: str | None) -> None:
         role = "group" if "label" in table.texts else "label"
         if not is_folder or not any(own):
             return
-    codes, found_names = coded_labels(own)
+    codes, found_names = coded(own, labels=True)
     table.texts[role] = codes[which], found_names
     table.remarks["columns"].append(f"{source} as {role}")
 
@@ -470,19 +478,49 @@ def from_tables(path: Path, options: Options) -> Task:
     if options.predict is not None:  # without labels, or regardless of them
         table.texts["label"] = np.zeros(len(table.lines), int), ["?"]
     is_file_series = path.is_dir() and "label" in table.texts and "label" not in table.roles
-    if "time" not in table.roles and not is_file_series:
-        values = value_columns(table.names, table.roles)
+    keyed = {"time", "series"} & {*table.roles}
+    if not (table.is_named or keyed):
+        series_at_start(table)
+    is_line = "series" in table.roles and len(table.texts["series"][1]) == len(table.lines)
+    values: dict[str, list[int]] = {}
+    if not is_file_series and (is_line or not keyed):
+        sensors = is_line or ("label" in table.texts and not is_in_order(table))
+        values = value_columns(table.names, table.roles, sensors=sensors)
+        if is_line and not values and len(others := channels_left(table)) >= FEWEST:
+            values = {"": others}
+            doubt = f"columns from {table.names[others[0]]} on are values of a series in each line"
+            table.remarks["doubts"].append(doubt)
         if values and "label" not in table.texts:
             label_at_an_end(table, values)
-        is_line = "series" not in table.roles or len(table.texts["series"][1]) == len(table.lines)
-        if values and is_line and "label" in table.texts:
-            own = [[i for i in of if not table.roles[i]] for of in values.values()]
-            return from_wide(table, [*values], own, options)
+    shape = IN_A_LINE if values else IN_LINES
+    if "label" not in table.texts:
+        way_out = f"{CHOOSE}, or --labels FILE with a label for each series"
+        raise table.lacks(f"is read as {shape}, and {LACKING['label']}", way_out)
+    if values:
+        own = [[i for i in of if not table.roles[i]] for of in values.values()]
+        return from_wide(table, [*values], own, options)
     return from_long(table, options)
 
 
-def value_columns(names: Strings, roles: Strings) -> dict[str, list[int]]:
+def series_at_start(table: Table) -> None:
+    """Use a first column of distinct names, or of line numbers, as series of an unnamed table."""
+    numbers = numbers_in(table.cells[0], table.delimiter)
+    codes, names = coded(table.cells[0])
+    is_name = np.isinf(numbers).all() or (np.diff(numbers) == 1).all()
+    if (
+        is_name
+        and not table.roles[0]
+        and len(table.names) > 1 + FEWEST
+        and len(names) == len(codes)
+    ):
+        table.roles[0], table.texts["series"] = "series", (codes, names)
+        table.remarks["columns"].append(f"{table.names[0]} as series")
+
+
+def value_columns(names: Strings, roles: Strings, *, sensors: bool = False) -> dict[str, list[int]]:
     """Columns of the values of each channel of a table in wide form, in order; {} in long form.
+
+    Names of `sensors` with numbers may be values.
 
     >>> value_columns(["label", "x_0", "y_0", "x_1", "y_1", "x_2", "y_2", "x3", "y3"], [""] * 9)
     {'x': [1, 3, 5, 7], 'y': [2, 4, 6, 8]}
@@ -491,7 +529,7 @@ def value_columns(names: Strings, roles: Strings) -> dict[str, list[int]]:
     is_unnamed = 2 * names.count("") > len(names)
     for i, name in enumerate(names):
         match = re.fullmatch(r"(.*?)[\W_]*([0-9]{1,9})", name or f"{i}" * is_unnamed)
-        if match and not roles[i] and match[1].lower() not in WORDS["sensors"]:
+        if match and not roles[i] and (sensors or match[1].lower() not in WORDS["sensors"]):
             found.setdefault(match[1], []).append((int(match[2]), i))
     values = {name: sorted(own) for name, own in found.items() if len(own) >= FEWEST}
     is_wide = len({tuple(number for number, _ in own) for own in values.values()}) == 1
@@ -501,11 +539,11 @@ def value_columns(names: Strings, roles: Strings) -> dict[str, list[int]]:
 def label_at_an_end(table: Table, values: dict[str, list[int]]) -> None:
     """Use the first or the last column as label in a wide table without a column of labels."""
     taken = {i for own in values.values() for i in own if table.is_named}
-    ends = [i for i in (0, len(table.names) - 1) if not table.roles[i] and i not in taken]
-    found = [i for i in ends if may_be_labels(table.cells[i])]
+    free = [i for i, role in enumerate(table.roles) if not role]
+    found = [i for i in (free[0], free[-1]) if i not in taken and may_be_labels(table.cells[i])]
     names = [table.names[i] for i in found]
     for i in found[:1]:
-        table.roles[i], table.texts["label"] = "label", coded_labels(table.cells[i])
+        table.roles[i], table.texts["label"] = "label", coded(table.cells[i], labels=True)
         table.remarks["columns"].append(f"{names[0]} as label")
         doubt = f"{join(names)} fit label, {names[0]} is used (--columns label=NAME)"
         table.remarks["doubts"] += [doubt] * (len(found) > 1)
@@ -524,7 +562,7 @@ def from_wide(table: Table, names: Strings, columns: list[list[int]], options: O
     known = ~np.isnan(x).all(axis=2)
     lengths = np.where(known.any(axis=1), x.shape[1] - known[:, ::-1].argmax(axis=1), x.shape[1])
     tested = int((table.file == 1).sum()) if len(table.files) == 2 else None
-    table.remarks["read"] = [f"a series in each line, {x.shape[1]} values"]
+    table.remarks["read"] = [f"{IN_A_LINE}, {x.shape[1]} values"]
     table.remarks["channels"] = [*names] * (len(names) > 1)
     return examples_of(table, x, lengths, np.arange(len(x)), options, tested=tested)
 
@@ -551,18 +589,17 @@ def examples_of(
 
 def from_long(table: Table, options: Options) -> Task:
     """Read examples or recordings from a line for each time of each series."""
-    if "label" not in table.texts:
-        way_out = f"{CHOOSE}, or --labels FILE with a label for each series"
-        raise table.lacks(f"lacks a column label ({', '.join(USUAL['label'])})", way_out)
     found = channel_columns(table, options.channels)
     names = [table.names[i] for i in found]
     values, times = np.column_stack([table.numbers(i) for i in found]), read_times(table)
     clock = np.arange(len(values)) if times is None else times
     every = rows_of_series(table, clock)
+    if any((np.diff(rows) < 0).any() for rows in every):
+        table.remarks["doubts"].append("lines are not in order of time, and are sorted")
     rising = [all((np.diff(x[rows]) > 0).all() for rows in every) for x in values.T]
     if times is None and (any(rising) or not is_in_order(table)):
         hint = f"; {names[rising.index(True)]} increases in each series" if any(rising) else ""
-        raise table.lacks(f"lacks a column time ({', '.join(USUAL['time'])}){hint}")
+        raise table.lacks(f"is read as {IN_LINES}, and {LACKING['time']}{hint}")
 
     def place(number: int, row: int, column: int) -> str:
         return table.place(every[number][row], found[column])
@@ -573,7 +610,7 @@ def from_long(table: Table, options: Options) -> Task:
     since = [clock[part] - clock[part[0]] for part in parts]
     refuse_mixed(table, parts, "group")
     if options.predict is not None or are_examples(table, parts, options):
-        table.remarks["read"] = ["a line for each time of a series"]
+        table.remarks["read"] = [IN_LINES]
         x, lengths = split.padded_series(series)
         first = np.array([part[0] for part in parts])
         at = None if times is None else split.padded_series(since)[0]
@@ -602,12 +639,7 @@ def channel_columns(table: Table, wanted: str | None) -> list[int]:
     asked = [name.strip() for name in wanted.split(",")] if wanted is not None else []
     for name in {*asked} - {*names}:
         raise unknown(f"column of --channels in {table.path}", name, [names[i] for i in free])
-    found = [names.index(name) for name in dict.fromkeys(asked)] or [
-        i
-        for i in free
-        if names[i] and not table.roles[i]
-        if np.isfinite(numbers_in(table.cells[i], table.delimiter)).any()
-    ]
+    found = [names.index(name) for name in dict.fromkeys(asked)] or channels_left(table)
     if not found:
         way_out = "write channels with decimal points and without thousands separators"
         raise PefourierError(f"{shown(str(table.path))}: no other column has numbers; {way_out}")
@@ -616,6 +648,16 @@ def channel_columns(table: Table, wanted: str | None) -> list[int]:
     if table.path.is_file() and "series" not in table.roles:
         table.remarks["columns"].append("the whole file as one series")
     return found
+
+
+def channels_left(table: Table) -> list[int]:
+    """Columns that have a name, no role, and numbers."""
+    return [
+        i
+        for i, name in enumerate(table.names)
+        if name and not table.roles[i]
+        if np.isfinite(numbers_in(table.cells[i], table.delimiter)).any()
+    ]
 
 
 def rows_of_series(table: Table, times: Array) -> list[Array]:
