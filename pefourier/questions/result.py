@@ -5,22 +5,32 @@ Results hold numbers and arrays; `report.render` makes text and records from any
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pefourier.encodings.encoding import Encoding
-from pefourier.errors import PefourierError, shorten
+from pefourier.encodings.grids import size_of
+from pefourier.encodings.loader import source_of
+from pefourier.encodings.registry import ALIASES
+from pefourier.errors import PefourierError, command_line, shorten
 from pefourier.report import render
 from pefourier.types import Array, CsvTable, Fields, Floats, frozen_by_name, hidden
 from pefourier.writing.escapes import in_html
+from pefourier.writing.files import read_section
 from pefourier.writing.page import plain
-from pefourier.writing.text import Verdict, printable
+from pefourier.writing.text import Verdict, number, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+STEPS = Path(__file__).with_name("next_steps.toml")
+STEPPED = ("spectrum", "check-faithful", "compare")  # commands with next steps there
+SIZES = ("grid", "prefix", "length", "d", "rho", "seed")  # keywords of `load` that are options
+OF_NODES = ("tree", "graph")  # domains without lags
 SENTENCE = 180  # characters of a conclusion in one line
 
 
@@ -63,6 +73,17 @@ class Result:
     def encoding(self) -> Encoding:
         """The encoding, or the first of two."""
         return self.encodings[0]
+
+    @property
+    def next_step(self) -> str:
+        """What to run next at this verdict; empty if the verdict has its own advice."""
+        steps = read_section(STEPS, self.command) if self.command in STEPPED else {}
+        key = "nodes" if self.encoding.domain.kind in OF_NODES else self.verdict
+        command, aim = steps.get(key) or steps.get("otherwise") or ("", "")
+        typed = typed_specs(self.encodings) if command else []
+        words = command_line("pefourier", command, *typed)
+        named = f"`{words}`" if typed else f"{command} on the same input"
+        return f"Run {named} to {aim}." if command else ""
 
     @property
     def conclusion(self) -> str:
@@ -108,6 +129,34 @@ class Result:
         """Return the state to pickle, without the rules of encodings, which are closures."""
         encodings = tuple(replace(enc, vectors=vectors_gone) for enc in self.encodings)
         return {**vars(self), "encodings": encodings}
+
+
+def typed_specs(encodings: Iterable[Encoding]) -> list[object]:
+    """Return SPECs with the sizes of encodings, then options; empty if one cannot be typed.
+
+    >>> from pefourier.encodings.loader import load
+    >>> typed_specs([load("rope:base=5", length=9, d=4)])
+    ['rope:base=5,length=9,d=4']
+    """
+    specs: list[object] = []
+    options: Fields = {}
+    for enc in encodings:
+        in_memory = enc.origin == "code" and not enc.spec.startswith("py:")
+        if enc.domain.kind in (*OF_NODES, "time") or in_memory or enc.spec == "-":
+            return []
+        source, sizes = source_of(enc.spec), {key: enc.params.get(key) for key in SIZES}
+        if sizes["grid"]:
+            sizes |= {"grid": size_of(sizes["grid"]), "length": None}
+        names = {ALIASES.get(x, x) for x in re.findall(r"[:,](\w+)=", enc.spec)}
+        left = {k: number(v, 17) for k, v in sizes.items() if v and k not in names}
+        if source == "name":
+            given = ",".join(f"{key}={value}" for key, value in left.items())
+            specs.append(f"{enc.spec}{',' if ':' in enc.spec else ':'}{given}".rstrip(":,"))
+        else:
+            specs.append(enc.spec)
+            kept = {"code": SIZES[:4], "table": SIZES[:3]}.get(source, SIZES[2:3])
+            options |= {key: left[key] for key in kept if key in left}
+    return specs + [word for key, value in options.items() for word in (f"--{key}", value)]
 
 
 def csv_table(items: Iterable[Any], fields: Iterable[str]) -> CsvTable:
