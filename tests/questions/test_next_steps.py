@@ -9,7 +9,10 @@ import pytest
 
 import pefourier
 
-CODE = "import numpy as np\ndef table(length, d):\n    return np.sin(np.outer(np.arange(length), np.linspace(0.1, 1, d)))"
+CODE = """import numpy as np
+def table(length, d):
+    return np.sin(np.outer(np.arange(length), np.linspace(0.1, 1, d)))
+"""
 ASKED = [  # command line and the command of its next step
     ("spectrum sinusoidal --d 16 --rho 50 --length 30", "relations"),
     ("spectrum onehot --d 16 --length 16", "check-faithful"),
