@@ -59,8 +59,8 @@ def test_an_unknown_type_is_read_by_its_architectures_or_its_keys(own, written):
     found = context(path)
     (r,) = found.rotations
     assert (r.pairing, round(r.softmax_factor, 3)) == ("neighbours", 1.813)
-    assert found.facts["softmax_factor"] == "1.813 (assumed)"
-    assert found.facts["pairing"] == "interleaved (assumed)"
+    assert found.facts["softmax_factor"]() == "1.813 (assumed)"
+    assert found.facts["pairing"]() == "interleaved (assumed)"
     assert "model-type-unknown" in [f.code for f in found.findings]
 
 
