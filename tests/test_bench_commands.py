@@ -30,8 +30,11 @@ def test_a_command_is_slower_where_each_of_its_runs_is(ratios, slower, lowest):
 def test_a_check_counts_what_is_slower_or_not_stored(monkeypatch, capsys):
     took = {"quick": 1.0, "slow": 2.7, "new": 1.0}
     monkeypatch.setattr(bench, "COMMANDS", list(took))
-    seconds = lambda command, _, tree=None: (took[command] / (1.2 if tree == "past" else 1), 0.0)
-    monkeypatch.setattr(bench, "run", seconds)
+
+    def run(command, _, tree=None):
+        return took[command] / (1.2 if tree == "past" else 1), 0.0
+
+    monkeypatch.setattr(bench, "run", run)
     monkeypatch.setattr(bench, "WARMING", ())
     monkeypatch.setattr(bench, "in_folder", lambda work: work(None))
     stored = [{"command": name, "ratio": ratio} for name, ratio in (("quick", 1), ("slow", 2))]

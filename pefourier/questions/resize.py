@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -54,7 +54,18 @@ from pefourier.geometry.precision import NUMBERS_AT_ONCE
 from pefourier.geometry.products import better_reading
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.spectral_density import estimate_spectrum, sampled_density
-from pefourier.types import Array, Counts, CsvTable, Fields, Floats, Ints, Strings, frozen, hidden
+from pefourier.types import (
+    Array,
+    Counts,
+    CsvTable,
+    Fields,
+    Floats,
+    Ints,
+    Strings,
+    frozen,
+    hidden,
+    later,
+)
 from pefourier.writing.page import fields_of, labelled_fields
 from pefourier.writing.text import Verdict, join, printable, read_sides
 
@@ -257,8 +268,8 @@ class Resizing(Result):
     new: Counts = field(metadata={"told": "to"})
     prefix: int
     method: str
-    make_table: Callable[[], Array] = hidden(compare=False)
-    make_methods: Callable[[], list[Method]] = hidden(compare=False)
+    table: Array = hidden(compare=False)  # (prefix + n, d), in the order of the weights
+    methods: list[Method] = hidden(compare=False)  # empty if the table was recomputed
     before: Picture = hidden()
     after: Picture = hidden()
     unseen: list[Unseen]  # by axis; empty if frequencies are not declared
@@ -267,25 +278,10 @@ class Resizing(Result):
     crop: Counts | None = None  # the first point of a crop
     out: str | None = None  # the file that the table was written to
 
-    @cached_property
-    def table(self) -> Array:
-        """The new table (prefix + n, d), in the order of the weights."""
-        return as_stored(self.encoding, self.make_table())
-
-    @cached_property
-    def methods(self) -> list[Method]:
-        """The results of all methods; empty if the table was recomputed."""
-        return self.make_methods()
-
     def extra_fields(self) -> Fields:
         """Return the facts that the default text does not need."""
         before, after = ({**fields_of(state), **fields_of(state.waves)} for state in self.states)
         return {"before": before, "after": after, "methods": self.methods}
-
-    def __getstate__(self) -> Fields:
-        """Return the state to pickle, with results in place of the closures that make them."""
-        made = {"table": self.table, "methods": self.methods}
-        return {**super().__getstate__(), **made, "make_table": None, "make_methods": None}
 
     @property
     def unchanged_in_words(self) -> str:
@@ -393,7 +389,7 @@ def resize(encoding: Source, to: Ints | str, method: str = "", **params: Any) ->
     computed = formula if by_formula and not method else None
     old, new, table_sides = check_new_sides(enc, to)
     prefix, shape = enc.domain.prefix, enc.domain.sides
-    make_methods: Callable[[], list[Method]] = list
+    methods: Any = []
     libraries = methods_of(enc, table_sides)
     if computed is not None:
         method, libraries = RECOMPUTED, {}
@@ -411,21 +407,22 @@ def resize(encoding: Source, to: Ints | str, method: str = "", **params: Any) ->
         make_table = partial(np.concatenate, [front, chosen])
         states = picture("before", enc, shape, rows), picture("after", enc, table_sides, chosen)
         usable = methods_on(enc, table_sides, method)
-        make_methods = partial(compare_methods, usable, rows, chosen, states)
+        methods = later(compare_methods, usable, rows, chosen, states)
+    described = enc if computed is not None else with_doubts(enc)
     return Resizing(
         old=old,
         new=new,
         prefix=prefix,
         method=method,
-        make_table=make_table,
+        table=later(lambda: as_stored(described, make_table())),
         before=states[0],
         after=states[1],
-        make_methods=make_methods,
+        methods=methods,
         unseen=[] if formula is None else unseen_phases(enc, formula),
         unchanged=unchanged_rows(enc, computed),
         library=join([name for name, own in libraries.items() if own == method] or [""]) or None,
         crop=first_of_crop(method, shape, table_sides),
-        encodings=(enc if computed is not None else with_doubts(enc),),
+        encodings=(described,),
     )
 
 
