@@ -137,7 +137,14 @@ def test_a_finding_is_reported(required):
     ((status, out, _),) = answers_of(required, "check-faithful ids.csv")
     assert status == 0
     assert "all numbers of 3 rows are integers, like indices" in " ".join(out.split()).lower()
-    law = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/diagnosis/test_every_finding.py"]
+    law = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/construction/test_every_finding.py",
+    ]
     assert "4 passed" in output_of(required, *law, "-k", "whole or catalogue")
 
 

@@ -9,11 +9,10 @@ from published_configs import PUBLISHED
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
-from pefourier.questions.design import design_base
 from pefourier.questions.extend import extend
 from pefourier.questions.resize import resize
 from pefourier.report import plot
-from pefourier.report.figures import criteria, extension, wavelengths
+from pefourier.report.figures import extension, wavelengths
 from pefourier.report.render import Answer, answer_of
 
 
@@ -44,19 +43,6 @@ def test_wavelengths_of_each_band_stand_where_they_are(tmp_path):
 def test_positions_that_do_not_turn_have_no_figure():
     with plot.figure_style(), pytest.raises(PefourierError):
         wavelengths([answer("alibi", length=100)], plot.USUAL)
-
-
-def test_each_criterion_has_its_optimum_marked():
-    bases = (3.0, 5.0, 100.0, 1e4)
-    found = design_base(100, 32, bases, criteria=("rank", "turns", "bound"))
-    with plot.figure_style():
-        panels = criteria([answer_of(found)], plot.USUAL).axes
-    assert len(panels) == 3
-    curve, mark = panels[0].lines
-    points = [(c.rho, c.rank) for c in found.candidates]
-    assert [*zip(curve.get_xdata(), curve.get_ydata(), strict=True)] == points
-    assert mark.get_xdata().tolist() == [3.0]
-    assert panels[1].lines[1].get_xdata().tolist() == [found.best["turns"]]
 
 
 def test_an_extension_shows_wavelengths_and_cosines():

@@ -166,6 +166,7 @@ BATCHES = {  # position ids, by verdict
     "mask read": {"ids": np.tril(np.ones((3, 3), bool))},
     "several": {"ids": [[0, 1, 1], [0, 1, 5]]},
 }
+TONES = np.outer(np.arange(40), [0.5, 1.0])
 CASES = [  # verdict, question, source of the encoding
     ("the same", beside, lambda: SINUSOIDAL),
     ("permuted", against("rope:layout=interleaved"), lambda: ROPE),
@@ -181,6 +182,7 @@ CASES = [  # verdict, question, source of the encoding
     ("slow and fast", partial(spectrum_at, lattice=16), lambda: of_waves([2, 2, 2, 7])),
     ("constant and fast", spectrum, lambda: table(1 + np.eye(2)[np.arange(40) % 2])),
     ("one frequency", spectrum, lambda: load("rope", 80, 2)),
+    ("few frequencies", spectrum, lambda: table(np.hstack([f(TONES) for f in (np.cos, np.sin)]))),
     ("along one axis", spectrum, lambda: table(np.tile(turns(6, 3), (5, 1)), (5, 6))),
     ("along the axes", spectrum, lambda: load("axial", None, 16, grid=(5, 6))),
     ("one direction", spectrum_at, lambda: table(diagonals()[:, [0, 1, 4, 5]], (16, 16))),
