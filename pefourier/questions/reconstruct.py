@@ -140,7 +140,7 @@ class Reconstructions(Result):
             "Reconstructed from the frequencies alone, a position appears in several places and "
             "cannot be told apart from these: other peaks reach half of the main one"
             "{r.is_hidden:? before smoothing, which hides them below}, the farthest "
-            "{r.farthest_repeat} positions away.",
+            "{r.farthest_repeat:,} positions away.",
             "{r.is_hidden:?Pass --sigma 0 to turn smoothing off in the table and the picture.}",
         ),
         "shared vectors": Verdict(

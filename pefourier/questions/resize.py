@@ -177,23 +177,23 @@ class Resizing(Result):
             "Check the table or its source code.",
         ),
         "still distinct": Verdict(
-            "All {r.before.points} vectors are distinct, and all {r.after.points} after {r.step}; "
-            "their RMS norm is {r.after.norm:3} (before: {r.before.norm:3}).",
+            "All {r.before.points:,} vectors are distinct, and all {r.after.points:,} after "
+            "{r.step}; their RMS norm is {r.after.norm:3} (before: {r.before.norm:3}).",
             LIBRARY_METHOD,
         ),
         "no longer distinct": Verdict(
-            "After {r.step} only {r.after.distinct} of {r.after.points} vectors are distinct "
+            "After {r.step} only {r.after.distinct:,} of {r.after.points:,} vectors are distinct "
             "({r.after.collision}); before, all were.",
             LIBRARY_METHOD,
         ),
         "now distinct": Verdict(
-            "Only {r.before.distinct} of {r.before.points} vectors are distinct before resizing "
-            "({r.before.collision}); after {r.step} all {r.after.points} are.",
+            "Only {r.before.distinct:,} of {r.before.points:,} vectors are distinct before "
+            "resizing ({r.before.collision}); after {r.step} all {r.after.points:,} are.",
             LIBRARY_METHOD,
         ),
         "not distinct": Verdict(
-            "Only {r.before.distinct} of {r.before.points} vectors are distinct before resizing "
-            "({r.before.collision}), and {r.after.distinct} of {r.after.points} after {r.step} "
+            "Only {r.before.distinct:,} of {r.before.points:,} vectors are distinct before "
+            "resizing ({r.before.collision}), and {r.after.distinct:,} of {r.after.points:,} after {r.step} "
             "({r.after.collision}).",
             LIBRARY_METHOD,
         ),
