@@ -193,8 +193,8 @@ class Resizing(Result):
         ),
         "not distinct": Verdict(
             "Only {r.before.distinct:,} of {r.before.points:,} vectors are distinct before "
-            "resizing ({r.before.collision}), and {r.after.distinct:,} of {r.after.points:,} after {r.step} "
-            "({r.after.collision}).",
+            "resizing ({r.before.collision}), and {r.after.distinct:,} of {r.after.points:,} after "
+            "{r.step} ({r.after.collision}).",
             LIBRARY_METHOD,
         ),
         "computed anew": Verdict(
