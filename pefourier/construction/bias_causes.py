@@ -391,7 +391,7 @@ class KeysAdded(Named):
         """Read the constants at the first head, if all queries are there."""
         shown = (expected.visible & observed.visible)[0]
         a, b = (np.where(shown, x.numbers[0], np.nan) for x in (expected, observed))
-        if len(shown) == len(shown.T) and shown.any(axis=0).all():
+        if len(shown) == len(shown.T) > 2 and shown.any(axis=0).all():
             yield cls(by=np.nanmedian(b - a, axis=0))
 
     def apply(self, expected: Biases) -> Biases:

@@ -98,7 +98,7 @@ def order_of_rows(facts: GridFacts) -> Iterator[Finding]:
     if table.size > SEARCHED or (present := residual_of(given, index)) <= CERTAIN * facts.rounding:
         return
     *frames, height, width = given
-    exchanged = (*frames, width, height)
+    exchanged = *frames, width, height
     orders = [("grid-transposed", exchanged, index, 0)] if 1 not in (height, width) else []
     if width % 2 == height % 2 == 0:
         orders.append(("row-order", given, rows_of_blocks(given), 0))

@@ -336,7 +336,7 @@ def longest_run(usable: Bools) -> tuple[int, int]:
 def usual_name(encoding: str, params: Params) -> tuple[str, Params]:
     """Rename sinusoids to rope: cosines first, no offset, and the usual divisor."""
     plain = {"divisor": "d", "offset": 0, "first": "cos"}
-    names = ("rho", "layout", "scale", "scaling", "factor", "original", "truncate")
+    names = "rho", "layout", "scale", "scaling", "factor", "original", "truncate"
     rotary = {key: params[key] for key in names if key in params}
     if encoding == "sinusoidal" and params == rotary | plain:
         return "rope", {k: v for k, v in rotary.items() if k != "scale" or v != 1.0}

@@ -408,7 +408,7 @@ def with_cause_of_scores(outcome: Outcome, encodings: Two) -> Outcome:
     if all(enc.origin != "formula" for enc in encodings):
         if not (rotation := formula_of(encodings[0])):
             return outcome
-        encodings = (rotation, encodings[1])
+        encodings = rotation, encodings[1]
     is_swapped = encodings[1].origin == "formula" != encodings[0].origin
     causes = explain_scores(*(encodings[::-1] if is_swapped else encodings))
     if not causes:

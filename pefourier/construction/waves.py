@@ -625,7 +625,7 @@ def common_offset(omega: Floats, phase: Floats, quarters: int) -> tuple[float, I
         return apart, offset, k
 
     slowest = omega[omega > SLOWEST].min(initial=np.inf)
-    starts = (0.0, period / slowest, -period / slowest)
+    starts = 0.0, period / slowest, -period / slowest
     _, offset, k = min(map(refined, starts), key=lambda found: round(found[0], 6))
     return offset, k
 
@@ -692,5 +692,5 @@ def look_random(rows: Floats) -> bool:
 
 def numbers_look_random(table: Table) -> bool:
     """Whether the rows at both ends of a table look random, without an order of positions."""
-    ends = (table[:ENDS], table[-ENDS:])
+    ends = table[:ENDS], table[-ENDS:]
     return all(look_random(rows.astype(float)) for rows in ends)

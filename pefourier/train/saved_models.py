@@ -103,7 +103,7 @@ class TrainedClassifier:
         needs the `times` (n, length) of all rows.
         """
         x, model, tokens = np.asarray(x, dtype=float), self.model, None
-        shape = (model.length, model.channels)
+        shape = model.length, model.channels
         if x.ndim != 3 or x.shape[1:] != shape:
             raise PefourierError(f"expected windows (n, {shape[0]}, {shape[1]}), got {x.shape}")
         scaled = (x - self.mean) / self.scale

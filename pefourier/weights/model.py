@@ -408,7 +408,7 @@ def first_of(tensors: Tensors, module: str, names: list[str]) -> str | None:
     """Return the gains tensor of the first listed norm in a module or in its parent."""
     parent = module.rpartition(".")[0]
     places = [dotted(place, name) for name in names for place in (parent, module)]
-    ends = ("weight", "norm.weight")
+    ends = "weight", "norm.weight"
     return next((n for place in places for end in ends if (n := f"{place}.{end}") in tensors), None)
 
 

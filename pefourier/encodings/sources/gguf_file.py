@@ -311,7 +311,7 @@ class GgufFile(ModelConfig):
             partial=rotated_share(rotated, head),
             **({} if is_unscaled else scaling_of_file(self)),
         )
-        params: Fields = {**enc.params}
+        params = {**enc.params}
         times = log_multiplier(self)
         if times is not None and params["scaling"] == "yarn" and self.kind != "mistral3":
             # the factor of the logits in DeepSeek's layers: (0.1 m ln s + 1)^2
@@ -428,7 +428,8 @@ def scaling_of_file(file: GgufFile) -> Fields:
         return {"scaling": "factors", "factors": factors[FREQS]}
     if kind == "yarn" and original and mixed == 1 and not factors:
         attention = (file.positive(ATTENTION) or 1.0) * yarn_attention(file, factor)
-        betas = {key: x for key in BETAS if (x := file.optional(f"rope.scaling.yarn_{key}"))}
+        betas = {key: file.optional(f"rope.scaling.yarn_{key}") for key in BETAS}
+        betas = {key: x for key, x in betas.items() if x is not None}
         return {"scaling": "yarn", **sizes, "attention_factor": attention, **betas}
     is_plain = kind in ("none", "linear")
     if is_plain and alpha and factor == 1 and not factors:  # its base times alpha^(d / (d - 2))

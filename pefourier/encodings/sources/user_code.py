@@ -682,7 +682,7 @@ def table_of_module(request: CodeRequest, torch: Any, module: Any) -> CodeTable:
 
 def check_blind_to_order(code: VectorMap) -> None:
     """Refuse a module, such as attention, with equal rows for zeros but not for random inputs."""
-    shape = (2, code.length, code.d)
+    shape = 2, code.length, code.d
     x = code.torch.randn(shape).to(code.example)
     with code.torch.no_grad():
         rolled, moved = (numbers(y)[0] for y in (code.code(x).roll(1, 1), code.code(x.roll(1, 1))))
