@@ -50,6 +50,7 @@ from pefourier.errors import PefourierError
 from pefourier.ids.batch import Batch, Rules, Vision
 from pefourier.types import Array, Bools, Counts, Fields, frozen, frozen_arrays, hidden
 from pefourier.writing.page import fields_of
+from pefourier.writing.text import ranges
 
 EXPECTED, UNDECIDED, UNEXPLAINED = "as expected", "undecided", "unexplained"
 OF_PAIRS = {  # verdicts of two kinds of causes that are one; of all others: several
@@ -178,6 +179,9 @@ def describe(
     given = "ids-undecided" if doubt else given
     causes: list[Any] = [] if doubt else list(found.causes)
     code, words = "ids-unexplained", "no cause that was tried gives these ids"
+    apart = np.flatnonzero((rows != due).any(axis=1)).tolist()
+    if 0 < len(apart) < len(rows):
+        words += f" (axes that differ: {ranges(apart)})"
     if causes:
         undo = "" if len(causes) > 1 else f"; {causes[0].undo}"
         code, words = causes[0].finding, ", then ".join(cause.words for cause in causes) + undo
