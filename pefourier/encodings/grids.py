@@ -20,6 +20,7 @@ from pefourier.encodings.encoding import (
     lags_on,
     lattice,
     positions,
+    without_prefix,
 )
 from pefourier.errors import MAX_HEADS as MAX_HEADS
 from pefourier.errors import OtherGrid, PefourierError, check_count, shown
@@ -212,7 +213,8 @@ def rows_before(rows: int, domain: Domain) -> int | None:
 def on_common_grid(a: Encoding, b: Encoding) -> tuple[Encoding, Encoding]:
     """Place an encoding with one axis on the grid of the other if their numbers of rows agree.
 
-    It may have other rows before the points of the grid, such as that of a class token.
+    It may have other rows before the points of the grid, such as that of a class token. Those of
+    a rotation do not turn, so a table may leave them out.
     """
 
     def placed(enc: Encoding, lead: Encoding) -> Encoding:
@@ -222,7 +224,11 @@ def on_common_grid(a: Encoding, b: Encoding) -> tuple[Encoding, Encoding]:
             return enc
         return on_grid(replace(enc, domain=positions(len(enc))), grid, before or 0)
 
-    return placed(a, b), placed(b, a)
+    a, b = placed(a, b), placed(b, a)
+    if a.domain.grid == b.domain.grid and "rotate" in (a.injection, b.injection):
+        if not (a.domain.prefix and b.domain.prefix):
+            return without_prefix(a), without_prefix(b)
+    return a, b
 
 
 def window_of_rows(enc: Encoding, sides: Sides) -> Sides:
