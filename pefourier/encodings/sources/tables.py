@@ -682,7 +682,9 @@ def read_named_table(path: str, key: str | None = None) -> NamedTable:
 
 def waves_by_part(arrays: Arrays) -> list[str]:
     """Return the names of two arrays such as cos and sin, beside whole numbers such as ids."""
-    names = sorted(n for n, stored in arrays.items() if stored.is_table and stored.kind not in WHOLE)
+    names = sorted(
+        n for n, stored in arrays.items() if stored.is_table and stored.kind not in WHOLE
+    )
     is_pair = len(names) == 2 and names[0].replace("cos", "sin") == names[1]
     return names if is_pair and arrays[names[0]].shape == arrays[names[1]].shape else []
 
