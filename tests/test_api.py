@@ -120,24 +120,14 @@ def test_incomplete_arrays_are_refused(what):
 FOREIGN = "has no effect on ndarray (12, 6)"
 REFUSED = [
     (lambda: pefourier.check("rope", rhoo=3), "unknown parameter of rope 'rhoo'. Did you mean"),
-    (lambda: pefourier.check("rope:rho=3", rho=5.0), "'rope:rho=3' sets rho twice"),
     (lambda: pefourier.check(TABLE, length=5), f"length=5 {FOREIGN}"),
     (lambda: pefourier.check(TABLE, rho=5.0), f"rho=5.0 {FOREIGN}"),
-    (lambda: pefourier.check("table.npy", rho=5.0), "rho has no effect on 'table.npy'; leave"),
     (lambda: pefourier.check(np.zeros(3)), "a table must have two axes"),
     (lambda: pefourier.check(TABLE.reshape(12, 3, 2)), "a table must have two axes"),
     (lambda: pefourier.check("rope", length="1x"), "length must be a whole number; got '1x'"),
     (lambda: pefourier.check("rope", rho="1e4"), "rho must be a finite number above"),
-    (lambda: pefourier.check("rope", seed="3"), "unknown parameter of rope 'seed'"),
-    (lambda: pefourier.spectrum("rope", lattice="64.5"), "lattice must be a whole number; got"),
-    (lambda: pefourier.context("rope", trained="k4"), "trained must be a whole number; got"),
     (lambda: pefourier.design(80, "d"), "d must be a whole number; got 'd'"),
     (lambda: pefourier.context(TABLE), "context takes a model's config.json or folder, or"),
-    (lambda: pefourier.encode("dft", times=[0.5, 1.0]), "unknown parameter of dft 'times'"),
-    (lambda: pefourier.check("dtf"), "unknown encoding 'dtf'. Did you mean 'dft'?"),
-    (lambda: pefourier.reconstruct("dft", [300]), "position 300 is outside the lattice"),
-    (lambda: pefourier.check("axial", grid="4xb"), "'4xb' is not a grid"),
-    (lambda: pefourier.check(PAIRS, grid=(3, 5)), "'ndarray (12, 6)': 12 rows do not fit a grid"),
 ]
 
 
@@ -164,27 +154,6 @@ def test_arguments_without_effect_are_refused(call, message):
 def test_numbers_may_be_typed_as_in_the_shell(ask):
     short, long = ask("1k", "+64"), ask(1024, 64)
     assert getattr(short, "conclusion", short) == getattr(long, "conclusion", long)
-
-
-def test_the_shell_and_python_pair_encodings_equal(run, folder, monkeypatch):
-    """A Python function uses the dimension of a file, and a file uses the grid of a name."""
-    monkeypatch.syspath_prepend(folder)
-    code = """import numpy as np
-def codes(n, d): return np.sin(np.outer(np.arange(n), 1 / np.arange(1, d + 1)))
-def twice(n, d):
-    phases = np.tile(np.outer(np.arange(n), 1e4 ** (-np.arange(0, d, 2) / d)), 2)
-    return np.hstack([np.cos(phases), np.sin(phases)])"""
-    llama = {"model_type": "llama", "head_dim": 16, "max_position_embeddings": 128}
-    (folder / "c.json").write_text(json.dumps(llama))
-    (folder / "own_codes.py").write_text(code)
-    np.save("t.npy", np.sin(np.outer(np.arange(80), 1 / np.arange(1, 25))))
-    np.save("g.npy", load("axial", d=32, grid=(9, 14)).table())
-    pairs = ["py:own_codes:codes t.npy", "t.npy py:own_codes:codes", "axial:grid=9x14 g.npy"]
-    pairs += ["c.json py:own_codes:twice", "py:own_codes:twice rope:d=16"]
-    for pair in map(str.split, pairs):
-        reported = pefourier.compare(*pair)
-        assert reported.verdict == "the same"
-        assert run("compare", *pair, "--json").results == [reported.to_dict()]
 
 
 class Cache(torch.nn.Module):

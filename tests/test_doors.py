@@ -15,7 +15,6 @@ import pytest
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.encodings.encoding import in_rows
 from pefourier.errors import PefourierError
 
 SIZES = {"length": 20, "d": 8}
@@ -185,11 +184,3 @@ def test_bases_and_scalings_are_designed_equal(run):
         with pytest.raises(PefourierError) as reported:
             pefourier.extend("missing.json", to)
         assert (refused.status, refused.err) == (2, f"pefourier: {reported.value}\n")
-
-
-def test_points_off_a_circle_by_three_in_a_hundred_are_no_pairs(rng):
-    angles = rng.uniform(0, 6, (5, 4))
-    points = np.stack([np.cos(angles), np.sin(angles)], axis=2)
-    assert in_rows(points)[1]
-    points[0, 0] *= 1.03
-    assert not in_rows(points)[1]

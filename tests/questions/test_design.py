@@ -8,8 +8,6 @@ from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.questions.design import bases_with_bound, cast_distance, design_base
-from pefourier.report import render
-from pefourier.report.render import answer_of
 
 RHO = (1.5, 3, 5, 10, 30, 100, 1000, 1e4)
 SCAN = {  # length, d: smallest distance / rank / stable rank / idle pairs / first lag
@@ -115,14 +113,6 @@ def test_one_criterion_is_chosen_by_the_length(length, d, chosen, other):
     for name, rho in (found.best | found.other).items():
         assert design_base(length, d, criteria=(name,)).best == {name: rho}
     assert found.to_dict()["other"] == found.other
-
-
-def test_tables_of_vectors_are_decomposed_only_where_they_are_shown(monkeypatch):
-    monkeypatch.setattr("pefourier.questions.design.decompose", None)
-    found = design_base(4096, 64)
-    assert render.short_text_of([answer_of(found)])
-    with pytest.raises(TypeError):
-        found.to_dict()
 
 
 @pytest.mark.parametrize("length", [7, 80, 1000, 131072, 8640000])

@@ -277,14 +277,6 @@ def test_the_recommended_way_is_in_the_short_table():
     assert first == ("unchanged" if kept.verdict == "no scaling needed" else kept.chosen.way)
 
 
-def test_tables_of_ways_are_decomposed_only_where_they_are_shown(monkeypatch):
-    result = extend("rope:rho=1e6", 131072, trained=32768, d=128)
-    monkeypatch.setattr("pefourier.questions.extend.properties_of_table", None)
-    assert render.short_text_of([render.answer_of(result)])
-    with pytest.raises(TypeError):
-        result.to_dict()
-
-
 @pytest.mark.parametrize("name", sorted(BUILDERS))
 def test_each_encoding_is_extended_or_refused(name):
     """An encoding without a rotation by a base is refused, with no other error."""

@@ -126,15 +126,6 @@ def test_the_same_input_gives_the_same_bytes(run, folder):
     assert (folder / "1.html").read_bytes() == (folder / "2.html").read_bytes()
 
 
-@without_pictures
-def test_the_answer_says_where_the_page_is(run, tmp_path):
-    out = tmp_path / "a.html"
-    done = run("report", "dft", "nothing-such", "--d", 8, "-S", 4, "--out", out, "--json")
-    first, second = done.results
-    assert (first["spec"], first["out"], first["verdict"]) == ("dft", str(out), "isometric")
-    assert second["spec"] == "nothing-such"
-
-
 @pytest.mark.usefixtures("folder")
 def test_grids_stand_beside_sequences(page):
     found = page("axial", "axial-rope", "--grid", "3x4", "--d", 16)

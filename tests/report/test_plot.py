@@ -86,20 +86,6 @@ def test_tables_of_two_lengths_are_compared_as_far_as_both_go():
     np.testing.assert_allclose(apart.images[0].get_array().max(axis=0), worst)
 
 
-@pytest.mark.parametrize("spec", ["sinusoidal:d=64", "rope:rho=1e4", "dft:d=80", "sinusoidal:d=6"])
-@pytest.mark.parametrize("stored", [None, np.float16])
-def test_as_many_singular_values_are_above_their_line_as_the_rank_says(spec, stored, tmp_path):
-    """The line of the tolerance separates as many singular values as the rank."""
-    enc = load(spec, 60)
-    if stored:
-        np.save(tmp_path / "codes.npy", enc.table().astype(stored))
-        enc = load(str(tmp_path / "codes.npy"))
-    found = check_faithful(enc)
-    axes, _ = Faithfulness.draw([Answer(enc, found)], plot.USUAL).axes
-    sigma, zero = (np.asarray(line.get_ydata()) for line in axes.lines)
-    assert (sigma > zero[0]).sum() == found.rank
-
-
 def test_all_lags_of_a_long_kernel_are_drawn_on_a_logarithmic_axis():
     enc, alibi = load("rope", 5000, 16), load("alibi", 80, 4)
     answers = [Answer(one, relate(one)) for one in (enc, alibi)]

@@ -50,11 +50,8 @@ def check_dataset(found, data):
     assert data.verdict in statistics.SENTENCES["ON_SEVERAL"]
     assert not re.search(r"nan|None|[{}]", text)
     if data.leaky:
-        assert (data.verdict, data.best, set(data.verdicts.values()) <= {"leaky"}) == (
-            "leaky",
-            (),
-            True,
-        )
+        assert (data.verdict, data.best) == ("leaky", ())
+        assert {*data.verdicts.values()} <= {"leaky"}
         return
     judged = [*data.best, *data.worse]
     if data.verdict == "cut short":
@@ -62,17 +59,13 @@ def check_dataset(found, data):
         assert len(data.best) < 2
     else:
         assert sorted([*judged, *data.left_out]) == sorted(f1)
-    left_out = ", ".join(f"{report.named(e)} {f1[e]:.3f} ({y})" for e, y in data.left_out.items())
-    assert text.endswith(f" Not compared: {left_out}.") or not left_out
     assert set(data.cut_short) <= set(data.left_out)
     if len(judged) < 2:
         assert data.verdict in ("alone", "cut short")
         return
     top = data.best[0]
     assert f1[top] == max(f1[e] for e in judged)
-    assert f", {report.named(top)} has the highest mean F1, {f1[top]:.3f}" in text
-    worse = ", ".join(f"{report.named(e)} {f1[e] - f1[top]:+.3f}" for e in data.worse)
-    assert f": {worse}. " in text or not worse
+    assert f"{report.named(top)} has the highest mean F1, {f1[top]:.3f}" in text
     sides = {"best": (1, True), "tied": (2, True)}.get(data.verdict)
     assert sides is None or (min(len(data.best), 2), bool(data.worse)) == sides
     assert sides is not None or not data.worse

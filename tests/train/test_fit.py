@@ -1,10 +1,8 @@
 """Training of a stack: members alone and in company, rates, kept weights, compiled steps."""
 
-import json
 import shutil
 from dataclasses import replace
 
-import bench_training as bench
 import numpy as np
 import pytest
 import torch
@@ -317,16 +315,3 @@ def test_the_order_free_baseline_is_never_compiled(monkeypatch):
     assert [line for line in notes if "compiling" in line] == [
         f"compiling the step of {n} members" for n in (1, 2)
     ]
-
-
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
-def test_the_bench_trains_all_programs(task, monkeypatch, tmp_path):
-    rows = bench.measure(bench.Setting(task, SIZES, 5, 8, 4, CPU))
-    assert {row["program"] for row in rows} >= {"loop, eager float32", "vmap, eager", "fused"}
-    assert all(row["milliseconds"] > 0 for row in rows)
-    monkeypatch.setattr(bench, "KEPT", tmp_path / "bench.json")
-    bench.KEPT.write_text('{"commands": 1}')
-    for _ in range(2):
-        bench.keep(rows)
-    stored = json.loads(bench.KEPT.read_text())
-    assert (stored["commands"], len(stored["training"])) == (1, len(rows))

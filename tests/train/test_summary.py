@@ -73,15 +73,6 @@ def test_verdicts_of_planted_runs_are_stated_in_files(case, tmp_path):
         assert (d.p < 0.05) == (d.low > 0 or d.high < 0)
 
 
-def test_too_few_says_how_many_seeds_it_takes():
-    rows = of_folds(dict.fromkeys(ARMS, 0.5), 5, 0.1)
-    found = statistics.summarize_runs([row for row in rows if row["fold"] == 0])
-    short = found.datasets[0].shortage
-    assert re.findall(r"--seeds (\d+)", report.conclude_all(found)) == [str(short.needed)]
-    assert short.needed >= max(d.needed for d in found.datasets[0].differences.values())
-    assert {d.over for d in found.datasets[0].differences.values()} == {"runs"}
-
-
 def few_windows(right):
     """Return runs of one seed on folds of eight windows, by the windows that each gets right."""
     rows = []

@@ -19,7 +19,6 @@ from pefourier.encodings.families.relative import (
 )
 from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.compare import compare
-from pefourier.questions.context import describe_context
 from pefourier.questions.spectrum import spectrum
 
 torch = pytest.importorskip("torch")
@@ -138,12 +137,6 @@ def test_clamped_sinusoids_declare_no_frequencies():
     assert_array_equal(*clamped.vectors(np.array([-7, -8])))
 
 
-def test_context_of_relative_sinusoids():
-    assert describe_context("xl", 300, d=8)[1].verdict == "any length"
-    clamped = describe_context("Transformer-XL:clamp=12", 300, d=8)[1]
-    assert (clamped.verdict, clamped.far) == ("limited distance", 12)
-
-
 @pytest.mark.parametrize("sizes", [(256, 512), (32, 64), (8, 100), (7, 31)])
 def test_buckets_are_those_of_debertas_code(sizes):
     from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
@@ -176,15 +169,3 @@ def test_swin2_is_the_module_of_transformers(pretrained):
     lags = -lags_on(GRID).coordinates(np.arange(35))
     sides = pretrained if any(pretrained) else GRID
     assert_allclose(swin2_bias(log_spaced(lags, sides), *weights)[::-1], made, atol=1e-5)
-
-
-@pytest.mark.parametrize("pretrained", [(), (5, 7)])
-def test_swin2_starts_from_its_formula(pretrained):
-    enc = build("swin2", d=2, grid=GRID, seed=1, pretrained=pretrained)
-    draw = np.random.RandomState(1).normal
-    weights, heads = draw(0, 0.02, (2, 512)), draw(0, 0.02, (512, 2))
-    lag, sides = np.array([-1, 2]), np.array(pretrained or GRID)  # query - key
-    hidden = np.maximum(np.sign(lag) * np.log2(1 + 8 * abs(lag) / (sides - 1)) / 3 @ weights, 0)
-    at = (1 + 2) * 7 - 2 + 3
-    by_hand = 16 / (1 + np.exp(-hidden @ heads))
-    assert_allclose(enc.vectors(np.array([at]))[0], by_hand, rtol=1e-12)

@@ -5,7 +5,7 @@ import re
 import numpy as np
 from grids import table_on
 
-from pefourier.encodings import build
+from pefourier.encodings import build, load
 from pefourier.encodings.encoding import (
     BasisDomain,
     Encoding,
@@ -82,7 +82,7 @@ def on_grid(rng, number):
     ky, kx = 2 * np.pi / h, 2 * np.pi / w
     if kind < 0:
         name = ("swin", "rope")[kind]
-        return name, build(name, d=16, grid=(5, 6))
+        return name, load(name, None, 16, grid=(5, 6))
     angles = ([kx * x], [ky * y, kx * x], [ky * y + kx * x], [ky * y + kx * x, ky * y - kx * x])
     table = rng.normal(size=(h * w, 5))
     if kind < 4:
