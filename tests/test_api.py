@@ -82,11 +82,9 @@ def test_separate_cosines_and_sines_have_no_column_order(layout, tmp_path):
     np.save(tmp_path / "two.npy", np.stack([z.real, z.imag], axis=-1))
     np.savez(tmp_path / "apart.npz", sin=z.imag, cos=z.real)
     np.savez(tmp_path / "twice.npz", sin_cached=twice.imag, cos_cached=twice.real)
-    torch.save(torch.tensor(z[None, :, None]), tmp_path / "single.pt")
-    np.save(tmp_path / "single.npy", np.stack([z.real, z.imag], axis=-1)[:, None])
     np.savez(tmp_path / "single.npz", sin=z.imag[None, :, None], cos=z.real[None, :, None])
     names = ["z.pt", "z.npy", "two.npy", "apart.npz", *["twice.npz"] * (layout == "halves")]
-    names += [f"single.{suffix}" for suffix in ("pt", "npy", "npz")]
+    names += ["single.npz"]
     for source in (z, *(tmp_path / name for name in names)):
         assert pefourier.compare(f"rope:layout={layout},d=8", source).same
         assert not pefourier.compare(f"rope:rho=9e3,layout={layout},d=8", source).same
@@ -140,14 +138,10 @@ def test_arguments_without_effect_are_refused(call, message):
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda n, d: pefourier.check("rope", length=n, d=d),
         lambda n, d: pefourier.spectrum("rope", lattice=n, d=d),
         lambda n, d: pefourier.reconstruct("dft", length=n, lattice=n, d=d),
-        lambda n, d: pefourier.compare("rope", "rope:rho=5e5", length=n, d=d),
         lambda n, d: pefourier.context("rope", length=n, trained=d, d=d),
-        lambda n, d: pefourier.design(n, d, criteria=["turns"]),
         lambda _n, d: pefourier.design((4, 8), d, criteria=["turns"])[0],
-        lambda n, d: pefourier.extend("rope", n, trained=d, d=d),
         lambda n, d: tuple(map(tuple, pefourier.encode("rope", length=n, d=d)[:2])),
     ],
 )

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from published_configs import PUBLISHED
-from stored import gguf_bytes
 from transformers import AutoConfig, MarianConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -30,7 +29,7 @@ def ways(result):
 def test_yarn_of_qwen_is_the_published_one():
     """The bands, bounds and cosines of Qwen's YaRN are the published values."""
     result = extend("rope:rho=1e6", 131072, trained=32768, d=128)
-    by_way, yarn = ways(result), ways(result)["yarn"]
+    yarn = ways(result)["yarn"]
     bands = [(band.treatment, band.pairs) for band in yarn.bands]
     assert bands == [("kept", 24), ("blended", 16), ("stretched", 24)]
     assert yarn.band_counts == "24/16/24"
@@ -41,10 +40,8 @@ def test_yarn_of_qwen_is_the_published_one():
     assert (yarn.below[".99"], yarn.below[".9"]) == (743, 2453)
     np.testing.assert_allclose([c for _, c in yarn.cosine], [0.9997, 0.981, 0.766], atol=6e-4)
     assert yarn.attention_factor == pytest.approx(0.1 * np.log(4) + 1)
-    assert by_way["llama3"].bands[0].pairs > yarn.bands[0].pairs
     best = max(result.scaled, key=lambda way: (-way.unseen, way.below[".99"]))
     assert result.chosen == best
-    assert result.series()[1][3][1] == "yarn"
 
 
 SCALED = [
@@ -221,14 +218,11 @@ def test_layers_with_a_window_need_no_scaling(changes, window, unseen, written):
 
 
 def test_an_advice_takes_no_pair_to_new_angles(written):
-    """The nearest scaling leaves no pair with new angles; otherwise no scaling suffices."""
     long = {"rope_type": "longrope", "long_factor": [1.0 + i for i in range(48)]}
     own = {"original_max_position_embeddings": 4096, "max_position_embeddings": 131072}
     config = {"model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 32} | own
     result = extend(written(config | {"rope_scaling": long | {"short_factor": [1.0] * 48}}), 2**18)
     assert (result.unchanged.unseen, result.chosen.unseen) == (14, 0)
-    cut = extend("rope:scaling=cut,original=1024", 2048, trained=256, d=64)
-    assert (cut.verdict, cut.chosen.unseen > 0) == ("no scaling suffices", True)
 
 
 def test_an_original_length_that_no_config_says_is_reported(written):
@@ -257,14 +251,6 @@ def test_the_factor_counts_from_the_length_that_was_trained_without_the_scaling(
     assert found["linear"] == found["yarn"] == found["llama3"] == (to / 4096, 0)
 
 
-def test_a_gguf_file_is_extended(tmp_path):
-    named = {"embedding_length": 64, "attention.head_count": 4, "block_count": 1}
-    keys = {f"llama.{key}": value for key, value in (named | {"context_length": 512}).items()}
-    path = tmp_path / "model.gguf"
-    path.write_bytes(gguf_bytes(({"general.architecture": "llama"} | keys).items()))
-    assert extend(str(path), 2048).settings.json["max_position_embeddings"] == 2048
-
-
 def test_the_recommended_way_is_in_the_short_table():
     """Bases beside the scalings do not push the recommended row out of a short table."""
     bases = [2e6, 3e6, 4e6, 5e6, 6e6, 7e6]
@@ -272,9 +258,6 @@ def test_the_recommended_way_is_in_the_short_table():
     text = render.short_text_of([render.answer_of(result)])
     assert result.recommended_first[0] == result.chosen
     assert any(line.startswith(result.chosen.way) for line in text.splitlines())
-    kept = extend("rope:rho=1e9", 131072, trained=100000, d=8)
-    first = kept.recommended_first[0].way
-    assert first == ("unchanged" if kept.verdict == "no scaling needed" else kept.chosen.way)
 
 
 @pytest.mark.parametrize("name", sorted(BUILDERS))

@@ -279,22 +279,14 @@ def test_scaling_and_its_factor_are_named(scaling, change, code, ids):
         assert codes(run(model, input_ids=ids)) == ({code}, "different")
 
 
-def test_rotated_layers_without_positions_are_named(ids):
-    model = tiny("smollm3", no_rope_layers=[1, 0])
+@pytest.mark.parametrize(("rotates", "code"), [(0, "rotated"), (1, "unrotated")])
+def test_a_layer_that_rotates_unlike_its_config_is_named(ids, rotates, code):
+    model = tiny("smollm3", no_rope_layers=[1, rotates])
     assert codes(run(model, input_ids=ids)) == (set(), "as expected")
-    for layer in model.model.layers:
-        layer.self_attn.use_rope = True
+    model.model.layers[1].self_attn.use_rope = not rotates
     check = run(model, input_ids=ids).check()
     found = {group.layers: [c["code"] for c in group.causes] for group in check.layers}
-    assert found == {(0,): [], (1,): ["rotated"]}
-
-
-def test_rotation_left_out_in_one_layer_is_named(ids):
-    model = tiny("smollm3", no_rope_layers=[1, 1])
-    model.model.layers[1].self_attn.use_rope = False
-    check = run(model, input_ids=ids).check()
-    found = {group.layers: [c["code"] for c in group.causes] for group in check.layers}
-    assert found == {(0,): [], (1,): ["unrotated"]}
+    assert found == {(0,): [], (1,): [code]}
 
 
 @pytest.mark.parametrize(

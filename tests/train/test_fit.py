@@ -61,20 +61,6 @@ def test_seeds_and_folds_alone_decide_weights_and_batches(unequal):
     assert (drawn[0] != drawn[1]).any()
 
 
-def test_fixed_vectors_stay_learned_ones_move_and_shared_ones_stay_shared(task):
-    own = [member("dft"), member("learned"), member("sinusoidal", learn=True), member("t5")]
-    running = program(task, own)
-    before = running.parameters["codes.add"].detach().clone()
-    running.train(1)
-    tables = {k: v.table(running.parameters[f"codes.{k}"]) for k, v in running.injected.items()}
-    assert_array_equal(tables["add"][0].detach(), injection("dft").table())
-    assert (running.parameters["codes.add"][1:3] != before[1:3]).any(dim=(1, 2)).all()
-    bias = tables["bias"][3].detach().numpy()
-    square = bias.reshape(8, 8, 2)
-    assert all(np.ptp(np.diagonal(square[..., 0], lag)) == 0 for lag in range(-7, 8))
-    assert (bias != injection("t5").table()).any()
-
-
 @pytest.mark.parametrize("classes", [2, 3])
 def test_validation_scores_and_losses_are_their_definitions(rng, classes):
     y = np.arange(60) % classes

@@ -185,28 +185,6 @@ def written(path, rows):
     return str(path)
 
 
-def test_own_scores_have_the_intervals_and_verdicts_of_training(tmp_path, run):
-    """Scores of trained runs, as f1 of a dataset, give the same means, differences and p values.
-
-    Training knows its test windows and adds their noise, so its intervals are no narrower.
-    """
-    options = small(seeds=5, encoding=("none", "sinusoidal", "dft"))
-    (data,) = run_comparison(options).datasets
-    runs = run_comparison(options).runs
-    names = ("dataset", "encoding", "seed", "f1")
-    rows = [{name: row[name] for name in names} | {"note": "x"} for row in runs]
-    found = run("train", "--scores", written(tmp_path / "scores.csv", rows), "--json").results
-    assert [record["encoding"] for record in found] == list(data.scores)
-    for record in found:
-        assert record["score"]["mean"] == pytest.approx(data.scores[record["spec"]]["f1"].mean)
-        assert record["score"]["low"] == pytest.approx(data.scores[record["spec"]]["f1"].low)
-        if record["difference"]:
-            d, own = data.differences[record["spec"]], record["difference"]
-            assert (own["mean"], own["better"]) == pytest.approx((d.mean, d.better))
-            assert own["low"] >= d.low - 1e-12
-            assert (own["units"], own["over"]) == (5, "runs")
-
-
 def test_pairs_are_those_of_seeds_and_folds_and_others_are_named(tmp_path, run):
     rows = [
         {"encoding": e, "seed": f"s{s}", "fold": f, "score": 0.5 + 0.1 * (e == "b") + 0.01 * s}
