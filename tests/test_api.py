@@ -150,39 +150,6 @@ def test_numbers_may_be_typed_as_in_the_shell(ask):
     assert getattr(short, "conclusion", short) == getattr(long, "conclusion", long)
 
 
-class Cache(torch.nn.Module):
-    """Module that caches cosines and sines, which start again at row `again`."""
-
-    def __init__(self, rows=8192, again=8192):
-        super().__init__()
-        angles = torch.outer(torch.arange(rows) % again, 5e5 ** -(torch.arange(0, 64, 2) / 64))
-        self.register_buffer("cache", torch.cat([angles.cos(), angles.sin()], -1))
-
-    def forward(self, x):
-        return self.cache[: x.shape[1]]
-
-
-def test_source_code_is_compared_up_to_the_shorter_length(tmp_path):
-    sizes = {"hidden_size": 128, "num_attention_heads": 2, "max_position_embeddings": 8192}
-    llama = {"model_type": "llama", "rope_theta": 5e5, **sizes}
-    (tmp_path / "config.json").write_text(json.dumps(llama))
-    table = np.asarray(Cache().cache)
-    for other, length in ((str(tmp_path), 8192), (table[:3000], 3000)):
-        for rows in (length, 1000):
-            found = pefourier.compare(other, Cache(rows))
-            shared = found.lengths[1]
-            lacks_rows = not isinstance(other, str) and rows < length  # a table, named first
-            assert (found.same, found.lengths[0]) == (not lacks_rows, length)
-            assert rows / 2 < shared <= rows
-            assert (
-                lacks_rows
-                or shared == length
-                or "lengths-differ" in [f.code for f in found.findings]
-            )
-        late = pefourier.compare(Cache(again=2000), other)
-        assert (late.same, late.first_difference[0], late.length) == (False, 2000, length)
-
-
 def test_a_grid_is_given_as_the_shell_takes_it():
     """A grid may be given as text such as 4x5 or as a tuple."""
     table = np.random.default_rng(0).normal(size=(21, 8))

@@ -136,7 +136,3 @@ def test_the_best_rank_is_the_largest_of_all_candidates(length, d):
     ranks = {c.rho: (c.rank, c.stable_rank) for c in result.candidates}
     assert ranks[result.best["rank"]] == max(ranks.values())
     assert (result.verdict, result.other) == ("base found", {})
-
-
-def test_too_few_positions_for_a_rotation_have_no_base():
-    assert design_base(5, 4, criteria=("turns",)).verdict == "no base serves"
