@@ -6,6 +6,7 @@ import numpy as np
 from grids import table_on
 
 from claims.spectrum import agrees, energy_of, named, numbers, on_grid, short
+from pefourier.encodings import load
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import spectrum
 
@@ -33,7 +34,13 @@ def units(rng, number):
     return f"units {sides}", table_on(sides, rows)
 
 
-MAKERS = [named, units, on_grid, short]
+def pairs(rng, number):
+    """Draw sines and cosines of few dimensions, whose peaks are wide or repeated."""
+    length, d = int(rng.integers(20, 90)), int(rng.choice([2, 4, 8, 64]))
+    return f"sinusoidal {length} {d}", load("sinusoidal", length, d)
+
+
+MAKERS = [named, units, on_grid, short, pairs]
 
 
 def rebuilt(answer, sigma):
