@@ -155,7 +155,6 @@ def test_a_grid_is_given_as_the_shell_takes_it():
     table = np.random.default_rng(0).normal(size=(21, 8))
     for ask in (
         lambda old, _new: pefourier.check("axial", grid=old, d=16),
-        lambda old, _new: pefourier.compare(table[1:], table[1:], grid=old),
         lambda old, new: pefourier.resize(table, new, grid=old, prefix=1),
     ):
         assert ask("4x5", "6x7").to_dict() == ask((4, 5), (6, 7)).to_dict()

@@ -77,14 +77,6 @@ def complete(tmp_path_factory):
     return copy_with(tmp_path_factory.mktemp("complete"), EXAMPLES)
 
 
-def test_an_example_touches_as_many_files_as_it_says():
-    counts = {name: len({file for file, *_ in blocks}) for name, (_, blocks) in EXAMPLES.items()}
-    words = {name: ["one", "two", "three"].index(word) + 1 for name, (word, _) in EXAMPLES.items()}
-    assert counts == words
-    main = {"An encoding": 2, "A finding": 3, "A question": 2, "A dataset reader": 2}
-    assert main.items() <= counts.items()
-
-
 ANSWERED = [  # command, status, and what its answer or its refusal has
     ("list sawtooth", 0, "The position divided by 1 … d, modulo a period."),
     ("list sawtooth", 0, "Positions after which the first column repeats."),

@@ -42,6 +42,7 @@ CASES = [  # ids, other arrays, verdict, codes of causes, codes of findings, whe
     (range(8), {"attention_mask": CAUSAL & (np.arange(8) > 1), "config": "llama"}, *PADS, True),
     (np.arange(66) + 2, {"config": "roberta"}, "beyond", "beyond", "ids-beyond", False),
     (range(65), {"config": "gpt2"}, "beyond", "beyond", "ids-beyond", False),
+    ([[254, 255, 0, 1]], {"past": 254}, "stored", "wrapped", "ids-stored", False),
     ([5, 9, 2, 7], {"rank": "1/4"}, "unexplained", "", "ids-unexplained", False),
 ]
 
@@ -126,6 +127,7 @@ def test_masks_are_read(config):
         assert (seen.causal, seen.window, seen.two_sided) == (causal, window, two_sided)
         assert (seen.documents_seen, seen.pads_seen) == (documents, pads)
     additive = np.where(lag >= 0, 0.0, -np.inf)[None, None]
+    assert pefourier.positions(additive).verdict == "mask read"
     ids = np.r_[0, 0, :3, :3][None]
     found = pefourier.positions(ids, attention_mask=additive, segments=segments)
     assert (found.verdict, found.is_fine()) == ("wrong mask", False)

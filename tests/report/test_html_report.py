@@ -126,13 +126,6 @@ def test_the_same_input_gives_the_same_bytes(run, folder):
     assert (folder / "1.html").read_bytes() == (folder / "2.html").read_bytes()
 
 
-@pytest.mark.usefixtures("folder")
-def test_grids_stand_beside_sequences(page):
-    found = page("axial", "axial-rope", "--grid", "3x4", "--d", 16)
-    assert found.faults == []
-    assert len(found.values("img", "alt")) == 4  # one for each question and each table
-
-
 @without_pictures
 @pytest.mark.parametrize(
     ("spec", "answered"),

@@ -7,8 +7,6 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.mathtext import MathTextParser
 from published_configs import PUBLISHED
 from tiny_models import write_model
 
@@ -66,16 +64,6 @@ def test_equal_curves_are_visible_and_named_in_the_legend():
     assert labels == ["a", "b (equal to a)", "c", "d", "e (equal to a)"]
     first, second, *others = (curve.get_linewidth() for curve in axes.lines)
     assert (first > 2 * second, {second, *others}) == (True, {second})
-
-
-def test_a_figure_is_drawn_once_and_without_formulas(monkeypatch):
-    """Both take most of the time of a page."""
-    drawn, draw = [], Figure.draw
-    monkeypatch.setattr(Figure, "draw", lambda *args: drawn.append(draw(*args)))
-    monkeypatch.setattr(MathTextParser, "parse", None)
-    answers = [answer_of(check_faithful(load("rope", 4000, 16)))]
-    assert b"10\xe2\x81\xbb" in plot.render("svg", Faithfulness.draw, answers)
-    assert len(drawn) == 1
 
 
 def test_tables_of_two_lengths_are_compared_as_far_as_both_go():

@@ -201,11 +201,6 @@ def test_times_of_archives_are_those_of_their_rows(tmp_path, rng):
     times[:, 5] = times[:, 4]
     assert_array_equal(task.times, times.ravel())
     assert task.uneven
-    lines = [f"{t * t},{t % 5 if t != 3 else ''},{int(t % 20 > 16)}" for t in range(400)]
-    (tmp_path / "y.csv").write_text("\n".join(["time,a,label", *lines]))
-    options = Options(positions="time", window=6, missing="drop")
-    task = load_task(str(tmp_path / "y.csv"), options)
-    assert_array_equal(task.times, np.delete(np.arange(400) ** 2, 3))
     wrong = {"times": times[:, ::-1]}, {"times": times[:3]}
     for change in (*wrong, {"times": np.full((n, length), np.nan)}):
         np.savez(tmp_path / "z.npz", **arrays, **change)

@@ -17,7 +17,6 @@ from pefourier.encodings.families.relative import (
     swin2_bias,
     t5_buckets,
 )
-from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.compare import compare
 from pefourier.questions.spectrum import spectrum
 
@@ -34,20 +33,6 @@ def test_t5_buckets_agree_with_whole_numbers(buckets, longest):
         ) <= r ** (side - exact):
             steps += 1
         assert t5_buckets(np.array([-r]), buckets, longest)[0] == exact + steps
-
-
-TOLD_APART = [
-    ("t5", 9, "distinct lags", 17),  # distances 0 … 8 have one bucket each
-    ("t5", 10, "collides", 17),
-    ("t5:causal=true", 18, "collides", 17),
-    ("t5:causal=true", 200, "collides", 32),
-]
-
-
-@pytest.mark.parametrize(("spec", "length", "verdict", "distinct"), TOLD_APART)
-def test_which_lags_can_be_distinguished(spec, length, verdict, distinct):
-    found = check_faithful(load(spec, length=length, d=4))
-    assert (found.verdict, found.distinct) == (verdict, distinct)
 
 
 @pytest.mark.parametrize("kernel", ["log", "power"])
