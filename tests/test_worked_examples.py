@@ -13,9 +13,9 @@ import pefourier
 
 ROOT = Path(pefourier.__file__).parents[1]
 PAGE = (ROOT / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
-EXAMPLE = re.compile(r"^\*\*(An? [\w ]+)\*\* \((\w+) files?\)(.*?)(?=^\*\*A|\Z)", re.S | re.M)
+EXAMPLE = re.compile(r"^\*\*(An? [\w ]+)\*\* \(\w+ files?\)(.*?)(?=^\*\*A|\Z)", re.S | re.M)
 BLOCK = re.compile(r"`([\w/.]+)`:\n\n```(\w+)\n(.*?)```\n", re.S)
-EXAMPLES = {name: (count, BLOCK.findall(text)) for name, count, text in EXAMPLE.findall(PAGE)}
+EXAMPLES = {name: BLOCK.findall(text) for name, text in EXAMPLE.findall(PAGE)}
 
 
 def copy_with(folder, examples):
@@ -24,7 +24,7 @@ def copy_with(folder, examples):
         ignored = shutil.ignore_patterns("*.pyc")
         shutil.copytree(ROOT / part, folder / part, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)
-    for name, kind, block in (block for example in examples for block in EXAMPLES[example][1]):
+    for name, kind, block in (block for example in examples for block in EXAMPLES[example]):
         path = folder / ("" if name.startswith("tests/") else "pefourier") / name
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         if kind == "diff":
