@@ -1,7 +1,6 @@
 """`pefourier context` and `pefourier design` as typed."""
 
 import json
-from pathlib import Path
 
 import pytest
 from published_configs import PUBLISHED
@@ -29,20 +28,6 @@ def test_context_of_a_config(run):
     assert result["against"]["below"] == {".99": 512, ".9": 1724, ".5": 60725}
     assert result["against"]["cosine"][0][0] == 1
     assert result["verdict"] == "read differently"
-
-
-@pytest.mark.parametrize("length", [4096, 4097])
-@pytest.mark.parametrize("kind", ["sliding_attention", "full_attention"])
-def test_a_length_beyond_every_window_is_reported_first(run, kind, length):
-    """The verdict is `beyond every window` only if all layers have a window."""
-    kinds = ["sliding_attention", kind]
-    config = LLAMA | {"model_type": "qwen2", "num_hidden_layers": 2, "layer_types": kinds}
-    config |= {"sliding_window": 4096, "use_sliding_window": True, "rope_scaling": None}
-    Path("windows.json").write_text(json.dumps(config))
-    requested = ("context", "windows.json", "--trained", length, "--length", length, "--json")
-    beyond = kind == "sliding_attention" and length > 4096
-    verdict = "beyond every window" if beyond else "no new angles"
-    assert run(*requested).results[0]["verdict"] == verdict
 
 
 def test_a_grid_has_a_base_for_each_axis(run):
