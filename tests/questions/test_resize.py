@@ -96,8 +96,6 @@ def test_rotations_are_reported_as_they_are_computed():
     nearest = np.linalg.norm(new[:, None] - new, axis=-1)[~np.eye(72, dtype=bool)].min()
     assert r.after.waves.nearest == pytest.approx(nearest / np.linalg.norm(new, axis=1).max())
     assert (r.verdict, r.method, r.methods) == ("computed anew", "anew", [])
-    added = both("axial:convention=detr", (6, 6), (9, 8))
-    assert (added.verdict, added.method) == ("still distinct", "bicubic")
 
 
 LLAMA3 = "rope:rho=5e5,scaling=llama3,factor=8,original=2048"

@@ -106,6 +106,8 @@ def test_windows_one_behind_another_reach_further(written):
     found = context(written(mistral))
     assert (found.verdict, found.reach) == ("beyond every window", Reach(4096, 131041))
     assert found.rotations[0].familiar_length is None  # no query sees farther than training
+    for length, verdict in ((4096, "no new angles"), (4097, "beyond every window")):
+        assert context(written(mistral), length=length, trained=length).verdict == verdict
     kinds = ["sliding_attention"] * 3 + ["full_attention"]
     for layers, reach in ((kinds[:3], Reach(9, 25)), (kinds, None)):
         mixed = {"model_type": "qwen2", "head_dim": 8, "num_hidden_layers": len(layers)}
