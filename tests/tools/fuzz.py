@@ -526,8 +526,10 @@ def command_lines(rng):
     return ("command", words, status, err[-300:], sorted(files))
 
 
-TRAIN = "train --dataset order:count=20,length=4 --steps 1 --seeds 2 --d 8 --heads 2 -e none"
-TRAIN = f"{TRAIN} -e dft --quiet --resume --json --out".split()
+TRAIN = (
+    "train --dataset order:count=20,length=4 --steps 1 --seeds 2 --d 8 --heads 2 -e none -e dft "
+    "--quiet --resume --json --out"
+).split()
 
 
 def trained(folder):
