@@ -179,3 +179,15 @@ def test_no_setting_of_any_rotation_or_layer_changes_unseen(
     assert run(*words).status == 0  # the folder means its config
     (folder / "config.json").write_text(json.dumps(config | {key: value}))
     assert run(*words).status == 1
+
+
+def test_only_what_was_answered_is_compared_and_whole_answers(run, folder):
+    np.save("b.npy", TWIN)
+    words = ("check-faithful", "a.npy", "b.npy")
+    whole = json.loads(run(*words, "--json").out)
+    np.save("a.npy", TWIN)
+    for lacking, status in ((), 0), (("min_distance",), 2):
+        for name in lacking:
+            del whole["results"][1][name]
+        (folder / "base").write_text(json.dumps(whole))
+        assert run(*words, "--baseline", "base").status == status

@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose
 import pefourier
 from pefourier.encodings import build, load
 from pefourier.encodings.registry import BUILDERS
+from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.spectrum import spectrum
 
 GRID = (3, 5)
@@ -54,12 +55,14 @@ def test_perceivers_features_are_those_of_transformers():
     assert_allclose(features("perceiver").table(), made, atol=5e-6)
 
 
-def test_nerfs_features_are_its_formula():
+def test_nerfs_features_are_its_formula_whose_ends_coincide():
     u = [np.linspace(-1, 1, 3)[ROWS], np.linspace(-1, 1, 5)[COLUMNS]]
     by_hand = [
         wave(2.0**k * np.pi * axis) for axis in u for k in range(5) for wave in (np.sin, np.cos)
     ]
     assert_allclose(features("nerf").table(), np.transpose(by_hand), atol=1e-12)
+    found = check_faithful(features("nerf")).findings
+    assert "ends-coincide" in [one.code for one in found]
 
 
 TIMED = [name for name in sorted(BUILDERS) if "times" in BUILDERS[name].parameters]
