@@ -105,8 +105,6 @@ PICTURES = [
     f"spectrum {LONG} {LLAMA} --axis log --d 128",
     f"spectrum {GRIDS}",
     f"reconstruct {GRIDS} --pos 2,3 4,5",
-    "spectrum axial:grid=6x9 dft --d 16",
-    "reconstruct axial:grid=6x9 dft --d 16",
     f"check-faithful {MANY} --d 16",
     f"context {LLAMA} {GEMMA} --length 128k",
     "compare rope xpos --d 128 -S 600",
