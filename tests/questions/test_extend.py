@@ -1,6 +1,5 @@
 """Extensions equal published rows and transformers' modules; pairs with new angles are counted."""
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
 from pefourier.questions.extend import Settings, bound_of, extend, settings_for, whole_layers
-from pefourier.report import render
 from pefourier.writing.page import labelled_fields
 
 QWEN = "Qwen/Qwen2.5-7B-Instruct, with its YaRN"
@@ -238,26 +236,6 @@ def test_an_original_length_that_no_config_says_is_reported(written):
     )
     with pytest.raises(PefourierError, match="covers 131072 positions"):
         extend(path, 131072)
-
-
-@pytest.mark.parametrize("to", [32_768, 262_144])
-def test_the_factor_counts_from_the_length_that_was_trained_without_the_scaling(tmp_path, to):
-    """Linear scaling by 4 with max_position_embeddings of 4096 counts from 4096, as in Llama 2."""
-    scaling = {"type": "linear", "factor": 4.0}
-    sizes = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 2}
-    config = {"model_type": "llama", "max_position_embeddings": 4096, "rope_scaling": scaling}
-    (tmp_path / "config.json").write_text(json.dumps(config | sizes))
-    found = {e.way: (e.factor, e.unseen) for e in extend(str(tmp_path), to).ways}
-    assert found["linear"] == found["yarn"] == found["llama3"] == (to / 4096, 0)
-
-
-def test_the_recommended_way_is_in_the_short_table():
-    """Bases beside the scalings do not push the recommended row out of a short table."""
-    bases = [2e6, 3e6, 4e6, 5e6, 6e6, 7e6]
-    result = extend("rope:rho=1e6", 131072, trained=32768, d=128, bases=bases)
-    text = render.short_text_of([render.answer_of(result)])
-    assert result.recommended_first[0] == result.chosen
-    assert any(line.startswith(result.chosen.way) for line in text.splitlines())
 
 
 @pytest.mark.parametrize("name", sorted(BUILDERS))
