@@ -15,12 +15,11 @@ import pytest
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.encodings.encoding import in_rows
 from pefourier.errors import PefourierError
 
 SIZES = {"length": 20, "d": 8}
-MODEL = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8}
-LLAMA = MODEL | {"max_position_embeddings": 64, "rope_theta": 500.0}
+LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8}
+LLAMA |= {"max_position_embeddings": 64, "rope_theta": 500.0}
 CODE = """import numpy as np
 def codes(n, d):
     return np.cos(np.outer(np.arange(n), 1 / np.arange(1, d + 1)))
@@ -106,9 +105,7 @@ def folder(tmp_path_factory):
         np.save("f.npy", load("sinusoidal", 24, 8).table().astype(np.float32))
         np.save("z.npy", np.zeros((6, 4)))
         np.save("times.npy", np.array([0, 0.5, 3, 3.5, 9]))
-        axes = {"rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 2]}}
-        for name, config in [("c", LLAMA), ("m", LLAMA | {"model_type": "qwen2_vl"} | axes)]:
-            Path(f"{name}.json").write_text(json.dumps(config))
+        Path("c.json").write_text(json.dumps(LLAMA))
         Path("door_codes.py").write_text(CODE)
         yield
 
@@ -185,11 +182,3 @@ def test_bases_and_scalings_are_designed_equal(run):
         with pytest.raises(PefourierError) as reported:
             pefourier.extend("missing.json", to)
         assert (refused.status, refused.err) == (2, f"pefourier: {reported.value}\n")
-
-
-def test_points_off_a_circle_by_three_in_a_hundred_are_no_pairs(rng):
-    angles = rng.uniform(0, 6, (5, 4))
-    points = np.stack([np.cos(angles), np.sin(angles)], axis=2)
-    assert in_rows(points)[1]
-    points[0, 0] *= 1.03
-    assert not in_rows(points)[1]

@@ -59,25 +59,6 @@ def without(missing, *arguments):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        "spectrum",
-        "reconstruct --pos 5",
-        "check-faithful learned",
-        "compare dft rope",
-        "context rope --length 4k",
-        "design --length 64 --d 16",
-        "list rope",
-        "explain gap",
-    ],
-)
-def test_commands_do_without_torch_and_matplotlib(arguments):
-    out, err = without(["torch", "matplotlib", "aeon", "safetensors"], *arguments.split())
-    assert out
-    assert err in ("0\n", "1\n")
-
-
-@pytest.mark.parametrize(
     ("arguments", "missing"),
     [
         (["train", "--steps", "1"], "torch"),

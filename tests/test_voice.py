@@ -143,12 +143,3 @@ def test_texts_are_in_plain_english(kind):
 def test_a_planted_sentence_is_found(sentence, rules):
     found = [re.search(r"\[(.+?)\]", match)[1] for match in matches([("planted", 1, sentence)])]
     assert found == rules
-
-
-def test_every_kind_of_text_is_read():
-    source = '"""One module."""\nx = "a message of words"  # a comment\n'
-    kinds = {kind: piece[2] for kind, piece in pieces_of_source("planted.py", source)}
-    wanted = {"docstring": "One module.", "message": "a message of words", "comment": "a comment"}
-    assert kinds == wanted
-    assert prose_of("Prose.\n\n    pefourier list\n\n```\ncodes\n```\n").split() == ["Prose."]
-    assert [*strings_of({"a": [{"b": "a data text"}, 1]})] == ["a data text"]

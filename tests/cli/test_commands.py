@@ -6,26 +6,12 @@ import numpy as np
 import pytest
 
 
-def test_numbers_of_a_spectrum_are_those_of_the_formula(run):
-    sinusoidal, dft = run("spectrum", "--d", 16, "--rho", 100, "--json").results
-    assert sinusoidal["frequencies"] == pytest.approx(100.0 ** (-np.arange(0, 16, 2) / 16))
-    assert (sinusoidal["params"]["rho"], sinusoidal["params"]["length"]) == (100.0, 80)
-    assert dft["density"] == pytest.approx([1 / 16, *[1 / 8] * 7, 1 / 16])
-
-
 @pytest.mark.parametrize("sigma", ["1e308", "0.02"])
 def test_extreme_bandwidths_give_a_density(run, sigma):
     """The largest sigma gives a flat density, and the smallest gives the nearest lattice points."""
     (result,) = run("spectrum", "dft", "--d", "8", "--sigma", sigma, "--json").results
     expected = np.full(5, 0.2) if sigma == "1e308" else np.array([1, 2, 2, 2, 1]) / 8
     np.testing.assert_allclose(result["density"], expected, rtol=1e-15)
-
-
-def test_csv_reads_back_exactly(run):
-    head, *rows = run("spectrum", "sinusoidal", "--d", 16, "--csv").out.splitlines()
-    assert (head, rows[0].split(",")[4]) == ("encoding,spec,k,omega,sigma,density", "4.0")
-    density = run("spectrum", "sinusoidal", "--d", 16, "--json").results[0]["density"]
-    assert [float(row.split(",")[-1]) for row in rows] == density
 
 
 PLACED = [("dft", "3", {"position": "t"})]
@@ -121,12 +107,3 @@ def test_numbers_of_any_size_are_answered_without_a_warning(command, table, run,
     assert done.status in (0, 2)
     assert "Warning" not in done.err
     assert len(done.err.splitlines()) == done.status / 2
-
-
-def test_train_answers_in_words_and_in_json(run):
-    words = ["train", "--dataset", "order:count=40,length=4", "--steps", "1", "--seeds", "1"]
-    words += ["-e", "none", "-e", "dft", "--quiet"]
-    done = run(*words)
-    assert (done.status, done.err) == (0, "")
-    assert done.out.startswith("CUT SHORT. ")  # after one step
-    assert [r["spec"] for r in run(*words, "--json").results] == ["none", "dft"]

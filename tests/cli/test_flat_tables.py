@@ -11,8 +11,6 @@ import pefourier
 from pefourier.encodings import build
 from pefourier.encodings.encoding import from_table
 from pefourier.encodings.grids import (
-    on_common_grid,
-    on_grid,
     with_grid_note,
 )
 
@@ -95,18 +93,6 @@ def test_squares_are_noted_behind_usual_tokens(side, prefix, dtype):
         (note,) = with_grid_note(from_table(rows)).findings
         assert note.code == "grid-unknown"
         assert f"--grid {side}x{side}" + f" --prefix {prefix}" * (prefix > 0) + "," in note.message
-
-
-def test_two_tables_share_the_grid_of_one():
-    rows, grid = from_table(FREE[:77]), build("axial", d=D, grid=(H, W))
-    for a, b in ((rows, grid), (grid, rows)):
-        assert [enc.domain.grid for enc in on_common_grid(a, b)] == [(H, W)] * 2
-    assert on_common_grid(from_table(FREE[:70]), grid)[0].domain.grid == ()
-    behind = on_grid(from_table(FREE[:78]), (), 1)  # only --prefix 1
-    found = on_common_grid(on_grid(from_table(MAE), (H, W), 1), behind)
-    assert [(enc.domain.grid, enc.domain.prefix) for enc in found] == [((H, W), 1)] * 2
-    window = build("swin", grid=(4, 4))
-    assert on_common_grid(from_table(FREE[: len(window)]), window)[0].domain.grid == ()
 
 
 @pytest.mark.usefixtures("folder")

@@ -136,14 +136,10 @@ def test_the_hook_skips_files_that_are_no_models(run):
 
 @pytest.mark.usefixtures("configs")
 def test_annotations_report_of_configs_that_cannot_be_read(run):
-    for names in (["broken"], ["broken", "a-list"]):
-        files = [f"{name}/config.json" for name in names]
-        done = run("check-faithful", *files, "--format", "github")
-        assert done.status == 2
-        assert [file for file in files if f"::error file={file},title=" not in done.out] == []
-    done = run("check-faithful", "broken/config.json", "--format", "sarif")
-    (result,) = json.loads(done.out)["runs"][0]["results"]
-    assert (done.status, result["ruleId"], result["level"]) == (2, "refused", "error")
+    files = ["broken/config.json", "a-list/config.json"]
+    done = run("check-faithful", *files, "--format", "github")
+    assert done.status == 2
+    assert [file for file in files if f"::error file={file},title=" not in done.out] == []
 
 
 @pytest.mark.usefixtures("configs")

@@ -10,7 +10,6 @@ from grids import waves_along, waves_on
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry import closest as room
 from pefourier.geometry.closest import ClosestPair, closest_pair
-from pefourier.geometry.precision import first_duplicate
 
 RANDOM = np.random.default_rng(20240513)
 
@@ -143,9 +142,3 @@ def expected_of(name):
 @pytest.mark.parametrize("name", TABLES)
 def test_pair_distance_and_count_are_those_of_the_double_loop(name):
     assert_agree(closest_pair(from_table(TABLES[name])), expected_of(name))
-
-
-def test_equal_rows_are_those_of_numpy(rng):
-    for table in (rng.integers(0, 3, (5000, 6)) * 1.0, np.eye(300), rng.normal(size=(50, 3))):
-        _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
-        np.testing.assert_array_equal(first_duplicate(table), first[inverse.ravel()])

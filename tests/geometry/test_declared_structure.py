@@ -1,7 +1,6 @@
 """Declared structure avoids dense computations where a short one is exact."""
 
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,20 +53,6 @@ def test_a_grid_by_its_axes_is_what_its_table_is(name):
     rows = slice(0, len(enc))
     if sigma[factors.rank - 1] > 1e-3 * sigma[0]:
         np.testing.assert_allclose(factors.leverage(rows), (left**2).sum(axis=1), atol=1e-9)
-
-
-@pytest.mark.parametrize("n", [1, 2, 7, 12])
-def test_declared_inner_products_answer_as_the_table_does(n):
-    enc = build("onehot", length=n, d=12)
-    rows, lag = enc.table(), np.subtract.outer(np.arange(n), np.arange(n))
-    np.testing.assert_allclose(rows @ rows.T, enc.kernel.kernel(lag), atol=1e-15)
-    answers = [check_faithful(x).to_dict() for x in (enc, replace(enc, kernel=None))]
-    assert answers[0].keys() == answers[1].keys()
-    for key, value in answers[0].items():
-        is_number = isinstance(value, float)
-        assert value == (
-            pytest.approx(answers[1][key], abs=1e-12) if is_number else answers[1][key]
-        )
 
 
 def test_orthonormal_rows_beyond_memory_are_isometric(rng):

@@ -48,35 +48,19 @@ def errors_of(rng, sides, widths=(64, 128, 384)):
         yield np.vstack([token, table]), (16, 16), sides, 1
 
 
-def check_readings(seed):
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(8), *(pytest.param(n, marks=LONG) for n in range(100, 200))]
+)
+def test_mistakes_are_found_and_right_tables_have_none(seed):
     rng = np.random.default_rng(seed)
     for sides in (IMAGES[seed % len(IMAGES)], VIDEOS[seed % len(VIDEOS)]):
         for table, reported, grid, row in errors_of(rng, sides):
             better, given = better_reading(table, reported)
             assert (better.grid, better.start, given.grid) == (grid, row, reported)
         assert better_reading(drawn(rng, sides)[0], sides) is None
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_mistakes_are_found_and_right_tables_have_none(seed):
-    check_readings(seed)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(100, 200))
-def test_mistakes_are_found_in_all_of_many_draws(seed):
-    check_readings(seed)
-
-
-def check_answers(rng, sides):
-    """Both commands warn about each mistake after a row that is declared as a prefix."""
-    for table, reported, grid, row in errors_of(rng, sides, (64,)):
-        (warning,) = misread(table, reported)
-        expected = f"a {size_of(grid)} grid from row {row + 1} on"
-        assert (warning.code, warning.severity) == ("neighbours-elsewhere", "warning")
-        assert expected in warning.message
-        assert ("transposed" in warning.message) == (sorted(reported) == sorted(grid) and not row)
-    assert misread(drawn(rng, sides, (64,))[0], sides) == []
 
 
 def misread(table, sides):
@@ -87,15 +71,19 @@ def misread(table, sides):
     return found
 
 
-@pytest.mark.parametrize("sides", [(7, 7), (5, 9), (4, 5, 6)])
+MANY = [(7, 7), (5, 9), (4, 5, 6), *(pytest.param(n, marks=LONG) for n in (*IMAGES[:7], *VIDEOS))]
+
+
+@pytest.mark.parametrize("sides", MANY)
 def test_check_faithful_and_resize_warn_equal(sides, rng):
-    check_answers(rng, sides)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("sides", [*IMAGES[:7], *VIDEOS])
-def test_both_commands_warn_of_all_mistakes(sides, rng):
-    check_answers(rng, sides)
+    """Both commands warn about each mistake after a row that is declared as a prefix."""
+    for table, reported, grid, row in errors_of(rng, sides, (64,)):
+        (warning,) = misread(table, reported)
+        expected = f"a {size_of(grid)} grid from row {row + 1} on"
+        assert (warning.code, warning.severity) == ("neighbours-elsewhere", "warning")
+        assert expected in warning.message
+        assert ("transposed" in warning.message) == (sorted(reported) == sorted(grid) and not row)
+    assert misread(drawn(rng, sides, (64,))[0], sides) == []
 
 
 RIGHT = [  # unusual tables on their right grids

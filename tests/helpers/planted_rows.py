@@ -1,5 +1,8 @@
 """Causes of rows, applied and drawn with the arithmetic of the tests."""
 
+import numpy as np
+from claims import read_conclusion
+
 APPLIED = {  # what each cause makes of a list, with the test's own arithmetic
     "shifted": lambda e, by: [x + by for x in e],
     "reversed": lambda e: e[::-1],
@@ -19,6 +22,17 @@ APPLIED = {  # what each cause makes of a list, with the test's own arithmetic
         *e[second + count :],
     ],
 }
+
+VERDICTS = {"shifted": "offset", "step": "gap", "wrong": "gap or backwards"}
+VERDICTS |= dict.fromkeys(("clamped", "divided"), "repeated")
+VERDICTS |= dict.fromkeys(("reversed", "exchanged", "axes-exchanged", "column-major"), "backwards")
+
+
+def is_verdict(found, code, ids):
+    """Whether an answer about ids has the verdict of a cause, and words for it."""
+    named = VERDICTS.get(code, code.replace("-", " "))
+    verdict = read_conclusion(found)["verdict"]
+    return verdict in named.split(" or ") if np.min(ids) >= 0 else verdict == "negative"
 
 
 def drawn(code, rng, n):

@@ -21,7 +21,6 @@ PACKED = np.r_[:4, :3, [0] * 3]
 CASES = [  # ids, other arrays, verdict, codes of causes, codes of findings, whether status is 0
     ([20, 21, 22], {}, "offset", "shifted", "ids-offset", False),
     ([20, 21, 22], {"config": "llama"}, "offset", "shifted", "ids-offset", True),
-    (np.r_[:33, [32] * 11], {}, "repeated", "clamped", "ids-repeated", False),
     (np.r_[:16, [0] * 8], {}, "repeated", "restarted repeated", "ids-repeated", False),
     ([1, 5, 9, 13], {}, "undecided", "", "ids-undecided", False),
     (np.r_[[1] * 5, :7], {}, "undecided", "", "ids-undecided", False),
@@ -41,11 +40,9 @@ CASES = [  # ids, other arrays, verdict, codes of causes, codes of findings, whe
     ([[0], [0]], {"attention_mask": np.ones((2, 6))}, "offset", "shifted shifted", TWICE, False),
     ([0, 1, 5, 2], {"depth": [0, 1, 1, 2]}, "gap", "wrong", "ids-gap", False),
     (range(8), {"attention_mask": CAUSAL & (np.arange(8) > 1), "config": "llama"}, *PADS, True),
-    (range(5000), {"config": "bloom"}, "as expected", "", "", True),
     (np.arange(66) + 2, {"config": "roberta"}, "beyond", "beyond", "ids-beyond", False),
-    (range(64), {"config": "opt"}, "as expected", "", "", True),
     (range(65), {"config": "gpt2"}, "beyond", "beyond", "ids-beyond", False),
-    (np.r_[:5, 1:8], {}, "backwards", "backwards", "ids-backwards", False),
+    ([[254, 255, 0, 1]], {"past": 254}, "stored", "wrapped", "ids-stored", False),
     ([5, 9, 2, 7], {"rank": "1/4"}, "unexplained", "", "ids-unexplained", False),
 ]
 
@@ -130,7 +127,7 @@ def test_masks_are_read(config):
         assert (seen.causal, seen.window, seen.two_sided) == (causal, window, two_sided)
         assert (seen.documents_seen, seen.pads_seen) == (documents, pads)
     additive = np.where(lag >= 0, 0.0, -np.inf)[None, None]
-    assert pefourier.positions(additive).mask.causal
+    assert pefourier.positions(additive).verdict == "mask read"
     ids = np.r_[0, 0, :3, :3][None]
     found = pefourier.positions(ids, attention_mask=additive, segments=segments)
     assert (found.verdict, found.is_fine()) == ("wrong mask", False)
@@ -183,12 +180,9 @@ def test_files_of_a_batch_are_read(folder, run, config):
         assert (done.status, answer["verdict"]) == (1, "padding counted")
         assert answer["rows"][0]["expected_first"] == 0
         assert answer["findings"][0]["row"] == 0
-    done = run("positions", folder / "batch.npz", "--plot", folder / "ids.png")
-    assert done.status == 1
     llama = config("llama")
     for options, status in (([], 0), (["--strict"], 1), (["--past", 4], 1)):
         assert run("positions", "batch.npz", llama, *options).status == status
-    assert (folder / "ids.png").stat().st_size > 1000
 
 
 FAMILIES = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "glm4v", "ernie4_5_vl_moe"]
@@ -398,9 +392,8 @@ def test_advice_that_is_followed_gives_ids_as_expected(config):
     assert found.rows[0].expected_first == 12
     near = pefourier.positions([np.arange(6, 18) - 1], rank="1/2")
     assert (near.rows[0].expected_first, near.rows[0].causes[0]["by"]) == (6, -1)
-    for one in (found, near):
-        due = one.ids[0] - one.rows[0].causes[0]["by"]
-        assert pefourier.positions(due, rank="1/2").verdict == "as expected"
+    due = near.ids[0] - near.rows[0].causes[0]["by"]
+    assert pefourier.positions(due, rank="1/2").verdict == "as expected"
     qwen, kinds = config("qwen2_vl"), [[0, 0, 0, *[1] * 6, 0, *[1] * 4, 0, 0]]
     batch = {"mm_token_type_ids": kinds, "config": qwen}
     with pytest.raises(PefourierError, match="6 image tokens from token 3 on"):

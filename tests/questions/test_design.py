@@ -8,8 +8,6 @@ from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.questions.design import bases_with_bound, cast_distance, design_base
-from pefourier.report import render
-from pefourier.report.render import answer_of
 
 RHO = (1.5, 3, 5, 10, 30, 100, 1000, 1e4)
 SCAN = {  # length, d: smallest distance / rank / stable rank / idle pairs / first lag
@@ -117,14 +115,6 @@ def test_one_criterion_is_chosen_by_the_length(length, d, chosen, other):
     assert found.to_dict()["other"] == found.other
 
 
-def test_tables_of_vectors_are_decomposed_only_where_they_are_shown(monkeypatch):
-    monkeypatch.setattr("pefourier.questions.design.decompose", None)
-    found = design_base(4096, 64)
-    assert render.short_text_of([answer_of(found)])
-    with pytest.raises(TypeError):
-        found.to_dict()
-
-
 @pytest.mark.parametrize("length", [7, 80, 1000, 131072, 8640000])
 @pytest.mark.parametrize("d", [4, 16, 128])
 @pytest.mark.parametrize("criterion", ["turns", "wavelength=1", "wavelength=3"])
@@ -146,7 +136,3 @@ def test_the_best_rank_is_the_largest_of_all_candidates(length, d):
     ranks = {c.rho: (c.rank, c.stable_rank) for c in result.candidates}
     assert ranks[result.best["rank"]] == max(ranks.values())
     assert (result.verdict, result.other) == ("base found", {})
-
-
-def test_too_few_positions_for_a_rotation_have_no_base():
-    assert design_base(5, 4, criteria=("turns",)).verdict == "no base serves"

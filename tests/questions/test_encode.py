@@ -21,20 +21,13 @@ BY_LAYER = {
     "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
 }
-LONGROPE = {"rope_type": "longrope", "original_max_position_embeddings": 64, "rope_theta": 1e4}
-LONGROPE |= {"short_factor": [1.0 + i / 8 for i in range(8)], "factor": 4.0}
-LONGROPE |= {"long_factor": [2.0 + i for i in range(8)]}
 SIZES = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
 GEMMA = {"rope_parameters": BY_LAYER, "layer_types": list(BY_LAYER), "head_dim": 32}
 DEEPSEEK = {**YARN, "mscale": 1.0, "mscale_all_dim": 0.7, "rope_theta": 1e4}
 MODELS = [  # model type, config, layer type, positions, layout if not that of its module
     ("llama", {"rope_parameters": LLAMA3, "head_dim": 64}, "", 5000, None),
-    ("qwen3", {"rope_parameters": {**YARN, "rope_theta": 1e6}, "head_dim": 128}, "", 900, None),
     ("gpt_neox", {"rotary_pct": 0.25, "hidden_size": 256}, "", 300, None),
     ("cohere", {"rope_parameters": {"rope_type": "default", "rope_theta": 75e5}}, "", 99, None),
-    ("phi3", {"rope_parameters": LONGROPE, "max_position_embeddings": 256}, "", 60, None),
-    ("phi3", {"rope_parameters": LONGROPE, "max_position_embeddings": 256}, "", 70, None),
-    ("glm4", {"head_dim": 32}, "", 300, "half"),  # its pairs are interleaved where it rotates
     ("deepseek_v3", {"rope_parameters": DEEPSEEK, "qk_rope_head_dim": 64}, "", 400, "half"),
     *(("gemma3_text", GEMMA, layer, 400, None) for layer in BY_LAYER),
 ]
@@ -278,9 +271,6 @@ def test_numbers_are_printed(run):
     np.testing.assert_array_equal(np.loadtxt(done.out.splitlines(), delimiter=","), table)
     (shown,) = run("encode", "rope", "--d", 16, "--pos", "3,5", "--json").results
     assert (shown["verdict"], shown["numbers"], shown["out"]) == ("shown", table.tolist(), None)
-    first, second = run("encode", "rope", "--d", 16, "--pos", "3,5").out.splitlines()[-2:]
-    assert [first[0], second[0]] == ["3", "5"]
-    np.testing.assert_allclose([*map(float, first.split()[1:-1])], table[0, :6], atol=1e-4)
     (waves,) = run("encode", "rope", "--d", 32, "--what", "inv_freq", "--json").results
     assert waves["numbers"] == pefourier.encode("rope", d=32, what="inv_freq")[:8].tolist()
     assert run("encode", "rope", "--what", "complex").status == 2

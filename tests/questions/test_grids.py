@@ -66,23 +66,6 @@ def test_the_toeplitz_residual_is_that_of_all_products(sides, unit):
     assert toeplitz_residual(enc) == pytest.approx(expected, rel=1e-10)
 
 
-def test_the_ladder_of_a_grid():
-    sides, rng = (3, 5), np.random.default_rng(0)
-    y, x = np.indices(sides).reshape(2, -1)
-    sums = np.hstack([np.eye(3)[y], np.eye(5)[x]])
-    tables = {
-        "collides": np.eye(5)[x],
-        "injective": np.stack([y, x], axis=1).astype(float),
-        "separable": sums,
-        "invertible": rng.normal(size=(15, 20)),
-        "isometric": np.eye(15),
-    }
-    for verdict, table in tables.items():
-        assert check_faithful(table_on(sides, table)).verdict == verdict
-    mixed = check_faithful(table_on(sides, sums @ rng.normal(size=(8, 8))))  # mixed columns
-    assert (mixed.verdict, mixed.axial, mixed.rank) == ("separable", False, 7)
-
-
 def test_rows_before_a_grid_are_left_out():
     table = named("axial:convention=mae", (3, 5), 16, prefix=2).table()
     assert relate(table_on((3, 5), table, prefix=2)).prefix == 2

@@ -1,7 +1,6 @@
 """Effects of resizing on tables and formulas."""
 
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,15 +11,12 @@ from torch.nn.functional import interpolate
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.encodings.encoding import from_table, lags_on
 from pefourier.encodings.sources.tables import array_names, read_table
 from pefourier.errors import PefourierError
-from pefourier.geometry.interpolation import resize_lattice
 from pefourier.questions.resize import (
     picture,
     resize,
 )
-from pefourier.report import render
 
 
 def both(spec, old, new, **facts):
@@ -53,23 +49,6 @@ def test_methods_compared_in_parts_are_those_of_whole_tables(monkeypatch, rng):
         assert row.neighbours == pytest.approx([down.mean(), right.mean()], rel=1e-12)
 
 
-def test_only_the_printed_method_is_computed(monkeypatch, rng):
-    computed = []
-
-    def counted(*arguments):
-        computed.append(arguments[3])
-        return resize_lattice(*arguments)
-
-    monkeypatch.setattr("pefourier.questions.resize.resize_lattice", counted)
-    monkeypatch.setattr("pefourier.questions.resize.neighbour_products", None)
-    table = rng.normal(size=(48 * 48, 2))
-    result = resize(table_on((48, 48), table), (50, 50), "antialias")
-    assert render.short_text_of([render.answer_of(result)])
-    assert computed == ["antialias"]
-    with pytest.raises(TypeError):
-        result.to_dict()
-
-
 def folded_by_hand(table, sides):
     """Return the energy by |k| along each axis, from all coefficients of the DFT."""
     power = (np.abs(np.fft.fftn(table.reshape(*sides, -1), axes=range(len(sides)))) ** 2).sum(-1)
@@ -89,17 +68,6 @@ def test_spectra_before_and_after_are_those_of_the_tables(old, new, rng):
             others = tuple({*range(len(old))} - {axis})
             np.testing.assert_allclose(state.along(axis), expected.sum(axis=others), atol=1e-14)
         assert state.waves.density.sum() == pytest.approx(1.0)
-
-
-def test_biases_are_resized_from_window_to_window():
-    """Biases 10 dy + dx are resized from a 3 x 3 window to 4 x 4 as published."""
-    dy, dx = np.indices((5, 5)).reshape(2, -1) - 2
-    biases = from_table(np.vstack([[[7.0]], (10.0 * dy + dx)[:, None]]))
-    r = resize(replace(biases, domain=lags_on((3, 3), prefix=1)), (4, 4))
-    assert (r.old, r.new, r.before.grid, r.after.grid) == ((3, 3), (4, 4), (5, 5), (7, 7))
-    middle = r.table[1:, 0].reshape(7, 7)[3]
-    np.testing.assert_allclose(middle[:4], [-2.0787, -1.5248, -0.6706, 0.0], atol=5e-5)
-    assert r.table[0] == 7.0
 
 
 PHASES = [  # indices reach new phases, but normalised coordinates do not
@@ -128,8 +96,6 @@ def test_rotations_are_reported_as_they_are_computed():
     nearest = np.linalg.norm(new[:, None] - new, axis=-1)[~np.eye(72, dtype=bool)].min()
     assert r.after.waves.nearest == pytest.approx(nearest / np.linalg.norm(new, axis=1).max())
     assert (r.verdict, r.method, r.methods) == ("computed anew", "anew", [])
-    added = both("axial:convention=detr", (6, 6), (9, 8))
-    assert (added.verdict, added.method) == ("still distinct", "bicubic")
 
 
 LLAMA3 = "rope:rho=5e5,scaling=llama3,factor=8,original=2048"

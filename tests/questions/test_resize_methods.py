@@ -133,21 +133,8 @@ WAYS = [  # a library that cannot make the new grid is not listed
         (12, 50),
         {"YuanGongND/ast": "center-crop"},
     ),
-    (
-        "audio-spectrogram-transformer",
-        lattice((12, 101)),
-        (12, 110),
-        {"YuanGongND/ast": "bilinear"},
-    ),
     ("SD3Transformer2DModel", lattice((96, 96)), (64, 64), {"diffusers 0.42": "center-crop"}),
     ("SD3Transformer2DModel", lattice((96, 96)), (64, 128), {}),
-    ("timm_wrapper", lags_on((7, 7)), (23, 23), {"timm 1.0.31": "geometric"}),
-    (
-        "beit",
-        lags_on((7, 7)),
-        (23, 23),
-        {"transformers 5.23": "bilinear", "timm 1.0.31": "geometric"},
-    ),
     (
         "swin",
         lags_on((7, 7)),

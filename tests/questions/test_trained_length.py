@@ -47,6 +47,8 @@ def test_all_questions_use_the_same_two_lengths(config, trained, stated, stands_
     assert (found["stated"] or {"length": None})["length"] == stated
     positions = describe_positions(path)
     assert (positions.stands_for, positions.trained_or_native) == (stands_for, trained)
+    if config is LLAMA2:
+        assert found["trained"]["source"] == "stated"
     if config in (LOST, KINDS[7][0]):
         result = extend(path, 2**18)
         assert (result.trained, result.covered) == (trained, stands_for)
@@ -104,6 +106,8 @@ def test_windows_one_behind_another_reach_further(written):
     found = context(written(mistral))
     assert (found.verdict, found.reach) == ("beyond every window", Reach(4096, 131041))
     assert found.rotations[0].familiar_length is None  # no query sees farther than training
+    for length, verdict in ((4096, "no new angles"), (4097, "beyond every window")):
+        assert context(written(mistral), length=length, trained=length).verdict == verdict
     kinds = ["sliding_attention"] * 3 + ["full_attention"]
     for layers, reach in ((kinds[:3], Reach(9, 25)), (kinds, None)):
         mixed = {"model_type": "qwen2", "head_dim": 8, "num_hidden_layers": len(layers)}
@@ -128,3 +132,5 @@ def test_without_a_training_nothing_is_stated_of_one():
     (rotation,) = context("rope:rho=1e4", length=512, d=64).rotations
     assert {band.turns_trained for band in rotation.bands} == {None}
     assert (rotation.unseen, rotation.critical_dimension) == (None, None)
+    found = [context("rope", length=512, d=64, **own).trained for own in ({}, {"trained": 512})]
+    assert [(t.length, t.source) for t in found] == [(None, "unknown"), (512, "given")]

@@ -88,7 +88,7 @@ def test_many_types_agree_with_their_config():
     verdicts = {kind: {c.verdict for c in of.values()} for kind, of in found.items() if of}
     assert sum(of == {"as expected"} for of in verdicts.values()) >= 80
     different = {kind for kind, of in verdicts.items() if "different" in of}
-    assert different <= EXCEPTIONS.keys()
+    assert different <= EXCEPTIONS
 
 
 def module_of_attention(model):
@@ -228,8 +228,12 @@ def test_two_faults_are_told_together(llama, ids):
         assert codes(run(llama, input_ids=ids))[0] == {"inverted", "layout"}
 
 
-def share_named(kinds, ids):
-    """Return the faults that were not named, and the number of faults; no right model is wrong."""
+@pytest.mark.parametrize(
+    ("kinds", "share"),
+    [(["llama", "mistral"], 0), pytest.param(FAULTY, 0.1, marks=pytest.mark.long)],
+)
+def test_planted_faults_are_named(ids, kinds, share):
+    """Each planted fault is named, by default, and no right model is called wrong."""
     missed, count = [], 0
     for kind in kinds:
         for name, wanted, seen in planted(tiny(kind), ids):
@@ -240,19 +244,8 @@ def share_named(kinds, ids):
             count += 1
             if not found & wanted:
                 missed.append((kind, name, found))
-    return missed, count
-
-
-def test_planted_faults_are_named_in_a_few_types(ids):
-    missed, count = share_named(["llama", "mistral"], ids)
-    assert (missed, count) == ([], 19)
-
-
-@pytest.mark.long
-def test_planted_faults_are_named_in_many_types(ids):
-    missed, count = share_named(FAULTY, ids)
-    assert count >= 9 * len(FAULTY)
-    assert len(missed) <= 0.1 * count, missed
+    assert count >= 9 * len(kinds)
+    assert len(missed) <= share * count, missed
 
 
 @pytest.mark.parametrize(
@@ -279,22 +272,14 @@ def test_scaling_and_its_factor_are_named(scaling, change, code, ids):
         assert codes(run(model, input_ids=ids)) == ({code}, "different")
 
 
-def test_rotated_layers_without_positions_are_named(ids):
-    model = tiny("smollm3", no_rope_layers=[1, 0])
+@pytest.mark.parametrize(("rotates", "code"), [(0, "rotated"), (1, "unrotated")])
+def test_a_layer_that_rotates_unlike_its_config_is_named(ids, rotates, code):
+    model = tiny("smollm3", no_rope_layers=[1, rotates])
     assert codes(run(model, input_ids=ids)) == (set(), "as expected")
-    for layer in model.model.layers:
-        layer.self_attn.use_rope = True
+    model.model.layers[1].self_attn.use_rope = not rotates
     check = run(model, input_ids=ids).check()
     found = {group.layers: [c["code"] for c in group.causes] for group in check.layers}
-    assert found == {(0,): [], (1,): ["rotated"]}
-
-
-def test_rotation_left_out_in_one_layer_is_named(ids):
-    model = tiny("smollm3", no_rope_layers=[1, 1])
-    model.model.layers[1].self_attn.use_rope = False
-    check = run(model, input_ids=ids).check()
-    found = {group.layers: [c["code"] for c in group.causes] for group in check.layers}
-    assert found == {(0,): [], (1,): ["unrotated"]}
+    assert found == {(0,): [], (1,): [code]}
 
 
 @pytest.mark.parametrize(

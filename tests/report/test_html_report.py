@@ -127,36 +127,6 @@ def test_the_same_input_gives_the_same_bytes(run, folder):
 
 
 @without_pictures
-def test_the_answer_says_where_the_page_is(run, tmp_path):
-    out = tmp_path / "a.html"
-    done = run("report", "dft", "nothing-such", "--d", 8, "-S", 4, "--out", out, "--json")
-    first, second = done.results
-    assert (first["spec"], first["out"], first["verdict"]) == ("dft", str(out), "isometric")
-    assert second["spec"] == "nothing-such"
-
-
-@pytest.mark.usefixtures("folder")
-def test_grids_stand_beside_sequences(page):
-    found = page("axial", "axial-rope", "--grid", "3x4", "--d", 16)
-    assert found.faults == []
-    assert len(found.values("img", "alt")) == 4  # one for each question and each table
-
-
-@without_pictures
-def test_options_are_part_of_the_commands(page):
-    found = page("rope:rho=5e5", "axial", "--grid", "3x4", "--prefix", 1, "--d", 16)
-    both = "rope:rho=5e5 axial --d 16 --grid 3x4 --prefix 1"
-    assert f"pefourier check-faithful {both} --full" in found.text["code"]
-    assert "13 × 16" in found.text["td"]
-    found = page("dft", "--d", 8, "--lattice", 32, "--sigma", 1, "--seed", 3)
-    plain = "dft --d 8 --seed 3"
-    named = dict.fromkeys(("spectrum", "reconstruct"), f"{plain} --lattice 32 --sigma 1.0 --full")
-    named |= {"check-faithful": f"{plain} --full", "relations": f"{plain} --full"}
-    lines = {f"pefourier {command} {rest}" for command, rest in named.items()}
-    assert lines <= {*found.text["code"]}
-
-
-@without_pictures
 @pytest.mark.parametrize(
     ("spec", "answered"),
     [

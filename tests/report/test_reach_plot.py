@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from published_configs import PUBLISHED
 
-from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
 from pefourier.questions.extend import extend
-from pefourier.questions.resize import resize
 from pefourier.report import plot
 from pefourier.report.figures import extension, wavelengths
 from pefourier.report.render import Answer, answer_of
@@ -52,12 +50,3 @@ def test_an_extension_shows_wavelengths_and_cosines():
     assert [len(row) for row in ticks(top)] == [64] * 5
     np.testing.assert_allclose(ticks(top)[1], 4 * ticks(top)[0])
     assert low.lines[2].get_ydata()[0] > 0.999
-
-
-def test_a_resized_table_has_a_panel_for_each_axis():
-    result = resize(load("axial", d=16, grid=(6, 7)), (9, 8))
-    with plot.figure_style():
-        figure = result.draw([answer_of(result)], plot.USUAL)
-    for axis, axes in enumerate(figure.axes):
-        for state, line in zip(result.states, axes.lines, strict=True):
-            np.testing.assert_allclose(line.get_ydata(), state.along(axis))

@@ -29,6 +29,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from threading import Event
+from unittest import mock
 
 import numpy as np
 import torch
@@ -47,6 +48,7 @@ from pefourier.encodings.sources import tables
 from pefourier.errors import PefourierError
 from pefourier.ids.batch import NAMES
 from pefourier.questions.check_faithful import check_faithful
+from pefourier.report import plot
 from pefourier.report.forms import as_json
 from pefourier.report.render import Answer, page_of
 from pefourier.train.data.load import load_task
@@ -522,6 +524,50 @@ def command_lines(rng):
     if status in (0, 1, 2) and plain and not files:
         return None
     return ("command", words, status, err[-300:], sorted(files))
+
+
+TRAIN = (
+    "train --dataset order:count=20,length=4 --steps 1 --seeds 2 --d 8 --heads 2 -e none -e dft "
+    "--quiet --resume --json --out"
+).split()
+
+
+def trained(folder):
+    """Return exit status, results without the times of runs, and errors of a small training."""
+    with mock.patch.object(plot, "save"):
+        status, out, err = printed([*TRAIN, str(folder)])
+    rows = json.loads(out)["results"] if out else []
+    return status, [row | {"step_seconds": None} for row in rows], err
+
+
+@cache
+def results():
+    """Return a folder of results, and its answer."""
+    folder = Path(tempfile.mkdtemp(), "whole")
+    return folder, trained(folder)
+
+
+@target
+def folders_of_results(rng):
+    """Continue from damaged results: the end is the answer of the whole folder, or a line.
+
+    Numbers changed within their range are not tried, because no program can detect them.
+    """
+    shutil.copytree(results()[0], "out")
+    file = Path("out", rng.choice(["config.json", "results.jsonl"]))
+    content = file.read_bytes()
+    rows = [
+        json.loads(row) for row in (content.splitlines() if file.suffix[-1] == "l" else [content])
+    ]
+    alter(rng, rng.choice(rows), ODD)
+    before, after = content[: (at := rng.randrange(len(content)))], content[at:]
+    high = bytes(rng.choices(range(128, 256), k=3))
+    damaged = [before, after, before + high + after, b"[" * 100_000, content + content]
+    altered = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    put(file, altered if rng.random() < 0.8 else rng.choice(damaged))
+    status, found, err = trained("out")
+    plain = (status, found, err.count("\n")) == (2, [], 1) and len(err) < 800
+    return None if plain or (status, found) == results()[1][:2] else ("folder", status, found, err)
 
 
 def draw(name, seed):

@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 import pytest
-import simulate_tests as simulation
 from scipy import stats
 from training import of_datasets, result
 
@@ -51,11 +50,8 @@ def check_dataset(found, data):
     assert data.verdict in statistics.SENTENCES["ON_SEVERAL"]
     assert not re.search(r"nan|None|[{}]", text)
     if data.leaky:
-        assert (data.verdict, data.best, set(data.verdicts.values()) <= {"leaky"}) == (
-            "leaky",
-            (),
-            True,
-        )
+        assert (data.verdict, data.best) == ("leaky", ())
+        assert {*data.verdicts.values()} <= {"leaky"}
         return
     judged = [*data.best, *data.worse]
     if data.verdict == "cut short":
@@ -63,17 +59,13 @@ def check_dataset(found, data):
         assert len(data.best) < 2
     else:
         assert sorted([*judged, *data.left_out]) == sorted(f1)
-    left_out = ", ".join(f"{report.named(e)} {f1[e]:.3f} ({y})" for e, y in data.left_out.items())
-    assert text.endswith(f" Not compared: {left_out}.") or not left_out
     assert set(data.cut_short) <= set(data.left_out)
     if len(judged) < 2:
         assert data.verdict in ("alone", "cut short")
         return
     top = data.best[0]
     assert f1[top] == max(f1[e] for e in judged)
-    assert f", {report.named(top)} has the highest mean F1, {f1[top]:.3f}" in text
-    worse = ", ".join(f"{report.named(e)} {f1[e] - f1[top]:+.3f}" for e in data.worse)
-    assert f": {worse}. " in text or not worse
+    assert f"{report.named(top)} has the highest mean F1, {f1[top]:.3f}" in text
     sides = {"best": (1, True), "tied": (2, True)}.get(data.verdict)
     assert sides is None or (min(len(data.best), 2), bool(data.worse)) == sides
     assert sides is not None or not data.worse
@@ -201,13 +193,16 @@ def test_what_is_worse_than_the_best_is_what_each_step_says(rng):
     assert {2, 3} <= {*verdicts}
 
 
-def test_the_headline_of_noise_names_a_best_encoding_in_a_twentieth_at_most():
-    """Two families of Holm's method, as before, do so more often."""
-    wrong, _ = simulation.headline_rates((0,) * 6, 30, 120)
-    assert wrong[2] <= 0.05 + 2 * (0.05 * 0.95 / 120) ** 0.5
-    assert wrong[2] < wrong[0]
-    _, named = simulation.headline_rates((0, 0, 0, 0, 0, 1), 30, 40)
-    assert named[2] > 0.9
+@pytest.mark.parametrize(("gap", "draws"), [(0.0, 120), (0.02, 40)])
+def test_a_headline_calls_noise_worse_in_a_twentieth_and_names_what_is(rng, gap, draws):
+    worse = []
+    for _ in range(draws):
+        f1 = 0.8 + rng.normal(0, 0.02, (6, 30)) + rng.normal(0, 0.02, 30)
+        f1[5] -= gap
+        worse.append(worse_of(dict(zip("abcdef", f1, strict=True))))
+    wrong = np.mean([bool(found - ({"f"} if gap else set())) for found in worse])
+    assert wrong <= 0.05 + 2 * (0.05 * 0.95 / draws) ** 0.5
+    assert not gap or np.mean(["f" in found for found in worse]) > 0.9
 
 
 def test_ranks_decide_over_datasets_where_they_report_something():

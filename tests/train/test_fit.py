@@ -1,10 +1,8 @@
 """Training of a stack: members alone and in company, rates, kept weights, compiled steps."""
 
-import json
 import shutil
 from dataclasses import replace
 
-import bench_training as bench
 import numpy as np
 import pytest
 import torch
@@ -61,20 +59,6 @@ def test_seeds_and_folds_alone_decide_weights_and_batches(unequal):
     drawn = [draw_batches(unequal, seed, fold, 0, 5, 4) for seed, fold in (*places, (0, 0))]
     assert (drawn[0] == drawn[3]).all()
     assert (drawn[0] != drawn[1]).any()
-
-
-def test_fixed_vectors_stay_learned_ones_move_and_shared_ones_stay_shared(task):
-    own = [member("dft"), member("learned"), member("sinusoidal", learn=True), member("t5")]
-    running = program(task, own)
-    before = running.parameters["codes.add"].detach().clone()
-    running.train(1)
-    tables = {k: v.table(running.parameters[f"codes.{k}"]) for k, v in running.injected.items()}
-    assert_array_equal(tables["add"][0].detach(), injection("dft").table())
-    assert (running.parameters["codes.add"][1:3] != before[1:3]).any(dim=(1, 2)).all()
-    bias = tables["bias"][3].detach().numpy()
-    square = bias.reshape(8, 8, 2)
-    assert all(np.ptp(np.diagonal(square[..., 0], lag)) == 0 for lag in range(-7, 8))
-    assert (bias != injection("t5").table()).any()
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -317,16 +301,3 @@ def test_the_order_free_baseline_is_never_compiled(monkeypatch):
     assert [line for line in notes if "compiling" in line] == [
         f"compiling the step of {n} members" for n in (1, 2)
     ]
-
-
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
-def test_the_bench_trains_all_programs(task, monkeypatch, tmp_path):
-    rows = bench.measure(bench.Setting(task, SIZES, 5, 8, 4, CPU))
-    assert {row["program"] for row in rows} >= {"loop, eager float32", "vmap, eager", "fused"}
-    assert all(row["milliseconds"] > 0 for row in rows)
-    monkeypatch.setattr(bench, "KEPT", tmp_path / "bench.json")
-    bench.KEPT.write_text('{"commands": 1}')
-    for _ in range(2):
-        bench.keep(rows)
-    stored = json.loads(bench.KEPT.read_text())
-    assert (stored["commands"], len(stored["training"])) == (1, len(rows))

@@ -19,7 +19,6 @@ from pefourier.train.model import (
     bias_of_lag_keys,
     load_injection,
     scale_to_rms,
-    waves_of_rotation,
 )
 from pefourier.train.saved_models import lengthen
 
@@ -258,20 +257,12 @@ def test_training_begins_at_the_formula_and_leaves_alone_what_does_not_turn(held
     assert_allclose(again.vectors, found.injection.vectors, atol=1e-12)
 
 
-def test_only_rotations_that_say_their_frequencies_are_trained():
-    own = load("rope", 8, 8)
-    for measure in (None, load("rope", 8, 8, rho=500.0).measure):
-        assert waves_of_rotation(replace(own, measure=measure), own.table()) == {}
-
-
 def test_other_commands_report_trained_vectors(held, tmp_path):
     added, found = fit.fit(held, SIZES, members(["learned", "rope"]), epochs(3, 0.02))
     for outcome in (added, found):
         saved_models.save_model(str(tmp_path), held.task, outcome, SIZES)
     path, rotated = (str(*tmp_path.glob(f"*{name}-*")) for name in ("learned", "rope"))
     assert_allclose(load(f"{path}#codes").table(), added.injection.vectors, atol=1e-6)
-    with refusal(r"has 8 positions, fewer than length.9"):
-        pefourier.spectrum(f"{path}#codes", length=9)
     saved, sizes = f"rope:inv_freq={rotated}#frequencies", {"d": 8, "length": 8}
     omega = pefourier.spectrum(saved, sigma=0, **sizes).frequencies
     assert_allclose(omega, found.injection.frequencies.ravel(), rtol=1e-6)

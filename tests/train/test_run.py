@@ -35,9 +35,7 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     names = ["comparison.png", "config.json", "results.jsonl", "scores", "summary.json"]
     assert sorted(p.name for p in out.iterdir()) == [*names, "summary.md"]
     assert sorted(numbers(lines(out))) == sorted(numbers(found.runs))
-    arms = list(dict.fromkeys(row["encoding"] for row in found.runs))
-    assert arms == ["none", "sinusoidal", "t5", "sinusoidal@rms=0.25", "order-free"]
-    assert len(found.runs) == 2 * len(arms)
+    assert tuple(dict.fromkeys(row["encoding"] for row in found.runs)) == own["encoding"]
     (reported,) = json.loads((out / "summary.json").read_text())["datasets"]
     assert reported["scores"]["t5"]["f1"]["mean"] == found.datasets[0].scores["t5"]["f1"].mean
     assert (reported["positive"], found.reference) == ("A first", "sinusoidal")

@@ -65,21 +65,9 @@ def test_verdicts_of_planted_runs_are_stated_in_files(case, tmp_path):
     (saved,) = json.loads((tmp_path / "summary.json").read_text())["datasets"]
     assert (saved["verdicts"], saved["verdict"]) == (expected, of_all)
     assert saved["best"] == list(one.best)
-    text = (tmp_path / "summary.md").read_text()
-    for name, code in expected.items():
-        assert f"\n| {name} | sinusoidal | {code} | " in text
     assert not re.search(r"nan|None|[{}]", " ".join(report.sentences(found)))
     for d in one.differences.values():  # one test: before Holm, 0 is outside the interval
         assert (d.p < 0.05) == (d.low > 0 or d.high < 0)
-
-
-def test_too_few_says_how_many_seeds_it_takes():
-    rows = of_folds(dict.fromkeys(ARMS, 0.5), 5, 0.1)
-    found = statistics.summarize_runs([row for row in rows if row["fold"] == 0])
-    short = found.datasets[0].shortage
-    assert re.findall(r"--seeds (\d+)", report.conclude_all(found)) == [str(short.needed)]
-    assert short.needed >= max(d.needed for d in found.datasets[0].differences.values())
-    assert {d.over for d in found.datasets[0].differences.values()} == {"runs"}
 
 
 def few_windows(right):
@@ -95,7 +83,6 @@ def few_windows(right):
 
 
 def test_nineteen_against_thirty_five_of_forty_windows_is_a_difference():
-    """Of 22 against 30, a sentence says how many windows would show it."""
     counts = {"none": [(2, 2)] * 4 + [(1, 2)], "sinusoidal": [(3, 4)] * 5}
     found = statistics.summarize_runs(few_windows(counts))
     assert (found.verdict, found.best) == ("best", ("sinusoidal",))
@@ -103,9 +90,7 @@ def test_nineteen_against_thirty_five_of_forty_windows_is_a_difference():
     found = statistics.summarize_runs(few_windows(few))
     (data,) = found.datasets
     assert (found.verdict, data.verdicts["none"]) == ("too few", "too few")
-    needed = data.differences["none"].windows
-    said = f"sinusoidal classified 30 of 40 test windows correctly, 'none' 22; .*about {needed} "
-    assert re.search(said, report.conclude_all(found))
+    assert f"about {data.differences['none'].windows} " in report.conclude_all(found)
 
 
 def test_a_scaled_encoding_is_compared_at_its_size():
@@ -124,11 +109,10 @@ def test_average_ranks_over_datasets_and_who_is_not_distinguished():
     assert found.ranks == {"sinusoidal": 1.75, "dft": 1.25}
     assert found.cliques == (("dft", "sinusoidal"),)
     assert not statistics.summarize_runs([r for r in rows if r["dataset"] == "a"]).ranked
-    five = {"sinusoidal": 0.5, "dft": 0.6, "none": 0.1, "rope": 0.2, "t5": 0.3}
-    cases = ((2, ARMS, False), (8, ("sinusoidal", "dft"), True), (8, five, False))
-    for datasets, arms, apart in cases:
-        scores = {e: five.get(e, 0.5) for e in arms}
-        found = statistics.summarize_runs(of_datasets(datasets, scores))
+    for arms, apart in ((2, True), (5, False)):
+        found = statistics.summarize_runs(
+            of_datasets(8, dict(zip("abcde"[:arms], (0.5, 0.6, 0.1, 0.2, 0.3), strict=False)))
+        )
         assert (found.out_of_reach == "") == apart
 
 
@@ -192,28 +176,6 @@ def written(path, rows):
         writer.writeheader()
         writer.writerows(rows)
     return str(path)
-
-
-def test_own_scores_have_the_intervals_and_verdicts_of_training(tmp_path, run):
-    """Scores of trained runs, as f1 of a dataset, give the same means, differences and p values.
-
-    Training knows its test windows and adds their noise, so its intervals are no narrower.
-    """
-    options = small(seeds=5, encoding=("none", "sinusoidal", "dft"))
-    (data,) = run_comparison(options).datasets
-    runs = run_comparison(options).runs
-    names = ("dataset", "encoding", "seed", "f1")
-    rows = [{name: row[name] for name in names} | {"note": "x"} for row in runs]
-    found = run("train", "--scores", written(tmp_path / "scores.csv", rows), "--json").results
-    assert [record["encoding"] for record in found] == list(data.scores)
-    for record in found:
-        assert record["score"]["mean"] == pytest.approx(data.scores[record["spec"]]["f1"].mean)
-        assert record["score"]["low"] == pytest.approx(data.scores[record["spec"]]["f1"].low)
-        if record["difference"]:
-            d, own = data.differences[record["spec"]], record["difference"]
-            assert (own["mean"], own["better"]) == pytest.approx((d.mean, d.better))
-            assert own["low"] >= d.low - 1e-12
-            assert (own["units"], own["over"]) == (5, "runs")
 
 
 def test_pairs_are_those_of_seeds_and_folds_and_others_are_named(tmp_path, run):

@@ -17,9 +17,7 @@ from pefourier.encodings.families.relative import (
     swin2_bias,
     t5_buckets,
 )
-from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.compare import compare
-from pefourier.questions.context import describe_context
 from pefourier.questions.spectrum import spectrum
 
 torch = pytest.importorskip("torch")
@@ -35,20 +33,6 @@ def test_t5_buckets_agree_with_whole_numbers(buckets, longest):
         ) <= r ** (side - exact):
             steps += 1
         assert t5_buckets(np.array([-r]), buckets, longest)[0] == exact + steps
-
-
-TOLD_APART = [
-    ("t5", 9, "distinct lags", 17),  # distances 0 … 8 have one bucket each
-    ("t5", 10, "collides", 17),
-    ("t5:causal=true", 18, "collides", 17),
-    ("t5:causal=true", 200, "collides", 32),
-]
-
-
-@pytest.mark.parametrize(("spec", "length", "verdict", "distinct"), TOLD_APART)
-def test_which_lags_can_be_distinguished(spec, length, verdict, distinct):
-    found = check_faithful(load(spec, length=length, d=4))
-    assert (found.verdict, found.distinct) == (verdict, distinct)
 
 
 @pytest.mark.parametrize("kernel", ["log", "power"])
@@ -138,12 +122,6 @@ def test_clamped_sinusoids_declare_no_frequencies():
     assert_array_equal(*clamped.vectors(np.array([-7, -8])))
 
 
-def test_context_of_relative_sinusoids():
-    assert describe_context("xl", 300, d=8)[1].verdict == "any length"
-    clamped = describe_context("Transformer-XL:clamp=12", 300, d=8)[1]
-    assert (clamped.verdict, clamped.far) == ("limited distance", 12)
-
-
 @pytest.mark.parametrize("sizes", [(256, 512), (32, 64), (8, 100), (7, 31)])
 def test_buckets_are_those_of_debertas_code(sizes):
     from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
@@ -176,15 +154,3 @@ def test_swin2_is_the_module_of_transformers(pretrained):
     lags = -lags_on(GRID).coordinates(np.arange(35))
     sides = pretrained if any(pretrained) else GRID
     assert_allclose(swin2_bias(log_spaced(lags, sides), *weights)[::-1], made, atol=1e-5)
-
-
-@pytest.mark.parametrize("pretrained", [(), (5, 7)])
-def test_swin2_starts_from_its_formula(pretrained):
-    enc = build("swin2", d=2, grid=GRID, seed=1, pretrained=pretrained)
-    draw = np.random.RandomState(1).normal
-    weights, heads = draw(0, 0.02, (2, 512)), draw(0, 0.02, (512, 2))
-    lag, sides = np.array([-1, 2]), np.array(pretrained or GRID)  # query - key
-    hidden = np.maximum(np.sign(lag) * np.log2(1 + 8 * abs(lag) / (sides - 1)) / 3 @ weights, 0)
-    at = (1 + 2) * 7 - 2 + 3
-    by_hand = 16 / (1 + np.exp(-hidden @ heads))
-    assert_allclose(enc.vectors(np.array([at]))[0], by_hand, rtol=1e-12)

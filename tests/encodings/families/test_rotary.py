@@ -47,12 +47,6 @@ def test_vectors_are_cosines_and_sines_times_the_attention_factor(spec, factor, 
     assert_allclose(enc.table(), waves.reshape(20, 64), atol=1e-13)
 
 
-def test_mscale_that_is_not_given_is_null(run):
-    for given, values in (("", [None] * 2), (",mscale=2,mscale_all_dim=1", [2.0, 1.0])):
-        (record,) = run("context", LLAMA2 + given, "--d", "64", "--json").results
-        assert [record["params"][key] for key in ("mscale", "mscale_all_dim")] == values
-
-
 # Closed forms in 50 digits, written from the papers and the published code, not from the module
 
 
@@ -271,7 +265,6 @@ def test_without_gain_it_is_rope_with_a_floor():
     assert not compare(load("fope", 80, 64), load("fope:gain=0", 80, 64)).same
     _, found = describe_context("fope:gain=0", 512, d=64)
     assert (found.rotations[0].scaling, found.rotations[0].rotated) == ("cut", 16)
-    assert describe_context("rope:scaling=cut,original=512", d=64)[1].length == 80  # had crashed
 
 
 def test_energy_declared_is_that_of_the_columns():

@@ -15,6 +15,7 @@ import numpy as np
 
 from pefourier.errors import PefourierError
 
+DRAWN = {"spectrum", "reconstruct", "check-faithful", "relations"}  # commands of these modules
 SAME = 1e-9  # of the rms length: closer rows are one row computed twice
 
 
@@ -39,10 +40,21 @@ class Claim(SimpleNamespace):
 
 
 def draws(question, rng, count):
-    """Yield (label, answer, facts) of drawn inputs; refused sizes are drawn again."""
+    """Yield (label, answer, facts) of drawn inputs that are not refused."""
     number = 0
-    while number < count:
+    while count:
         with suppress(PefourierError):
             label, answer, facts = question.draw(rng, number)
-            number += 1
+            count -= 1
             yield f"{number} {label}", answer, facts
+        number += 1
+
+
+def read_conclusion(result):
+    """Return the record of an answer, whose conclusion begins with its verdict's whole words."""
+    record = result.to_dict()
+    name = result.verdicts[result.verdict].name(result.verdict)
+    stated = f"{name}. {record['meaning']} {record['action']}".rstrip()
+    assert record["conclusion"].startswith(stated)
+    assert not re.search(r"nan|None|inf\b|–|\[|\{", stated)
+    return record

@@ -114,7 +114,7 @@ def facts_of(enc):
 
 
 def draw(rng, number):
-    label, enc = rng.choice(DRAWN)(rng)
+    label, enc = DRAWN[number % len(DRAWN)](rng)
     return label, check_faithful(enc), facts_of(enc)
 
 

@@ -3,68 +3,44 @@
 import re
 
 import numpy as np
+from grids import table_on
 
-from claims.spectrum import agrees, energy_of, numbers
+from claims.spectrum import agrees, energy_of, named, numbers, on_grid, short
 from pefourier.encodings import load
-from pefourier.encodings.encoding import Encoding, as_encoding, lattice
-from pefourier.encodings.registry import BUILDERS
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import spectrum
 
 
 def draw(rng, number):
-    """Draw registered encodings by SPEC, and tables with equal rows, on lattices.
+    """Draw inputs of `spectrum`, and unit vectors on a grid, on lattices.
 
-    The facts are the request, the function at the first point with and without smoothing, and the
-    rows of the table on the lattice.
+    The facts are the function at the first point with and without smoothing, and the rows of the
+    table on the lattice.
     """
+    label, enc = MAKERS[number % len(MAKERS)](rng, number // len(MAKERS))
     options = {"sigma": rng.choice([None, None, 0, 1, 4]), "lattice": None}
     if rng.random() < 0.4:
         options["lattice"] = int(rng.choice([2, 7, 16, 64]))
-    source, sizes, enc = (named, table)[number % 2](rng)
     answer = position_functions(enc, **options)
     values, plain = (rebuilt(answer, sigma) for sigma in (answer.sigma, 0))
-    facts = {"source": source, "sizes": sizes, "options": options, "rows": rows_within(answer)}
-    return f"{source} {sizes} {options}", answer, {**facts, "values": values, "plain": plain}
+    facts = {"values": values, "plain": plain, "rows": rows_within(answer)}
+    return f"{label} {options}", answer, facts
 
 
-def named(rng):
-    """Draw a SPEC with a base in the SPEC or in the options, on a line or a grid."""
-    name = str(rng.choice(sorted(BUILDERS)))
-    sizes = {"length": int(rng.integers(2, 100)), "d": int(rng.choice([2, 4, 16, 32]))}
-    if rng.random() < 0.4:
-        sizes = {"grid": tuple(int(side) for side in rng.integers(2, 8, size=2)), "d": sizes["d"]}
-    spec, base = name, f"{10 ** rng.uniform(0, 6):.3g}"
-    if "rho" in BUILDERS[name].parameters and rng.random() < 0.7:
-        if rng.random() < 0.5:
-            spec = f"{name}:rho={base}"
-        else:
-            sizes["rho"] = float(base)
-    return spec, sizes, load(spec, **sizes)
+def units(rng, number):
+    """Draw unit vectors, perhaps with noise, of the points of a grid."""
+    sides = (int(rng.integers(2, 20)), 2)
+    rows = np.eye(n := np.prod(sides)) + rng.choice([0, 1e-4, 0.01]) * rng.normal(size=(n, n))
+    return f"units {sides}", table_on(sides, rows)
 
 
-def table(rng):
-    """Draw rows that are random, repeated, constant or of one frequency; some on a grid."""
-    n, d = int(rng.integers(2, 40)), int(rng.integers(1, 24))
-    rows = rng.normal(size=(n, d))
-    kind = int(rng.integers(6))
-    if kind == 1:
-        rows = rows[np.arange(n) % rng.integers(1, n + 1)]
-    elif kind == 2:
-        rows = np.ones((n, d))
-    elif kind == 3:
-        angle = np.arange(n) * rng.uniform(0.05, 3)
-        rows = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    elif kind == 4:
-        rows[rng.integers(n)] = rows[0]
-    elif kind == 5:
-        rows = np.eye(n) + rng.choice([0, 1e-4, 0.01]) * rng.normal(size=(n, n))
-    enc = as_encoding(rows)
-    if rng.random() < 0.4:
-        sides = (n // 2, 2)
-        enc = as_encoding(rows[: 2 * (n // 2)])
-        enc = Encoding("g", lattice(sides), enc.dim, enc.vectors, spec="g", origin="code")
-    return f"table {kind} {rows.shape} {enc.domain.grid}", {}, enc
+def pairs(rng, number):
+    """Draw sines and cosines of few dimensions, whose peaks are wide or repeated."""
+    length, d = int(rng.integers(20, 90)), int(rng.choice([2, 4, 8, 64]))
+    return f"sinusoidal {length} {d}", load("sinusoidal", length, d)
+
+
+MAKERS = [named, units, on_grid, short, pairs]
 
 
 def rebuilt(answer, sigma):

@@ -16,11 +16,15 @@ def formula(rng):
     return name, load(name, int(rng.integers(2, 40)), d, **causal)
 
 
-DRAWN = [formula, formula, formula, on_grid, bias, changed_table, grid_table]
+def rare(rng):
+    return "rare", load(str(rng.choice(["swin", "none", "learned"])), None, 16, grid=(5, 6))
+
+
+DRAWN = [formula, formula, formula, on_grid, bias, changed_table, grid_table, rare]
 
 
 def draw(rng, number):
-    label, enc = rng.choice(DRAWN)(rng)
+    label, enc = DRAWN[number % len(DRAWN)](rng)
     return label, relate(enc), facts_of(enc)
 
 

@@ -3,14 +3,14 @@
 import re
 
 import numpy as np
+from grids import table_on
 
-from pefourier.encodings import build
+from pefourier.encodings import build, load
 from pefourier.encodings.encoding import (
     BasisDomain,
     Encoding,
     as_encoding,
     equal_pairs,
-    lattice,
     positions,
     without_mean,
 )
@@ -23,15 +23,15 @@ ROUNDED = 0.006  # relative rounding of three digits
 
 def draw(rng, number):
     """Draw registered encodings, declared frequencies, mixtures with constant parts, and grids."""
-    makers = (named, of_waves, mixture, on_grid, short)
-    label, enc = makers[number % len(makers)](rng)
+    label, enc = MAKERS[number % len(MAKERS)](rng, number // len(MAKERS))
     options = {"sigma": rng.choice([None, 0, 4, 30]), "lattice": rng.choice([None, 2, 9, 100])}
     options["method"] = rng.choice(["auto", "auto", "periodogram"])
+    options = options if number > 9 else {}
     answer = spectrum(enc, **options)  # refused: a lattice of one point
     return f"{label} {options}", answer, {"truth": energy_of(answer)}
 
 
-def named(rng):
+def named(rng, number):
     """Draw a registered encoding with sizes and, where it has one, a base."""
     name = rng.choice(sorted(BUILDERS))
     length, d = (int(rng.integers(2, most)) for most in (120, 65))
@@ -42,7 +42,7 @@ def named(rng):
     return f"{name} {own} {length} {d}", build(name, length=length, d=d, **own)
 
 
-def of_waves(rng):
+def of_waves(rng, number):
     """Draw declared pairs of sines and cosines, some equal, low or above half a rotation."""
     omega = rng.uniform(0, 7, size=rng.integers(1, 7)) * rng.choice([1, 1e-3, 0.3])
     omega[rng.random(len(omega)) < 0.3] = rng.choice([0.0, omega[0], np.pi / 2, np.pi / 2 + 1e-3])
@@ -57,13 +57,14 @@ def of_waves(rng):
     )
 
 
-def mixture(rng):
+def mixture(rng, number):
     """Draw a constant part, a low and a high frequency, with shares near the thresholds."""
     n = 8 * int(rng.integers(2, 20))
     edges = [0.75, 0.95, 0.05, 0.9996, 1.0, rng.uniform()]
     share = min(1.0, float(rng.choice(edges) + rng.choice([-1e-3, -1e-9, 0, 1e-9, 1e-3])))
     rest = rng.choice([0.0, 1.0, 0.05, rng.uniform()]) * (1 - share)
     parts = rng.permutation([share, rest, max(0.0, 1 - share - rest)])
+    parts = {1: (0.6, 0.0, 0.4), 2: (0.0, 0.1, 0.9)}.get(number, parts)
     t, slow, fast = np.arange(n), 1, n // 4 + 1
     columns = [np.full(n, np.sqrt(parts[0] / n))]
     for k, part in ((slow, parts[1]), (fast, parts[2])):
@@ -72,12 +73,16 @@ def mixture(rng):
     return f"mixture {parts} {n}", as_encoding(np.stack(columns, axis=1))
 
 
-def on_grid(rng):
-    """Draw a table on a grid: along one or more axes, diagonal, round or constant."""
+def on_grid(rng, number):
+    """Draw a table on a grid: in any direction, along axes, diagonal, constant, round or free."""
+    kind = number % 9 - 2
     h, w = (2 * int(half) + 1 for half in rng.integers(1, 5, size=2))  # none at half a rotation
+    h = w if kind == 3 else h
     y, x = np.indices((h, w)).reshape(2, -1)
     ky, kx = 2 * np.pi / h, 2 * np.pi / w
-    kind = int(rng.integers(7))
+    if kind < 0:
+        name = ("swin", "rope")[kind]
+        return name, load(name, None, 16, grid=(5, 6))
     angles = ([kx * x], [ky * y, kx * x], [ky * y + kx * x], [ky * y + kx * x, ky * y - kx * x])
     table = rng.normal(size=(h * w, 5))
     if kind < 4:
@@ -86,17 +91,18 @@ def on_grid(rng):
         table = 1 + rng.choice([0, 0.1, 0.25]) * table
     elif kind == 5:
         table = np.cos(kx * x)[:, None] + rng.choice([0.01, 0.1]) * table
-    enc = as_encoding(table)
-    return f"grid {h}x{w} {kind}", Encoding(
-        "grid", lattice((h, w)), table.shape[1], enc.vectors, spec="g", origin="code"
-    )
+    return f"grid {h}x{w} {kind}", table_on((h, w), table)
 
 
-def short(rng):
-    """Draw a table of few rows, perhaps all equal or without their mean."""
+def short(rng, number):
+    """Draw a table of few rows, perhaps all equal, zero or without their mean."""
     table = rng.normal(size=(rng.integers(1, 6), rng.integers(1, 5))).round(1)
-    enc = as_encoding(np.vstack([table] * int(rng.integers(1, 4))) + rng.choice([0, 1e3]))
+    table = np.vstack([table] * int(rng.integers(1, 4))) + rng.choice([0, 1e3])
+    enc = as_encoding((number % 4 > 0) * table)
     return f"short {table.shape}", without_mean(enc) if rng.random() < 0.3 else enc
+
+
+MAKERS = [named, of_waves, mixture, on_grid, short]
 
 
 def energy_of(answer):
