@@ -24,7 +24,7 @@ columns restores the digits lost by squaring.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from typing import Literal
 
@@ -315,19 +315,28 @@ class Factors:
         rows = self.n if len(self.parts) == 1 else (self.n + 1) // 2
         return row_blocks(rows, AT_ONCE, max(len(part.sigma) for part in self.parts))
 
-    def inverse_error(self, s: int | None = None) -> float:
-        """Return the largest |E E+ - I|, of row s or of all rows.
+    def inverse_error(self) -> float:
+        """Return the largest |E E+ - I|.
 
-        Over all rows, I - E E+ is a projection, and its largest entry lies on its diagonal.
+        I - E E+ is a projection, and its largest entry lies on its diagonal.
         """
+        return max(0.0, 1 - self.min_leverage) if self.parts else 0.0
+
+    @cached_property
+    def min_leverage(self) -> float:
+        """The smallest diagonal entry of E E+."""
+        least = min_leverage(self.measure, self.parts, self.n) if self.measure else None
+        if least is None:
+            least = min(self.leverage(r).min() for r in self.row_blocks())
+        return least
+
+    def inverse_errors(self, positions: Ints) -> list[float]:
+        """Return the largest |E E+ - I| in the row of each of some positions."""
         if not self.parts:
-            return 0.0
-        if s is None:
-            least = min_leverage(self.measure, self.parts, self.n) if self.measure else None
-            if least is None:
-                least = min(self.leverage(r).min() for r in self.row_blocks())
-            return max(0.0, 1 - least)
-        return max(self.row_error(rows, s) for rows in self.row_blocks())
+            return [0.0] * len(positions)
+        lefts = ((rows, self.left(rows)) for rows in self.row_blocks())
+        errors = [[self.row_error(*part, s) for s in positions] for part in lefts]
+        return list(map(max, zip(*errors, strict=True)))
 
     def leverage(self, rows: slice) -> Floats:
         """Return the diagonal of E E+ at rows of the parts."""
@@ -349,11 +358,11 @@ class Factors:
         sine = float(np.sqrt(max(0.0, 1 - cosines[-1] ** 2)))
         return sine if sine > UNSEEN else 0.0
 
-    def row_error(self, rows: slice, s: int) -> float:
+    def row_error(self, rows: slice, left: Floats, s: int) -> float:
         """Return the largest |E E+ - I| between position s and some rows of the parts."""
         is_whole = len(self.parts) == 1
         row = s if is_whole else abs(2 * s - (self.n - 1)) // 2
-        products = self.left(rows) * self.left(slice(row, row + 1))
+        products = left * self.left(slice(row, row + 1))
         is_row = np.arange(rows.start, rows.stop) == row
         error = float(np.abs(products.sum(axis=1) - is_row).max())
         if is_whole:
