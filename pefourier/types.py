@@ -39,15 +39,7 @@ def hidden(**facts: Any) -> Any:
 
 
 class Later(partial[Any]):
-    """A value of a field that is computed when the field is first read."""
-
-    def __reduce__(self) -> Any:
-        """Copy and pickle the value."""
-        return Later, (copy, self())
-
-
-def later(function: Callable[..., Any], *given: Any) -> Any:
-    """Return a value for a field without default, computed when the field is first read.
+    """A value of a field without default, computed when the field is first read.
 
     >>> @frozen
     ... class Square:
@@ -57,7 +49,13 @@ def later(function: Callable[..., Any], *given: Any) -> Any:
     >>> "area" in vars(square), square.area, "area" in vars(square)
     (False, 9.0, True)
     """
-    return Later(function, *given)
+
+    def __reduce__(self) -> Any:
+        """Copy and pickle the value."""
+        return Later, (copy, self())
+
+
+later: Callable[..., Any] = Later  # a field of any type takes it
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field, hidden))
@@ -107,14 +105,19 @@ def assign_once(self: Any, name: str, value: object) -> None:
     """Set a field that has no value yet."""
     if name in vars(self) or name not in self.__dataclass_fields__:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
-    vars(self)[f"later {name}" if isinstance(value, Later) else name] = value
+    is_later = isinstance(value, Later)
+    if is_later and hasattr(type(self), name):  # it would be read instead
+        raise TypeError(f"field {name!r} has a default, so its value cannot be computed later")
+    vars(self)[f"later {name}" if is_later else name] = value
 
 
 def computed(self: Any, name: str) -> Any:
     """Compute the value of a field that is first read."""
-    if (value := vars(self).get(f"later {name}")) is None:
+    if (made := vars(self).get(f"later {name}")) is None:
         raise AttributeError(f"{type(self).__name__} has no {name}", name=name, obj=self)
-    return vars(self).setdefault(name, value())
+    value = vars(self)[name] = made()
+    del vars(self)[f"later {name}"]
+    return value
 
 
 def compared(self: Any) -> tuple[object, ...]:
