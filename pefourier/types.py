@@ -48,6 +48,11 @@ class Later(partial[Any]):
     >>> square = Square(3.0, later(pow, 3.0, 2))
     >>> "area" in vars(square), square.area, "area" in vars(square)
     (False, 9.0, True)
+    >>> half = frozen(type("Half", (), {"__annotations__": {"x": float}, "x": 0.0}))
+    >>> half(later(float))
+    Traceback (most recent call last):
+    ...
+    TypeError: field 'x' has a default, so its value cannot be computed later
     """
 
     def __reduce__(self) -> Any:

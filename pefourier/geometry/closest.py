@@ -320,10 +320,8 @@ def between_zeros(table: Table) -> slice:
     >>> between_zeros(np.array([[0.0], [1.0], [0.0], [2.0], [0.0]]))
     slice(1, 4, None)
     """
-    n = len(table)
-    start = next((s for s in range(n) if table[s].any()), n)
-    stop = next((s for s in range(n, start, -1) if table[s - 1].any()), start)
-    return slice(start, stop)
+    nonzero = np.flatnonzero(table.any(axis=1)).tolist()
+    return slice(nonzero[0], nonzero[-1] + 1) if nonzero else slice(0, 0)
 
 
 def spread(rows: Floats) -> Floats:

@@ -418,8 +418,8 @@ def spectrum(
         marginals=later(
             lambda: [estimate.smoothed.sum(axis=tuple(b for b in axes if b != a)) for a in axes]
         ),
-        radial=later(lambda: {"omega": rings().lengths, "density": rings().radial}),
-        angular=later(lambda: {"angle": rings().angles, "density": rings().angular}),
+        radial=later(lambda: rings()[0]),
+        angular=later(lambda: rings()[1]),
         largest_step=None if declared is None else float(np.abs(declared).max()),
         **axis_shares(enc, estimate.measure),
         **common,
