@@ -3,8 +3,10 @@
 At run time a type of arrays is `numpy.ndarray`, and numpy is loaded when the first one is imported.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import FrozenInstanceError, dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 if TYPE_CHECKING:
@@ -34,6 +36,31 @@ T = TypeVar("T")
 def hidden(**facts: Any) -> Any:
     """Return a field of a dataclass that no output shows."""
     return field(metadata={"told": False}, **facts)
+
+
+class Later(partial[Any]):
+    """A value of a field without default, computed when the field is first read.
+
+    >>> @frozen
+    ... class Square:
+    ...     side: float
+    ...     area: float
+    >>> square = Square(3.0, later(pow, 3.0, 2))
+    >>> "area" in vars(square), square.area, "area" in vars(square)
+    (False, 9.0, True)
+    >>> half = frozen(type("Half", (), {"__annotations__": {"x": float}, "x": 0.0}))
+    >>> half(later(float))
+    Traceback (most recent call last):
+    ...
+    TypeError: field 'x' has a default, so its value cannot be computed later
+    """
+
+    def __reduce__(self) -> Any:
+        """Copy and pickle the value."""
+        return Later, (copy, self())
+
+
+later: Callable[..., Any] = Later  # a field of any type takes it
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field, hidden))
@@ -71,7 +98,7 @@ def frozen_arrays(kind: type[T]) -> type[T]:
 
 def with_shared(kind: type[T], *, kw_only: bool = False, **methods: Any) -> type[T]:
     """Make a dataclass with shared methods, unless the class has its own."""
-    methods["__setattr__"] = assign_once
+    methods |= {"__setattr__": assign_once, "__getattr__": computed}
     if kind.__repr__ is object.__repr__:
         methods["__repr__"] = in_full
     for name in methods.keys() - vars(kind).keys():
@@ -83,7 +110,19 @@ def assign_once(self: Any, name: str, value: object) -> None:
     """Set a field that has no value yet."""
     if name in vars(self) or name not in self.__dataclass_fields__:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
-    vars(self)[name] = value
+    is_later = isinstance(value, Later)
+    if is_later and hasattr(type(self), name):  # it would be read instead
+        raise TypeError(f"field {name!r} has a default, so its value cannot be computed later")
+    vars(self)[f"later {name}" if is_later else name] = value
+
+
+def computed(self: Any, name: str) -> Any:
+    """Compute the value of a field that is first read."""
+    if (made := vars(self).get(f"later {name}")) is None:
+        raise AttributeError(f"{type(self).__name__} has no {name}", name=name, obj=self)
+    value = vars(self)[name] = made()
+    del vars(self)[f"later {name}"]
+    return value
 
 
 def compared(self: Any) -> tuple[object, ...]:

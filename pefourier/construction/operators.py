@@ -11,7 +11,7 @@ head.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -32,7 +32,7 @@ from pefourier.construction.waves import (
 )
 from pefourier.encodings.encoding import Encoding, distinct, rotated_columns, without_prefix
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
-from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen, frozen_arrays
+from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen, frozen_arrays, later
 from pefourier.writing.text import agreeing
 
 FIRST = 32  # the first positions, which are all compared
@@ -53,7 +53,7 @@ class OperatorComparison:
     permutation: Counts | None = None  # row j of the second is this row of the first
     name: str | None = None  # of the permutation, or of the part that it moves
     first_position: int | None = None  # first position tried at which scores differ
-    max_score_difference: float | None = None  # of random unit queries and keys
+    max_score_difference: float | None = field(kw_only=True)  # of random unit queries and keys
 
 
 def has_operator(enc: Encoding) -> bool:
@@ -178,10 +178,10 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
     """
     acts = [has_operator(enc) for enc in (first, second)]
     if not all(acts):
-        return OperatorComparison("unknown") if any(acts) else None
+        return OperatorComparison("unknown", max_score_difference=None) if any(acts) else None
     first, second = without_prefix(first), without_prefix(second)
     if head_size(first) != head_size(second):
-        return OperatorComparison("different")
+        return OperatorComparison("different", max_score_difference=None)
     last, entries = min(len(first), len(second)) - 1, head_size(first)
     if first.operator or second.operator:  # all entries of matrices
         entries **= 2
@@ -189,7 +189,7 @@ def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison |
     a, b = scores(first, second, positions)
     tolerance = tolerances(first, second, positions)
     beyond = np.any(a.apart(b) > tolerance, axis=0)
-    facts: Fields = {"max_score_difference": score_difference(a, b)}
+    facts: Fields = {"max_score_difference": later(score_difference, a, b)}
     axes = [enc.params.get("mrope_section") for enc in (first, second)]
     images = None not in axes and axes[0] != axes[1]  # positions of text do not show this
     if not beyond.any():

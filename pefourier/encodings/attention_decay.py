@@ -49,10 +49,8 @@ def lag_sums(frequencies: Floats, farthest: int = FARTHEST) -> Iterator[tuple[in
         first, count = first + count, min(2 * count, STEP * STARTS)
 
 
-def sums_of_many(
-    first: float, count: int, frequencies: Floats, weights: Floats | float = 1.0
-) -> Floats:
-    """Return the sums for very many frequencies, to 1e-12 of their weights, by one FFT.
+def sums_of_many(first: int, count: int, frequencies: Floats) -> Floats:
+    """Return the sums for very many frequencies, to 1e-12 of their number, by one FFT.
 
     A Gaussian spreads each frequency over a grid with twice as many points as lags. The sums are
     divided by the transform of the Gaussian (Greengard and Lee, 2004, SIAM Review 46, 443).
@@ -61,7 +59,7 @@ def sums_of_many(
     phases, place = middle * frequencies, frequencies * points / (2 * np.pi)
     nearest, width = np.floor(place), 6 * SPREAD / (np.pi * 4.5)
     beyond, index = place - nearest, (nearest % points).astype(int)
-    heights = weights * np.exp(-((beyond + SPREAD - 1) ** 2) / width)
+    heights = np.exp(-((beyond + SPREAD - 1) ** 2) / width)
     waves = heights * np.array([np.cos(phases), np.sin(phases)])
     growth = np.exp(2 * beyond / width)
     grid = np.zeros(points, complex)

@@ -21,7 +21,7 @@ remaining distances are recomputed from differences in float64. No array has one
 rows.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from itertools import islice
@@ -56,6 +56,8 @@ from pefourier.types import Bools, Counts, Floats, Indices, Table, frozen, froze
 TIE = 2e-9  # relative, of squared distances: one part in 10^9 of distances
 FINE = 2e-10  # a later pair is recomputed only if it is closer by this share
 BLOCK_ROWS = 2**11
+SMALL_ROWS, MOST_BLOCKS = 2**8, 2**9  # of blocks that are tried first
+FEW_NEAR = 1 / 16  # largest share of pairs of small blocks that may have near rows
 MANY_PAIRS = 2**14  # more differences cost as much as a product in float64
 CACHE_BYTES = 2**28
 SAMPLE_ROWS = 2**10
@@ -77,7 +79,13 @@ def closest_rows(table: Table, report: Progress) -> tuple[float, tuple[int, int]
     span = max(np.abs(rows - table[0]).max() for _, rows in float_blocks(table))
     scale = float(np.ldexp(1.0, min(-np.frexp(span)[1], 1000)))
     best = nearer(Nearest(place=n * n), table, scale, order[:-1], order[1:], np.zeros(n - 1))
-    blocks = np.array_split(order, -(-n // BLOCK_ROWS))
+    for size in (max(SMALL_ROWS, n // MOST_BLOCKS), BLOCK_ROWS):
+        blocks = np.array_split(order, -(-n // size))
+        first, second = np.triu_indices(len(blocks))
+        near = box_distances(table, blocks, scale)[first, second] * (1 - FINE) <= best.limit
+        if near.mean() <= FEW_NEAR:
+            break
+    first, second = first[near], second[near]
     centre = np.median(table[:: -(-n // SAMPLE_ROWS)].astype(float), axis=0)
 
     def centred(k: int, dtype: type[np.floating]) -> CentredRows:
@@ -86,9 +94,8 @@ def closest_rows(table: Table, report: Progress) -> tuple[float, tuple[int, int]
         rows = np.column_stack([z, squares / -2, np.ones(len(z))])
         return CentredRows(blocks[k], rows.astype(dtype), squares)
 
-    load = lru_cache(max(2, CACHE_BYTES // (4 * BLOCK_ROWS * d)))(centred)
+    load = lru_cache(max(2, CACHE_BYTES // (4 * size * d)))(centred)
     means = [load(k, np.float32).rows[:, :-2].mean(axis=0, dtype=float) for k in range(len(blocks))]
-    first, second = np.triu_indices(len(blocks))
     apart = [((means[i] - means[j]) ** 2).sum() for i, j in zip(first, second, strict=True)]
     for done, k in enumerate(np.argsort(apart, kind="stable"), 1):
         i, j = first[k], second[k]
@@ -102,6 +109,21 @@ def closest_rows(table: Table, report: Progress) -> tuple[float, tuple[int, int]
     pair = divmod(best.place, n)
     difference = (table[pair[0]].astype(float) - table[pair[1]]) * scale
     return float(np.hypot.reduce(difference) / scale), pair  # also if the square underflows
+
+
+def box_distances(table: Table, blocks: Sequence[Indices], scale: float) -> Floats:
+    """Return squared distances between the boxes of blocks of rows, at most those of their rows.
+
+    >>> box_distances(np.array([[0.0], [1.0], [3.0]]), [np.arange(2), np.array([2])], 1.0)
+    array([[0., 4.],
+           [4., 0.]])
+    """
+    ends = [(table[rows].min(axis=0), table[rows].max(axis=0)) for rows in blocks]
+    squares = np.zeros((len(blocks), len(blocks)))
+    for low, high in scale * np.array(ends, dtype=float).transpose(2, 1, 0):
+        gaps = np.maximum(low - high[:, None], low[:, None] - high)
+        squares += np.maximum(gaps, 0.0) ** 2
+    return squares
 
 
 @frozen
@@ -298,10 +320,8 @@ def between_zeros(table: Table) -> slice:
     >>> between_zeros(np.array([[0.0], [1.0], [0.0], [2.0], [0.0]]))
     slice(1, 4, None)
     """
-    n = len(table)
-    start = next((s for s in range(n) if table[s].any()), n)
-    stop = next((s for s in range(n, start, -1) if table[s - 1].any()), start)
-    return slice(start, stop)
+    nonzero = np.flatnonzero(table.any(axis=1)).tolist()
+    return slice(nonzero[0], nonzero[-1] + 1) if nonzero else slice(0, 0)
 
 
 def spread(rows: Floats) -> Floats:

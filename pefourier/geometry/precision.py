@@ -372,12 +372,7 @@ def cosines_and_sines(phases: Floats) -> Floats:
 def count_distinct_phases(x: Floats, frequencies: Floats, form: Format) -> tuple[int, int]:
     """Count distinct vectors when positions, frequencies, products and sinusoids are rounded."""
     nearest, frequencies = rounded(x, form), rounded(frequencies, form)
-    if (nearest == x).all() and differ_at_lags(x, frequencies, form):
-        return len(x), len(x)
-    is_new = np.append(True, (nearest[1:] != nearest[:-1]).any(axis=1))
-    if x.shape[1] > 1 or (nearest[1:] < nearest[:-1]).any():
-        is_new = first_duplicate(nearest) == np.arange(len(nearest))
-    first = np.flatnonzero(is_new)
+    first = np.flatnonzero(first_duplicate(nearest) == np.arange(len(nearest)))
     places = nearest[first]
 
     def columns(rows: Indices, part: slice) -> Floats:
@@ -388,29 +383,6 @@ def count_distinct_phases(x: Floats, frequencies: Floats, form: Format) -> tuple
     count, safe = count_distinct(columns, len(places), 2 * len(frequencies))
     merged = np.append(first != np.arange(len(first)), True).argmax()  # earlier points are distinct
     return count, int(min(merged, np.append(first, len(x))[safe]))
-
-
-def differ_at_lags(x: Floats, frequencies: Floats, form: Format) -> bool:
-    """Whether phases computed in a format distinguish all evenly spaced points of one axis.
-
-    Two rows can be equal only if each pair rotates over their lag by no more than rounding: half a
-    unit for each of the two phases, plus less than one and a half for the sinusoids.
-    """
-    steps, eps = np.diff(x, axis=0), 2.0**-form.digits
-    if x.shape[1] > 1 or (steps != steps[:1]).any():
-        return False
-    sizes = np.abs(x).max() * np.abs(frequencies[:, 0])
-    slacks = np.where(sizes < form.largest, np.ldexp(eps, np.frexp(sizes)[1]) + 4 * eps, np.inf)
-    for part in row_blocks(len(steps), AT_ONCE):
-        lags = steps[0] * np.arange(part.start + 1, part.stop + 1)
-        for omega, slack in zip(frequencies[:, 0], slacks, strict=True):
-            angles = omega * lags
-            lags = lags[np.abs(angles - 2 * np.pi * np.rint(angles / (2 * np.pi))) <= slack]
-            if not len(lags):
-                break
-        else:
-            return False
-    return True
 
 
 def rounded_products(x: Floats, frequencies: Floats, form: Format) -> Floats:

@@ -30,7 +30,6 @@ from typing import Literal
 
 import numpy as np
 
-from pefourier.encodings.attention_decay import sums_of_many
 from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     Encoding,
@@ -57,7 +56,6 @@ class Part:
 
     sigma: Floats  # descending
     vectors: Callable[[slice, slice], Floats]  # (rows, columns) -> block of left vectors
-    right: Floats | None = None  # (m, k) right singular vectors, if the matrix is not in memory
 
 
 def part_of(sigma: Floats, vectors: Floats) -> Part:
@@ -82,7 +80,7 @@ def factor(
     if n <= m:
         return part_of(*long_svd(lambda block: entries(ALL, block).T, m, n, progress))
     sigma, right = long_svd(lambda block: entries(block, ALL), n, m, progress, products)
-    return Part(sigma, lambda rows, k: entries(rows, ALL) @ (right[:, k] / sigma[k]), right)
+    return Part(sigma, lambda rows, k: entries(rows, ALL) @ (right[:, k] / sigma[k]))
 
 
 def long_svd(
@@ -130,7 +128,6 @@ def gram(block: Floats, balance: Floats | None) -> Floats:
 
 FEW_PRODUCTS = 2**30  # n m^2 up to which direct products are faster than Fourier transforms
 MOST_WAVES = 2**13  # frequencies up to which inner products are decomposed: more take minutes
-MOST_WEIGHT = 100.0  # largest total weight of a sum of cosines, which errs by 1e-12 of it
 SLOW = np.pi / 2  # radians per position: sums of two frequencies stay below half a rotation
 ORTHOGONAL = 64 * FLOAT64_EPS  # inner product, as a share, that counts as 0: rounding only
 WAVES: tuple[Wave, Wave] = ("cosines", "sines")
@@ -207,36 +204,6 @@ def kernel_of_period(measure: Measure) -> Floats:
     return np.fft.fft(shares).real
 
 
-def min_leverage(measure: Measure, parts: Sequence[Part], n: int) -> float | None:
-    r"""Return the smallest diagonal entry of E E+ of many rows by the even and odd part, or None.
-
-    Let A and B be the inverse Gram matrices of cosines and sines. At x positions from the middle,
-    they contribute to the diagonal entry the sum over pairs of frequencies of
-    :math:`\tfrac12 (A + B)_{ij} \cos((\omega_i - \omega_j) x) + \tfrac12 (A - B)_{ij}
-    \cos((\omega_i + \omega_j) x)`. Return None if rows are few, or if the sums lose digits.
-    """
-    omega, amplitudes, half = measure.frequencies, measure.amplitudes[:, None], (n + 1) // 2
-    if half * len(omega) ** 2 <= FEW_PRODUCTS:
-        return None
-    inverse = []
-    for part in parts:
-        if part.right is None or part.sigma[-1] <= SHARP * part.sigma[0]:
-            return None
-        balanced = amplitudes * part.right / part.sigma
-        inverse.append(balanced @ balanced.T)
-    even, odd = inverse
-    i, j = np.triu_indices(len(omega))
-    weights = np.where(i == j, 0.5, 1.0) * [(even + odd)[i, j], (even - odd)[i, j]]
-    if np.abs(weights).sum() > MOST_WEIGHT:
-        return None
-    sums, start = np.concatenate([omega[i] - omega[j], omega[i] + omega[j]]), (n + 1) % 2 / 2
-    blocks = row_blocks(half, BLOCK)
-    return min(
-        float(sums_of_many(start + b.start, b.stop - b.start, sums, weights.ravel()).min())
-        for b in blocks
-    )
-
-
 def mirror_waves(measure: Measure, n: int, wave: Wave) -> Entries:
     """Return cosines or sines at the positions from the middle on; mirror positions share a row.
 
@@ -280,7 +247,6 @@ class Factors:
         Part, ...
     ]  # the whole table, or its even and odd part; none if rows are orthogonal
     is_separable: bool = False  # each column depends on one axis of a grid
-    measure: Measure | None = None  # of the even and odd part
 
     @property
     def rank(self) -> int:
@@ -315,23 +281,22 @@ class Factors:
         rows = self.n if len(self.parts) == 1 else (self.n + 1) // 2
         return row_blocks(rows, AT_ONCE, max(len(part.sigma) for part in self.parts))
 
-    def inverse_error(self, s: int | None = None) -> float:
-        """Return the largest |E E+ - I|, of row s or of all rows.
+    def inverse_error(self) -> float:
+        """Return the largest |E E+ - I|.
 
-        Over all rows, I - E E+ is a projection, and its largest entry lies on its diagonal.
+        I - E E+ is a projection, and its largest entry lies on its diagonal.
         """
-        if not self.parts:
-            return 0.0
-        if s is None:
-            least = min_leverage(self.measure, self.parts, self.n) if self.measure else None
-            if least is None:
-                least = min(self.leverage(r).min() for r in self.row_blocks())
-            return max(0.0, 1 - least)
-        return max(self.row_error(rows, s) for rows in self.row_blocks())
+        blocks = self.row_blocks() if self.parts else []
+        missing = (1 - (self.left(rows) ** 2).sum(axis=1).min() for rows in blocks)
+        return max([0.0, *map(float, missing)])
 
-    def leverage(self, rows: slice) -> Floats:
-        """Return the diagonal of E E+ at rows of the parts."""
-        return np.asarray((self.left(rows) ** 2).sum(axis=1))
+    def inverse_errors(self, positions: Ints) -> list[float]:
+        """Return the largest |E E+ - I| in the row of each of some positions."""
+        if not self.parts:
+            return [0.0] * len(positions)
+        lefts = ((rows, self.left(rows)) for rows in self.row_blocks())
+        errors = [[self.row_error(*part, s) for s in positions] for part in lefts]
+        return list(map(max, zip(*errors, strict=True)))
 
     def separable_error(self, sides: Ints) -> float:
         """Return the largest error of recovering a sum of one function per axis.
@@ -349,11 +314,11 @@ class Factors:
         sine = float(np.sqrt(max(0.0, 1 - cosines[-1] ** 2)))
         return sine if sine > UNSEEN else 0.0
 
-    def row_error(self, rows: slice, s: int) -> float:
+    def row_error(self, rows: slice, left: Floats, s: int) -> float:
         """Return the largest |E E+ - I| between position s and some rows of the parts."""
         is_whole = len(self.parts) == 1
         row = s if is_whole else abs(2 * s - (self.n - 1)) // 2
-        products = self.left(rows) * self.left(slice(row, row + 1))
+        products = left * self.left(slice(row, row + 1))
         is_row = np.arange(rows.start, rows.stop) == row
         error = float(np.abs(products.sum(axis=1) - is_row).max())
         if is_whole:
@@ -398,7 +363,7 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     if eps > FLOAT64_EPS:
         rms = np.sqrt((sigma**2).sum() / (n * d))
         tolerance = max(tolerance, rms * eps * (np.sqrt(n) + np.sqrt(d)))
-    return Factors(n, d, sigma, float(tolerance), parts, lines is not None, measure)
+    return Factors(n, d, sigma, float(tolerance), parts, lines is not None)
 
 
 def factor_on_axes(tables: Sequence[Floats]) -> tuple[Part, ...]:

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from pefourier.encodings.encoding import half_plane, lattice_points, row_blocks
-from pefourier.types import Bools, Floats, Ints, frozen_arrays
+from pefourier.types import Bools, Floats, Ints
 
 AT_ONCE = 2**22  # numbers of a block of Gaussians
 TAILS = 39.0  # standard deviations at which a Gaussian underflows
@@ -97,24 +97,14 @@ def torus_density(frequencies: Floats, weights: Floats, sides: Ints, sigma: floa
     return total.reshape(points)
 
 
-@frozen_arrays
-class Directions:
-    """Density by the length of the frequencies, and by their direction."""
-
-    lengths: Floats  # (R,) radians per point at the middle of each ring
-    radial: Floats  # (R,)
-    angles: Floats  # (DIRECTIONS,) from 0 to pi; 0 is the last axis
-    angular: Floats  # (DIRECTIONS,) without the constant, which has no direction
-
-
-def directions_of(density: Floats, sides: Ints) -> Directions:
+def directions_of(density: Floats, sides: Ints) -> list[dict[str, Floats]]:
     """Sum the density of a half plane over rings of one lattice step, and over directions.
 
-    Directions lie in the plane of the last two axes, y and x. The step is that of the shortest
-    side.
+    Lengths are in the middle of each ring, the step is that of the shortest side. Directions lie in
+    the plane of the last two axes, y and x, from 0 (x) to pi, without the constant.
 
-    >>> found = directions_of(np.diag([0.5, 0.5, 0.0]), (3, 4))
-    >>> found.radial.tolist(), found.angular.tolist()[:5]
+    >>> radial, angular = directions_of(np.diag([0.5, 0.5, 0.0]), (3, 4))
+    >>> radial["density"].tolist(), angular["density"].tolist()[:5]
     ([0.5, 0.5, 0.0], [0.0, 0.0, 0.0, 0.0, 0.5])
     """
     omega = lattice_points(half_plane(sides))
@@ -126,12 +116,10 @@ def directions_of(density: Floats, sides: Ints) -> Directions:
     aimed = (y != 0) | (x != 0)  # frequencies with a direction
     radial = np.bincount(ring, weights=flat).astype(float, copy=False)
     angular = np.bincount(bins[aimed], weights=flat[aimed], minlength=DIRECTIONS)
-    return Directions(
-        lengths=step * np.arange(len(radial), dtype=float),
-        radial=radial,
-        angles=width * np.arange(DIRECTIONS, dtype=float),
-        angular=angular.astype(float, copy=False),
-    )
+    return [
+        {"omega": step * np.arange(len(radial), dtype=float), "density": radial},
+        {"angle": width * np.arange(DIRECTIONS, dtype=float), "density": angular.astype(float)},
+    ]
 
 
 def isotropy(frequencies: Floats, weights: Floats) -> dict[str, float]:

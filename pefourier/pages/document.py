@@ -32,7 +32,7 @@ from pefourier.questions.spectrum import spectrum
 from pefourier.questions.usage import use_of_model
 from pefourier.report.plot import USUAL, render
 from pefourier.report.render import Answer, Refusal, conclude, conclusion_of, head_of, text_of
-from pefourier.report.terms import Term, read_terms, spelling
+from pefourier.report.terms import Term, spelling, terms_of_files
 from pefourier.types import Fields, Strings, Values, frozen
 from pefourier.version import __version__
 from pefourier.writing.files import split_spec
@@ -56,7 +56,7 @@ def figure(draw: Callable[..., Any], answers: Any, caption: str) -> Part:
 @cache  # the registry does not change while the program runs
 def terms_by_name() -> Mapping[tuple[str, str], Term]:
     """Return terms by group and spelling."""
-    terms = reversed(read_terms())  # the first of two names is kept
+    terms = reversed(terms_of_files())  # the first of two names is kept
     return {(term.group, spelling(name)): term for term in terms for name in term.names}
 
 

@@ -19,6 +19,7 @@ are those of the keys of one query, the query with the most keys that share a ve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.encodings.loader import Source, load
 from pefourier.questions.result import Result
-from pefourier.types import Counts, Fields, Values, frozen
+from pefourier.types import Counts, Fields, Values, frozen, later
 from pefourier.writing.text import Verdict, agreeing, join, number
 
 if TYPE_CHECKING:  # imported for types only: keeps other commands fast to start
@@ -311,13 +312,14 @@ def check_faithful(
     if any(f.code == "constant-codes" for f in findings) and (enc.table() != enc.table()[0]).any():
         rung = "constant"  # rows differ only by rounding
     kind, own = of_line_or_grid(with_prefix, closest)
-    losses = precision(inner, closest.distinct, closest.first, closest.distance)
+    measured = inner, closest.distinct, closest.first, closest.distance
+    losses = cache(partial(precision, *measured))
     if query is not None:
         own["query"] = query
         noted.append(finding("bias-of-pairs", query=query))
     if sides:
         own["separable_error"] = separable_error
-    if sides and 0 < (computed := losses["bfloat16"].distinct_phase or 0) < closest.distinct:
+    if sides and 0 < (computed := losses()["bfloat16"].distinct_phase or 0) < closest.distinct:
         noted.append(finding("bfloat16-positions", distinct=computed, points=prod(sides)))
     distance = closest.distance if closest.pair else None
     rms = float(np.sqrt((factors.sigma**2).sum() / factors.n))
@@ -335,11 +337,11 @@ def check_faithful(
         rank=factors.rank,
         rank_tolerance=factors.tolerance,
         condition_number=factors.condition_number,
-        inverse_error=factors.inverse_error(),
+        inverse_error=later(factors.inverse_error),
         stable_rank=factors.stable_rank,
-        toeplitz_residual=toeplitz_residual(inner),
+        toeplitz_residual=later(toeplitz_residual, inner),
         identified=identified,
-        precision=losses,
+        precision=later(losses),
         findings=findings + noted,
         encodings=(with_prefix,),
     )
@@ -355,6 +357,7 @@ def of_line_or_grid(enc: Encoding, closest: ClosestPair) -> tuple[Any, Fields]:
 
     domain, inner = enc.domain, without_prefix(enc)
     ends = domain.coordinates(np.array(closest.pair or (), dtype=int) + domain.prefix)
+    shares = cache(lambda: axis_shares(inner, weighted_frequencies(inner)))
     front = enc.vectors(domain.x[: domain.prefix]) if domain.prefix else np.zeros((0, 1))
     return GridFaithfulness, {
         "grid": domain.sides,
@@ -362,7 +365,7 @@ def of_line_or_grid(enc: Encoding, closest: ClosestPair) -> tuple[Any, Fields]:
         "prefix_zeros": int((~front.any(axis=1)).sum()),
         "displacement": tuple((ends[1] - ends[0]).tolist()) if closest.pair else None,
         "axial": is_separable(enc),
-        **axis_shares(inner, weighted_frequencies(inner)),
+        **{key: later(lambda key=key: shares()[key]) for key in ("isotropy", "idle", "aliased")},
     }
 
 

@@ -30,7 +30,7 @@ from pefourier.questions.rotations import (
     read_against,
     window_within,
 )
-from pefourier.types import Counts, CsvTable, Fields, Texts, frozen, hidden
+from pefourier.types import Counts, CsvTable, Fields, Texts, frozen, hidden, later
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, number, ranges
 
@@ -435,7 +435,7 @@ class Context(Result):
             return {n: v for n, v in zip(names, words, strict=True) if v is not None} or None
 
         return {
-            name: value(name)
+            name: later(value, name)
             for name in ROTATION_FACTS.values()
             if name not in UNCHANGED
             or any(getattr(r, name) != UNCHANGED[name] for r in self.rotations)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from math import ceil, prod
 from operator import lt
 from typing import Any, ClassVar
@@ -38,7 +38,7 @@ from pefourier.questions.spectral_density import (
     estimate_spectrum,
     lattice_sides,
 )
-from pefourier.types import Counts, CsvTable, Fields, Floats, Ints, frozen, hidden
+from pefourier.types import Counts, CsvTable, Fields, Floats, Ints, frozen, hidden, later
 from pefourier.writing.text import Verdict, agreeing, join, ranges
 
 USUAL, USUAL_LENGTH = (5, 40, 75), 80  # positions of Fig. 2, and their length
@@ -292,14 +292,16 @@ class Reconstructions(Result):
     @property
     def findings(self) -> list[Finding]:
         """Positions without a vector, and limits of what the shape of a peak shows."""
-        notes = list(self.encoding.findings)
+        enc = self.encoding
+        notes = list(enc.findings)
         if self.first.peak > 0 and self.estimate.is_blurred:
             notes.append(finding("coarse-lattice", sigma=self.sigma))
-        if self.encoding.injection == "rotate":
+        if enc.injection == "rotate":
             notes.append(finding("rotation-rebuilt"))
-        beyond = sum(r.inverse_error is None for r in self.reconstructions)
+        places, sides = [np.atleast_1d(r.position) for r in self.reconstructions], enc.domain.sides
+        beyond = sum(bool((place >= sides).any()) for place in places)
         if beyond:
-            notes.append(finding("beyond-codes", count=beyond, length=len(self.encoding)))
+            notes.append(finding("beyond-codes", count=beyond, length=len(enc)))
         return notes
 
     def series(self) -> CsvTable:
@@ -428,15 +430,16 @@ def position_functions(
     own: Any = LineReconstruction if is_line else GridReconstruction
     known = enc.domain.sides  # points with a vector
     measured = (describe_peak if is_line else describe_grid_peak)(h)
+    within = [place for place in places if all(map(lt, place, known))]
+    rows = [int(np.ravel_multi_index(place, known)) for place in within]
+    errors = cache(lambda: dict(zip(within, factors.inverse_errors(rows), strict=True)))
     reconstructions = [
         own(
             position=place[0] if is_line else place,
             values=np.roll(h, place, range(len(sides))),
             peak=peak,
             error=float(np.linalg.norm(h - delta)),
-            inverse_error=factors.inverse_error(int(np.ravel_multi_index(place, known)))
-            if all(map(lt, place, known))
-            else None,
+            inverse_error=later(lambda place=place: errors()[place]) if place in within else None,
             **measured,
         )
         for place in places
@@ -444,7 +447,7 @@ def position_functions(
     common: Fields = {
         "sigma": estimate.sigma,
         "reconstructions": reconstructions,
-        "inverse_error": max(0.0, factors.inverse_error()),  # rounding may make it negative
+        "inverse_error": later(factors.inverse_error),
         "estimate": estimate,
         "vectors": distinct_vectors(enc, sides),
         "encodings": (enc,),

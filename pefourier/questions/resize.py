@@ -90,7 +90,7 @@ class Picture:
     @cached_property
     def waves(self) -> Waves:
         """Frequencies of the table: by closed forms for sequences, or by the FFT of its columns."""
-        enc, sides, norm = self.points_of, self.grid, self.norm
+        enc, sides = self.points_of, self.grid
         if enc.is_stationary:
             blocks = (np.arange(len(enc))[rows] for rows in row_blocks(len(enc), BLOCK))
             kernel = np.concatenate([enc.measure.kernel(lags) for lags in blocks])
@@ -102,14 +102,20 @@ class Picture:
             table = enc.float_table()
             neighbours = similarities(neighbour_products(table, sides))
         waves = [omega * n / (2 * np.pi) for omega, n in zip(half_plane(sides), sides, strict=True)]
-        cycles, closest = np.linalg.norm(lattice_points(waves), axis=1), closest_pair(enc)
+        cycles = np.linalg.norm(lattice_points(waves), axis=1)
         return Waves(
-            nearest=closest.distance / norm if norm and closest.pair else None,
+            nearest=self.nearest,
             neighbours=neighbours,
             cycles=float(cycles @ density.ravel()),
             constant=float(density.flat[0]),
             density=density,
         )
+
+    @cached_property
+    def nearest(self) -> float | None:
+        """The smallest distance of two vectors, relative to their RMS norm."""
+        closest = closest_pair(self.points_of)
+        return closest.distance / self.norm if self.norm and closest.pair else None
 
     def __getstate__(self) -> Fields:
         """Return the state to pickle, with the waves in place of the vectors."""
@@ -124,7 +130,7 @@ class Picture:
     @property
     def nearest_of_few(self) -> float | None:
         """The smallest distance, if its search is quick."""
-        return self.waves.nearest if self.points <= FEW_POINTS else None
+        return self.nearest if self.points <= FEW_POINTS else None
 
     @property
     def points(self) -> int:

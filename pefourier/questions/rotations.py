@@ -15,10 +15,8 @@ named as in `pefourier.construction.mistakes` and separated by commas; ``layout`
 in place of halves.
 """
 
-from collections import UserDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cached_property
 from math import ceil, isclose, isnan, log, pi
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -38,7 +36,7 @@ from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.model_positions import axes_of
 from pefourier.encodings.sources.huggingface import PAIRED
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Bools, Counts, Fields, Floats, frozen, hidden
+from pefourier.types import Bools, Counts, Fields, Floats, frozen, hidden, later
 from pefourier.writing.text import number
 
 if TYPE_CHECKING:
@@ -108,24 +106,13 @@ def from_to(low: float, high: float) -> str:
     return "-".join(dict.fromkeys(map(number, (low, high))))
 
 
-class Losses(UserDict[str, "FormatLoss"]):
-    """Losses of a rotation's vectors in narrow formats, computed on first access."""
+def losses_of(enc: Encoding) -> dict[str, "FormatLoss"]:
+    """Return the losses of a rotation's vectors in narrow formats."""
+    from pefourier.geometry.closest import closest_pair
+    from pefourier.geometry.precision import check_formats, format_losses
 
-    def __init__(self, enc: Encoding) -> None:
-        self.enc = enc
-
-    @cached_property
-    def data(self) -> dict[str, "FormatLoss"]:  # type: ignore[override]
-        """The loss of each format."""
-        from pefourier.geometry.closest import closest_pair
-        from pefourier.geometry.precision import check_formats, format_losses
-
-        check_formats(self.enc)
-        min_distance = closest_pair(self.enc).distance
-        return format_losses(self.enc, FORMATS_OF_PHASES, min_distance=min_distance)
-
-    def __reduce__(self) -> tuple[type, tuple[dict[str, "FormatLoss"]]]:
-        return dict, (self.data,)
+    check_formats(enc)
+    return format_losses(enc, FORMATS_OF_PHASES, min_distance=closest_pair(enc).distance)
 
 
 @frozen
@@ -210,8 +197,8 @@ def describe_rotation(
         attention_factor=params["attention_factor"],
         softmax_factor=params.get("softmax_factor", 1.0),
         bands=tuple(bands(by_pair, length)),
-        bound=base_bound(omega, unrotated=head // 2 - len(omega)),
-        nearer_higher=nearer_scores_higher(omega[rotating], reach),
+        bound=later(base_bound, omega, head // 2 - len(omega)),
+        nearer_higher=later(nearer_scores_higher, omega[rotating], reach),
         critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
         idle=count_idle(omega[rotating], length),
         unseen=count_unseen(omega, met, reach) if trained else None,
@@ -219,7 +206,7 @@ def describe_rotation(
         window=window,
         frequencies=omega[rotating],
         trained_frequencies=plain[rotating],
-        precision=Losses(enc),
+        precision=later(losses_of, enc),
         axes={name: tuple(np.flatnonzero(rotating & (letters == name)).tolist()) for name in AXES}
         if letters.size
         else None,

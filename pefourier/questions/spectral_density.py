@@ -29,7 +29,7 @@ from pefourier.geometry.torus import (
     multiplicity,
     torus_density,
 )
-from pefourier.types import Bools, Counts, Fields, Floats, frozen, frozen_arrays
+from pefourier.types import Bools, Counts, Fields, Floats, frozen, frozen_arrays, later
 
 DEFAULT_SIGMA = 4.0  # lattice steps
 DEFAULT_GRID_SIGMA = 1.0  # for several axes, which have short sides
@@ -216,7 +216,7 @@ class SpectralEstimate:
     @cached_property
     def is_blurred(self) -> bool:
         """Whether a smoothed lattice is so short that everything looks flat."""
-        return len(self.sides) == 1 and 8 * self.sigma > len(self.smoothed)
+        return len(self.sides) == 1 and 8 * self.sigma > len(self.omega[0])
 
 
 def estimate_spectrum(
@@ -241,15 +241,17 @@ def estimate_spectrum(
         sigma = 0.0 if measure.method == "declared" and is_on_lattice else sigma
     if len(sides) > 1:
         weighted, count = (measure.visible, measure.weights, sides), multiplicity(sides)
-        raw = torus_density(*weighted, 0.0) * count
-        smoothed = torus_density(*weighted, sigma) * count if sigma else raw
+        raw, smoothed = (
+            later(lambda width=width: torus_density(*weighted, width) * count)
+            for width in (0.0, sigma)
+        )
         return SpectralEstimate(measure, sides, sigma, half_plane(sides), raw, smoothed)
     points = sides[0] // 2 + 1
     if enc.domain.irregular:  # without aliases
         points = max(points, ceil(steps.max() + 3 * sigma) + 1)
     check_count(f"lattice points up to the highest frequency of {enc.name}", points, 2, LATTICE)
-    raw = at_nearest_points(steps, measure.weights, points)
-    smoothed = smear(steps, measure.weights, points, sigma) if sigma else raw
+    raw = later(at_nearest_points, steps, measure.weights, points)
+    smoothed = later(smear, steps, measure.weights, points, sigma) if sigma else raw
     omega = 2 * pi * np.arange(points) / sides[0]
     return SpectralEstimate(measure, sides, sigma, [omega], raw, smoothed)
 

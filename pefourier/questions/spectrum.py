@@ -13,7 +13,7 @@ half plane of frequencies of ``numpy.rfftn``. Verdicts use the measure, not the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from math import pi
 from typing import Any
 
@@ -40,10 +40,11 @@ from pefourier.questions.spectral_density import (
     axis_shares,
     estimate_spectrum,
     few_frequencies,
+    mean_share,
     share_of_mean_row,
     summarize_density,
 )
-from pefourier.types import Counts, CsvTable, Fields, Floats, frozen, hidden
+from pefourier.types import Counts, CsvTable, Fields, Floats, frozen, hidden, later
 from pefourier.writing.text import Verdict, join, number, percent
 
 MANY, SOME = 0.75, 0.05  # shares of the energy
@@ -130,7 +131,7 @@ class Spectrum(Result):
         "lattice points N": "lattice",
         "bandwidth (lattice steps)": "sigma",
         "source of frequencies": "method",
-        "frequencies": "summary.frequencies_total",
+        "frequencies": "count",
         "below the first bin (2π/N)": "summary.below_first_bin",
         "first index in the lowest bin (Eq. 16)": "summary.lowest_bin_index",
         "energy at frequency 0": "measure.at_zero",
@@ -170,10 +171,20 @@ class Spectrum(Result):
         """The frequencies and weights of the encoding."""
         return self.estimate.measure
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether all vectors are zero."""
+        return bool(np.isnan(self.measure.weights).any())
+
+    @property
+    def count(self) -> int | None:
+        """Number of declared frequencies."""
+        return None if self.frequencies is None else len(self.frequencies)
+
     @cached_property
     def verdict(self) -> str:
         """Location of the energy in frequency; on a grid, the directions of frequencies."""
-        if np.isnan(self.summary.lowest_bin_share):
+        if self.is_zero:
             return "zero codes"
         if self.in_mean_row >= MOST - NEGLIGIBLE:
             return "constant"
@@ -221,8 +232,7 @@ class Spectrum(Result):
     @cached_property
     def findings(self) -> list[Finding]:
         """Findings of the encoding, and notes on the spectrum."""
-        zero = np.isnan(self.summary.lowest_bin_share)
-        return [*self.encoding.findings, *(() if zero else notes_on_spectrum(self))]
+        return [*self.encoding.findings, *(() if self.is_zero else notes_on_spectrum(self))]
 
 
 @frozen
@@ -310,7 +320,7 @@ class GridSpectrum(Spectrum):
 
 def notes_on_spectrum(r: Spectrum) -> Iterator[Finding]:
     """Notes on smoothing, a common row, aliased and idle frequencies."""
-    enc, share = r.encodings[0], r.summary.mean_share
+    enc, share = r.encodings[0], mean_share(r.encodings[0], r.measure)
     if enc.injection == "rotate":
         yield finding("rotation-spectrum")
     if r.estimate.is_blurred:
@@ -392,22 +402,24 @@ def spectrum(
     common: Fields = {
         "sigma": estimate.sigma,
         "method": estimate.measure.method,
-        "density": estimate.smoothed,
+        "density": later(getattr, estimate, "smoothed"),
         "frequencies": estimate.measure.declared,
-        "summary": summarize_density(enc, estimate),
+        "summary": later(summarize_density, enc, estimate),
         "estimate": estimate,
         "encodings": (enc,),
     }
-    sides, density, declared = estimate.sides, estimate.smoothed, estimate.measure.declared
+    sides, declared = estimate.sides, estimate.measure.declared
     if len(sides) == 1:
         return LineSpectrum(lattice=sides[0], omega=estimate.omega[0], **common)
-    rings, axes = directions_of(density, sides), range(len(sides))
+    rings, axes = cache(lambda: directions_of(estimate.smoothed, sides)), range(len(sides))
     return GridSpectrum(
         lattice=sides,
         omega=estimate.omega,
-        marginals=[density.sum(axis=tuple(b for b in axes if b != a)) for a in axes],
-        radial={"omega": rings.lengths, "density": rings.radial},
-        angular={"angle": rings.angles, "density": rings.angular},
+        marginals=later(
+            lambda: [estimate.smoothed.sum(axis=tuple(b for b in axes if b != a)) for a in axes]
+        ),
+        radial=later(lambda: rings()[0]),
+        angular=later(lambda: rings()[1]),
         largest_step=None if declared is None else float(np.abs(declared).max()),
         **axis_shares(enc, estimate.measure),
         **common,

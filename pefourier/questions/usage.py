@@ -416,7 +416,7 @@ def use_of_model(
             q_heads, kv_heads = (len(own.q), own.kv_heads) if own else (None, None)
             place = selected, run.kind, rotation
             runs.append(UsedLayers(*place, q_heads, kv_heads, run.part or None))
-    heads = tuple(HeadUse(s.layer, head, row) for s in shares for head, row in enumerate(s.used))
+    heads = (HeadUse(s.layer, head, row) for s in shares for head, row in enumerate(s.used))
     usage = Usage(
         model=spec,
         length=length,
@@ -424,7 +424,7 @@ def use_of_model(
         pairing=pairing,
         layers=tuple(runs),
         rotations=tuple(rotations),
-        heads=heads if every_head else None,
+        heads=tuple(heads) if every_head else None,
         gains=gains,
         findings=tuple(findings),
         shares=shares,

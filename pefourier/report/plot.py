@@ -88,9 +88,10 @@ def figure_style() -> Iterator[None]:
 
     settings: dict[Any, Any] = {**matplotlib.rcParamsDefault, **STYLE}
     del settings["backend"]  # the context would not restore it
+    own = {key: value for key, value in settings.items() if matplotlib.rcParams[key] != value}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # characters without a font
-        with matplotlib.rc_context(settings):
+        with matplotlib.rc_context(own):  # which takes long to check all
             yield
 
 
@@ -202,8 +203,6 @@ def render(kind: str, draw: Callable[..., Figure], answers: Any, look: Look = US
             f"a PNG of {wide:.0f} by {high:.0f} pixels is too large; use a smaller --dpi or "
             "--width, or write a .pdf or .svg"
         )
-    with figure_style():
-        arrange(figure)
     figure.set_layout_engine(None)  # otherwise everything is drawn twice
     with figure_style():
         figure.savefig(stream, format=kind, metadata=metadata, dpi=look.dpi)
@@ -232,6 +231,7 @@ def fit_words(figure: Figure) -> None:
             axis.set_major_formatter(partial(plain_power, form))
             axis.set_minor_formatter("")  # labels between powers of ten can overlap
     arrange(figure)  # computes sizes
+    words = [text.get_text() for text in figure.findobj(Text)]
     for axes in figure.axes:
         box = axes.get_window_extent()
         right = figure.bbox.x1 - box.x0
@@ -240,8 +240,10 @@ def fit_words(figure: Figure) -> None:
         titles = (x for x in axes.get_children() if isinstance(x, Text) and x not in axes.texts)
         for title in titles:
             fit_lines(title, right)
-    if any(axes.images for axes in figure.axes):  # their fixed aspect changes sizes
-        arrange(figure)
+    has_images = any(axes.images for axes in figure.axes)  # their fixed aspect changes sizes
+    if has_images or words != [text.get_text() for text in figure.findobj(Text)]:
+        for _ in range(1 + has_images):
+            arrange(figure)
 
 
 def arrange(figure: Figure) -> None:

@@ -355,7 +355,8 @@ def main(only=""):
     """Measure all comparisons, or those with a word in their question, and store the rows."""
     stored = json.loads(OUT.read_text()) if OUT.exists() else {}
     if only == "check":
-        sys.exit(1 if bench_commands.check_commands(stored["commands"]) else 0)
+        commit = os.environ.get("COMMIT", "HEAD~1")
+        sys.exit(1 if bench_commands.check_commands(stored["commands"], commit) else 0)
     if only in ("", "commands"):
         stored["commands"] = bench_commands.measure_commands(stored["commands"])
     machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "numpy": np.__version__}

@@ -4,7 +4,8 @@ A command's ratio is its CPU seconds over those of `ruler`, measured just before
 which makes ratios comparable between machines and hours. The median of three runs is stored in
 figures/bench.json, beside `limit`, the ratio of the numpy work that the command cannot avoid. Peak
 memory is at least that of this program, which starts the command. A check names the commands whose
-fastest of up to three runs, each with a separate ruler, is `SLOWER` times the stored ratio.
+fastest of up to three runs, each with a separate ruler, is `SLOWER` times the stored ratio, and
+those that take over `MORE` times as long as at the commit before, by medians of pairs of runs.
 """
 
 import json
@@ -15,12 +16,16 @@ import sys
 import tempfile
 import time
 import tomllib
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 RUNS = 3
 SLOWER = 1.3  # times the stored ratio: the command has become slower
+FAR = 10  # times the limit: the table says why
+PAIRS, MORE = 5, 1.1  # runs of a command now and at a commit before, and the largest ratio
+ROOT = Path(__file__).parents[2]
 CONFIG = {
     "model_type": "llama",
     "hidden_size": 4096,
@@ -33,7 +38,9 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
 LLAMA3 |= {"original_max_position_embeddings": 8192}
 WORK = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 START = "import numpy as np; eig = lambda n: np.linalg.eigvalsh(np.random.random((n, n)))"
+NOT_CALLED, WHY = WORK.pop("not_called"), WORK.pop("why")
 COMMANDS = list(WORK)
+WARMING = ("list", "train --plan", "compare config.json model.gguf")  # compile the bytecode
 
 
 def ruler():
@@ -86,8 +93,9 @@ def write_inputs(folder):
     save_file(weights, folder / "model" / "model.safetensors")
 
 
-def run(command, folder):
+def run(command, folder, package=ROOT):
     """Return the CPU seconds of a command over those of the ruler, and its peak MiB."""
+    os.environ["PYTHONPATH"] = str(package)
     return measure([sys.executable, "-m", "pefourier", *command.split(), "--quiet"], folder)
 
 
@@ -110,6 +118,20 @@ def measure(arguments, folder):
     return (used.ru_utime + used.ru_stime) / unit, used.ru_maxrss / 1024
 
 
+def times_before(command, folder, before):
+    """Return the median ratio of a command to the same at a commit before, in pairs of runs.
+
+    A ratio above `MORE` is measured a second time, and the lower is returned.
+    """
+    lowest = np.inf
+    for _ in range(2):
+        pairs = [[run(command, folder, tree)[0] for tree in (ROOT, before)] for _ in range(PAIRS)]
+        lowest = min(lowest, statistics.median(now / then for now, then in pairs))
+        if lowest <= MORE:
+            break
+    return lowest
+
+
 def is_slower(stored, measure):
     """Return whether each of up to `RUNS` ratios is too high, and the lowest ratio."""
     lowest = np.inf
@@ -125,13 +147,16 @@ def in_folder(work):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         subprocess.run([sys.executable, __file__, name], check=True)  # its memory is not counted
-        package = str(Path(__file__).parents[2])
-        path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
-        os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONPYCACHEPREFIX": name, "PYTHONPATH": path}
+        os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONPYCACHEPREFIX": name}
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        for command in ("list", "train --plan", "compare config.json model.gguf"):
+        for command in WARMING:
             run(command, folder)
         return work(folder)
+
+
+def why(command, over):
+    """Return why a command takes over ten times its limit; raise if the table does not say it."""
+    return {"why": WHY[command]} if over > FAR else {}
 
 
 def measure_commands(stored):
@@ -143,21 +168,42 @@ def measure_commands(stored):
         for command in COMMANDS:
             runs = [(*run(command, folder), run_work(command, folder)) for _ in range(RUNS)]
             ratio, peak, limit = (statistics.median(values) for values in zip(*runs, strict=True))
-            times = f"{ratio:7.2f} {limit:7.2f} {ratio / limit:12.1f}"
+            over = round(ratio / limit, 1)
+            times = f"{ratio:7.2f} {limit:7.2f} {over:12.1f}"
             print(
                 f"{before.get(command, np.nan):8.2f} {times} {peak:4.0f} MiB  {command}", flush=True
             )
             row = {"command": command, "ratio": round(ratio, 3), "limit": round(limit, 3)}
-            yield row | {"peak_mib": round(peak)}
+            yield row | {"times_limit": over, "peak_mib": round(peak)} | why(command, over)
 
     return in_folder(lambda folder: list(work(folder)))
 
 
-def check_commands(stored):
-    """Print slower commands and commands that are not stored, and return their number."""
+@contextmanager
+def worktree(folder, commit):
+    """Check out a commit in a folder, as long as the context lasts."""
+    before, git = folder / "before", ["git", "-C", ROOT, "worktree"]
+    subprocess.run([*git, "add", "--quiet", "--detach", before, commit], check=True)
+    try:
+        yield before
+    finally:
+        subprocess.run([*git, "remove", "--force", before], check=True)
+
+
+def check_commands(stored, commit="HEAD~1"):
+    """Print slower commands and commands that are not stored, and return their number.
+
+    Commands are compared with the stored ratios and with those at a commit before.
+    """
 
     def work(folder):
+        with worktree(folder, commit) as before:
+            return compare_commands(folder, before)
+
+    def compare_commands(folder, before):
         ratios, failed = {row["command"]: row["ratio"] for row in stored}, 0
+        for command in WARMING:
+            run(command, folder, before)
         for command in COMMANDS:
             if command not in ratios:
                 print(f"not stored: {command}; run make bench ONLY=commands", flush=True)
@@ -169,7 +215,10 @@ def check_commands(stored):
             if slower:
                 times = ratio / ratios[command]
                 print(f"{times:.2f} times slower: {command}", flush=True)
-            failed += slower
+            more = times_before(command, folder, before)
+            if more > MORE:
+                print(f"{more:.2f} times that of {commit}: {command}", flush=True)
+            failed += slower or more > MORE
         return failed
 
     return in_folder(work)
