@@ -35,7 +35,7 @@ or a sign test over series) would miss τ²: of noise, it reports up to 23% in t
 A mean difference :math:`\delta` over M windows of equally large classes has a variance of at least
 :math:`|\delta| (1 - |\delta|) / M`, because a share :math:`|\delta|` of the windows is classified
 differently. Over runs, which share their windows, this term is added; over folds it is a minimum.
-figures/simulation.md has simulations of the error rate and the power of both formulas.
+tests/tools/simulate_tests.py simulates the error rate and the power of both formulas.
 
 Decision
 --------

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+import simulate_tests as simulation
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from sklearn.metrics import (
@@ -214,6 +215,14 @@ def test_a_class_of_a_handful_of_windows_hides_differences():
     for rarest, needed in ((9, None), (10, statistics.LEAST_UNITS)):
         chance = Chance(np.zeros(8), windows=2000, rarest=rarest)
         assert differences(runs, {"b": "a"}, chance)["b"].needed == needed
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", simulation.LEARNERS)
+@pytest.mark.parametrize(("folds", "ratio"), [(5, None), (10, 0.25), (10, 5), (30, 1), (10, 20)])
+def test_noise_of_learners_is_distinguished_in_a_twentieth_at_most(name, folds, ratio):
+    noise = simulation.rates(simulation.LEARNERS[name], folds, ratio, 0.0, 150, seed=1)[1]
+    assert noise[-1] <= 0.05 + 2 * (0.05 * 0.95 / 150) ** 0.5
 
 
 def test_the_threshold_has_the_best_f1_halfway_to_the_next_score(rng):

@@ -3,10 +3,10 @@
 import json
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+import record_layers
 from refusals import refusal
 from rotary_modules import TYPES, config_class, quiet
 from survey_transformers import SWITCHED, changed
@@ -148,9 +148,7 @@ def test_windows_that_switches_set_are_those_of_transformers(runs, kind, own, wi
     assert [w and w * both_sides for w in expected] == windows
 
 
-# Settings and layers of each type with a rotation, one letter a layer: R rotated, . did not rotate,
-# ? did not finish. Models of transformers 5.23, on the meta device, recorded which layer rotates.
-RECORDED = json.loads((Path(__file__).parents[2] / "helpers/recorded_layers.json").read_text())
+RECORDED = json.loads(record_layers.FILE.read_text())
 TRIED = {kind: rows for kind, rows in RECORDED.items() if "R" in (rows[0][1] or "")}
 UNTRIED = {"pe_audio_video_encoder", "pe_video_encoder"}  # of 197; only timm builds these two
 

@@ -1,18 +1,21 @@
-"""Record tiny random models of any text type of transformers.
+"""Record tiny random models of every text type of transformers: figures/models.md.
 
-Each causal model or encoder is built from its config and runs a forward, and a `generate` of a
-left-padded batch of two where the model has one. Each recording is checked against the model's own
-config; figures/models.md has the results of all types of transformers 5.23.
+Usage: PYTHONPATH=tests/helpers python tests/tools/sweep_models.py It builds each causal model and
+encoder from its config, runs a forward, and a `generate` of a left-padded batch of two where the
+model has one, and checks each recording against the model's own config.
 """
 
 import inspect
 import re
+import sys
+from pathlib import Path
 
-from rotary_modules import config_class, quiet, torch
+from rotary_modules import TYPES, config_class, quiet, torch
 from transformers import AutoModel, AutoModelForCausalLM
 
 import pefourier
 
+FILE = Path(__file__).parents[2] / "figures" / "models.md"
 SMALL = {
     "hidden_size": 64,
     "num_attention_heads": 4,
@@ -50,12 +53,19 @@ SMALL = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-# Types that a recording rightly calls different in generate: the first get no ids by the mask, so
-# left padding moves their vectors; others get ids from 0, though theirs start after a padding row
-EXCEPTIONS = set(
-    "bart bigbird_pegasus blenderbot blenderbot-small marian mbart mvp pegasus plbart trocr "
-    "camembert data2vec-text roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl".split()
-)
+PADDED = "generate does not pass ids by the mask to this type, so left padding moves its vectors"
+FROM_ZERO = "generate passes ids from 0 to a type whose ids start after the padding row"
+EXCEPTIONS = {  # types that a recording rightly calls different in generate
+    **dict.fromkeys(
+        "bart bigbird_pegasus blenderbot blenderbot-small marian mbart mvp pegasus plbart "
+        "trocr".split(),
+        PADDED,
+    ),
+    **dict.fromkeys(
+        "camembert data2vec-text roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl".split(),
+        FROM_ZERO,
+    ),
+}
 TOKENS = 20
 NOT_TEXT = re.compile(
     "vision|audio|speech|vit|detr|clip|image|_vl|vl_|omni|wav|whisper|video|seg|depth|codec|former_"
@@ -134,3 +144,47 @@ def checks_of_type(kind):
             if str(error) != "not text":
                 print(kind, type(error).__name__, str(error)[:150], flush=True)
     return {}
+
+
+def rows_of_faults():
+    """Yield a row for each kind of planted fault: how many types have it, and are told it."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "recording"))
+    from test_record import FAULTY, batch, codes, planted
+
+    found = {}
+    for kind in FAULTY:
+        for name, wanted, seen in planted(tiny(kind), batch()[0][1:]):
+            named, verdict = codes(seen)
+            is_right = bool(named & wanted) if wanted else verdict == "as expected"
+            found.setdefault(name, []).append(is_right)
+    yield from (f"| {name} | {len(x)} | {sum(x)} |" for name, x in found.items())
+
+
+def main(kinds):
+    """Write the tables of models and of faults that are planted in twenty of them."""
+    torch.set_num_threads(1)
+    rows = []
+    for kind in kinds or TYPES:
+        found = checks_of_type(kind)
+        for what, check in found.items():
+            reason = EXCEPTIONS.get(kind, "") if check.verdict == "different" else ""
+            if check.verdict == "partly seen":
+                unseen = [g.seen[-1] for g in check.layers if g.verdict == "partly seen"]
+                reason = "; ".join(dict.fromkeys(unseen))
+            rows.append(
+                f"| {kind} | {what} | {len(set().union(*(g.layers for g in check.layers)))} "
+                f"| {check.verdict} | {reason} |"
+            )
+            print(kind, what, str(check).replace("\n", " "), flush=True)
+    if not kinds:
+        FILE.write_text(
+            "| type | run | layers seen | verdict | reason |\n| --- | --- | --- | --- | --- |\n"
+            + "\n".join(rows)
+            + "\n\n| planted | types | named (right: as expected) |\n| --- | --- | --- |\n"
+            + "\n".join(rows_of_faults())
+            + "\n"
+        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
