@@ -29,12 +29,12 @@ from pefourier.construction.tables import (
     column_maps,
     compare_columns,
     explain_tables,
-    nearest,
+    nearest_rows,
 )
 from pefourier.construction.waves import fit
-from pefourier.geometry.precision import first_duplicate, float_blocks
+from pefourier.geometry.precision import float_blocks
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
-from pefourier.types import Bools, Fields, Floats, Indices, Places, Table
+from pefourier.types import Fields, Floats, Indices, Table
 
 NEAR = 1e-6  # correlations this close to 1 are recomputed as distances
 SUMS_EPS = 8 * 2.0**-52  # relative error of sums of squares in float64
@@ -84,8 +84,7 @@ def explain_numbers(outcome: Outcome, encodings: Two) -> Outcome:
     a, b = (np.asarray(enc.table(enc.domain.x[rows])) for enc in encodings)
     allowed, eps = stored_tolerance(a, b, first, second)
     if not any(map(rotates, encodings)) and is_matched(a) and is_matched(b):
-        expected = TableNumbers(a.astype(float), allowed(np.arange(len(a))) + np.zeros(a.shape))
-        observed = TableNumbers(b.astype(float), eps * np.abs(b.astype(float)))
+        expected, observed = with_errors(a, b, allowed, eps)
         if causes := explain_tables(expected, observed).causes:
             if outcome.unit != "rows before the grid":
                 differing = int((~agree(expected, observed)).any(axis=0).sum())
@@ -100,6 +99,15 @@ def explain_numbers(outcome: Outcome, encodings: Two) -> Outcome:
         transform = {"scale": scale} if scale != 1 else {}
         return replace(outcome, verdict="same geometry", pairs=(), transform=transform)
     return outcome
+
+
+def with_errors(
+    a: Table, b: Table, allowed: Allowed, eps: float
+) -> tuple[TableNumbers, TableNumbers]:
+    """Return the numbers of two tables with the errors that rounding explains."""
+    limits = np.broadcast_to(allowed(np.arange(len(a))), a.shape)
+    numbers = b.astype(float)
+    return TableNumbers(a.astype(float), limits), TableNumbers(numbers, eps * np.abs(numbers))
 
 
 def transform_of(causes: Sequence[Any]) -> Fields:
@@ -130,8 +138,8 @@ def match_rows(outcome: Outcome, encodings: Two) -> Outcome:
     a, b = whole.table(), part.table()
     if not is_matched(a):
         return outcome
-    allowed, _ = stored_tolerance(a, b, whole, part)
-    rows, fits = nearest_rows(a.astype(float), b.astype(float), allowed)
+    expected, observed = with_errors(a, b, stored_tolerance(a, b, whole, part)[0], 0.0)
+    rows, fits = nearest_rows(expected, observed)
     index, farthest = np.arange(len(b)), max(1, len(b) // 4)
     shift = rows - index
     moved = fits & (shift != 0)
@@ -153,29 +161,6 @@ def match_rows(outcome: Outcome, encodings: Two) -> Outcome:
     found = explain_rows(np.arange(len(a)), rows)
     facts = {"expected": SIDES[is_swapped], "causes": found.causes, "explained": found.share}
     return replace(matched, **facts)
-
-
-def nearest_rows(a: Floats, b: Floats, allowed: Allowed) -> tuple[Places, Bools]:
-    """Return the nearest row of a for each row of b, and whether rounding explains all numbers.
-
-    Of equal rows, the one with the index of the row counts, and repeated rows are matched one to
-    one.
-    """
-
-    def fitting(rows: Places) -> Bools:
-        return np.asarray(np.all(np.abs(a[rows] - b) <= allowed(rows), axis=1))
-
-    reverse = np.arange(len(a))[::-1]
-    if len(a) == len(b) and (fits := fitting(reverse)).all():
-        return reverse, fits
-    rows = nearest(a, b, fitting(np.arange(len(b))))
-    fits = fitting(rows)
-    if fits.all() and len(a) == len(b):
-        leaders = first_duplicate(a)
-        orders = [np.argsort(x, kind="stable") for x in (leaders, leaders[rows])]
-        if (leaders[orders[0]] == leaders[rows][orders[1]]).all():
-            rows[orders[1]] = orders[0]
-    return rows, fits
 
 
 def find_columns(

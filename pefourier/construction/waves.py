@@ -44,6 +44,7 @@ from pefourier.types import (
     Array,
     Bools,
     Counts,
+    Fields,
     Floats,
     Indices,
     Ints,
@@ -228,15 +229,9 @@ def fit(table: Array, eps: float, sides: Ints = ()) -> Waves | None:
         parts = split_pairs(table, form.layout) if form.part == "both" else [table]
         if form.copies and not all(map(copies_of, parts)):
             continue
-        if waves := fit_line(steps, form, stored):
-            numbers = numbers_of(table, form)
-            return replace(waves, repeats=repeats, length=len(table), numbers=numbers)
+        if waves := fit_line(table, repeats, form, stored):
+            return waves
     return None
-
-
-def numbers_of(table: Array, form: Form) -> NumbersAt:
-    """Return a function for the cosines and sines of a table, by row."""
-    return lambda rows: form.numbers(table[rows])
 
 
 def count_repeats(table: Array) -> int:
@@ -281,8 +276,9 @@ def copies_of(rows: Array) -> Layout | None:
     return next((k for k in layouts if np.array_equal(*split_pairs(rows, k))), None)
 
 
-def fit_line(steps: Floats, form: Form, eps: float) -> Waves | None:
+def fit_line(table: Array, repeats: int, form: Form, eps: float) -> Waves | None:
     """Fit the frequencies of a table in a given form; None if the rows contradict the form."""
+    steps = table[::repeats]
     n = len(steps)
     rows = distinct(np.array([0, *(2 ** np.arange(40)), n - 1]))
     rows = rows[rows < n]
@@ -319,17 +315,12 @@ def fit_line(steps: Floats, form: Form, eps: float) -> Waves | None:
     is_scaled = form.part == "sin" and factor != 1  # by a number that was fitted, too
     if form.part != "both" and (np.median(residual) if is_scaled else residual.min()) > 1:
         return None
-    offset = position_offset(start, omega, eps)
+    offset, amplitude = position_offset(start, omega, eps), np.full(len(omega), factor)
+    facts: Fields = {"residual": residual, "repeats": repeats}
     return Waves(
-        omega,
-        start,
-        np.full(len(omega), factor),
-        numbers_of(steps, form),
-        n,
-        eps,
-        offset,
-        form,
-        residual=residual,
+        *(omega, start, amplitude, lambda rows: form.numbers(table[rows]), len(table)),
+        *(eps, offset, form),
+        **facts,
     )
 
 
@@ -521,8 +512,7 @@ def fit_columns(rows: Floats, eps: float) -> Waves | None:
     rows = rows * unit
     for first, second in pairings(rows):
         if on_circles(rows[:16], first, second, eps) and on_circles(rows, first, second, eps):
-            waves = measure_pairs(rows, first, second, eps)
-            return replace(waves, amplitude=waves.amplitude / unit)
+            return measure_pairs(rows, first, second, eps, unit)
     return None
 
 
@@ -565,8 +555,13 @@ def matchings(rows: Floats) -> Iterator[tuple[Indices, Indices]]:
             yield columns[half:], columns[:half][::-1]
 
 
-def measure_pairs(rows: Floats, first: Indices, second: Indices, eps: float) -> Waves:
-    """Measure frequency, phase and amplitude of each pair; swap columns that rotate backwards."""
+def measure_pairs(
+    rows: Floats, first: Indices, second: Indices, eps: float, unit: float
+) -> Waves:
+    """Measure frequency, phase and amplitude of each pair; swap columns that rotate backwards.
+
+    Rows are in a `unit`, amplitudes are not.
+    """
     z = rows[:, second] + 1j * rows[:, first]
     turns, phase = fit_phases(z, z.shape[:1])
     omega = turns[:, 0]
@@ -574,7 +569,7 @@ def measure_pairs(rows: Floats, first: Indices, second: Indices, eps: float) -> 
     return Waves(
         np.abs(omega),
         np.where(back, np.pi / 2 - phase, phase),
-        np.sqrt((np.abs(z) ** 2).mean(axis=0)),
+        np.sqrt((np.abs(z) ** 2).mean(axis=0)) / unit,
         lambda p: np.where(back, 1j * z[p].conj(), z[p]),
         len(z),
         eps,
@@ -682,15 +677,10 @@ def deviations(rows: Floats) -> Floats:
     )
 
 
-def look_random(rows: Floats) -> bool:
-    """Whether rows are consistent with independent normal numbers, and enough rows to test it."""
-    n, d = rows.shape
+def numbers_look_random(table: Table) -> bool:
+    """Whether both ends of a table look like independent normal numbers, if long enough to test."""
+    ends = table[:ENDS], table[-ENDS:]
+    n, d = ends[0].shape
     if n < FEWEST[0] or d < FEWEST[1] or n * d < ENOUGH:
         return False
-    return bool(np.abs(deviations(rows)).max() <= BEYOND)
-
-
-def numbers_look_random(table: Table) -> bool:
-    """Whether the rows at both ends of a table look random, without an order of positions."""
-    ends = table[:ENDS], table[-ENDS:]
-    return all(look_random(rows.astype(float)) for rows in ends)
+    return all(np.abs(deviations(rows.astype(float))).max() <= BEYOND for rows in ends)

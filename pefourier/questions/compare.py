@@ -133,8 +133,6 @@ class Comparison(Outcome, Result):
         "rows sampled for similarity": "moved.sampled",
         "mean cosine of rows": "moved.mean_cosine",
         "linear CKA": "moved.cka",
-        "rows with the smallest cosines": "moved_rows",
-        "wavelengths of the difference": "moved_waves",
         "likely mistake": "cause_codes",
         "cosine below 0.9 from position": "costly_from",
     }
@@ -209,15 +207,11 @@ class Comparison(Outcome, Result):
         return None if self.same else self.similarity
 
     @property
-    def moved_rows(self) -> str:
-        """The rows with the smallest cosines."""
-        return ", ".join(map(str, self.moved.rows if self.moved else ()))
-
-    @property
-    def moved_waves(self) -> str:
-        """The wavelengths that are strongest in the difference, in positions."""
-        waves = self.moved.wavelengths if self.moved else ()
-        return ", ".join(number(wave, 4) for wave in waves)
+    def first_place(self) -> str | None:
+        """Position and column of the first difference."""
+        if not self.first_difference or self.heads:
+            return None
+        return "position {}, column {}".format(*self.first_difference)
 
     @property
     def cause_codes(self) -> str | None:
@@ -409,24 +403,26 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
     if verdict == "the same" and missing and is_whole:
         outcome = outcome.with_differences("rows", missing, max(outcome.lengths))
         verdict = "different"
-    if verdict == "the same":
-        if outcome.bitwise and all(enc.origin == "file" for enc in encodings):
-            notes.append(finding("numbers-unchanged"))
-        outcome = replace(outcome, differing=0)
-    is_explained = outcome.positions and (verdict == "the same" or not outcome.first_difference)
-    # numbers before the transformation, or of rows that their positions explain
-    if is_explained or (verdict in ("the same", "equivalent") and outcome.first_difference):
+    if verdict == "the same" and outcome.bitwise and all(e.origin == "file" for e in encodings):
+        notes.append(finding("numbers-unchanged"))
+    is_other = outcome.positions and (verdict == "the same" or not outcome.first_difference)
+    if is_other or (  # of rows that their positions explain, or another fact differs,
+        not outcome.max_difference
+        if verdict == "different"
+        else verdict in ("the same", "equivalent") and outcome.first_difference
+    ):  # or numbers before the transformation
         outcome = outcome.without_numbers()
     are_tables = not any(rotates(e) or e.injection == "bias" for e in encodings)
     are_rows = outcome.unit not in ("grids", "heads") and not outcome.unit.endswith("bias")
-    if are_rows and are_tables and outcome.lengths[0] == outcome.lengths[1]:
-        outcome = replace(outcome, similarity=similarity_of(*encodings))
-    if verdict == "different" and not outcome.max_difference:  # numbers agree, another fact differs
-        outcome = outcome.without_numbers()
+    facts: Fields = {"verdict": verdict, "same": verdict == "the same"}
+    if are_rows and are_tables and not missing:
+        facts["similarity"] = similarity_of(*encodings)
+    if verdict == "the same":
+        facts["differing"] = 0
     if outcome.first_difference:
-        outcome = replace(outcome, tolerance=outcome.first_tolerance or outcome.tolerance)
-    facts = {"verdict": verdict, "same": verdict == "the same", "given_tolerance": tolerance}
-    result = Comparison(encodings=encodings, **vars(outcome) | facts)
+        facts["tolerance"] = outcome.first_tolerance or outcome.tolerance
+    facts |= {"encodings": encodings, "given_tolerance": tolerance}
+    result = Comparison(**vars(outcome) | facts)
     return replace(result, findings=(*difference_findings(result), *notes))
 
 

@@ -216,22 +216,15 @@ def test_similarity_is_that_of_its_definitions(n, d, rng):
     b = a + 0.1 * rng.normal(size=(n, d))
     b[3] = rng.normal(size=d) - 3 * a[3]
     found = compare(a, b).similarity
+    assert compare(load("rope", 9, 8), load("rope:rho=500", 9, 8)).similarity is None
     rows = np.unique(np.linspace(0, n - 1, min(n, 4096)).astype(int))
     x, y = a[rows], b[rows]
     cosines = (x * y).sum(axis=1) / np.linalg.norm(x, axis=1) / np.linalg.norm(y, axis=1)
     assert found.mean_cosine == pytest.approx(cosines.mean(), rel=1e-12)
-    assert 3 in found.rows or 3 not in rows
     if n <= 40:  # by the definition of Kornblith et al., with centred kernels
         one, two = (((t - t.mean(axis=0)) @ (t - t.mean(axis=0)).T).ravel() for t in (x, y))
         hsic = one @ two / np.sqrt((one @ one) * (two @ two))
         assert found.cka == pytest.approx(hsic, rel=1e-9)
-
-
-def test_a_wave_that_was_added_is_seen_in_the_similarity(rng):
-    a = rng.normal(size=(64, 8))
-    wave = np.cos(2 * np.pi * np.arange(64) / 16)[:, None]
-    assert compare(a, a + 0.1 * wave).similarity.wavelengths == (16.0,)
-    assert compare(load("rope", 9, 8), load("rope:rho=500", 9, 8)).similarity is None
 
 
 def test_the_tolerance_is_that_of_the_number_that_differs(rng):
