@@ -37,10 +37,8 @@ Side = Literal["first", "second"]
 Two = tuple[Encoding, Encoding]
 SIDES: tuple[Side, Side] = ("first", "second")
 MOST = 12  # most layers listed by number
-INTERPOLATED = 20 * FLOAT32_EPS  # of the largest number: difference of two float32 resizes
 MOST_ROWS = 4096  # most rows of long sinusoidal tables compared number by number
 SIMILAR = 2**12  # rows of which a similarity is computed
-UNREAD = ("unread-key", "gguf-unread")
 
 
 @frozen
@@ -106,7 +104,7 @@ def similarity_of(first: Encoding, second: Encoding) -> Similarity:
         cosines = (x * y).sum(axis=1)[norms > 0] / norms[norms > 0]
         mean = float(cosines.mean()) if len(cosines) else None
     x, y = x - x.mean(axis=0), y - y.mean(axis=0)
-    size = np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)
+    size = float(np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y))
     cka = float(np.linalg.norm(x.T @ y) ** 2 / size) if size else None
     return Similarity(mean, cka, len(rows) if len(rows) < len(first) else None)
 
@@ -226,25 +224,6 @@ def at_rows(place: Sequence[Any], rows: slice) -> tuple[int, int]:
     return rows.start + int(place[0]), int(place[1])
 
 
-def are_one_resize(outcome: Outcome, encodings: Two) -> bool:
-    """Whether two learned float32 tables differ no more than two interpolations of one table.
-
-    A difference that a scale explains to within one unit of the largest number counts as a scale.
-    """
-    worst = outcome.max_difference
-    are_stored = all(enc.origin != "formula" for enc in encodings)
-    is_apart = outcome.verdict in ("different", "equivalent")
-    if worst is None or not (
-        is_apart and are_stored and outcome.transform.keys() <= {"rows", "scale"}
-    ):
-        return False
-    size = largest_number(encodings[0].float_table())
-    change = size * abs(outcome.transform.get("scale", 1.0) - 1)
-    is_learned = outcome.tolerance == size * 4 * FLOAT32_EPS  # of tables without sinusoids
-    is_scaled = bool(change) and worst <= size * FLOAT32_EPS
-    return is_learned and not is_scaled and worst + change <= size * INTERPOLATED
-
-
 def compare_waves(numbers: Outcome, a: Waves, b: Waves) -> Outcome:
     """Compare cosines and sines if columns are not comparable one by one."""
     kinds = [(x.form.part, x.form.copies) if x.form else ("both", None) for x in (a, b)]
@@ -256,20 +235,6 @@ def compare_waves(numbers: Outcome, a: Waves, b: Waves) -> Outcome:
     limit = wave_tolerance(rows, a.frequency, a.factor, max(FLOAT32_EPS, a.eps, b.eps))
     worst = float(apart(a.numbers(rows), b.numbers(rows)).max())
     return replace(numbers.without_numbers(), max_difference=worst, tolerance=float(limit.max()))
-
-
-def has_layers(enc: Encoding) -> bool:
-    """Whether an encoding belongs to a model whose file describes its layers."""
-    return enc.origin == "formula" and bool(enc.spec) and source_of(enc.spec) in ("config", "gguf")
-
-
-def unread_keys(enc: Encoding) -> Texts:
-    """Keys about positions that the file sets and its reader ignores, or the findings about keys.
-
-    The keys come from `params` if set there, otherwise from the findings.
-    """
-    keys = enc.params.get("unread") or ()
-    return tuple(keys) or tuple(f.message for f in enc.findings if f.code in UNREAD)
 
 
 def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:

@@ -295,7 +295,7 @@ class Integers(Named):
         sample = y.ravel()[:SAMPLE]
         if top and 0 < largest <= WHOLE and (sample == np.rint(sample)).all():
             factors = [float(most / top) for most in (largest, largest + 1, largest + 0.5)]
-            factors += in_few_digits(np.linalg.norm(y) / np.linalg.norm(x))
+            factors += in_few_digits(float(np.linalg.norm(y) / np.linalg.norm(x)))
             yield from (cls(scale=factor) for factor in factors)
 
     def apply(self, expected: TableNumbers) -> TableNumbers:

@@ -35,6 +35,7 @@ from pefourier.encodings.encoding import (
     split_pairs,
     unit_of,
 )
+from pefourier.encodings.model_positions import axes_of
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
     phase_errors,
@@ -167,12 +168,11 @@ class Waves:
         )
 
 
-def declared(enc: Encoding, axis: Texts = ()) -> Waves | None:
+def declared(enc: Encoding) -> Waves | None:
     """Return the pairs of an encoding with declared frequencies on one axis, otherwise None."""
     measure, domain = enc.measure, enc.domain
-    if not measure.squared_length or measure.frequencies.ndim != 1 or enc.origin != "formula":
-        return None
-    if not domain.is_line or domain.kind == "lag":
+    is_of_rows = enc.origin == "formula" and domain.is_line and domain.kind != "lag"
+    if not is_of_rows or not measure.squared_length or measure.frequencies.ndim != 1:
         return None
     omega = measure.frequencies * (-1.0 if enc.params.get("backwards") else 1.0)
     amplitude = np.broadcast_to(measure.amplitudes, omega.shape)
@@ -181,7 +181,7 @@ def declared(enc: Encoding, axis: Texts = ()) -> Waves | None:
     elif np.ptp(amplitude) > NEAR * amplitude.max():
         return None
     offset = float(np.max(measure.offset))
-    return of_frequencies(omega, float(amplitude[0]), len(enc), enc.eps, offset, axis=axis)
+    return of_frequencies(omega, float(amplitude[0]), len(enc), enc.eps, offset, axis=axes_of(enc))
 
 
 def of_frequencies(
@@ -248,10 +248,10 @@ def count_repeats(table: Array) -> int:
 
 def table_forms(rows: Floats, eps: float) -> list[Form]:
     """Return the forms that fit the first rows of a table."""
-    forms, tolerance = [], 8 * eps * np.abs(rows).max()
+    forms, largest = [], np.abs(rows).max()
     for layout in LAYOUTS if rows.shape[1] % 2 == 0 else ():
         front, back = split_pairs(rows, layout)
-        if not (np.ptp(front**2 + back**2, axis=0) > 3 * tolerance * np.abs(rows).max()).any():
+        if not (np.ptp(front**2 + back**2, axis=0) > 24 * eps * largest**2).any():
             copies = copies_of(front) and copies_of(back)
             # low frequencies start near phase 0
             is_cosine = np.median(np.abs(front[0]) - np.abs(back[0])) >= 0
@@ -261,7 +261,7 @@ def table_forms(rows: Floats, eps: float) -> list[Form]:
         return [*forms, Form("cos", copies=copies)]
     if rows[0].any():
         return forms
-    line, largest = np.multiply.outer(np.arange(len(rows)), rows[1]), np.abs(rows).max()
+    line = np.multiply.outer(np.arange(len(rows)), rows[1])
     are_angles = largest > 1.5 and np.abs(rows - line).max() <= NEAR * largest
     return [*forms, Form("angles" if are_angles else "sin", copies=copies)]
 
@@ -555,9 +555,7 @@ def matchings(rows: Floats) -> Iterator[tuple[Indices, Indices]]:
             yield columns[half:], columns[:half][::-1]
 
 
-def measure_pairs(
-    rows: Floats, first: Indices, second: Indices, eps: float, unit: float
-) -> Waves:
+def measure_pairs(rows: Floats, first: Indices, second: Indices, eps: float, unit: float) -> Waves:
     """Measure frequency, phase and amplitude of each pair; swap columns that rotate backwards.
 
     Rows are in a `unit`, amplitudes are not.
