@@ -86,11 +86,12 @@ def explain_numbers(outcome: Outcome, encodings: Two) -> Outcome:
     if not any(map(rotates, encodings)) and is_matched(a) and is_matched(b):
         expected, observed = with_errors(a, b, allowed, eps)
         if causes := explain_tables(expected, observed).causes:
-            if outcome.unit != "rows before the grid":
+            if outcome.unit not in ("rows", "rows before the grid"):
                 differing = int((~agree(expected, observed)).any(axis=0).sum())
                 outcome = outcome.with_differences("columns", differing, b.shape[1])
             return with_causes(outcome, causes)
-    if a.shape != b.shape or not (a.any() and b.any()) or all(map(has_operator, encodings)):
+    is_turned = a.shape == b.shape and a.any() and b.any() and not outcome.positions
+    if not is_turned or all(map(has_operator, encodings)):
         return outcome
     waves = fit(a, first.eps), fit(b, second.eps)
     if waves[0] and waves[1] and frequencies_apart(waves[0], waves[1]):

@@ -248,9 +248,11 @@ class LayerNorm(OfNumbers):
     def apply(self, expected: TableNumbers) -> TableNumbers:
         """Normalise rows; rows of constants become zeros."""
         centred = expected.values - expected.values.mean(axis=1, keepdims=True)
+        error = expected.error + expected.error.mean(axis=1, keepdims=True)
+        is_flat = (np.abs(centred) <= error).all(axis=1, keepdims=True)
         spread = np.sqrt((centred**2).mean(axis=1, keepdims=True) + self.eps)
-        spread = np.where(spread > 0, spread, 1.0)
-        error = (expected.error + expected.error.mean(axis=1, keepdims=True)) / spread
+        spread = np.where(is_flat, np.inf, spread)
+        error = error / spread
         return TableNumbers(centred / spread, error * (1 + np.abs(centred / spread)))
 
 
@@ -531,12 +533,16 @@ def parts_of(_: TableNumbers, __: TableNumbers, differs: Bools) -> Iterator[Cove
     """Yield the rows and the columns to which differences are confined: one part, or two."""
     for axis, part in ((1, "rows"), (0, "columns")):
         runs = true_runs(np.asarray(differs.any(axis=axis)))
-        if not runs or len(runs) > 2 or runs == [(0, differs.shape[1 - axis] - 1)]:
+        if not runs:
             continue
-        yield [(TablePart(part, *run), PARTIAL) for run in runs]
+        span = runs[0][0], runs[-1][1]
+        if span != (0, differs.shape[1 - axis] - 1):
+            yield [(TablePart(part, *span), PARTIAL)]
+        if len(runs) == 2:
+            yield [(TablePart(part, *run), PARTIAL) for run in runs]
 
 
-PARTIAL = (Zeroed, Scaled, UnitRows, LayerNorm, Decimals, Integers)
+PARTIAL = (Zeroed, Scaled, UnitRows, LayerNorm, Decimals, Integers, Ordered, RowsMoved)
 
 
 def explain_tables(expected: TableNumbers, observed: TableNumbers) -> Explanation[TableNumbers]:
@@ -550,8 +556,14 @@ def explain_tables(expected: TableNumbers, observed: TableNumbers) -> Explanatio
 
     is_small = observed.values.size <= PAIRED
     found = explain(expected, observed, KINDS, agree, lambda *_: is_small, parts_of)
-    causes = (getattr(cause, "causes", (cause,)) for cause in found.causes)
-    return Explanation(tuple(chain.from_iterable(causes)), found.reproduced)
+    return Explanation(tuple(chain.from_iterable(map(single, found.causes))), found.reproduced)
+
+
+def single(cause: Any) -> tuple[Cause[Any], ...]:
+    """Return the causes of moved rows one by one, each within the part of all."""
+    if isinstance(cause, Within):
+        return tuple(Within(cause.part, one) for one in single(cause.cause))
+    return cause.causes if isinstance(cause, RowsMoved) else (cause,)
 
 
 def are_equivalent(causes: tuple[Cause[Any], ...]) -> bool:

@@ -299,8 +299,12 @@ def relate(
     if tolerance is not None and numbers.verdict == "the same":
         return numbers, encodings
     outcome = compare_rotations(numbers, encodings, pairs) or numbers
+    if (shown := outcome.first) and numbers.verdict == "the same" and numbers.tolerance:
+        if abs(shown.expected - shown.observed) > numbers.tolerance:
+            outcome = numbers  # the numbers are not those of the pairs that were declared
     is_apart = is_long and pairs and all(map(explains_rows, pairs)) and frequencies_apart(*pairs)
-    is_explained = outcome.positions or is_apart or (is_long and outcome.cause)
+    are_rows = outcome.positions and (outcome.causes or any(map(rotates, encodings)))
+    is_explained = are_rows or is_apart or (is_long and (outcome.cause or outcome.positions))
     if on_grids or (outcome.verdict == "different" and not is_explained):
         outcome = compare_tables(outcome, encodings)
     if are_one_resize(outcome, encodings):
@@ -349,9 +353,9 @@ def compare_tables(outcome: Outcome, encodings: Two) -> Outcome:
 
         related = compare_on_grids(outcome, encodings)
     else:
-        related = align_tables(outcome, encodings)
-    is_open = related.verdict == "different" and not (related.causes or related.positions)
-    return explain_numbers(related, encodings) if is_open and not related.cause else related
+        related = outcome if outcome.positions else align_tables(outcome, encodings)
+    is_open = related.verdict == "different" and not (related.causes or related.cause)
+    return explain_numbers(related, encodings) if is_open else related
 
 
 def has_layers(enc: Encoding) -> bool:

@@ -13,18 +13,6 @@ from pefourier.encodings.encoding import as_encoding
 from pefourier.questions.compare import compare
 
 
-@pytest.mark.parametrize("spec", ["sinusoidal", "dft", "learned", "none", "onehot"])
-def test_equal_to_the_bit_and_within_storage(spec):
-    table = load(spec, 60, 16).table()
-    c = compare(load(spec, 60, 16), table)
-    assert (c.verdict, c.same, c.bitwise, c.transform) == ("the same", True, True, {})
-    assert (c.max_difference, c.first_difference, c.largest_difference) == (0.0, None, None)
-    for dtype in (np.float32, np.float16) if spec in ("sinusoidal", "dft", "learned") else ():
-        c = compare(table, stored(table, dtype))
-        assert (c.verdict, c.bitwise) == ("the same", False)
-        assert 0 < c.max_difference <= min(c.tolerance, np.finfo(dtype).eps * np.abs(table).max())
-
-
 def test_equal_within_phases_in_float32_but_not_beyond():
     exact = load("sinusoidal:layout=halves", 4096, 64)
     frequencies = exact.measure.frequencies.astype(np.float32)
