@@ -34,7 +34,7 @@ from pefourier.construction.tables import (
 from pefourier.construction.waves import fit
 from pefourier.geometry.precision import float_blocks
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
-from pefourier.types import Fields, Floats, Indices, Table
+from pefourier.types import Fields, Table
 
 NEAR = 1e-6  # correlations this close to 1 are recomputed as distances
 SUMS_EPS = 8 * 2.0**-52  # relative error of sums of squares in float64
@@ -178,14 +178,11 @@ def find_columns(
     if abs(scale - short) <= max(eps, SUMS_EPS) * scale:
         scale = short
 
-    def limits(rows: Indices) -> Floats:
-        return allowed(rows) * scale
-
-    for columns, signs in column_maps(x, y, limits, scale):
-        factors = signs * scale
-        if not compare_columns(x[:FEW], y[:FEW], limits, columns, factors)[0].all():
+    for columns, signs in column_maps(x, y, lambda rows: allowed(rows) * scale, scale):
+        maps = lambda rows: allowed(rows) * scale, columns, signs * scale
+        if not compare_columns(x[:FEW], y[:FEW], *maps)[0].all():
             continue  # few rows exclude most
-        fits, residual = compare_columns(x, y, limits, columns, factors)
+        fits, residual = compare_columns(x, y, *maps)
         if fits.all():
             causes: list[Any] = [ordered] if (ordered := Ordered(columns, signs)).words else []
             if scale != 1:

@@ -219,12 +219,7 @@ class UnitRows(OfNumbers):
 
     def apply(self, expected: TableNumbers) -> TableNumbers:
         """Divide rows by their norms; rows of zeros stay."""
-        norms = np.linalg.norm(expected.values, axis=1, keepdims=True)
-        scaled = expected.times(self.length / np.where(norms > 0, norms, 1.0))
-        slack = np.linalg.norm(scaled.error, axis=1, keepdims=True)
-        return TableNumbers(
-            scaled.values, scaled.error + slack * np.abs(scaled.values) / self.length
-        )
+        return divided(expected, np.linalg.norm(expected.values, axis=1) / self.length)
 
 
 @frozen
@@ -239,21 +234,26 @@ class LayerNorm(OfNumbers):
     def propose(cls, _: TableNumbers, observed: TableNumbers) -> Iterator[LayerNorm]:
         """Yield the constants that layer norms add, if observed rows have mean 0."""
         x = observed.values
-        spread = x.std(axis=1)
-        if np.abs(x.mean(axis=1)).max(initial=0.0) <= DEVIATION * max(
-            spread.max(initial=0.0), 1e-9
-        ):
+        means, spread = np.abs(x.mean(axis=1)), max(x.std(axis=1).max(initial=0.0), 1e-9)
+        if means.max(initial=0.0) <= DEVIATION * spread:
             yield from (cls(eps=eps) for eps in NORM_EPS)
 
     def apply(self, expected: TableNumbers) -> TableNumbers:
         """Normalise rows; rows of constants become zeros."""
-        centred = expected.values - expected.values.mean(axis=1, keepdims=True)
-        error = expected.error + expected.error.mean(axis=1, keepdims=True)
-        is_flat = (np.abs(centred) <= error).all(axis=1, keepdims=True)
-        spread = np.sqrt((centred**2).mean(axis=1, keepdims=True) + self.eps)
-        spread = np.where(is_flat, np.inf, spread)
-        error = error / spread
-        return TableNumbers(centred / spread, error * (1 + np.abs(centred / spread)))
+        mean, slack = (x.mean(axis=1, keepdims=True) for x in (expected.values, expected.error))
+        values, error = expected.values - mean, expected.error + slack
+        return divided(TableNumbers(values, error), np.sqrt(values.var(axis=1) + self.eps))
+
+
+def divided(numbers: TableNumbers, norms: Floats) -> TableNumbers:
+    """Divide rows by norms, which err as the numbers do; rows within their error become zeros."""
+    is_flat = (np.abs(numbers.values) <= numbers.error).all(axis=1)
+    scaled = numbers.times((1 / np.where(is_flat, np.inf, norms))[:, None])
+    slack = np.linalg.norm(scaled.error, axis=1, keepdims=True)
+    size = np.linalg.norm(scaled.values, axis=1, keepdims=True)
+    return TableNumbers(
+        scaled.values, scaled.error + slack * np.abs(scaled.values) / np.maximum(size, 1e-300)
+    )
 
 
 @frozen

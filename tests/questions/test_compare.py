@@ -61,15 +61,6 @@ def test_order_signs_and_scale_are_found(spec, size, rng):
         assert c.max_difference <= c.tolerance * 2.5
 
 
-def test_a_scale_and_a_constant_row_are_found():
-    table = load("learned", 300, 64).table()
-    assert compare(table, table + 0.3).transform == {"offset_row": 0.3}
-    found = compare(stored(table), stored(2.5 * table + 0.3))
-    assert [cause.code for cause in found.causes] == ["scaled", "offset-row"]
-    assert found.transform["scale"] == pytest.approx(2.5, rel=1e-4)
-    assert found.transform["offset_row"] == pytest.approx(0.3, rel=1e-4)
-
-
 @pytest.mark.parametrize(("length", "farthest"), [(60, 15), (4, 1), (3, 1)])
 def test_offsets_are_looked_for_up_to_a_quarter_of_the_rows(length, farthest):
     table = load("learned", 200, 16).table()
