@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from pefourier.construction.operators import has_operator, rotates
-from pefourier.construction.outcome import Outcome, Two
+from pefourier.construction.outcome import SIDES, Outcome, Two
 from pefourier.construction.pairs import frequencies_apart
 from pefourier.construction.rotation_pairs import is_matched, with_rows
-from pefourier.construction.rows import explain_rows
+from pefourier.construction.rows import Shifted, explain_rows
 from pefourier.construction.tables import (
     FEW,
     Ordered,
@@ -29,12 +29,12 @@ from pefourier.construction.tables import (
     column_maps,
     compare_columns,
     explain_tables,
-    nearest,
+    nearest_rows,
 )
 from pefourier.construction.waves import fit
-from pefourier.geometry.precision import first_duplicate, float_blocks
+from pefourier.geometry.precision import float_blocks
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
-from pefourier.types import Bools, Fields, Floats, Indices, Places, Table
+from pefourier.types import Fields, Table
 
 NEAR = 1e-6  # correlations this close to 1 are recomputed as distances
 SUMS_EPS = 8 * 2.0**-52  # relative error of sums of squares in float64
@@ -47,60 +47,68 @@ SQUARES_EPS = 1e-12  # relative resolution of sums of squares
 def align_tables(outcome: Outcome, encodings: Two) -> Outcome:
     """Relate two tables that differ by an order of columns or rows, or by a scale."""
     first, second = encodings
-    injections = {first.injection, second.injection}
-    both_rotate = has_operator(first) and has_operator(second)
-    if both_rotate or outcome.unit == "factors" or "bias" in injections:
+    are_biases = "bias" in (first.injection, second.injection)
+    if are_biases or all(map(has_operator, encodings)) or outcome.unit == "factors":
         return outcome
     if first.dim != second.dim:
         return outcome
-    x = slice(outcome.length)
-    a, b = (enc.table(enc.domain.x[x]) for enc in encodings)
-    allowed, eps = stored_tolerance(a, b, first, second)
-    are_any = a.any() and b.any()
-    if are_any and (found := find_columns(a, b, allowed, eps)):
-        causes, difference = found
-        transform = transform_of(causes)
-        is_factor = outcome.pairs and "rotate" in injections and transform.keys() <= {"scale"}
-        if not causes or is_factor:  # rounding explains all numbers, a given tolerance does not
-            return outcome
-        related = replace(outcome, transform=transform)
-        if "scale" in transform and any(map(rotates, encodings)):
-            return related
-        facts: Fields = {"pairs": (), "cause": None, "causes": causes, "explained": 1.0}
-        facts["max_difference"] = difference  # after the transformation
-        return replace(related.without_numbers(), verdict="equivalent", **facts)
-    if are_any and (scale := find_rotation(a, b, allowed, eps)):
-        waves = fit(a, first.eps), fit(b, second.eps)
-        if waves[0] and waves[1] and frequencies_apart(waves[0], waves[1]):
-            return outcome
-        transform = {"scale": scale} if scale != 1 else {}
-        facts = {"verdict": "same geometry", "pairs": (), "cause": None}
-        return replace(outcome, transform=transform, **facts)
-    return outcome if outcome.cause else match_rows(outcome, encodings)
+    a, b = (enc.table(enc.domain.x[: outcome.length]) for enc in encodings)
+    if not a.any() or not b.any():
+        return match_rows(outcome, encodings)
+    found = find_columns(a, b, *stored_tolerance(a, b, first, second))
+    if not found:
+        return outcome if outcome.cause else match_rows(outcome, encodings)
+    causes, difference = found
+    transform = transform_of(causes)
+    if "scale" in transform and any(map(rotates, encodings)):
+        is_factor = outcome.pairs and len(transform) == 1
+        return outcome if is_factor else replace(outcome, transform=transform)
+    if not causes:  # rounding explains all numbers, a given tolerance does not
+        return outcome
+    return replace(with_causes(outcome, causes), max_difference=difference)
+
+
+def with_causes(outcome: Outcome, causes: tuple[Any, ...]) -> Outcome:
+    """Add causes that give every number of the second table."""
+    facts: Fields = {"causes": causes, "explained": 1.0, "pairs": (), "cause": None, "tried": None}
+    if outcome.unit == "rows before the grid" or not are_equivalent(causes):
+        return replace(outcome, **facts)
+    facts |= {"verdict": "equivalent", "transform": transform_of(causes)}
+    return replace(outcome.without_numbers(), **facts)
 
 
 def explain_numbers(outcome: Outcome, encodings: Two) -> Outcome:
-    """Add the steps, at most two, that lead from the numbers of one table to those of the other."""
+    """Add the steps, at most two, that lead from one table to the other, or else a rotation."""
     first, second = encodings
     rows = slice(None) if len(first) == second.dim else slice(outcome.length)
     a, b = (np.asarray(enc.table(enc.domain.x[rows])) for enc in encodings)
-    if any(map(rotates, encodings)) or not (is_matched(a) and is_matched(b)):
+    allowed, eps = stored_tolerance(a, b, first, second)
+    if not any(map(rotates, encodings)) and is_matched(a) and is_matched(b):
+        expected, observed = with_errors(a, b, allowed, eps)
+        if causes := explain_tables(expected, observed).causes:
+            if outcome.unit not in ("rows", "rows before the grid"):
+                differing = int((~agree(expected, observed)).any(axis=0).sum())
+                outcome = outcome.with_differences("columns", differing, b.shape[1])
+            return with_causes(outcome, causes)
+    is_turned = a.shape == b.shape and a.any() and b.any() and not outcome.positions
+    if not is_turned or all(map(has_operator, encodings)):
         return outcome
-    allowed, eps = stored_tolerance(a, a if a.shape != b.shape else b, first, second)
-    expected = TableNumbers(a.astype(float), allowed(np.arange(len(a))) + np.zeros(a.shape))
-    observed = TableNumbers(b.astype(float), eps * np.abs(b.astype(float)))
-    explanation = explain_tables(expected, observed)
-    if not explanation.causes:
+    waves = fit(a, first.eps), fit(b, second.eps)
+    if waves[0] and waves[1] and frequencies_apart(waves[0], waves[1]):
         return outcome
-    causes, differing = explanation.causes, ~agree(expected, observed)
-    facts: Fields = {"causes": causes, "explained": 1.0, "pairs": (), "cause": None, "tried": None}
-    if outcome.unit == "rows before the grid":
-        return replace(outcome, **facts)
-    if not are_equivalent(causes):
-        counts = int(differing.any(axis=0).sum()), b.shape[1]
-        return outcome.with_differences("columns", *counts, **facts)
-    facts |= {"verdict": "equivalent", "transform": transform_of(causes)}
-    return replace(outcome.without_numbers(), **facts)
+    if scale := find_rotation(a, b, allowed, eps):
+        transform = {"scale": scale} if scale != 1 else {}
+        return replace(outcome, verdict="same geometry", pairs=(), transform=transform)
+    return outcome
+
+
+def with_errors(
+    a: Table, b: Table, allowed: Allowed, eps: float
+) -> tuple[TableNumbers, TableNumbers]:
+    """Return the numbers of two tables with the errors that rounding explains."""
+    limits = np.broadcast_to(allowed(np.arange(len(a))), a.shape)
+    numbers = b.astype(float)
+    return TableNumbers(a.astype(float), limits), TableNumbers(numbers, eps * np.abs(numbers))
 
 
 def transform_of(causes: Sequence[Any]) -> Fields:
@@ -129,52 +137,31 @@ def match_rows(outcome: Outcome, encodings: Two) -> Outcome:
     is_swapped = len(encodings[1]) > len(encodings[0])
     whole, part = encodings[::-1] if is_swapped else encodings
     a, b = whole.table(), part.table()
-    if a.shape[1] != b.shape[1] or not is_matched(a):
+    if not is_matched(a):
         return outcome
-    allowed, _ = stored_tolerance(a, b, whole, part)
-    rows, fits = nearest_rows(a.astype(float), b.astype(float), allowed)
-    index = np.arange(len(b))
-    moved = fits & (rows != index)
+    expected, observed = with_errors(a, b, stored_tolerance(a, b, whole, part)[0], 0.0)
+    rows, fits = nearest_rows(expected, observed)
+    index, farthest = np.arange(len(b)), max(1, len(b) // 4)
+    shift = rows - index
+    moved = fits & (shift != 0)
     if fits.mean() <= 0.5 or not moved.any():
         differing = int((~fits | moved).sum())
-        tried = {"rows": differing, "n": len(b), "shift": max(1, len(b) // 4)}
-        return replace(outcome, tried=tried)
-    shift = rows[fits] - index[fits]
-    is_inside = (index + shift[0] >= 0) & (index + shift[0] < len(a))
-    absent, are_zeros = int((~fits).sum()), not b[~fits].any()
-    is_near = are_zeros or absent <= max(1, len(b) // 4)
-    is_line = part.domain.is_line and is_near and (fits == is_inside).all()
-    if is_line and (shift == shift[0]).all():  # the other rows are not in the table
-        transform = {"offset": int(shift[0]) * (-1 if is_swapped else 1)}
-        transform |= {"zero_rows": absent} if absent and are_zeros else {}
-        return replace(outcome, verdict="equivalent", transform=transform)
-    matched = with_rows(outcome, "first" if is_swapped else "second", rows, fits, noun="row(s)")
+        return replace(outcome, tried={"rows": differing, "n": len(b), "shift": farthest})
+    absent, by = int((~fits).sum()), int(shift[fits][0])
+    is_inside = (index + by >= 0) & (index + by < len(a))
+    are_zeros = not b[~fits].any()
+    is_near = part.domain.is_line and (are_zeros or absent <= farthest)
+    if is_near and (fits == is_inside).all() and (shift[fits] == by).all():
+        by = -by if is_swapped else by
+        transform = {"offset": by} | ({"zero_rows": absent} if absent and are_zeros else {})
+        facts: Fields = {"causes": (Shifted(by),), "explained": float(fits.mean())}
+        return replace(outcome, verdict="equivalent", transform=transform, **facts)
+    matched = with_rows(outcome, SIDES[not is_swapped], rows, fits, noun="row(s)")
     if not fits.all():
         return matched
-    explanation = explain_rows(np.arange(len(a)), rows)
-    return replace(
-        matched,
-        expected="second" if is_swapped else "first",
-        causes=explanation.causes,
-        explained=explanation.share,
-    )
-
-
-def nearest_rows(a: Floats, b: Floats, allowed: Allowed) -> tuple[Places, Bools]:
-    """Return the nearest row of a for each row of b, and whether rounding explains all numbers.
-
-    Of equal rows, the one with the index of the row counts, and repeated rows are matched one to
-    one.
-    """
-    in_place = np.all(np.abs(a[: len(b)] - b) <= allowed(np.arange(len(b))), axis=1)
-    rows = nearest(a, b, in_place)
-    fits = np.all(np.abs(a[rows] - b) <= allowed(rows), axis=1)
-    if fits.all() and len(a) == len(b):
-        leaders = first_duplicate(a)
-        orders = [np.argsort(x, kind="stable") for x in (leaders, leaders[rows])]
-        if (leaders[orders[0]] == leaders[rows][orders[1]]).all():
-            rows[orders[1]] = orders[0]
-    return rows, fits
+    found = explain_rows(np.arange(len(a)), rows)
+    facts = {"expected": SIDES[is_swapped], "causes": found.causes, "explained": found.share}
+    return replace(matched, **facts)
 
 
 def find_columns(
@@ -191,14 +178,11 @@ def find_columns(
     if abs(scale - short) <= max(eps, SUMS_EPS) * scale:
         scale = short
 
-    def limits(rows: Indices) -> Floats:
-        return allowed(rows) * scale
-
-    for columns, signs in column_maps(x, y, limits, scale):
-        factors = signs * scale
-        if not compare_columns(x[:FEW], y[:FEW], limits, columns, factors)[0].all():
+    for columns, signs in column_maps(x, y, lambda rows: allowed(rows) * scale, scale):
+        maps = lambda rows: allowed(rows) * scale, columns, signs * scale
+        if not compare_columns(x[:FEW], y[:FEW], *maps)[0].all():
             continue  # few rows exclude most
-        fits, residual = compare_columns(x, y, limits, columns, factors)
+        fits, residual = compare_columns(x, y, *maps)
         if fits.all():
             causes: list[Any] = [ordered] if (ordered := Ordered(columns, signs)).words else []
             if scale != 1:

@@ -11,6 +11,7 @@ which each pair rotates.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field, replace
 from functools import cache
 from typing import Any, Literal
@@ -23,12 +24,12 @@ from pefourier.construction.operators import OperatorComparison
 from pefourier.construction.pairs import PairDifference, PositionRun
 from pefourier.construction.steps import describe_changes, describe_sides
 from pefourier.construction.waves import Waves, apart, wave_tolerance
-from pefourier.encodings.encoding import Encoding, Finding, Findings, largest_number, row_blocks
+from pefourier.encodings.encoding import Encoding, Finding, Findings, distinct, largest_number
 from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import ModelPositions, describe_positions
-from pefourier.geometry.precision import FLOAT32_EPS, NUMBERS_AT_ONCE
+from pefourier.geometry.precision import FLOAT32_EPS, float_blocks
 from pefourier.geometry.tolerance import stored_tolerance
-from pefourier.types import Bools, Counts, Fields, Texts, frozen, frozen_by_name, hidden
+from pefourier.types import Counts, Fields, Texts, frozen, frozen_by_name, hidden
 from pefourier.writing.text import ranges
 
 Field = Literal["layers", "rotations", "windows", "factors"]
@@ -36,12 +37,8 @@ Side = Literal["first", "second"]
 Two = tuple[Encoding, Encoding]
 SIDES: tuple[Side, Side] = ("first", "second")
 MOST = 12  # most layers listed by number
-INTERPOLATED = 20 * FLOAT32_EPS  # of the largest number: difference of two float32 resizes
 MOST_ROWS = 4096  # most rows of long sinusoidal tables compared number by number
 SIMILAR = 2**12  # rows of which a similarity is computed
-MOVED = 3  # rows and wavelengths that are named
-ALIKE = 1e-9  # share that rounding explains
-UNREAD = ("unread-key", "gguf-unread")
 
 
 @frozen
@@ -84,8 +81,6 @@ class Similarity:
 
     mean_cosine: float | None  # of rows that are not 0; None for other widths
     cka: float | None  # linear: 1 if inner products of centred rows agree up to a factor
-    rows: Counts = ()  # with the smallest cosines
-    wavelengths: tuple[float, ...] = ()  # strongest in the difference, in positions
     sampled: int | None = None  # number of rows, if they are not all
 
 
@@ -100,29 +95,18 @@ def similarity_of(first: Encoding, second: Encoding) -> Similarity:
     >>> round(found.cka, 12), found.mean_cosine < 1
     (1.0, True)
     """
-    rows = np.unique(np.linspace(0, len(first) - 1, min(len(first), SIMILAR)).astype(int))
-    x, y = (e.float_table(e.domain.x[rows]) for e in (first, second))
-    size = max(np.abs(x).max(initial=0.0), np.abs(y).max(initial=0.0)) or 1.0
+    rows, mean = distinct(np.linspace(0, len(first) - 1, SIMILAR).astype(int)), None
+    x, y = (enc.float_table(enc.domain.x[rows]) for enc in (first, second))
+    size = max(map(largest_number, (x, y))) or 1.0
     x, y = x / size, y / size
-    mean, moved, waves = None, (), ()
     if x.shape == y.shape:
         norms = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
-        cosines = (x * y).sum(axis=1) / np.where(norms > 0, norms, np.nan)
-        mean = None if np.isnan(cosines).all() else float(np.nanmean(cosines))
-        worst = np.argsort(cosines)[:MOVED]
-        moved = tuple(rows[worst[cosines[worst] < 1 - ALIKE]].tolist())
-        if len(rows) == len(first):
-            energy = (np.abs(np.fft.rfft(y - x, axis=0)) ** 2).sum(axis=1)[1:]
-            strongest = np.argsort(-energy)[:MOVED]
-            if energy[strongest].sum() <= energy.sum() / 2:  # flat: no wavelength stands out
-                strongest = strongest[:0]
-            strongest = strongest[energy[strongest] > ALIKE * (y**2).sum() * len(y)]
-            waves = tuple((len(first) / (strongest + 1)).tolist())
+        cosines = (x * y).sum(axis=1)[norms > 0] / norms[norms > 0]
+        mean = float(cosines.mean()) if len(cosines) else None
     x, y = x - x.mean(axis=0), y - y.mean(axis=0)
-    size = np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)
+    size = float(np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y))
     cka = float(np.linalg.norm(x.T @ y) ** 2 / size) if size else None
-    sampled = len(rows) if len(rows) < len(first) else None
-    return Similarity(mean, cka, moved, waves, sampled)
+    return Similarity(mean, cka, len(rows) if len(rows) < len(first) else None)
 
 
 @frozen_by_name
@@ -160,13 +144,6 @@ class Outcome:
     unread: Texts = ()  # keys about positions that a config sets and the reader ignores
     similarity: Similarity | None = None  # of tables of equal length
     findings: Findings = ()
-
-    @property
-    def first_place(self) -> str | None:
-        """Position and column of the first difference."""
-        if not self.first_difference or self.heads:
-            return None
-        return "position {}, column {}".format(*self.first_difference)
 
     def with_differences(self, unit: str, differing: int, counted: int, **facts: Any) -> Outcome:
         """Return a copy with a number of differing units."""
@@ -208,56 +185,43 @@ def compare_numbers(
     outcome = uncompared("columns", (len(first), len(second)), (first.dim, second.dim))
     if outcome.differing:
         return outcome
-    n = min(outcome.length, limit or outcome.length)
-    a, b = (enc.table(enc.domain.x[:n]) for enc in (first, second))
+    x = slice(limit if limit and limit < outcome.length else outcome.length)
+    a, b = (enc.table(enc.domain.x[x]) for enc in (first, second))
     allowed, _ = stored_tolerance(a, b, first, second)
-    differs, largest, worst = np.zeros(a.shape[1], bool), 0.0, 0.0
-    places: list[tuple[int, int] | None] = [None, None]  # of the first and the largest difference
-    first_tolerance = None
-    for part in row_blocks(n, NUMBERS_AT_ONCE, a.shape[1]):
-        residual = np.abs(np.asarray(a[part], dtype=float) - b[part])
-        rows = np.arange(part.start, part.stop)
-        limits = allowed(rows) if tolerance is None else np.array(tolerance)
+    differs, largest, worst = np.zeros(a.shape[1], bool), 0.0, -1.0
+    facts: Fields = {}
+    for rows, numbers in float_blocks(a):
+        residual = np.abs(numbers - b[rows])
+        given = allowed(np.arange(rows.start, rows.stop)) if tolerance is None else tolerance
+        limits = np.broadcast_to(given, residual.shape)
         beyond, largest = residual > limits, max(largest, float(limits.max()))
-        differs |= beyond.any(axis=0)
-        if places[0] is None and (place := first_place(beyond, part.start)):
-            places[0] = place
-            first_tolerance = float(
-                np.broadcast_to(limits, beyond.shape)[place[0] - part.start, place[1]]
-            )
+        if beyond.any() and not differs.any():
+            place = np.unravel_index(beyond.argmax(), beyond.shape)
+            facts["first_difference"] = at_rows(place, rows)
+            facts["first_tolerance"] = float(limits[place])
         if residual.max() > worst:
             worst = float(residual.max())
-            places[1] = first_place(residual == worst, part.start)
+            place = np.unravel_index(residual.argmax(), residual.shape)
+            facts["largest_difference"] = at_rows(place, rows) if worst else None
+        differs |= beyond.any(axis=0)
     return replace(
         outcome,
         verdict="different" if differs.any() else "the same",
         differing=int(differs.sum()),
         bitwise=not worst,
         tolerance=largest,
-        first_tolerance=first_tolerance,
         max_difference=worst,
-        first_difference=places[0],
-        largest_difference=places[1],
+        **facts,
     )
 
 
-def are_one_resize(outcome: Outcome, encodings: Two) -> bool:
-    """Whether two learned float32 tables differ no more than two interpolations of one table.
+def at_rows(place: Sequence[Any], rows: slice) -> tuple[int, int]:
+    """Return the row and column of a place in a block of rows.
 
-    A difference that a scale explains to within one unit of the largest number counts as a scale.
+    >>> at_rows((1, 4), slice(20, 30))
+    (21, 4)
     """
-    worst = outcome.max_difference
-    are_stored = all(enc.origin != "formula" for enc in encodings)
-    is_apart = outcome.verdict in ("different", "equivalent")
-    if worst is None or not (
-        is_apart and are_stored and outcome.transform.keys() <= {"rows", "scale"}
-    ):
-        return False
-    size = largest_number(encodings[0].float_table())
-    change = size * abs(outcome.transform.get("scale", 1.0) - 1)
-    is_learned = outcome.tolerance == size * 4 * FLOAT32_EPS  # of tables without sinusoids
-    is_scaled = bool(change) and worst <= size * FLOAT32_EPS
-    return is_learned and not is_scaled and worst + change <= size * INTERPOLATED
+    return rows.start + int(place[0]), int(place[1])
 
 
 def compare_waves(numbers: Outcome, a: Waves, b: Waves) -> Outcome:
@@ -271,30 +235,6 @@ def compare_waves(numbers: Outcome, a: Waves, b: Waves) -> Outcome:
     limit = wave_tolerance(rows, a.frequency, a.factor, max(FLOAT32_EPS, a.eps, b.eps))
     worst = float(apart(a.numbers(rows), b.numbers(rows)).max())
     return replace(numbers.without_numbers(), max_difference=worst, tolerance=float(limit.max()))
-
-
-def first_place(beyond: Bools, start: int = 0) -> tuple[int, int] | None:
-    """Row (counted from the start of a block) and column of the first difference.
-
-    >>> first_place(np.array([[False, False], [False, True]]))
-    (1, 1)
-    """
-    row, column = np.unravel_index(beyond.argmax(), beyond.shape)
-    return (start + int(row), int(column)) if beyond[row, column] else None
-
-
-def has_layers(enc: Encoding) -> bool:
-    """Whether an encoding belongs to a model whose file describes its layers."""
-    return enc.origin == "formula" and bool(enc.spec) and source_of(enc.spec) in ("config", "gguf")
-
-
-def unread_keys(enc: Encoding) -> Texts:
-    """Keys about positions that the file sets and its reader ignores, or the findings about keys.
-
-    The keys come from `params` if set there, otherwise from the findings.
-    """
-    keys = enc.params.get("unread") or ()
-    return tuple(keys) or tuple(f.message for f in enc.findings if f.code in UNREAD)
 
 
 def compare_layers(first: Encoding, second: Encoding) -> list[LayerDifference]:

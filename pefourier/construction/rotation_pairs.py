@@ -53,7 +53,7 @@ from pefourier.construction.pairs import (
     runs_of,
     shift_between,
 )
-from pefourier.construction.rope import BY_LENGTH, Rope, base_of_grid, is_rotation, list_at
+from pefourier.construction.rope import Rope, base_of_grid, is_rotation, list_at
 from pefourier.construction.rows import Shifted
 from pefourier.construction.steps import (
     StepChanged,
@@ -74,7 +74,6 @@ from pefourier.encodings.encoding import (
     finding,
 )
 from pefourier.encodings.families.rotary import rotation_of
-from pefourier.encodings.model_positions import axes_of
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.types import Array, Bools, Fields, Floats, Indices, Places, Texts
 from pefourier.writing.text import ranges
@@ -84,14 +83,6 @@ SAMPLE = 64  # rows tested before all rows are matched
 FARTHEST = 2**17  # positions of a rotation that are searched, at least
 PARTS = {"cos": "cosines", "sin": "sines"}
 TwoWaves = tuple[Waves, Waves]
-
-
-def at_rows_of(enc: Encoding, counterpart: Encoding) -> Encoding:
-    """Reload a rotation whose frequencies depend on the length at the length of a table."""
-    is_fixed = enc.params.get("scaling") not in BY_LENGTH or counterpart.origin == "formula"
-    if is_fixed or not enc.spec or len(enc) == len(counterpart):
-        return enc
-    return load(enc.spec, len(counterpart), enc.params["d"])
 
 
 def length_note(enc: Encoding) -> Finding:
@@ -363,7 +354,7 @@ def read_pairs(first: Encoding, second: Encoding) -> TwoWaves | None:
 
 def pairs_of(enc: Encoding, counterpart: Encoding) -> Waves | None:
     """Pairs of an encoding: declared, measured from its source code, or fitted to its table."""
-    if known := declared(enc, axes_of(enc)):
+    if known := declared(enc):
         return known
     if not enc.domain.is_line or enc.domain.kind != "position":
         return None

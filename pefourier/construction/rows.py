@@ -32,9 +32,8 @@ def agree(expected: Numbers, observed: Numbers) -> Bools:
     >>> agree(np.arange(4), np.array([0, 1, 5])), agree(np.arange(2), np.arange(3))
     (array([ True,  True, False]), array([False, False, False]))
     """
-    if expected.shape[:-1] != observed.shape[:-1] or expected.shape[-1] < observed.shape[-1]:
-        return np.zeros(observed.shape, dtype=bool)
-    return np.asarray(expected[..., : observed.shape[-1]] == observed)
+    due = expected[..., : observed.shape[-1]]
+    return np.asarray(due == observed if due.shape == observed.shape else observed != observed)
 
 
 def explain_rows(
@@ -79,11 +78,12 @@ class Piece:
     @property
     def words(self) -> str:
         """The axis and the tokens."""
-        axis = "" if self.axis is None else f"on axis {self.axis}"
+        texts = [] if self.axis is None else [f"on axis {self.axis}"]
         if isinstance(self.axis, tuple):
-            axis = "on axes {} to {}".format(*self.axis)
-        tokens = "in tokens {} to {}".format(*self.tokens) if self.tokens else ""
-        return " ".join(filter(None, (axis, tokens)))
+            texts = ["on axes {} to {}".format(*self.axis)]
+        if self.tokens:
+            texts.append("in tokens {} to {}".format(*self.tokens))
+        return " ".join(texts)
 
     @property
     def index(self) -> Any:
@@ -109,14 +109,11 @@ class Piece:
 def parts_of(expected: Numbers, observed: Numbers, differs: Bools) -> Iterator[Cover[Numbers]]:
     """Yield the axes and tokens to which differences are confined: one part, or two."""
     shift, flat = shift_of(expected, observed), np.atleast_2d(differs)
-    axes = np.flatnonzero(flat.any(axis=1)).tolist()
-    if differs.ndim == 1:
-        axes = [None]
-    lines = [differs if axis is None else differs[axis] for axis in axes]
+    axes: list[Any] = np.flatnonzero(flat.any(axis=1)).tolist() if differs.ndim > 1 else [None]
     if axes != [None] and len(axes) < 3:
         yield [(Piece(axis=axis), KINDS) for axis in axes]
     if len(axes) == 2:
-        ends = [tuple(np.flatnonzero(line)[[0, -1]].tolist()) for line in lines]
+        ends = [tuple(np.flatnonzero(differs[axis])[[0, -1]].tolist()) for axis in axes]
         if ends[0] == ends[1] and axes[1] == axes[0] + 1:
             yield [(Piece(ends[0], tuple(axes)), (Shifted,))]
         yield [(Piece(end, axis), KINDS) for end, axis in zip(ends, axes, strict=True)]
@@ -229,8 +226,7 @@ class Step(Change):
     def propose(cls, _: Numbers, observed: Numbers) -> RowChanges:
         steps = np.diff(observed)
         if len(steps) > 1:
-            some = steps[[0, -1]]
-            both = [*(-some).tolist(), *some.tolist()]  # before a reversal, or alone
+            both = np.outer([-1, 1], steps[[0, -1]]).ravel().tolist()  # before a reversal, or alone
             yield from (cls(by) for by in dict.fromkeys(both) if by not in (0, 1))
 
     def apply(self, expected: Numbers) -> Numbers:

@@ -22,6 +22,7 @@ from pefourier.construction.grid_rules import (
 )
 from pefourier.construction.identify import SHORT, Formula, Params, identify, propose_waves
 from pefourier.construction.rows import explain_rows
+from pefourier.construction.tables import nearest
 from pefourier.construction.wave_rules import (
     SAMPLE,
     SEARCHED,
@@ -218,16 +219,12 @@ def places_of_rows(facts: TableFacts, formula: Formula, stray: Indices) -> Place
 
     Every row is compared with the vector of its position. None for tables of many numbers.
     """
-    from scipy.spatial import KDTree  # slow import, rarely needed
-
     n, offset = len(facts.table), formula.params.get("offset", 0)
     if facts.table.size > SEARCHED or offset % 1:
         return None
     places, tried = np.arange(n), np.arange(-int(offset), 2 * n)
     vectors = facts.table[stray].astype(float)
-    directions = np.random.default_rng(0).standard_normal((vectors.shape[1], 8))
-    tree = KDTree(formula.vectors(tried) @ directions)
-    places[stray] = tried[tree.query(vectors @ directions)[1]]
+    places[stray] = tried[nearest(formula.vectors(tried), vectors)]
     is_found = formula.residual(places[stray], vectors, facts.level)[1].all()
     return places + int(offset) if is_found else None
 

@@ -11,19 +11,18 @@ errors. Rows of zeros and columns of zeros are causes within a part of the table
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from pefourier.construction.explain import Cause, Cover, Explanation, Named, Within, explain
+from pefourier.construction.identify import shortest
 from pefourier.construction.rows import explain_rows
 from pefourier.encodings.encoding import changes_by_name
-from pefourier.geometry.precision import float_blocks
+from pefourier.geometry.precision import first_duplicate, float_blocks
 from pefourier.geometry.tolerance import Allowed
 from pefourier.types import Bools, Fields, Floats, Places, Table, frozen, frozen_arrays
-from pefourier.writing.text import shortest
 
 FEW = 64  # rows on which candidate matches of columns are tested first
 PROBES = 8  # random directions in which rows are matched
@@ -160,28 +159,22 @@ class Scaled(OfNumbers):
     @classmethod
     def propose(cls, expected: TableNumbers, observed: TableNumbers) -> Iterator[Scaled]:
         """Yield the ratio of norms, with and without the mean row, with both signs."""
-        factors = list[float]()
-        for a, b in (
-            (expected.values, observed.values),
-            (x.values - x.values.mean(axis=0) for x in (expected, observed)),
-        ):
-            norms = np.linalg.norm(a), np.linalg.norm(b)
-            if all(norms):
-                slack = float(np.linalg.norm(expected.error) / norms[0])
-                ratio = float(norms[1] / norms[0])
-                factors.append(shortest(partial(is_near, ratio, slack + 1e-12), ratio))
-                factors += [float(f"{ratio:.{digits}g}") for digits in (1, 2, 3, 4)]
-        for by in dict.fromkeys(factors):
-            yield from (cls(by=factor) for factor in (by, -by) if factor not in (0, 1))
+        x, y = expected.values, observed.values
+        for a, b in ((x, y), (x - x.mean(axis=0), y - y.mean(axis=0))):
+            size, ratio = float(np.linalg.norm(a)), float(np.linalg.norm(b))
+            if size and ratio:
+                ratio, slack = ratio / size, float(np.linalg.norm(expected.error)) / size
+                for by in dict.fromkeys((shortest(ratio, slack + 1e-12), *in_few_digits(ratio))):
+                    yield from (cls(by=factor) for factor in (by, -by) if factor not in (0, 1))
 
     def apply(self, expected: TableNumbers) -> TableNumbers:
         """Multiply."""
         return expected.times(self.by)
 
 
-def is_near(ratio: float, slack: float, value: float) -> bool:
-    """Whether a value differs from a ratio by at most a relative slack."""
-    return abs(value - ratio) <= slack * ratio
+def in_few_digits(value: float) -> list[float]:
+    """Return a number in one to four digits."""
+    return [float(f"{value:.{digits}g}") for digits in range(1, 5)]
 
 
 @frozen_arrays
@@ -199,7 +192,7 @@ class OffsetRow(OfNumbers):
             added = observed.values.mean(axis=0) - expected.values.mean(axis=0)
             middle, slack = float(np.median(added)), float(observed.error.max()) + 1e-12
             if (np.abs(added - middle) <= slack).all():  # one number for all columns
-                added = np.full(len(added), shortest(lambda x: abs(x - middle) <= slack, middle))
+                added = np.full(len(added), shortest(middle, slack / (abs(middle) or 1.0)))
             if added.any():
                 yield cls(row=added)
 
@@ -226,12 +219,7 @@ class UnitRows(OfNumbers):
 
     def apply(self, expected: TableNumbers) -> TableNumbers:
         """Divide rows by their norms; rows of zeros stay."""
-        norms = np.linalg.norm(expected.values, axis=1, keepdims=True)
-        scaled = expected.times(self.length / np.where(norms > 0, norms, 1.0))
-        slack = np.linalg.norm(scaled.error, axis=1, keepdims=True)
-        return TableNumbers(
-            scaled.values, scaled.error + slack * np.abs(scaled.values) / self.length
-        )
+        return divided(expected, np.linalg.norm(expected.values, axis=1) / self.length)
 
 
 @frozen
@@ -246,19 +234,26 @@ class LayerNorm(OfNumbers):
     def propose(cls, _: TableNumbers, observed: TableNumbers) -> Iterator[LayerNorm]:
         """Yield the constants that layer norms add, if observed rows have mean 0."""
         x = observed.values
-        spread = x.std(axis=1)
-        if np.abs(x.mean(axis=1)).max(initial=0.0) <= DEVIATION * max(
-            spread.max(initial=0.0), 1e-9
-        ):
+        means, spread = np.abs(x.mean(axis=1)), max(x.std(axis=1).max(initial=0.0), 1e-9)
+        if means.max(initial=0.0) <= DEVIATION * spread:
             yield from (cls(eps=eps) for eps in NORM_EPS)
 
     def apply(self, expected: TableNumbers) -> TableNumbers:
         """Normalise rows; rows of constants become zeros."""
-        centred = expected.values - expected.values.mean(axis=1, keepdims=True)
-        spread = np.sqrt((centred**2).mean(axis=1, keepdims=True) + self.eps)
-        spread = np.where(spread > 0, spread, 1.0)
-        error = (expected.error + expected.error.mean(axis=1, keepdims=True)) / spread
-        return TableNumbers(centred / spread, error * (1 + np.abs(centred / spread)))
+        mean, slack = (x.mean(axis=1, keepdims=True) for x in (expected.values, expected.error))
+        values, error = expected.values - mean, expected.error + slack
+        return divided(TableNumbers(values, error), np.sqrt(values.var(axis=1) + self.eps))
+
+
+def divided(numbers: TableNumbers, norms: Floats) -> TableNumbers:
+    """Divide rows by norms, which err as the numbers do; rows within their error become zeros."""
+    is_flat = (np.abs(numbers.values) <= numbers.error).all(axis=1)
+    scaled = numbers.times((1 / np.where(is_flat, np.inf, norms))[:, None])
+    slack = np.linalg.norm(scaled.error, axis=1, keepdims=True)
+    size = np.linalg.norm(scaled.values, axis=1, keepdims=True)
+    return TableNumbers(
+        scaled.values, scaled.error + slack * np.abs(scaled.values) / np.maximum(size, 1e-300)
+    )
 
 
 @frozen
@@ -296,19 +291,14 @@ class Integers(Named):
 
     @classmethod
     def propose(cls, expected: TableNumbers, observed: TableNumbers) -> Iterator[Integers]:
-        """Yield factors that map the largest number to the largest integer."""
-        largest, top = (
-            np.abs(observed.values).max(initial=0.0),
-            np.abs(expected.values).max(initial=0.0),
-        )
-        sample = observed.values.ravel()[:SAMPLE]
-        if not top or not 0 < largest <= WHOLE or (sample != np.rint(sample)).any():
-            return
-        for most in dict.fromkeys((largest, largest + 1, largest + 0.5)):
-            yield cls(scale=float(most / top))
-        norms = np.linalg.norm(observed.values) / np.linalg.norm(expected.values)
-        for digits in range(1, 5):
-            yield cls(scale=float(f"{norms:.{digits}g}"))
+        """Yield factors that map the largest number to the largest integer, and round factors."""
+        x, y = expected.values, observed.values
+        largest, top = (np.abs(z).max(initial=0.0) for z in (y, x))
+        sample = y.ravel()[:SAMPLE]
+        if top and 0 < largest <= WHOLE and (sample == np.rint(sample)).all():
+            factors = [float(most / top) for most in (largest, largest + 1, largest + 0.5)]
+            factors += in_few_digits(float(np.linalg.norm(y) / np.linalg.norm(x)))
+            yield from (cls(scale=factor) for factor in factors)
 
     def apply(self, expected: TableNumbers) -> TableNumbers:
         """Multiply and round."""
@@ -488,13 +478,9 @@ class RowsMoved(Named):
     @classmethod
     def propose(cls, expected: TableNumbers, observed: TableNumbers) -> Iterator[RowsMoved]:
         """Yield the causes of the rows that are nearest to the observed rows."""
-        a, b = expected.values, observed.values
-        if a.shape != b.shape:
-            return
-        in_place = np.asarray(agree(expected, observed).all(axis=1))
-        for rows in nearest(a, b, in_place), np.arange(len(a))[::-1]:
-            found = explain_rows(np.arange(len(a)), rows).causes
-            if found:
+        if expected.values.shape == observed.values.shape:
+            rows, _ = nearest_rows(expected, observed)
+            if found := explain_rows(np.arange(len(rows)), rows).causes:
                 yield cls(causes=found, rows=rows)
 
     def apply(self, expected: TableNumbers) -> TableNumbers:
@@ -502,16 +488,39 @@ class RowsMoved(Named):
         return expected.at(rows=self.rows)
 
 
-def nearest(a: Floats, b: Floats, in_place: Bools) -> Places:
-    """Return the row of a that is nearest to each row of b, unless it agrees `in_place`.
+def nearest_rows(expected: TableNumbers, observed: TableNumbers) -> tuple[Places, Bools]:
+    """Return the nearest expected row of each observed row, and whether all its numbers agree.
+
+    Of equal rows, the one with the index of the row counts, and repeated rows are matched one to
+    one.
+    """
+    a, b = expected.values, observed.values
+
+    def fitting(rows: Places) -> Bools:
+        return np.asarray(agree(expected.at(rows), observed).all(axis=1))
+
+    index = np.arange(len(b))
+    if len(a) == len(b) and (fits := fitting(index[::-1])).all():
+        return index[::-1], fits
+    rows = np.where(fitting(index), index, nearest(a, b))
+    fits = fitting(rows)
+    if fits.all() and len(a) == len(b):
+        leaders = first_duplicate(a)
+        orders = [np.argsort(x, kind="stable") for x in (leaders, leaders[rows])]
+        if (leaders[orders[0]] == leaders[rows][orders[1]]).all():
+            rows[orders[1]] = orders[0]
+    return rows, fits
+
+
+def nearest(a: Floats, b: Floats) -> Places:
+    """Return the row of a that is nearest to each row of b.
 
     Rows are projected on a few random directions, which separate different rows.
     """
     from scipy.spatial import KDTree  # slow import, rarely needed
 
     directions = np.random.default_rng(0).standard_normal((a.shape[1], PROBES))
-    rows = KDTree(a @ directions).query(b @ directions)[1]
-    return np.asarray(np.where(in_place, np.arange(len(b)), rows))
+    return np.asarray(KDTree(a @ directions).query(b @ directions)[1])
 
 
 KINDS = (
@@ -524,12 +533,16 @@ def parts_of(_: TableNumbers, __: TableNumbers, differs: Bools) -> Iterator[Cove
     """Yield the rows and the columns to which differences are confined: one part, or two."""
     for axis, part in ((1, "rows"), (0, "columns")):
         runs = true_runs(np.asarray(differs.any(axis=axis)))
-        if not runs or len(runs) > 2 or runs == [(0, differs.shape[1 - axis] - 1)]:
+        if not runs:
             continue
-        yield [(TablePart(part, *run), PARTIAL) for run in runs]
+        span = runs[0][0], runs[-1][1]
+        if span != (0, differs.shape[1 - axis] - 1):
+            yield [(TablePart(part, *span), PARTIAL)]
+        if len(runs) == 2:
+            yield [(TablePart(part, *run), PARTIAL) for run in runs]
 
 
-PARTIAL = (Zeroed, Scaled, UnitRows, LayerNorm, Decimals, Integers)
+PARTIAL = (Zeroed, Scaled, UnitRows, LayerNorm, Decimals, Integers, Ordered, RowsMoved)
 
 
 def explain_tables(expected: TableNumbers, observed: TableNumbers) -> Explanation[TableNumbers]:
@@ -541,12 +554,16 @@ def explain_tables(expected: TableNumbers, observed: TableNumbers) -> Explanatio
     ['all numbers multiplied by 2.5', 'positions in reverse order']
     """
 
-    def near(remaining: TableNumbers, _: TableNumbers) -> bool:
-        return remaining.values.size <= PAIRED
+    is_small = observed.values.size <= PAIRED
+    found = explain(expected, observed, KINDS, agree, lambda *_: is_small, parts_of)
+    return Explanation(tuple(chain.from_iterable(map(single, found.causes))), found.reproduced)
 
-    found = explain(expected, observed, KINDS, agree, near, parts_of)
-    causes = (getattr(cause, "causes", (cause,)) for cause in found.causes)
-    return Explanation(tuple(chain.from_iterable(causes)), found.reproduced)
+
+def single(cause: Any) -> tuple[Cause[Any], ...]:
+    """Return the causes of moved rows one by one, each within the part of all."""
+    if isinstance(cause, Within):
+        return tuple(Within(cause.part, one) for one in single(cause.cause))
+    return cause.causes if isinstance(cause, RowsMoved) else (cause,)
 
 
 def are_equivalent(causes: tuple[Cause[Any], ...]) -> bool:

@@ -45,7 +45,6 @@ KNOWN = 3  # frequencies below the fold needed to extrapolate those above
 ROUNDED = 2.0**-7  # relative tolerance for frequencies in 16 bits
 LARGEST_FACTOR = 1024  # largest ratio of two scale factors in a known scaling
 SMALLEST_BASE = 1000  # of a model with a scaled rotation
-WAVES = 1e-3  # relative residual of sinusoids, in addition to rounding
 ZERO_MEAN = 1e-6  # mean of sinusoids over whole periods, up to rounding
 NOISE = 0.2  # largest residual of columns without a partner, whose phases were rounded
 SAMPLE = 2**9  # rows whose columns are examined one by one
@@ -101,7 +100,7 @@ def ladder_of(table: Table, eps: float) -> Floats:
     left, m = recurrence(columns, 1)[2], len(omega)
     for step in (1, -1) if m > KNOWN else ():
         folded, unlike = omega[::step], left[::step]
-        if (unlike[: KNOWN + 1] >= WAVES + 4 * eps).any():
+        if (unlike[: KNOWN + 1] >= SHARE + 4 * eps).any():
             continue
         for turns in range(-ROTATIONS, ROTATIONS + 1):
             second = 2 * np.pi * abs(turns) + (-1) ** (turns < 0) * folded[1]
@@ -115,7 +114,7 @@ def ladder_of(table: Table, eps: float) -> Floats:
             exact = frequencies(grid, 2 * m) if grid else np.zeros(0)
             if grid and ("step" not in grid or (exact <= np.pi).sum() >= KNOWN):
                 phases = 4 * phase_rounding(exact, level) * len(rows)
-                if (unlike < WAVES + 4 * eps + np.minimum(phases, noise)).all():
+                if (unlike < SHARE + 4 * eps + np.minimum(phases, noise)).all():
                     return exact[::step]
     return np.zeros(0)
 
@@ -410,20 +409,19 @@ def without_rounding(
     fitted to the table, the tolerance stays as it is: the difference also contains the error of
     the fit, which does not affect the rank. A fitted scale is only a factor.
     """
-    n, d = factors.n, factors.d
-    found, digits = identified or {"params": {}, "max_difference": 0.0}, chosen_digits(eps)
-    worst, params = found["max_difference"], found["params"].items()
-    values = chain(*(np.ravel(v).tolist() for k, v in params if k not in ("scale", "rho")))
-    is_fitted = any(isinstance(x, float) and float(f"{x:.{digits}g}") != x for x in values)
-    is_fitted |= found["params"].get("rho", 0.0) > UNUSUAL
-    rms = 0.0 if found.get("changes") or is_fitted else worst / 3
-    counted = replace(factors, tolerance=max(factors.tolerance, rms * (n**0.5 + d**0.5)))
-    if counted.rank == factors.rank:
+    if not identified or identified.get("changes"):
         return factors, []
+    worst, params, digits = identified["max_difference"], identified["params"], chosen_digits(eps)
+    values = chain(*(np.ravel(v).tolist() for k, v in params.items() if k not in ("scale", "rho")))
+    is_fitted = any(isinstance(x, float) and float(f"{x:.{digits}g}") != x for x in values)
+    if is_fitted or params.get("rho", 0.0) > UNUSUAL:
+        return factors, []
+    least = worst / 3 * (factors.n**0.5 + factors.d**0.5)
+    counted = replace(factors, tolerance=max(factors.tolerance, least))
     rank, left = factors.rank, counted.rank
     extra, come = rank - left, agreeing(rank - left, "comes", "come")
     noted = finding("rank-of-rounding", rank=rank, left=left, worst=worst, extra=extra, come=come)
-    return counted, [noted]
+    return (counted, [noted]) if extra else (factors, [])
 
 
 def rounded_phases(facts: TableFacts) -> Iterator[Finding]:

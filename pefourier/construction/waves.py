@@ -35,6 +35,7 @@ from pefourier.encodings.encoding import (
     split_pairs,
     unit_of,
 )
+from pefourier.encodings.model_positions import axes_of
 from pefourier.geometry.precision import (
     FLOAT32_EPS,
     phase_errors,
@@ -44,6 +45,7 @@ from pefourier.types import (
     Array,
     Bools,
     Counts,
+    Fields,
     Floats,
     Indices,
     Ints,
@@ -166,12 +168,11 @@ class Waves:
         )
 
 
-def declared(enc: Encoding, axis: Texts = ()) -> Waves | None:
+def declared(enc: Encoding) -> Waves | None:
     """Return the pairs of an encoding with declared frequencies on one axis, otherwise None."""
     measure, domain = enc.measure, enc.domain
-    if not measure.squared_length or measure.frequencies.ndim != 1 or enc.origin != "formula":
-        return None
-    if not domain.is_line or domain.kind == "lag":
+    is_of_rows = enc.origin == "formula" and domain.is_line and domain.kind != "lag"
+    if not is_of_rows or not measure.squared_length or measure.frequencies.ndim != 1:
         return None
     omega = measure.frequencies * (-1.0 if enc.params.get("backwards") else 1.0)
     amplitude = np.broadcast_to(measure.amplitudes, omega.shape)
@@ -180,7 +181,7 @@ def declared(enc: Encoding, axis: Texts = ()) -> Waves | None:
     elif np.ptp(amplitude) > NEAR * amplitude.max():
         return None
     offset = float(np.max(measure.offset))
-    return of_frequencies(omega, float(amplitude[0]), len(enc), enc.eps, offset, axis=axis)
+    return of_frequencies(omega, float(amplitude[0]), len(enc), enc.eps, offset, axis=axes_of(enc))
 
 
 def of_frequencies(
@@ -228,15 +229,9 @@ def fit(table: Array, eps: float, sides: Ints = ()) -> Waves | None:
         parts = split_pairs(table, form.layout) if form.part == "both" else [table]
         if form.copies and not all(map(copies_of, parts)):
             continue
-        if waves := fit_line(steps, form, stored):
-            numbers = numbers_of(table, form)
-            return replace(waves, repeats=repeats, length=len(table), numbers=numbers)
+        if waves := fit_line(table, repeats, form, stored):
+            return waves
     return None
-
-
-def numbers_of(table: Array, form: Form) -> NumbersAt:
-    """Return a function for the cosines and sines of a table, by row."""
-    return lambda rows: form.numbers(table[rows])
 
 
 def count_repeats(table: Array) -> int:
@@ -253,10 +248,10 @@ def count_repeats(table: Array) -> int:
 
 def table_forms(rows: Floats, eps: float) -> list[Form]:
     """Return the forms that fit the first rows of a table."""
-    forms, tolerance = [], 8 * eps * np.abs(rows).max()
+    forms, largest = [], np.abs(rows).max()
     for layout in LAYOUTS if rows.shape[1] % 2 == 0 else ():
         front, back = split_pairs(rows, layout)
-        if not (np.ptp(front**2 + back**2, axis=0) > 3 * tolerance * np.abs(rows).max()).any():
+        if not (np.ptp(front**2 + back**2, axis=0) > 24 * eps * largest**2).any():
             copies = copies_of(front) and copies_of(back)
             # low frequencies start near phase 0
             is_cosine = np.median(np.abs(front[0]) - np.abs(back[0])) >= 0
@@ -266,7 +261,7 @@ def table_forms(rows: Floats, eps: float) -> list[Form]:
         return [*forms, Form("cos", copies=copies)]
     if rows[0].any():
         return forms
-    line, largest = np.multiply.outer(np.arange(len(rows)), rows[1]), np.abs(rows).max()
+    line = np.multiply.outer(np.arange(len(rows)), rows[1])
     are_angles = largest > 1.5 and np.abs(rows - line).max() <= NEAR * largest
     return [*forms, Form("angles" if are_angles else "sin", copies=copies)]
 
@@ -281,8 +276,9 @@ def copies_of(rows: Array) -> Layout | None:
     return next((k for k in layouts if np.array_equal(*split_pairs(rows, k))), None)
 
 
-def fit_line(steps: Floats, form: Form, eps: float) -> Waves | None:
+def fit_line(table: Array, repeats: int, form: Form, eps: float) -> Waves | None:
     """Fit the frequencies of a table in a given form; None if the rows contradict the form."""
+    steps = table[::repeats]
     n = len(steps)
     rows = distinct(np.array([0, *(2 ** np.arange(40)), n - 1]))
     rows = rows[rows < n]
@@ -319,17 +315,12 @@ def fit_line(steps: Floats, form: Form, eps: float) -> Waves | None:
     is_scaled = form.part == "sin" and factor != 1  # by a number that was fitted, too
     if form.part != "both" and (np.median(residual) if is_scaled else residual.min()) > 1:
         return None
-    offset = position_offset(start, omega, eps)
+    offset, amplitude = position_offset(start, omega, eps), np.full(len(omega), factor)
+    facts: Fields = {"residual": residual, "repeats": repeats}
     return Waves(
-        omega,
-        start,
-        np.full(len(omega), factor),
-        numbers_of(steps, form),
-        n,
-        eps,
-        offset,
-        form,
-        residual=residual,
+        *(omega, start, amplitude, lambda rows: form.numbers(table[rows]), len(table)),
+        *(eps, offset, form),
+        **facts,
     )
 
 
@@ -521,8 +512,7 @@ def fit_columns(rows: Floats, eps: float) -> Waves | None:
     rows = rows * unit
     for first, second in pairings(rows):
         if on_circles(rows[:16], first, second, eps) and on_circles(rows, first, second, eps):
-            waves = measure_pairs(rows, first, second, eps)
-            return replace(waves, amplitude=waves.amplitude / unit)
+            return measure_pairs(rows, first, second, eps, unit)
     return None
 
 
@@ -565,8 +555,11 @@ def matchings(rows: Floats) -> Iterator[tuple[Indices, Indices]]:
             yield columns[half:], columns[:half][::-1]
 
 
-def measure_pairs(rows: Floats, first: Indices, second: Indices, eps: float) -> Waves:
-    """Measure frequency, phase and amplitude of each pair; swap columns that rotate backwards."""
+def measure_pairs(rows: Floats, first: Indices, second: Indices, eps: float, unit: float) -> Waves:
+    """Measure frequency, phase and amplitude of each pair; swap columns that rotate backwards.
+
+    Rows are in a `unit`, amplitudes are not.
+    """
     z = rows[:, second] + 1j * rows[:, first]
     turns, phase = fit_phases(z, z.shape[:1])
     omega = turns[:, 0]
@@ -574,7 +567,7 @@ def measure_pairs(rows: Floats, first: Indices, second: Indices, eps: float) -> 
     return Waves(
         np.abs(omega),
         np.where(back, np.pi / 2 - phase, phase),
-        np.sqrt((np.abs(z) ** 2).mean(axis=0)),
+        np.sqrt((np.abs(z) ** 2).mean(axis=0)) / unit,
         lambda p: np.where(back, 1j * z[p].conj(), z[p]),
         len(z),
         eps,
@@ -682,15 +675,10 @@ def deviations(rows: Floats) -> Floats:
     )
 
 
-def look_random(rows: Floats) -> bool:
-    """Whether rows are consistent with independent normal numbers, and enough rows to test it."""
-    n, d = rows.shape
+def numbers_look_random(table: Table) -> bool:
+    """Whether both ends of a table look like independent normal numbers, if long enough to test."""
+    ends = table[:ENDS], table[-ENDS:]
+    n, d = ends[0].shape
     if n < FEWEST[0] or d < FEWEST[1] or n * d < ENOUGH:
         return False
-    return bool(np.abs(deviations(rows)).max() <= BEYOND)
-
-
-def numbers_look_random(table: Table) -> bool:
-    """Whether the rows at both ends of a table look random, without an order of positions."""
-    ends = table[:ENDS], table[-ENDS:]
-    return all(look_random(rows.astype(float)) for rows in ends)
+    return all(np.abs(deviations(rows.astype(float))).max() <= BEYOND for rows in ends)

@@ -259,6 +259,14 @@ def axis_in(enc: Encoding) -> Places | None:
     return axes
 
 
+def at_rows_of(enc: Encoding, counterpart: Encoding) -> Encoding:
+    """Reload a rotation whose frequencies depend on the length at the length of a table."""
+    is_fixed = enc.params.get("scaling") not in BY_LENGTH or counterpart.origin == "formula"
+    if is_fixed or not enc.spec or len(enc) == len(counterpart):
+        return enc
+    return load(enc.spec, len(counterpart), enc.params["d"])
+
+
 def axes_of(enc: Encoding) -> Texts:
     """Image axis (t, y, x; e of llama.cpp) that rotates each pair of a model; empty: text only."""
     try:

@@ -18,7 +18,7 @@ agree, the tables have the same geometry.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -39,19 +39,15 @@ from pefourier.construction.outcome import (
     Outcome,
     Similarity,
     Two,
-    are_one_resize,
     compare_layers,
     compare_numbers,
     compare_waves,
-    has_layers,
     similarity_of,
     uncompared,
-    unread_keys,
 )
 from pefourier.construction.pairs import PairDifference, frequencies_apart
 from pefourier.construction.rope import BY_LENGTH, known_mistakes
 from pefourier.construction.rotation_pairs import (
-    at_rows_of,
     compare_rotations,
     explains_rows,
     length_note,
@@ -65,6 +61,7 @@ from pefourier.encodings.encoding import (
     Finding,
     as_encoding,
     finding,
+    largest_number,
     split_pairs,
     without_prefix,
 )
@@ -77,11 +74,12 @@ from pefourier.encodings.loader import (
     source_of,
     specs_of_rotations,
 )
-from pefourier.encodings.model_positions import refuse_random, temperature_of
+from pefourier.encodings.model_positions import at_rows_of, refuse_random, temperature_of
 from pefourier.errors import OtherGrid, PefourierError
 from pefourier.geometry.interpolation import recovered_sides
+from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.questions.result import Result
-from pefourier.types import Array, Fields, Values, frozen_by_name
+from pefourier.types import Array, Fields, Texts, Values, frozen_by_name
 from pefourier.writing.text import Verdict, agreeing, first_few, joined_runs, number
 
 LARGE = 2**20  # numbers in a table of cosines and sines, above which only pairs are compared
@@ -91,6 +89,8 @@ SHOWN = 8  # runs of indices that a sentence lists
 LARGEST_SOURCE = 2**25  # most numbers requested from source code if no size was given
 PLACES = {"grid", "prefix"}  # parameters of all encodings that place their rows
 MODELS = {"config", "gguf"}
+UNREAD = ("unread-key", "gguf-unread")
+INTERPOLATED = 20 * FLOAT32_EPS  # of the largest number: difference of two float32 resizes
 
 
 @frozen_by_name
@@ -133,8 +133,6 @@ class Comparison(Outcome, Result):
         "rows sampled for similarity": "moved.sampled",
         "mean cosine of rows": "moved.mean_cosine",
         "linear CKA": "moved.cka",
-        "rows with the smallest cosines": "moved_rows",
-        "wavelengths of the difference": "moved_waves",
         "likely mistake": "cause_codes",
         "cosine below 0.9 from position": "costly_from",
     }
@@ -209,15 +207,11 @@ class Comparison(Outcome, Result):
         return None if self.same else self.similarity
 
     @property
-    def moved_rows(self) -> str:
-        """The rows with the smallest cosines."""
-        return ", ".join(map(str, self.moved.rows if self.moved else ()))
-
-    @property
-    def moved_waves(self) -> str:
-        """The wavelengths that are strongest in the difference, in positions."""
-        waves = self.moved.wavelengths if self.moved else ()
-        return ", ".join(number(wave, 4) for wave in waves)
+    def first_place(self) -> str | None:
+        """Position and column of the first difference."""
+        if not self.first_difference or self.heads:
+            return None
+        return "position {}, column {}".format(*self.first_difference)
 
     @property
     def cause_codes(self) -> str | None:
@@ -274,13 +268,15 @@ def compare(a: Encoding | Array, b: Encoding | Array, tolerance: float | None = 
     >>> c.verdict, c.transform["layout"], c.transform["offset"]
     ('equivalent', 'interleaved to halves', 2)
     """
-    encodings = as_encoding(a), as_encoding(b)
-    refuse_random(*encodings)
-    return conclude(*relate(*encodings, tolerance), tolerance)
+    return conclude(*relate(a, b, tolerance), tolerance)
 
 
-def relate(a: Encoding, b: Encoding, tolerance: float | None) -> tuple[Outcome, Two]:
+def relate(
+    one: Encoding | Array, two: Encoding | Array, tolerance: float | None
+) -> tuple[Outcome, Two]:
     """Find the strongest relation of two encodings; return it, and the two as compared."""
+    a, b = as_encoding(one), as_encoding(two)
+    refuse_random(a, b)
     if any(e.injection == "bias" or e.origin != "formula" for e in (a, b)):
         from pefourier.construction.biases import compare_biases
 
@@ -303,8 +299,12 @@ def relate(a: Encoding, b: Encoding, tolerance: float | None) -> tuple[Outcome, 
     if tolerance is not None and numbers.verdict == "the same":
         return numbers, encodings
     outcome = compare_rotations(numbers, encodings, pairs) or numbers
+    if (shown := outcome.first) and numbers.verdict == "the same" and numbers.tolerance:
+        if abs(shown.expected - shown.observed) > numbers.tolerance:
+            outcome = numbers  # the numbers are not those of the pairs that were declared
     is_apart = is_long and pairs and all(map(explains_rows, pairs)) and frequencies_apart(*pairs)
-    is_explained = outcome.positions or is_apart or (is_long and outcome.cause)
+    are_rows = outcome.positions and (outcome.causes or any(map(rotates, encodings)))
+    is_explained = are_rows or is_apart or (is_long and (outcome.cause or outcome.positions))
     if on_grids or (outcome.verdict == "different" and not is_explained):
         outcome = compare_tables(outcome, encodings)
     if are_one_resize(outcome, encodings):
@@ -320,9 +320,28 @@ def relate(a: Encoding, b: Encoding, tolerance: float | None) -> tuple[Outcome, 
 
 def are_on_grids(*encodings: Encoding) -> bool:
     """Whether all are tables on grids with the same number of axes."""
-    axes = {len(enc.domain.sides) for enc in encodings}
-    are_tables = all(enc.domain.kind == "position" and not enc.operator for enc in encodings)
-    return are_tables and len(axes) == 1 and axes.pop() > 1
+    tables = [e for e in encodings if e.domain.kind == "position" and not e.operator]
+    axes = {len(enc.domain.sides) for enc in tables}
+    return len(tables) == 2 and len(axes) == 1 and axes.pop() > 1
+
+
+def are_one_resize(outcome: Outcome, encodings: Two) -> bool:
+    """Whether two learned float32 tables differ no more than two interpolations of one table.
+
+    A difference that a scale explains to within one unit of the largest number counts as a scale.
+    """
+    worst = outcome.max_difference
+    are_stored = all(enc.origin != "formula" for enc in encodings)
+    is_apart = outcome.verdict in ("different", "equivalent")
+    if worst is None or not (
+        is_apart and are_stored and outcome.transform.keys() <= {"rows", "scale"}
+    ):
+        return False
+    size = largest_number(encodings[0].float_table())
+    change = size * abs(outcome.transform.get("scale", 1.0) - 1)
+    is_learned = outcome.tolerance == size * 4 * FLOAT32_EPS  # of tables without sinusoids
+    is_scaled = bool(change) and worst <= size * FLOAT32_EPS
+    return is_learned and not is_scaled and worst + change <= size * INTERPOLATED
 
 
 def compare_tables(outcome: Outcome, encodings: Two) -> Outcome:
@@ -334,9 +353,23 @@ def compare_tables(outcome: Outcome, encodings: Two) -> Outcome:
 
         related = compare_on_grids(outcome, encodings)
     else:
-        related = align_tables(outcome, encodings)
-    is_open = related.verdict == "different" and not (related.causes or related.positions)
-    return explain_numbers(related, encodings) if is_open and not related.cause else related
+        related = outcome if outcome.positions else align_tables(outcome, encodings)
+    is_open = related.verdict == "different" and not (related.causes or related.cause)
+    return explain_numbers(related, encodings) if is_open else related
+
+
+def has_layers(enc: Encoding) -> bool:
+    """Whether an encoding belongs to a model whose file describes its layers."""
+    return enc.origin == "formula" and bool(enc.spec) and source_of(enc.spec) in MODELS
+
+
+def unread_keys(enc: Encoding) -> Texts:
+    """Keys about positions that the file sets and its reader ignores, or the findings about keys.
+
+    The keys come from `params` if set there, otherwise from the findings.
+    """
+    keys = enc.params.get("unread") or ()
+    return tuple(keys) or tuple(f.message for f in enc.findings if f.code in UNREAD)
 
 
 def compare_models(outcome: Outcome, encodings: Two) -> Outcome:
@@ -391,7 +424,7 @@ def compare_lengths(outcome: Outcome, encodings: Two) -> Outcome:
     return outcome.with_differences(*units, cause=settings_cause(*encodings))
 
 
-def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -> Comparison:
+def conclude(outcome: Outcome, encodings: Two, tolerance: float | None) -> Comparison:
     """Build the comparison with its final verdict and findings."""
     if outcome.verdict == "different" and not outcome.cause:
         outcome = replace(outcome, cause=parameters_cause(*encodings))
@@ -409,24 +442,26 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
     if verdict == "the same" and missing and is_whole:
         outcome = outcome.with_differences("rows", missing, max(outcome.lengths))
         verdict = "different"
-    if verdict == "the same":
-        if outcome.bitwise and all(enc.origin == "file" for enc in encodings):
-            notes.append(finding("numbers-unchanged"))
-        outcome = replace(outcome, differing=0)
-    is_explained = outcome.positions and (verdict == "the same" or not outcome.first_difference)
-    # numbers before the transformation, or of rows that their positions explain
-    if is_explained or (verdict in ("the same", "equivalent") and outcome.first_difference):
+    if verdict == "the same" and outcome.bitwise and all(e.origin == "file" for e in encodings):
+        notes.append(finding("numbers-unchanged"))
+    is_other = outcome.positions and (verdict == "the same" or not outcome.first_difference)
+    if is_other or (  # of rows that their positions explain, or another fact differs,
+        not outcome.max_difference
+        if verdict == "different"
+        else verdict in ("the same", "equivalent") and outcome.first_difference
+    ):  # or numbers before the transformation
         outcome = outcome.without_numbers()
     are_tables = not any(rotates(e) or e.injection == "bias" for e in encodings)
     are_rows = outcome.unit not in ("grids", "heads") and not outcome.unit.endswith("bias")
-    if are_rows and are_tables and outcome.lengths[0] == outcome.lengths[1]:
-        outcome = replace(outcome, similarity=similarity_of(*encodings))
-    if verdict == "different" and not outcome.max_difference:  # numbers agree, another fact differs
-        outcome = outcome.without_numbers()
+    facts: Fields = {"verdict": verdict, "same": verdict == "the same"}
+    if are_rows and are_tables and not missing:
+        facts["similarity"] = similarity_of(*encodings)
+    if verdict == "the same":
+        facts["differing"] = 0
     if outcome.first_difference:
-        outcome = replace(outcome, tolerance=outcome.first_tolerance or outcome.tolerance)
-    facts = {"verdict": verdict, "same": verdict == "the same", "given_tolerance": tolerance}
-    result = Comparison(encodings=encodings, **vars(outcome) | facts)
+        facts["tolerance"] = outcome.first_tolerance or outcome.tolerance
+    facts |= {"encodings": encodings, "given_tolerance": tolerance}
+    result = Comparison(**vars(outcome) | facts)
     return replace(result, findings=(*difference_findings(result), *notes))
 
 
@@ -438,11 +473,8 @@ def is_converted(first: Encoding, second: Encoding, operator: OperatorComparison
     if not operator or "" in (first.spec, second.spec):
         return False
     sources = source_of(first.spec), source_of(second.spec)
-    orders = {
-        "neighbours-to-halves": ("gguf", "config"),
-        "halves-to-neighbours": ("config", "gguf"),
-    }
-    return orders.get(operator.name or "") == sources
+    orders = {"neighbours-to-halves": sources, "halves-to-neighbours": sources[::-1]}
+    return orders.get(operator.name or "") == ("gguf", "config")
 
 
 def difference_findings(result: Comparison) -> list[Finding]:
@@ -473,45 +505,44 @@ def length_findings(result: Comparison) -> list[Finding]:
     first, second = result.lengths
     is_table = [enc.origin != "formula" for enc in result.encodings]
     is_partial = is_table[second > first] or is_table[0] == is_table[1]
-    is_code = any(enc.origin == "code" for enc in result.encodings)
-    if first == second or result.unit == "rows" or not (is_partial or is_code):
+    is_partial |= any(enc.origin == "code" for enc in result.encodings)
+    if first == second or result.unit == "rows" or not is_partial:
         return []
     return [finding("lengths-differ", first=first, second=second, common=result.length)]
 
 
-def differing_units(result: Comparison) -> list[Finding]:
-    """List the pairs or heads that differ and their ratios; else the numbers, and what was tried.
+def differing_units(result: Comparison) -> Iterator[Finding]:
+    """Yield the pairs or heads that differ and their ratios; else the numbers, and what was tried.
 
     Pairs that only one encoding has are counted, not listed.
     """
-    notes, worst = sizes_findings(result), result.max_difference
+    sizes, worst = sizes_findings(result), result.max_difference
+    yield from sizes
     common = min(result.pair_counts or (len(result.pairs),))
     units: Sequence[PairDifference | HeadDifference] = result.heads
     units = [pair for pair in result.pairs if pair.index < common] or units
     ratios = {unit.index: unit.ratio for unit in units if unit.ratio is not None}
     limits = [f(ratios.values()) for f in (min, max)] if ratios else []
     extremes = " to ".join(dict.fromkeys(number(ratio, 6) for ratio in limits)) or "none"
-    facts: Fields = {"ratios": extremes, "worst": worst}
+    is_one = all(abs(ratio - 1) < 1e-6 for ratio in limits)
+    places = first_few(joined_runs([u.index for u in units] if is_one else ratios, " to "), SHOWN)
+    facts: Fields = {"ratios": extremes, "worst": worst, "places": places}
+    axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
+    is_plain = result.unit in ("columns", "pairs") and not result.transform and not sizes
     if result.heads and worst:
         from pefourier.construction.bias_causes import in_words
 
-        facts["heads"] = in_words([head.index for head in result.heads])
+        heads = in_words([head.index for head in result.heads])
         kind = "slopes" if ratios and not result.causes else "plain"
-        return [*notes, finding("heads-differ", kind, **facts)]
-    is_one = all(abs(ratio - 1) < 1e-6 for ratio in limits)
-    axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
-    indices = [unit.index for unit in units] if is_one else ratios
-    facts["places"] = first_few(joined_runs(indices, " to "), SHOWN)
-    if axes or not is_one:
+        yield finding("heads-differ", kind, **facts, heads=heads)
+    elif axes or not is_one:
         kind = "axes" if is_one else "frequencies"
-        return [*notes, finding("pairs-differ", kind, axes=(*axes, "")[0], **facts)]
-    is_plain = result.unit in ("columns", "pairs") and not result.transform and not notes
-    if result.first_place and is_plain:
+        yield finding("pairs-differ", kind, axes=(*axes, "")[0], **facts)
+    elif result.first_place and is_plain:
         kind = "grid" if "axes" in (tried := result.tried or {}) else "tried" if tried else "plain"
-        return [finding("numbers-differ", kind, place=result.first_place, worst=worst, **tried)]
-    if result.pairs and units and worst is not None:
-        return [*notes, finding("pairs-differ", "unknown", **facts)]
-    return notes
+        yield finding("numbers-differ", kind, place=result.first_place, worst=worst, **tried)
+    elif result.pairs and units and worst is not None:
+        yield finding("pairs-differ", "unknown", **facts)
 
 
 def sizes_findings(result: Comparison) -> list[Finding]:

@@ -17,11 +17,16 @@ from typing import Any
 import numpy as np
 
 from pefourier.construction.pairs import exchanged_waves, recover_positions
-from pefourier.construction.rotation_pairs import FARTHEST, at_rows_of, positions_in
+from pefourier.construction.rotation_pairs import FARTHEST, positions_in
 from pefourier.construction.waves import declared, fit
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding, Finding, finding, from_table
-from pefourier.encodings.model_positions import ModelPositions, axis_in, describe_positions
+from pefourier.encodings.model_positions import (
+    ModelPositions,
+    at_rows_of,
+    axis_in,
+    describe_positions,
+)
 from pefourier.encodings.sources.huggingface import first_row
 from pefourier.encodings.sources.json_object import read_object
 from pefourier.errors import PefourierError, shown
