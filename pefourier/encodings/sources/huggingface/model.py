@@ -191,31 +191,33 @@ def offset_notes(kind: str, offset: int) -> Findings:
     return (finding("position-offset", kind=kind, offset=offset),) if offset else ()
 
 
-def read_positions(model: ModelConfig) -> Encoding | None:
+def read_learned(model: ModelConfig) -> Encoding | None:
     """Read learned positions from the weights in the config's folder."""
-    row = model.row
     if has_no_table(model):
         return None
-    kinds = (*(row["kind"] or "learned").split(), row["otherwise"])
-    if "learned" not in kinds and model.part != row["learned_part"]:
-        return None
-    embedding_type = model.get("position_embedding_type", "absolute")
-    if embedding_type != "absolute" and not row["switch"]:
-        raise model.wrong("position_embedding_type", embedding_type, "absolute or rotary")
-    table = only_one(of_section(sibling_tensors(model, TENSOR), model), model, "positions")
-    if table is not None:
-        return load_tensor(model, *table)
-    if not row:
-        return None
-    raise UnknownPositions(
-        f"the positions of {shown(model.file)} are learned; put model.safetensors in its folder"
-    )
+    stated = model.get("position_embedding_type", "absolute")
+    if stated != "absolute" and not model.row["switch"]:
+        raise model.wrong("position_embedding_type", stated, "absolute or rotary")
+    table = only_one(text_tensors(model), model, "positions")
+    if table is None and model.row:
+        raise UnknownPositions(
+            f"the positions of {shown(model.file)} are learned; put model.safetensors in its folder"
+        )
+    return table and load_tensor(model, *table)
 
 
-def one_of_several(variant: str, name: str, names: Sequence[str]) -> Finding:
-    """Return the finding that one of the tables by layer is read."""
-    last = shown(names[-1])
-    return finding("biases-by-layer", variant, name=shown(name), count=len(names), last=last)
+def first_of_layers(
+    tensors: Mapping[str, str], variant: str
+) -> tuple[str, str, tuple[Finding, ...]]:
+    """Return the name and the file of the first of the tables by layer, with a finding."""
+    names = sorted(tensors, key=lambda name: ([*map(int, re.findall(r"\d+", name))], name))
+    return names[0], tensors[names[0]], one_of_several(variant, names[0], names)
+
+
+def one_of_several(variant: str, name: str, names: Sequence[str]) -> Findings:
+    """Return the finding that one of several tables is read, if there are others."""
+    slots = {"name": shown(name), "count": len(names), "last": shown(names[-1])}
+    return () if names == [name] else (finding("biases-by-layer", variant, **slots),)
 
 
 def only_one(tensors: Mapping[str, str], model: ModelConfig, noun: str) -> tuple[str, str] | None:
@@ -228,12 +230,13 @@ def only_one(tensors: Mapping[str, str], model: ModelConfig, noun: str) -> tuple
     return next(iter(tensors.items()), None)
 
 
-def of_section(tensors: Mapping[str, str], model: ModelConfig) -> dict[str, str]:
-    """Return the tensors of an inner config: for ``text_config``, the tensors of ``text_model``."""
+def text_tensors(model: ModelConfig) -> dict[str, str]:
+    """Return tables of positions: for an inner ``text_config``, those of ``text_model``."""
+    tensors = sibling_tensors(model, TENSOR)
     stem, ending, _ = model.key.partition("_config")
     start = re.compile(rf"(^|\.){re.escape(stem)}")
     inner = {name: path for name, path in tensors.items() if ending and start.search(name)}
-    return inner or dict(tensors)
+    return inner or tensors
 
 
 def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
@@ -281,13 +284,13 @@ def unlike_config(model: ModelConfig, name: str, path: str, shape: Counts) -> Fi
     return (finding("weights-config", variant, config=model.label, **slots),)
 
 
-def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
+def as_stored(model: ModelConfig, enc: Encoding) -> Encoding:
     """Compare the sinusoids that a model computes with tables in its weights.
 
     A model loads stored tables. If a table differs from the formula by more than the phase error of
     float32, the table is returned, with a warning.
     """
-    for name, path in of_section(sibling_tensors(model, TENSOR), model).items():
+    for name, path in text_tensors(model).items():
         if not model.part and model.row["learned_part"] in name.split("."):
             continue
         stored = load_tensor(replace(model, length=None), name, path)
@@ -299,8 +302,8 @@ def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
             slots = {"name": shown(name), "path": shown(path), "kind": shown(model.kind)}
             doubt = finding("weights-config", "sinusoids", **slots)
             return replace(stored, findings=(*stored.findings, doubt))
-        doubts = [note for note in stored.findings if note.code == "weights-config"]
-        enc = replace(enc, findings=(*enc.findings, *doubts))
+        findings = dict.fromkeys((*enc.findings, *stored.findings))
+        enc = replace(enc, findings=tuple(findings))
     return enc
 
 
@@ -312,15 +315,11 @@ def read_t5(model: ModelConfig) -> Encoding:
     settings: Fields = {"buckets": buckets, "causal": "decoder" in model.part.split(".")}
     settings["max_distance"] = model.count("relative_attention_max_distance") or 128
     tensors = sibling_tensors(model, T5_BIAS)
-    if len(tensors) > 1 and not model.part:
+    if not model.part:
         tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
-    by_layer = {int(layer[1]): name for name in tensors if (layer := LAYER.search(name))}
-    layers = {name: tensors[name] for _, name in sorted(by_layer.items())}
-    is_first = 1 < len(layers) == len(tensors)  # UMT5: a table in each layer
-    tensor = next(iter(layers.items())) if is_first else only_one(tensors, model, "lags")
-    if tensor is None:
+    if not tensors:
         return model.build("t5", heads_of(model), finding("untrained", "t5"), **settings)
-    name, path = tensor
+    name, path, notes = first_of_layers(tensors, "plain")
     bias, eps = read_table(path, name)
     if len(bias) != buckets:
         rows = f"{buckets} rows (relative_attention_num_buckets), got {len(bias)}"
@@ -329,9 +328,8 @@ def read_t5(model: ModelConfig) -> Encoding:
     def vectors(lag: Array) -> Floats:
         return np.asarray(bias[t5_buckets(lag, **settings)], dtype=float)
 
-    doubts = (one_of_several("plain", name, [*layers]),) if is_first else ()
-    d = model.dimension(bias.shape[1], f"tensor {name}")
-    return of_weights(model.build("t5", d, **settings), settings, vectors, eps, name, path, doubts)
+    enc = model.build("t5", model.dimension(bias.shape[1], f"tensor {name}"), *notes, **settings)
+    return of_weights(enc, settings, vectors, eps, name, path)
 
 
 def of_weights(
@@ -341,7 +339,6 @@ def of_weights(
     eps: float,
     name: str,
     path: str,
-    findings: Findings,
 ) -> Encoding:
     """Return a built encoding with the trained vectors of a tensor in place of the initial ones."""
     read = {"length", "d", "model_type", *settings}  # others are about initial vectors
@@ -352,7 +349,6 @@ def of_weights(
         vectors=vectors,
         params=params,
         eps=eps,
-        findings=(*enc.findings, *findings),
         origin="weights",
         untrained=False,
     )
@@ -392,7 +388,7 @@ def read_lags(model: ModelConfig) -> Encoding | None:
     """
     row = model.row["xl"]
     if model.part != row.get("part", model.part):
-        return read_computed(model)
+        return None
     if "part" not in row:
         check_part(model)
     clamp = max(model.count("clamp_len", minimum=-1) or 0, 0)
@@ -419,7 +415,7 @@ def read_terms(model: ModelConfig) -> Encoding | None:
 
     terms = distance_terms(model) if has_no_table(model) else ()
     if not terms:
-        return read_weights(model)
+        return None
     if "c2p" not in terms:
         raise model.wrong("pos_att_type", "|".join(terms), "c2p|p2c or c2p")
     longest, buckets = (
@@ -449,7 +445,7 @@ def read_terms(model: ModelConfig) -> Encoding | None:
         vectors = vectors / np.sqrt(vectors.var(axis=1, keepdims=True) + floor) * gain + shift
     rows = of_distances(1, vectors, buckets, longest).vectors
     enc = model.build("deberta", d, *notes, **settings)
-    return of_weights(enc, settings, rows, eps, name, path, ())
+    return of_weights(enc, settings, rows, eps, name, path)
 
 
 def read_alibi(model: ModelConfig) -> Encoding | None:
@@ -478,43 +474,29 @@ def check_part(model: ModelConfig) -> None:
         raise unknown(f"part of {shown(model.file)}", model.part, ("encoder", "decoder"))
 
 
-def read_computed(model: ModelConfig) -> Encoding | None:
-    """Read sinusoids that the model's source code computes, or the table of positions."""
+def read_sinusoids(model: ModelConfig) -> Encoding | None:
+    """Read sinusoids that the model's source code computes; None if it has others."""
     row = model.row
-    if not model.computes or (model.part and model.part == row["learned_part"]):
-        return read_weights(model)
+    if not model.computes:
+        return None
+    if model.part and model.part == row["learned_part"]:
+        return read_learned(model)
     check_part(model)
     offset, table = first_row(model), row["table"]
     notes = offset_notes(model.kind, offset)
     enc = model.build("sinusoidal", model.width, *notes, **table, offset=offset)
     if not row["cosines_first"]:
-        return read_stored_sinusoid(model, enc)
+        return as_stored(model, enc)
     return replace(enc, vectors=lambda x: exchanged(enc.vectors(x), table["layout"]))
 
 
-def read_weights(model: ModelConfig) -> Encoding | None:
-    """Read biases of displacements, or positions, from the weights in the config's folder."""
-    return read_displacements(model) or read_positions(model)
-
-
-def read_switched(model: ModelConfig) -> Encoding | None:
-    """Read a rotation, or what the model type has if its config switches the rotation off."""
-    reader = read_rotation if rotates(model) else READERS.get(model.row["otherwise"], read_none)
-    return reader(model)
-
-
-def read_none(model: ModelConfig) -> Encoding | None:
-    """Return an encoding without positions, of a config that switches its rotation off."""
-    return model.build("none", model.width)
-
-
-def read_unknown(model: ModelConfig) -> Encoding | None:
-    """Read the positions of an unknown type of model by the keys that it shares with others."""
-    stored = read_displacements(model) or read_alibi(model)
-    if stored or rotates(model):
-        return stored or read_rotation(model)
-    is_off = model.get("position_embedding_type") in ("nope", "none", "no_position")
-    return (read_none if is_off else read_positions)(model)
+def read_rotary(model: ModelConfig) -> Encoding | None:
+    """Read a rotation; None, or no positions, if the config switches it off."""
+    if rotates(model):
+        return read_rotation(model)
+    is_off = model.row["kind"] == "rotary" and not model.row["otherwise"]
+    is_off |= model.get("position_embedding_type") in ("nope", "none", "no_position")
+    return model.build("none", model.width) if is_off else None
 
 
 Sides = Counts
@@ -523,14 +505,16 @@ SCALED_FROM = 64  # patches per side at which PixArt's scale is 1
 
 def read_axes(model: ModelConfig) -> Encoding | None:
     """Read the positions on a vision model's grid, or its biases by displacement."""
-    if (stored := read_displacements(model)) or not (block := block_of(model)):
-        return stored or read_computed(model)
+    block = block_of(model)
     if model.row["table_beside"] and model.part and grid_tensors(model):
         block = ModelRow(encoding="learned")
-    is_learned = block["encoding"] == "learned"
-    enc = read_grid(model, block) if is_learned or block["stored"] else None
-    if enc is not None or is_learned:
-        return enc or read_positions(model)  # which reports where the table should be
+    name = block["encoding"]
+    if name in (None, "learned") or block["stored"]:
+        enc = read_grid(model, block) if block else None
+        if enc is not None or not block["stored"]:
+            return enc
+    elif BUILDERS[name].untrained:
+        return read_biases(model, block)
     if model.part:
         raise PefourierError(f"{shown(model.file)} has no part {shown(model.part)}; leave out #")
     return formula(model, block)
@@ -538,8 +522,7 @@ def read_axes(model: ModelConfig) -> Encoding | None:
 
 def block_of(model: ModelConfig) -> ModelRow:
     """Return the first block of the model's row that matches its config; empty without one."""
-    entry = model.row["axial"] or []
-    for block in map(ModelRow, entry if isinstance(entry, list) else [entry]):
+    for block in map(ModelRow, model.row["axial"] or ()):
         key, expected, usual = block["when"] or ("", None, None)
         if not key or model.get(key, usual) == expected:
             return block
@@ -550,17 +533,19 @@ def formula(model: ModelConfig, block: ModelRow) -> Encoding:
     """Build the encoding that the model computes, or that its training starts from."""
     sides, findings = sides_of(model, block)
     parameters = (block["own"] or {}) | values_read(model, block)
-    if block["reference"]:
-        parameters["reference"] = references(model, block["reference"])
+    if axis := block["reference"]:
+        parameters["reference"] = (side_of(model, axis, -1) / scale_of(model, axis),) * 2
     if block["encoding"] in ("axial", "axial-rope"):
-        parameters["prefix"] = prefix_of(model, block)
+        registers = model.count(block["registers"] or "", minimum=0) or 0
+        parameters["prefix"] = model.prefix or (block["prefix"] or 0) + registers
     if block["note"]:
         findings = (*findings, finding("grid-convention", note=block["note"]))
     size = block["d"]  # of a head, or the width of the model if vectors are added to embeddings
     head, width, heads = (value_of(model, size.get(k, ("", 0))) for k in ("head", "width", "heads"))
     if not head and heads and width % heads:
         raise PefourierError(f"{model.label}: {heads} heads do not divide its width {width}")
-    d = (head or width // (heads or 1)) * (heads if "times" in size else 1)
+    d = head or width // (heads or 1)
+    d = d if "width" in size else d * (heads or 1)
     d, noted = model.dimension(d or None, "size of a head or width"), dict[str, Any]()
     if block["merged"]:
         noted["merged"] = side = value_of(model, block["merged"])
@@ -611,12 +596,6 @@ def side_of(model: ModelConfig, axis: Values, place: int) -> int:
     return side
 
 
-def prefix_of(model: ModelConfig, block: ModelRow) -> int:
-    """Return the number of rows before the grid."""
-    registers = model.count(block["registers"] or "", minimum=0)
-    return model.prefix or (block["prefix"] or 0) + (registers or 0)
-
-
 def values_read(model: ModelConfig, block: ModelRow) -> Fields:
     """Read parameters from the config and its rope_parameters."""
     parameters = {}
@@ -632,15 +611,15 @@ def values_read(model: ModelConfig, block: ModelRow) -> Fields:
     return parameters
 
 
-def references(model: ModelConfig, axis: Values) -> Reals:
-    """Return the base of both axes, divided by the scale of coordinates."""
+def scale_of(model: ModelConfig, axis: Values) -> float:
+    """Return the scale of coordinates."""
     key, default = axis["scale"]
     if default == "by size":
         default = max(value_of(model, axis["size"]) // SCALED_FROM, 1)
     divisor = model.number(key)
     if divisor == 0:
         raise model.wrong(key, 0, "a number other than 0")
-    return (side_of(model, axis, -1) / (divisor or default),) * 2
+    return divisor or float(default)
 
 
 def read_grid(model: ModelConfig, block: ModelRow) -> Encoding | None:
@@ -654,7 +633,8 @@ def read_grid(model: ModelConfig, block: ModelRow) -> Encoding | None:
     is_set = block["sides"] or model.grid
     sides, notes = sides_of(model, block) if is_set else (usual_grid(len(enc))[0], ())
     if others := [] if model.part else sorted(sibling_tensors(model, DISPLACED)):
-        enc = replace(enc, findings=(one_of_several("beside", name, others), *enc.findings))
+        beside = one_of_several("beside", name, others)
+        enc = replace(enc, findings=(*beside, *enc.findings))
     if enc.domain.grid:
         return enc
     prefix = model.prefix or max(len(enc) - count_points(sides), 0)
@@ -666,32 +646,23 @@ def read_grid(model: ModelConfig, block: ModelRow) -> Encoding | None:
 
 def read_displacements(model: ModelConfig) -> Encoding | None:
     """Read the biases by displacement, or vectors by lag, of one layer; None without tables."""
-    block, kinds = block_of(model), (model.row["kind"] or "") if model.row else "relative"
-    if block and (block["encoding"] == "learned" or not BUILDERS[block["encoding"]].untrained):
-        block = ModelRow()  # its sides describe a grid, not a window
-    is_known = block or DISPLACED.search(model.part)
-    if not is_known and ("relative" not in kinds.split() or grid_tensors(model)):
-        return None
+    tensors = sibling_tensors(model, DISPLACED)
+    is_beside = not DISPLACED.search(model.part) and grid_tensors(model)
+    return None if is_beside or not tensors else read_biases(model, ModelRow())
+
+
+def read_biases(model: ModelConfig, block: ModelRow) -> Encoding:
+    """Read the biases of a window, or the vectors of lags, of one layer from the weights."""
+    from pefourier.encodings.sources.tables import read_named_table
+
     tensors = sibling_tensors(model, DISPLACED)
     if not tensors:
-        if not block:
-            return None
         where = f" of {shown(model.part)}" if model.part else ""
         raise UnknownPositions(
             f"the biases of {shown(model.file)} are learned, and its folder has no weights{where} "
             "with biases; put model.safetensors there"
         )
-    names = sorted(sorted(tensors), key=lambda name: [*map(int, re.findall(r"\d+", name))])
-    enc = read_stored(model, block, names[0], tensors[names[0]])
-    if len(names) > 1:
-        enc = replace(enc, findings=(one_of_several("windows", names[0], names), *enc.findings))
-    return replace(enc, origin="weights")
-
-
-def read_stored(model: ModelConfig, block: ModelRow, name: str, path: str) -> Encoding:
-    """Read the biases of a window, or the vectors of lags, from a tensor."""
-    from pefourier.encodings.sources.tables import read_named_table
-
+    name, path, notes = first_of_layers(tensors, "windows")
     stored = read_named_table(path, name)
     window = sides_of(model, block)[0] if model.grid or block["sides"] else ()
     rows, heads = stored.vectors.shape[0], stored.vectors.shape[-1]
@@ -703,7 +674,7 @@ def read_stored(model: ModelConfig, block: ModelRow, name: str, path: str) -> En
             f"{name} of {shown(path)}: {rows} rows do not fit the displacements of a window{size}"
         )
     model.dimension(heads, f"tensor {name}")
-    return biases_within(
+    enc = biases_within(
         fits,
         stored.vectors,
         "lags" if is_of_lags else "biases",
@@ -711,6 +682,7 @@ def read_stored(model: ModelConfig, block: ModelRow, name: str, path: str) -> En
         eps=stored.eps,
         injection="key" if is_of_lags else "bias",
     )
+    return replace(enc, origin="weights", findings=(*notes, *enc.findings))
 
 
 def window_of_rows(rows: int, window: Sides, axes: int) -> Sides:
@@ -1409,8 +1381,11 @@ class ModelFile(ModelConfig):
         for key, (allowed, rule) in (model.row["only"] or {}).items():
             if (value := model.get(key)) not in (None, *allowed):
                 raise UnknownPositions(str(model.wrong(key, value, rule)))
-        kind = model.row["reader"] or (model.row["kind"] or "").partition(" ")[0]
-        enc = READERS.get(kind, read_weights)(model) if model.row else read_unknown(model)
+        row = model.row
+        named = (*(row["kind"] or "").split(), row["reader"], row["otherwise"])
+        ways = READERS.keys() & {"sinusoidal", *(named if row else UNKNOWN_READERS)}
+        found = (read(model) for name, read in READERS.items() if name in ways)
+        enc = next(filter(None, found), None)
         if enc is None:
             raise no_answer(model)
         notes = [] if split_spec(self.spec)[1] else [*tower_notes(self)]
@@ -1474,16 +1449,18 @@ def tower_notes(file: ModelFile) -> Notes:
 
 
 Reader = Callable[[ModelConfig], Encoding | None]
-READERS: dict[str, Reader] = {  # by the reader that a row names, or by its first kind
-    "rotary": read_switched,
-    "alibi": read_alibi,
-    "t5": read_t5,
-    "sinusoidal": read_computed,
-    "learned": read_computed,
+READERS: dict[str, Reader] = {  # of what a row names; of several, the first that finds positions
     "grid": read_axes,
     "lags": read_lags,
     "terms": read_terms,
+    "relative": read_displacements,
+    "alibi": read_alibi,
+    "rotary": read_rotary,
+    "t5": read_t5,
+    "sinusoidal": read_sinusoids,
+    "learned": read_learned,
 }
+UNKNOWN_READERS = ("relative", "alibi", "rotary", "learned")  # of an unknown type of model
 
 
 OF_POSITIONS = re.compile(
