@@ -226,10 +226,9 @@ def load_layers(
     file: "ModelFile | GgufFile | None", spec: str, part: str, length: int | None, d: int | None
 ) -> Encoding:
     """Load the encoding of one type of layer, or of all layers."""
-    table = file.table_without_weights() if isinstance(file, ModelFile) else None
     if file is None:
         return load(spec, length, d)
-    return table or load_model(file.of_layer(part) if part else file, length, d)
+    return load_model(file.of_layer(part) if part else file, length, d, is_sketch=True)
 
 
 def positions_of(enc: Encoding) -> int:

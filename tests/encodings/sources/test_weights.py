@@ -15,7 +15,6 @@ from stored import safetensors
 import pefourier
 from pefourier.encodings import load
 from pefourier.encodings.encoding import displacement_of_each_pair
-from pefourier.encodings.sources.huggingface import open_config
 from pefourier.nn import Bias
 from pefourier.questions.context import last_bucket
 
@@ -423,7 +422,6 @@ def test_debertas_distances_end_as_its_code_ends_them(kind, buckets, longest, co
     vectors = 0.02 * np.random.RandomState(0).normal(size=(rows, 6))
     expected = vectors[met[300, 201:400]]  # of keys 99 before to 99 after the query
     assert_array_equal(enc.vectors(np.arange(-99, 100)), expected)
-    assert open_config(path).table_without_weights() is None
     assert run("check-faithful", path).status < 2
 
 

@@ -200,6 +200,8 @@ def read_learned(model: ModelConfig) -> Encoding | None:
         raise model.wrong("position_embedding_type", stated, "absolute or rotary")
     table = only_one(text_tensors(model), model, "positions")
     if table is None and model.row:
+        if model.is_sketch and model.longest() and not (model.part or model.row["axial"]):
+            return declared_table(model)
         raise UnknownPositions(
             f"the positions of {shown(model.file)} are learned; put model.safetensors in its folder"
         )
@@ -359,23 +361,14 @@ def has_no_table(model: ModelConfig) -> bool:
     return bool(model.row["relative"] and not model.get("position_biased_input"))
 
 
-def declared_table(model: ModelConfig) -> Encoding | None:
-    """Return a table of positions with the size of the config and unknown vectors.
-
-    None if weights or formulas define the vectors.
-    """
-    row, longest = model.row, model.longest() or 0
-    is_learned = (row["kind"] or "").startswith("learned") and not row["axial"]
-    is_other = model.get("position_embedding_type", "absolute") != "absolute"
-    is_elsewhere = model.computes or model.part or not longest or sibling_tensors(model, TENSOR)
-    if not is_learned or is_other or has_no_table(model) or is_elsewhere:
-        return None
-    first = first_row(model)  # rows before position 0; those of padding are among the longest
-    length = max(longest - first, 1) if row["first"] == "padding" else longest
-    rows = max(longest, first + length)
+def declared_table(model: ModelConfig) -> Encoding:
+    """Return a table of positions with the size of the config and unknown vectors."""
+    longest, first = model.longest() or 1, first_row(model)
+    # rows of padding are among the longest
+    length = max(longest - first, 1) if model.row["first"] == "padding" else longest
+    rows, sized = max(longest, first + length), build("learned", length=length, d=1)
     params = {"length": length, "rows": rows, "offset": first, "path": model.file}
-    params["model_type"] = model.kind
-    return replace(build("learned", length=length, d=1), params=params)
+    return replace(sized, params={**params, "model_type": model.kind})
 
 
 VECTORS = re.compile(r"(^|\.)rel_embeddings\.weight$")
@@ -1363,6 +1356,8 @@ class ModelFile(ModelConfig):
         d: int | None = None,
         grid: Counts = (),
         prefix: int = 0,
+        *,
+        is_sketch: bool = False,
     ) -> Encoding:
         """Return the encoding of the positions that the config sets.
 
@@ -1375,9 +1370,12 @@ class ModelFile(ModelConfig):
             Only if the config sets no dimension.
         grid, prefix
             Sides of the grid of a vision model, and rows before it, instead of the config's.
+        is_sketch
+            Whether a learned table without weights has its size, and unknown vectors.
         """
         own = select_part(self.spec, self.file, self.outer.values)  # no key is read yet
-        model = replace(own, length=length, d=d, grid=grid, prefix=prefix)
+        sizes = {"length": length, "d": d, "grid": grid, "prefix": prefix}
+        model = replace(own, **sizes, is_sketch=is_sketch)
         for key, (allowed, rule) in (model.row["only"] or {}).items():
             if (value := model.get(key)) not in (None, *allowed):
                 raise UnknownPositions(str(model.wrong(key, value, rule)))
@@ -1394,15 +1392,6 @@ class ModelFile(ModelConfig):
             note = finding("remote-code", key=key, config=model.label, version=version())
             notes.append(note)
         return replace(enc, spec=self.spec, file=self, findings=(*enc.findings, *notes))
-
-    def table_without_weights(self) -> Encoding | None:
-        """Return a learned table with the length of the config, if weights are absent.
-
-        Its vectors are unknown. None for other models.
-        """
-        own = select_part(self.spec, self.file, self.outer.values)
-        enc = declared_table(own)
-        return enc and note_unread(replace(enc, spec=self.spec, file=self), own)
 
 
 def open_config(spec: str) -> ModelFile:
@@ -1498,23 +1487,21 @@ def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
     With the variant comes the key that is meant or contradicted. Keys of the config and around it
     are searched; keys around the config of a tower are about the text model.
     """
-    whole = type_row(str(model.outer.untracked.get("model_type")))
+    whole, params = type_row(str(model.outer.untracked.get("model_type"))), enc.params
     is_tower = model.key and model.key not in (*NESTED, whole["text"])
-    plain = {*enc.params.get("unread", ())} | sections_not_read(model)
-    found = dict.fromkeys(plain, ("plain", ""))
+    found = dict.fromkeys((*params.get("unread", ()), *sections_not_read(model)), ("plain", ""))
     read_by_others(model)
     idle = {key for name in SCHEDULED.keys() & model.row.keys() for key in SCHEDULED[name]}
     for section in (model,) if is_tower else (model, model.outer):
         values = section.untracked.values
         foreign = () if section is model else whole["beside"] or ()  # of other parts of the model
         unread: set[str] = getattr(section.values, "unread", set()).difference(foreign, idle)
-        others = second_names(values, unread, enc.params) if rotates(model) else {}
+        others = second_names(values, unread, params) if rotates(model) else {}
         unset = sorted(EVIDENCE - values.keys())
         for place, key in enumerate(sorted(unread)):
-            compared = unset if place < SEEN else ()
-            near = "".join(get_close_matches(key[:80], compared, n=1, cutoff=MISSPELT))
+            near = get_close_matches(key[:80], unset, 1, MISSPELT) if place < SEEN else []
             repeats = any(
-                re.search(pattern, key) and values[key] == enc.params.get(name)
+                re.search(pattern, key) and values[key] == params.get(name)
                 for pattern, name in STATING
             )
             # without positions, the keys of a rotation are switched off
@@ -1522,7 +1509,7 @@ def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
             if others.get(key):
                 found[key] = "second", others[key]
             elif (near or is_about(key, values)) and not (repeats or is_off or key in others):
-                found[key] = ("misspelt", near) if near else ("plain", "")
+                found[key] = ("misspelt", near[0]) if near else ("plain", "")
     return {key: found[key] for key in sorted(found)[:SEEN]}
 
 
