@@ -51,7 +51,7 @@ from difflib import get_close_matches
 from functools import cached_property, partial
 from math import isqrt
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -59,6 +59,7 @@ from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     Findings,
+    Interleaving,
     VectorsAt,
     axes_of_sections,
     describe_axes,
@@ -492,7 +493,6 @@ def read_rotary(model: ModelConfig) -> Encoding | None:
     return model.build("none", model.width) if is_off else None
 
 
-Sides = Counts
 SCALED_FROM = 64  # patches per side at which PixArt's scale is 1
 
 
@@ -565,7 +565,7 @@ def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
     return replace(model, values={key: value}).count(key) or default or 0
 
 
-def sides_of(model: ModelConfig, block: ModelRow) -> tuple[Sides, Findings]:
+def sides_of(model: ModelConfig, block: ModelRow) -> tuple[Counts, Findings]:
     """Return the sides of the grid: requested, from the config, or default sides with a note."""
     if model.grid:
         return tuple(model.grid), ()
@@ -678,7 +678,7 @@ def read_biases(model: ModelConfig, block: ModelRow) -> Encoding:
     return replace(enc, origin="weights", findings=(*notes, *enc.findings))
 
 
-def window_of_rows(rows: int, window: Sides, axes: int) -> Sides:
+def window_of_rows(rows: int, window: Counts, axes: int) -> Counts:
     """Return the window with this number of displacements, `window` if it fits; () if none fits.
 
     >>> window_of_rows(172, (4, 12), 2), window_of_rows(127, (14, 14), 1)
@@ -1110,15 +1110,14 @@ HALVED = {"use_hf_rope": True, "rope_interleave": False}  # keys that decide, fo
 def head_by_layer(model: ModelConfig, layer: str, keys: Strings) -> int | None:
     """Return the size of a head of a type of layer from ``per_layer_config``; None if not set."""
     section, kinds = model.section("per_layer_config"), model.get("layer_types")
-    sections = {int(i): section.section(i) for i in section.values if i.isdecimal()}
-    counts = {i: n for i, own in sections.items() if (n := own.count("head_dim"))}
+    counts = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
     usual = model.count("head_dim")
-    if not counts:  # the global layers of Gemma 4 differ only by these counts
+    if not any(counts.values()):  # the global layers of Gemma 4 differ only by these counts
         is_global = "per_layer_config" in model.values and "global_head_dim" in keys
         return usual if is_global else None
     if not isinstance(kinds, list):
         raise PefourierError(f"{section.label} needs layer_types, the type of each layer")
-    widths = {counts.get(i, usual) for i, kind in enumerate(kinds) if kind == layer}
+    widths = {counts.get(i) or usual for i, kind in enumerate(kinds) if kind == layer}
     if len(widths) > 1:
         raise PefourierError(
             f"{section.label} must set one head_dim for {shown(layer)}; "
@@ -1130,7 +1129,7 @@ def head_by_layer(model: ModelConfig, layer: str, keys: Strings) -> int | None:
 def find_head(model: ModelConfig, type_keys: RotationKeys, layer: str = "") -> int:
     """Return the size of a head: from the config, the request, or the default of the type."""
     head = head_by_layer(model, layer, type_keys.size) if layer else None
-    head = head or (model.count(*type_keys.size) if type_keys.size else None)
+    head = head or model.count(*type_keys.size)
     width, heads = model.sized(type_keys.width), model.sized(type_keys.heads)
     stated = head is not None
     nulled = type_keys.null and model.get(type_keys.size[0], ...) is None
@@ -1155,10 +1154,11 @@ def find_share(
     if partial is None and scaling == "none" and is_listed:
         return 1.0, findings  # the default share of the class applies only without a section
     dimensions = [key for key in type_keys.shares if key in DIMENSIONS]
-    rotated = model.count(*dimensions) if dimensions else None
-    if partial is None:
-        scaled_share = type_keys.scaled_share if scaling != "none" else None
-        partial = rotated_share(rotated, d) if rotated else scaled_share
+    rotated = model.count(*dimensions)
+    if partial is None and rotated:
+        partial = rotated_share(rotated, d)
+    elif partial is None and scaling != "none":
+        partial = type_keys.scaled_share
     return type_keys.share if partial is None else partial, findings
 
 
@@ -1190,7 +1190,7 @@ def rotates_on_axes(model: ModelConfig) -> bool:
     return bool(row["axes"]) or "sections" in row or "mrope_section" in section
 
 
-def sections_of(model: ModelConfig) -> tuple[Counts, bool | Literal["rows"]] | None:
+def sections_of(model: ModelConfig) -> tuple[Counts, Interleaving] | None:
     """Return the number of pairs of each axis, and whether axes alternate (`axes_of_sections`)."""
     interleaved, section = model.row["interleaved"] or False, model.section(model.rope_key)
     sections = section.parameter("mrope_section", Reals)
@@ -1238,9 +1238,9 @@ def known_layers(
             f"{key} of {model.label} is for all layers; model_type {shown(model.kind)} needs "
             f"a section for each type of layer: {first_names(row['layers'])}"
         )
-    for layer in [*row["layers"], *(name for name in names if name not in row["layers"])]:
+    for layer in dict.fromkeys((*row["layers"], *names)):
         type_keys = rotary(row, layer if layer in row["layers"] else next(iter(row["layers"])))
-        if names and layer in outer.values and outer.values[layer] is None:
+        if outer.values.get(layer, ...) is None:
             continue  # layers of this type have no positions
         if layer in names:
             section = outer.section(layer)
@@ -1285,7 +1285,7 @@ def reconcile(
     section: Section, inside: Strings, config: Section, above: Strings
 ) -> tuple[float | None, list[Finding]]:
     """Return a number from a section or above it; the section has priority; report conflicts."""
-    inner, outer = section.number(*inside), config.number(*above) if above else None
+    inner, outer = section.number(*inside), config.number(*above)
     slots = {"key": inside[0], "section": section.label, "inner": inner, "outer": outer}
     is_clear = None in (inner, outer) or inner == outer
     notes = [] if is_clear else [finding("rope-contradiction", **slots)]
@@ -1342,8 +1342,7 @@ class ModelFile(ModelConfig):
 
         halves: rows i and i + r/2 of the r rotated rows; neighbours: rows 2i and 2i + 1.
         """
-        turns = self.row and rotates(self)
-        return PAIRED.get(layout_of(self)) if turns else None
+        return PAIRED.get(layout_of(self)) if self.row and rotates(self) else None
 
     @property
     def unrotated(self) -> int:
@@ -1369,7 +1368,7 @@ class ModelFile(ModelConfig):
         d : int, optional
             Only if the config sets no dimension.
         grid, prefix
-            Sides of the grid of a vision model, and rows before it, instead of the config's.
+            Counts of the grid of a vision model, and rows before it, instead of the config's.
         is_sketch
             Whether a learned table without weights has its size, and unknown vectors.
         """
@@ -1552,7 +1551,7 @@ def read_by_others(model: ModelConfig) -> None:
     with suppress(PefourierError):  # reported by the commands that need these keys
         sections = layer_sections(model) if rotates(model) else None
         for _, turns in (sections or {}).values():
-            for keys in filter(None, (turns.bases, turns.shares, turns.size)):
+            for keys in (turns.bases, turns.shares, turns.size):
                 model.first(*keys)
         layer_schedule(model, sections)
         model.longest()
