@@ -27,9 +27,7 @@ TURNED = {"use_rotary_positional_embeddings": True}
 FRAMES = {"sample_frames": 81, "patch_size_t": 2}  # 21 frames, padded to 22
 SETS = [  # model type, settings other than defaults; encoding, grid, prefix, d
     ("dinov3_vit", {}, "axial-rope", (14, 14), 1, 64),
-    ("qwen3_vl_vision", {}, "axial-rope", (16, 16), 0, 72),
     ("vjepa2", {}, "axial-rope", (32, 16, 16), 0, 64),
-    ("vit_mae", {}, "axial", (14, 14), 1, 768),
     ("detr", {}, "axial", (25, 34), 0, 256),
     ("QwenImageTransformer2DModel", {}, "axial-rope", (1, 64, 64), 0, 128),
     ("PixArtTransformer2DModel", {}, "axial", (64, 64), 0, 1152),
@@ -128,8 +126,6 @@ SMALL = {"image_size": [6, 10], "patch_size": 2, "hidden_size": 8}
     [
         ("vit", "vit.embeddings.position_embeddings", 16),
         ("deit", "deit.embeddings.position_embeddings", 17),
-        ("dinov2", "embeddings.position_embeddings", 16),
-        ("dinov2_with_registers", "embeddings.position_embeddings", 16),
         ("clip_vision_model", "vision_model.embeddings.position_embedding.weight", 16),
         ("siglip_vision_model", "vision_model.embeddings.position_embedding.weight", 15),
         ("vit_mae", "vit.embeddings.position_embeddings", 16),

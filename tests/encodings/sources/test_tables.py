@@ -108,7 +108,6 @@ HEADS = {  # the first bytes of sparse files of 2 GiB
     **dict.fromkeys(("x.pt", "x.npz", "x.csv", "x.npy", "x.gguf", "x.json", "x.safetensors"), b""),
     "old.pt": b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.",
     "long.safetensors": (9 * 10**7).to_bytes(8, "little"),
-    "ints.npy": npy_bytes(HEADER.replace(b"<f8", b"|i1").replace(b"5, 3", b"65536, 32764")),
     "many.npy": npy_bytes(HEADER.replace(b"<f8", b"<f2").replace(b"5, 3", b"32768, 32769")),
     "texts.gguf": b"GGUF" + struct.pack("<IQQQcIIQ", 3, 0, 1, 1, b"a", 9, 8, 2**22 + 1),
 }
@@ -287,18 +286,15 @@ def test_other_libraries_read_what_is_written():
 
 
 @pytest.mark.parametrize("dtype", EPS, ids=str)
-@pytest.mark.parametrize("form", ["pt", "safetensors", "nested"])
+@pytest.mark.parametrize("form", ["pt", "safetensors"])
 def test_torch_types_and_their_resolution(dtype, form):
     tensor = torch.from_numpy(TABLE * 100).to(dtype)
     if form == "safetensors":
         path, key = "x.safetensors", "pe"
         safetensors.torch.save_file({"pe": tensor, "ones": torch.ones(2, 2)}, path, {"by": "torch"})
-    elif form == "nested":
+    else:
         path, key = "x.pt", "model.pe"
         torch.save({"model": {"pe": tensor[None], "bias": tensor[0]}, "step": 3}, path)
-    else:
-        path, key = "x.pt", None
-        torch.save(tensor, path)
     table, eps = read_table(path, key)
     wide = np.float32 if dtype.is_floating_point else np.float64
     kept = {torch.float64: np.float64, torch.float16: np.float16}
@@ -364,9 +360,7 @@ SAFETENSORS += [
     safetensors_bytes(b"\xef\xbb\xbf{}"),
     safetensors_bytes(entry(), bytes(23)),
     safetensors_bytes(entry(shape=(10**12, 3)), bytes(24)),
-    safetensors_bytes(entry(shape=(2.0, 3)), bytes(24)),
     safetensors_bytes(entry(shape=(-2, -3)), bytes(24)),
-    safetensors_bytes(entry(offsets=(0, 20)), bytes(24)),
     safetensors_bytes(entry(offsets=(-24, 0)), bytes(24)),
     safetensors_bytes(TWICE, bytes(24)),  # the library accepts two equal tensors of one range
 ]
@@ -381,7 +375,6 @@ NPY = [
     npy_bytes(b"__import__('os').system('false')"),
     *(npy_bytes(b"{'descr" + blank * 4900 + b"$") for blank in (b" ", b" \n", b"\t")),  # took 20 s
     *(npy_bytes(text) for text in (b"{'descr': " + 9000 * b"(", b"[1]", b"{}", b"")),
-    *(npy_bytes(HEADER.replace(*pair)) for pair in ((b"5", 4900 * b"9"), (b"(5, 3)", b"3"))),
 ]
 CSV = [b"", b"x,y\n", b"x,y\n1,2\n3,four\n", b",0,1\n0,.5,.5\n", b",,\n1,2,3\n", b"1;2\n3;4\n"]
 CSV += [b"1,2,\n", b"1,\x002\n", b"1_0,2\n", "１,2\n".encode(), b"1,2+1j\n", b"Index,x\n0,2\n1,2\n"]

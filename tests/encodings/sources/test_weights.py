@@ -85,9 +85,7 @@ SHAPES = [  # config, tensor, its shape, the shape that the config sets
     (BERT, TABLE, (12, 8), None),
     ({**BERT, "max_position_embeddings": 24}, TABLE, (12, 8), "(24, 8)"),
     ({"model_type": "gpt2", "n_positions": 12, "n_embd": 8}, "wpe.weight", (8, 12), "(12, 8)"),
-    ({**BERT, "model_type": "opt"}, "model.decoder.embed_positions.weight", (14, 8), None),
     ({**BERT, "model_type": "opt"}, "model.decoder.embed_positions.weight", (12, 8), "(14, 8)"),
-    ({**BERT, "model_type": "roberta"}, f"roberta.{TABLE}", (12, 8), None),
     ({**BERT, "model_type": "mobilebert", "embedding_size": 4}, TABLE, (12, 8), None),
 ]
 
@@ -133,7 +131,7 @@ STORED |= {"fsmt": ({"model_type": "fsmt", "d_model": 8, "pad_token_id": 1}, ENC
 
 
 @pytest.mark.parametrize(("values", "tensor"), STORED.values(), ids=STORED)
-def test_stored_sinusoids_are_compared_with_the_formula(values, tensor, config, folder, rng):
+def test_stored_sinusoids_are_compared_with_the_formula(values, tensor, config, folder):
     path = config(values)
     formula = load(path, length=30)
     first = formula.params["offset"]
@@ -141,12 +139,11 @@ def test_stored_sinusoids_are_compared_with_the_formula(values, tensor, config, 
     safetensors(folder / "model.safetensors", {tensor: rows.astype(np.float32)})
     own = load(path, length=30)
     assert_array_equal(rows[first:], own.table().astype(np.float16))
-    changes = {"reversed": rows[::-1], "noise": rng.normal(size=rows.shape)}
-    for other in changes.values():
-        safetensors(folder / "model.safetensors", {tensor: np.asarray(other, dtype=np.float32)})
-        found = load(path)
-        assert_array_equal(found.table(), np.asarray(other, dtype=np.float32)[first:])
-        assert warned(found)
+    other = rows[::-1].astype(np.float32)
+    safetensors(folder / "model.safetensors", {tensor: other})
+    found = load(path)
+    assert_array_equal(found.table(), other[first:])
+    assert warned(found)
     safetensors(folder / "model.safetensors", {tensor: formula.vectors(np.arange(-first, 30))})
     assert not warned(load(path, length=99))
     assert load(path, length=99).measure
@@ -162,9 +159,7 @@ def vectors(rng):
 @pytest.mark.parametrize(
     ("values", "tensor", "offset"),
     [
-        ({"model_type": "gpt2", "n_positions": 10}, "wpe.weight", 0),
         ({"model_type": "gpt2", "n_positions": 10}, "transformer.wpe.weight", 0),
-        ({"model_type": "bert"}, "bert.embeddings.position_embeddings.weight", 0),
         ({"model_type": "opt"}, "model.decoder.embed_positions.weight", 2),
         ({"model_type": "roberta"}, "roberta.embeddings.position_embeddings.weight", 2),
         ({"model_type": "roberta", "pad_token_id": 4}, TABLE, 5),
@@ -301,21 +296,9 @@ def test_sam_has_the_lags_of_each_layer(sam, layer, side, axis):
     assert_allclose(resized.table[6:], wider[:, 0], atol=1e-6)  # query 0 … 6, key 0
 
 
-def test_videos_have_the_tables_of_transformers(tmp_path):
-    own = {"image_size": 16, "num_frames": 6, "num_hidden_layers": 1, **SMALL}
-    mae = transformers.VideoMAEModel(transformers.VideoMAEConfig(patch_size=8, **own))
-    enc = load(saved(tmp_path / "mae", mae), length=12)
-    made = mae.embeddings.position_embeddings[0]
-    assert_allclose(enc.table(), made, atol=1e-6)
-    vivit = transformers.VivitModel(transformers.VivitConfig(tubelet_size=[2, 8, 8], **own))
-    enc = load(saved(tmp_path / "vivit", vivit, "position_embeddings"))
-    assert (enc.domain.grid, enc.domain.prefix) == ((3, 2, 2), 1)
-
-
 TIMM = [  # architecture, image, tensor, shape; grid, prefix
     ("vit_tiny_patch16_224", (224, 224), "pos_embed", (1, 197, 4), (14, 14), 1),
     ("vit_small_patch14_reg4_dinov2", (56, 84), "pos_embed", (1, 24, 4), (4, 6), 0),
-    ("vit_small_r26_s32_224", (224, 224), "pos_embed", (1, 50, 4), (7, 7), 1),
     ("samvit_base_patch16", (128, 128), "pos_embed", (1, 8, 8, 12), (8, 8), 0),
     (
         "swin_tiny_patch4_window7_224",

@@ -548,7 +548,8 @@ EVERY = ("sliding_window_pattern", "global_attn_every_n_layers")  # keys of the 
 
 def types_from_end(model: ModelConfig, number: int) -> list[str]:
     """Return the type of each layer by a pattern that ends with the last layer, as in Muse."""
-    return list(islice(cycle(model.row["layer_types"][::-1]), number))[::-1]
+    kinds = model.row["layer_types"]
+    return [kinds[(i - number) % len(kinds)] for i in range(number)]
 
 
 def coded_types(model: ModelConfig, _: int, key: str, types: Mapping[str, str]) -> list[str]:
@@ -649,8 +650,8 @@ def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     if row["from_end"]:
         return set(range(number - 1, -1, -row["from_end"]))
     usual = row["unrotated"] or []
-    if len(usual) < 2:
-        return set(usual)
+    if not usual:
+        return set()
     step = model.count("no_rope_layer_interval") or usual[1] - usual[0]
     return set(range(step - 1, number, step))
 
@@ -671,8 +672,7 @@ def rotates_by_type(model: ModelConfig, kind: str) -> bool:
 
 def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
     """Return how queries grow with their position; None if they do not."""
-    name = model.row["temperature"]
-    temperature = TEMPERATURES[name](model) if name else None
+    temperature = TEMPERATURES.get(model.row["temperature"], lambda _: None)(model)
     return temperature and temperature.over(length)
 
 

@@ -1032,14 +1032,13 @@ def read_rotation(model: ModelConfig) -> Encoding:
         raise model.wrong(key, model.get(key), "false; or give rope:scaling=clip")
     theta, doubts = reconcile(section, THETA, model, type_keys.bases)
     partial, contradictions = find_share(model, section, type_keys, d, scaling)
-    findings = [] if layer else [*doubts, *contradictions]
-    findings += [*warn_of_keys(section, unused, allowed), *layer_notes(model)]
-    rho = type_keys.base if theta is None else theta
     enc = model.build(
         "rope",
         d,
-        *findings,
-        rho=rho,
+        *(() if layer else (*doubts, *contradictions)),
+        *warn_of_keys(section, unused, allowed),
+        *layer_notes(model),
+        rho=type_keys.base if theta is None else theta,
         partial=partial,
         layout=layout_of(model),
         scaling=scaling,
@@ -1061,14 +1060,13 @@ def read_rotation(model: ModelConfig) -> Encoding:
     enc = replace(enc, params={**enc.params, **facts})
     case = ConfigCase(model.untracked, layer, section, type_keys, enc)
     mistakes = (*lint_keys(case), *lint_lengths(case), *lint_sizes(case))
-    params, family = dict(enc.params), case.published
-    if not trained_as_stated(params):  # infer the length from the family of models
+    family, trained = case.published, None
+    if not trained_as_stated(enc.params):  # infer the length from the family of models
         if any(mistake.code == "rope-scaling-lost" for mistake in mistakes):
-            params["trained"] = family.get("trained")
+            trained = family.get("trained")
         elif scaling in ("linear", "proportional"):
-            known = family.get("lengths", ())
-            params["trained"] = original_of_linear(model.longest(), params["factor"], known)
-    params = {key: value for key, value in params.items() if value or key != "trained"}
+            trained = original_of_linear(model.longest(), factor, family.get("lengths", ()))
+    params = {**enc.params, "trained": trained} if trained else enc.params
     return replace(enc, params=params, findings=(*enc.findings, *mistakes))
 
 
@@ -1142,10 +1140,10 @@ def find_head(model: ModelConfig, type_keys: RotationKeys, layer: str = "") -> i
 
 def find_share(
     model: ModelConfig, section: Section, type_keys: RotationKeys, d: int, scaling: str
-) -> tuple[float, list[Finding]]:
+) -> tuple[float, Findings]:
     """Return the rotated share of a head, with findings."""
     if type_keys.fixed or (type_keys.whole and scaling == "none"):
-        return 1.0, []
+        return 1.0, ()
     keys = tuple(key for key in type_keys.shares if key not in DIMENSIONS)
     if not model.row["layers"] and (type_keys.whole or scaling != "none"):
         keys = keys or SHARE[:1]
@@ -1283,13 +1281,13 @@ def unlike(sections: Mapping[str, Layer]) -> set[str]:
 
 def reconcile(
     section: Section, inside: Strings, config: Section, above: Strings
-) -> tuple[float | None, list[Finding]]:
+) -> tuple[float | None, Findings]:
     """Return a number from a section or above it; the section has priority; report conflicts."""
     inner, outer = section.number(*inside), config.number(*above)
+    if None in (inner, outer) or inner == outer:
+        return (outer if inner is None else inner), ()
     slots = {"key": inside[0], "section": section.label, "inner": inner, "outer": outer}
-    is_clear = None in (inner, outer) or inner == outer
-    notes = [] if is_clear else [finding("rope-contradiction", **slots)]
-    return (outer if inner is None else inner), notes
+    return inner, (finding("rope-contradiction", **slots),)
 
 
 @frozen_by_name
@@ -1580,16 +1578,16 @@ def note_unread(enc: Encoding, model: ModelFile) -> Encoding:
 
     Keys that already have a finding get no second one.
     """
-    unread, within = find_unread(model, enc), enc.params.get("unread", ())
-    messages = " ".join(note.message for note in enc.findings if note.code == "unread-key")
-    findings = list(enc.findings)
-    for key in [key for key in unread if key not in messages and key not in within][:NAMED]:
+    unread, findings = find_unread(model, enc), [*enc.findings]
+    if not unread:
+        return enc
+    said = " ".join(note.message for note in findings if note.code == "unread-key")
+    said = " ".join((said, *enc.params.get("unread", ())))
+    for key in [key for key in unread if key not in said][:NAMED]:
         section = (model if key in model.values else model.outer).untracked
         variant, near = unread[key]
-        values = {"value": shown(section.get(key, "…")), "other": shown(section.get(near))}
-        note = finding(
-            "unread-key", variant, config=section.label, key=shown(key), near=near, **values
-        )
-        findings.append(note)
-    params = {**enc.params, "unread": tuple(unread)} if unread else enc.params
+        slots = {"value": shown(section.get(key, "…")), "other": shown(section.get(near))}
+        slots |= {"config": section.label, "key": shown(key), "near": near}
+        findings.append(finding("unread-key", variant, **slots))
+    params = {**enc.params, "unread": tuple(unread)}
     return replace(enc, params=params, findings=tuple(findings))
