@@ -84,10 +84,10 @@ class RotationKeys:
 # rotary, axes (rotates on several axes), learned, sinusoidal, alibi, t5, relative (other biases
 # and vectors of lags), convolutional, mixer (no positions), none (no positions found), parts
 # (contains a text model), unbuilt (the default config builds no model); or several of these
-# kind: str
-# otherwise: str; kind if `switch` is off
+# kind: str; each word names a reader, if `READERS` of `model` has it
+# otherwise: str; the reader if `switch` is off
 # switch: Sequence[Any]; key, values that switch the rotation on, default
-# reader: str; the function that reads the positions, if the kind does not name it
+# reader: str; another reader, which is asked before those of the kind
 # usual: Values; defaults of keys, by key
 # only: Values; supported values and the rule for others, by key
 # facts: Values; parameters of the rotation: backwards (by -p at position p), trailing (the last
@@ -171,8 +171,8 @@ class RotationKeys:
 # cosines_first: bool
 # inside: str; key of the section with alibi
 # relative: str; deberta or deberta-v2
-# xl: dict[str, Any]; see `weights`
-# axial: Any; see `grid`
+# xl: dict[str, Any]; see `model`
+# axial: Sequence[Values]; see `model`
 # table_beside: tuple[str, int]; points of a learned table beside a rotation: key, default
 # resized: list[list[str]]; libraries that resize tables, with their methods
 # resized_lags: list[list[str]]
@@ -650,8 +650,8 @@ def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     if row["from_end"]:
         return set(range(number - 1, -1, -row["from_end"]))
     usual = row["unrotated"] or []
-    if not usual:
-        return set()
+    if len(usual) < 2:
+        return set(usual)
     step = model.count("no_rope_layer_interval") or usual[1] - usual[0]
     return set(range(step - 1, number, step))
 

@@ -32,10 +32,10 @@ Keys of rows
 ``xl`` of a row holds ``fixed``, the parameters of `xl` that are the same in all models of the type;
 ``part``, the name of the part with relative sinusoids if others have none.
 
-The key ``axial`` of a model type's row holds the grid, or a list of grids; the first with a
-matching ``when`` [key, value] applies. Keys: ``encoding`` (learned: a table in the weights), its
+The key ``axial`` of a model type's row holds a list of grids; the first with a matching ``when``
+[key, value] applies. Keys: ``encoding`` (learned: a table in the weights), its
 ``own`` parameters, and parameters that are ``read`` (parameter: key of the config); ``d``
-(``head``, or ``width`` over ``heads``; ``times``: head times heads); ``sides``, one per axis: a
+(``head``, or ``width`` over ``heads``; without ``width``, ``head`` times ``heads``); ``sides``, one per axis: a
 ``size`` over another, each [key, default] (``kernel``: size of the first patch); ``usual``, default
 sides; ``prefix``, and the key of ``registers``; ``merged``, the key for the side of blocks in the
 order of tokens; ``reference``, the base of both axes over a scale; ``rescaled``, the key and the
