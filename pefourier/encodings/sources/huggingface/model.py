@@ -33,13 +33,13 @@ Keys of rows
 ``part``, the name of the part with relative sinusoids if others have none.
 
 The key ``axial`` of a model type's row holds a list of grids; the first with a matching ``when``
-[key, value] applies. Keys: ``encoding`` (learned: a table in the weights), its
-``own`` parameters, and parameters that are ``read`` (parameter: key of the config); ``d``
-(``head``, or ``width`` over ``heads``; without ``width``, ``head`` times ``heads``); ``sides``, one per axis: a
-``size`` over another, each [key, default] (``kernel``: size of the first patch); ``usual``, default
-sides; ``prefix``, and the key of ``registers``; ``merged``, the key for the side of blocks in the
-order of tokens; ``reference``, the base of both axes over a scale; ``rescaled``, the key and the
-default of the largest factor by which training stretches coordinates.
+[key, value] applies. Keys: ``encoding`` (learned: a table in the weights), its ``own`` parameters,
+and parameters that are ``read`` (parameter: key of the config); ``d`` (``head``, or ``width`` over
+``heads``; without ``width``, ``head`` times ``heads``); ``sides``, one per axis: a ``size`` over
+another, each [key, default] (``kernel``: size of the first patch); ``usual``, default sides;
+``prefix``, and the key of ``registers``; ``merged``, the key for the side of blocks in the order of
+tokens; ``reference``, the base of both axes over a scale; ``rescaled``, the key and the default of
+the largest factor by which training stretches coordinates.
 """
 
 import os
@@ -1184,8 +1184,7 @@ def layer_notes(model: ModelConfig) -> Notes:
 
 def rotates_on_axes(model: ModelConfig) -> bool:
     """Return whether tokens of images and videos have positions on three axes (M-RoPE)."""
-    row, section = model.row, model.get(model.rope_key) or {}
-    return bool(row["axes"]) or "sections" in row or "mrope_section" in section
+    return bool(model.row["axes"]) or sections_of(model) is not None
 
 
 def sections_of(model: ModelConfig) -> tuple[Counts, Interleaving] | None:
@@ -1417,7 +1416,7 @@ def no_answer(model: ModelConfig) -> PefourierError:
     who = f"{shown(model.file)} (model_type {shown(model.kind)})"
     if not model.row:
         return UnknownPositions(f"{who} is unknown and sets no rotation; name an encoding")
-    kind = "none" if has_no_table(model) else model.row["kind"].split()[0]
+    kind = "none" if has_no_table(model) else (model.row["kind"] or "none").split()[0]
     reason = model.row["reason"] or read_toml(REASONS)["kinds"][kind]
     return UnknownPositions(f"{who} is not supported: {reason}")
 
@@ -1519,12 +1518,13 @@ def second_names(values: Values, unread: Collection[str], params: Values) -> dic
     {'n_embd': '', 'd_model': 'hidden_size'}
     """
     found: dict[str, str] = {}
-    lengths = {n for key in LENGTHS_OF if (n := params.get(key))}
     for names in SYNONYMS:
         stated = [key for key in names if is_number(values.get(key))]
         read = [key for key in stated if key not in unread]
-        agreed = {values[key] for key in read} | (lengths if LONGEST[0] in names else set())
-        agreed |= {n * (params.get("factor") or 1) for n in agreed if LONGEST[0] in names}
+        agreed = {values[key] for key in read}
+        if LONGEST[0] in names:  # before or after scaling
+            agreed |= {n for key in LENGTHS_OF if (n := params.get(key))}
+            agreed |= {n * (params.get("factor") or 1) for n in agreed}
         others = [key for key in stated if read and key in unread]
         found |= {key: "" if values[key] in agreed else read[0] for key in others}
     return found
