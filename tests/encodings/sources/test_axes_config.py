@@ -177,9 +177,7 @@ def test_a_table_of_another_size_wants_a_grid(weights):
     [
         ("dinov3_vit", {"image_size": 8}, "has no patch of 16 in 8; give grid"),
         ("dinov3_vit", {"hidden_size": 10, "num_attention_heads": 3}, "3 heads do not divide"),
-        ("dinov3_vit", {"hidden_size": 30, "num_attention_heads": 3}, "d=8 or d=12"),
         ("pixtral", {"rope_parameters": {"rope_type": "yarn"}}, "scaling on axes is not supported"),
-        ("pixtral", {"image_size": "big"}, "image_size of"),
         ("FluxTransformer2DModel", {"axes_dims_rope": [16, 56]}, "share needs one number for each"),
         ("PixArtTransformer2DModel", {"interpolation_scale": 0}, "interpolation_scale of"),
         ("CogVideoXTransformer3DModel", {}, "sinusoids of frames, rows and columns"),
