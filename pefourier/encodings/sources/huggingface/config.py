@@ -628,7 +628,8 @@ def window_of(model: ModelConfig, kind: str, layer: int) -> int | None:
     key = next((key for key in keys if key in model.values), keys[0])
     window = model.get(key, row["window"])
     if key not in model.values and not row["square"]:
-        return window
+        usual: int | None = window
+        return usual
     if isinstance(window, list):  # one per layer
         window = window[layer] if layer < len(window) else None
     size = Section(model.label, {key: window}).count(key, minimum=-1) or 0
@@ -672,7 +673,8 @@ def rotates_by_type(model: ModelConfig, kind: str) -> bool:
 
 def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
     """Return how queries grow with their position; None if they do not."""
-    temperature = TEMPERATURES.get(model.row["temperature"], lambda _: None)(model)
+    name = model.row["temperature"]
+    temperature = TEMPERATURES[name](model) if name else None
     return temperature and temperature.over(length)
 
 

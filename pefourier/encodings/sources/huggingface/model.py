@@ -558,8 +558,8 @@ def formula(model: ModelConfig, block: ModelRow) -> Encoding:
 
 def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
     """Return a whole number [keys, default] of a config, from a list the item at a place."""
-    keys, default = spec
-    key, value = model.first(*([keys] if isinstance(keys, str) else keys))
+    key, default = spec
+    value = model.get(key)
     if isinstance(value, list) and -len(value) <= place < len(value):
         value = value[place]
     return replace(model, values={key: value}).count(key) or default or 0
@@ -1219,9 +1219,7 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     type_keys = rotary(row) if row else UNKNOWN
     if names:
         return {name: (section.section(name), type_keys) for name in names}
-    if not section.values and type_keys.rope:
-        return {"": (replace(section, values=type_keys.rope), type_keys)}
-    return {"": (section, type_keys)}
+    return {"": (replace(section, values=section.values or type_keys.rope), type_keys)}
 
 
 def known_layers(
@@ -1370,8 +1368,7 @@ class ModelFile(ModelConfig):
             Whether a learned table without weights has its size, and unknown vectors.
         """
         own = select_part(self.spec, self.file, self.outer.values)  # no key is read yet
-        sizes = {"length": length, "d": d, "grid": grid, "prefix": prefix}
-        model = replace(own, **sizes, is_sketch=is_sketch)
+        model = replace(own, length=length, d=d, grid=grid, prefix=prefix, is_sketch=is_sketch)
         for key, (allowed, rule) in (model.row["only"] or {}).items():
             if (value := model.get(key)) not in (None, *allowed):
                 raise UnknownPositions(str(model.wrong(key, value, rule)))
