@@ -29,7 +29,6 @@ from pefourier.types import Places, Texts, Values, frozen, frozen_arrays
 if TYPE_CHECKING:
     from pefourier.encodings.sources.gguf_file import GgufFile
 
-Source = Literal["stated", "assumed", "given", "unknown"]
 FARTHEST = 2**53  # largest length in a finding
 BY_LENGTH = ("dynamic", "longrope")  # scalings whose frequencies depend on the length
 
@@ -39,7 +38,8 @@ class TrainedLength:
     """The trained length and its source."""
 
     length: int | None  # None: unknown
-    source: Source  # stated: config without scaling; assumed: before scaling; given: by the user
+    # of a config without scaling, before scaling, by the user
+    source: Literal["stated", "assumed", "given", "unknown"]
 
     def __str__(self) -> str:
         return "unknown" if self.length is None else f"{self.length} ({self.source})"
@@ -133,8 +133,7 @@ def describe_positions(
         lengths = (n or positions_of(enc) for n, enc in zip(before, native, strict=True))
         unstated = model is not None and not (model.tables() or model.length_key)
         is_assumed = scaled_params(native) or any(before) or unstated
-        source: Source = "assumed" if is_assumed else "stated"
-        trained_length = TrainedLength(int(min(lengths)), source)
+        trained_length = TrainedLength(int(min(lengths)), "assumed" if is_assumed else "stated")
     is_indexed = bool(parts and model and "indexer" in model.row and not model.part)
     return ModelPositions(
         spec=spec,
@@ -226,10 +225,9 @@ def load_layers(
     file: "ModelFile | GgufFile | None", spec: str, part: str, length: int | None, d: int | None
 ) -> Encoding:
     """Load the encoding of one type of layer, or of all layers."""
-    table = file.table_without_weights() if isinstance(file, ModelFile) else None
     if file is None:
         return load(spec, length, d)
-    return table or load_model(file.of_layer(part) if part else file, length, d)
+    return load_model(file.of_layer(part) if part else file, length, d, is_sketch=True)
 
 
 def positions_of(enc: Encoding) -> int:

@@ -215,10 +215,11 @@ def due_of(file: Any, spec: str | None, number: int, one: Sequence, layer: Layer
         return Due("none", None, None, run.window)
     try:
         own: ModelFile = file.of_layer(run.part) if run.part else file
-        enc = own.encoding(max(one.width, 2))
+        enc = own.encoding(max(one.width, 2), is_sketch=True)
     except PefourierError:
-        learned = file.table_without_weights()
-        return Due("add" if learned is not None else "unknown", None, None, run.window)
+        return Due("unknown", None, None, run.window)
+    if enc.name == "learned" and enc.origin == "formula":  # without weights
+        return Due("add", None, None, run.window)
     kind = "none" if enc.name == "none" else enc.injection
     return Due(kind, enc, file.pairing, run.window)
 

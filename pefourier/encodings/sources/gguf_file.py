@@ -342,7 +342,7 @@ def open_gguf(spec: str) -> GgufFile:
     path, part = split_spec(spec)
     metadata, tensors = read_header(path)
     factors = {}
-    for name in (name for name in (FREQS, LONG, SHORT) if name in tensors):
+    for name in sorted(tensors.keys() & {FREQS, LONG, SHORT}):
         place, size = tensors[name], prod(tensors[name].shape)
         if place.type not in NUMPY or size > LONGEST_LIST:
             raise PefourierError(
@@ -429,7 +429,6 @@ def scaling_of_file(file: GgufFile) -> Fields:
     if kind == "yarn" and original and mixed == 1 and not factors:
         attention = (file.positive(ATTENTION) or 1.0) * yarn_attention(file, factor)
         betas = {key: file.optional(f"rope.scaling.yarn_{key}") for key in BETAS}
-        betas = {key: x for key, x in betas.items() if x is not None}
         return {"scaling": "yarn", **sizes, "attention_factor": attention, **betas}
     is_plain = kind in ("none", "linear")
     if is_plain and alpha and factor == 1 and not factors:  # its base times alpha^(d / (d - 2))

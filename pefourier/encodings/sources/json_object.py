@@ -5,13 +5,12 @@ An error names the key, the file, the rule and the value. A key that is null cou
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from pefourier.errors import PefourierError, UnknownPositions, is_count, is_number, shorten, shown
-from pefourier.types import Fields, frozen
+from pefourier.types import Fields, Values, frozen
 from pefourier.writing.files import missing, os_errors, status_of
 
 LARGEST_CONFIG = 2**26  # bytes
@@ -20,8 +19,6 @@ SINGLE = ("num_single_layers",)  # layers of a second kind after LAYERS (FLUX, H
 LAYERS = tuple("num_hidden_layers n_layer n_layers num_layers encoder_layers depth".split())
 HEADS = tuple("num_attention_heads n_head n_heads num_heads encoder_attention_heads".split())
 LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS, "block_count"), MOST_LAYERS)  # others: 2^53
-
-Values = Mapping[str, Any]
 
 
 class TrackedKeys(dict[str, Any]):
@@ -65,17 +62,15 @@ class Section:
 
     def first(self, *keys: str) -> tuple[str, Any]:
         """Return the first of some keys that is set, and its value; None if no key is set."""
-        key = next((key for key in keys if self.get(key) is not None), keys[0])
+        key = next((key for key in keys if self.get(key) is not None), "".join(keys[:1]))
         return key, self.get(key)
 
     def number(self, *keys: str) -> float | None:
         """Return the finite number under the first key that is set."""
         key, value = self.first(*keys)
-        if value is None:
-            return None
-        if not is_number(value):
+        if value is not None and not is_number(value):
             raise self.wrong(key, value, "a finite number")
-        return float(value)
+        return value if value is None else float(value)
 
     def count(self, *keys: str, minimum: int = 1) -> int | None:
         """Return the whole number, at least `minimum`, under the first key that is set."""

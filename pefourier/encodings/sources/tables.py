@@ -33,7 +33,6 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from tokenize import TokenError
-from types import SimpleNamespace
 from typing import IO, Any, BinaryIO, TypeVar, cast
 
 import numpy as np
@@ -103,6 +102,11 @@ class Stored:
     def is_table(self) -> bool:
         """Return whether the array has two axes, neither empty, of real numbers."""
         return self.kind in KINDS and len(self.axes) == 2 and 0 not in self.axes
+
+    @property
+    def is_wider(self) -> bool:
+        """Return whether the array may be a bias, or has axes for rows and columns of an image."""
+        return is_bias(self.shape) or bool(channel_sides(self.shape))
 
     @property
     def may_be_pairs(self) -> bool:
@@ -295,18 +299,14 @@ def read_npz(stream: BinaryIO) -> Arrays:
     return members
 
 
-PACKED = 2**12  # bytes of LZMA input per read; 1 kB may expand to 7 MB
-
-
 def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> Stored:
     """Return one .npy file within a .npz file of `size` bytes."""
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
-        raise ValueError("its compression is not supported; expected deflate or LZMA")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("its compression is not supported; expected deflate")
 
     def copied() -> Array:
         with archive.open(info) as member:
-            part = SimpleNamespace(read=lambda count: member.read(min(count, PACKED)))
-            return read_npy_array(part if info.compress_type == zipfile.ZIP_LZMA else member)
+            return read_npy_array(member)
 
     with archive.open(info) as member:  # an archive may declare more bytes than it has
         return npy_array(member, info.file_size, min(info.compress_size, size), copied)
@@ -728,7 +728,7 @@ def choose_array(arrays: Arrays, key: str | None, file: str) -> str:
     if key is None:
         tables = [name for name, stored in arrays.items() if stored.is_table]
         tables = tables or [name for name, stored in arrays.items() if stored.may_be_pairs]
-        wider = [name for name, s in arrays.items() if is_bias(s.shape) or channel_sides(s.shape)]
+        wider = [name for name, stored in arrays.items() if stored.is_wider]
         by_name = [name for name in (*tables, *wider) if POSITIONS.search(name)]
         tables = by_name if len(by_name) == 1 else tables or wider
         if len(tables) > 1:
@@ -738,8 +738,7 @@ def choose_array(arrays: Arrays, key: str | None, file: str) -> str:
         if key is None:
             raise PefourierError(f"{file} must hold a table (n, d); got {names_and_shapes(arrays)}")
     stored = arrays[find_array(arrays, key, file)]
-    is_wider = is_bias(stored.shape) or channel_sides(stored.shape)
-    if not (stored.is_table or stored.may_be_pairs or is_wider):
+    if not (stored.is_table or stored.may_be_pairs or stored.is_wider):
         raise no_table(stored, key, file)
     return key
 

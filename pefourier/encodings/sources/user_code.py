@@ -540,17 +540,9 @@ def read_code(
     if seed is not None:
         params["seed"] = seed
     from_array = from_bias if is_bias(table.vectors.shape) else from_table
+    facts = {"eps": table.eps, "findings": table.findings, "params": params, "spec": spec}
     untrained = "untrained" in {f.code for f in table.findings}
-    enc = from_array(
-        table.vectors,
-        spec,
-        eps=table.eps,
-        findings=table.findings,
-        params=params,
-        untrained=untrained,
-    )
-    enc = replace(enc, spec=spec)
-    operator = table.operator
+    enc, operator = from_array(table.vectors, spec, untrained=untrained, **facts), table.operator
     if operator is None:
         return enc
 

@@ -93,50 +93,25 @@ def test_rows_are_paired_as_llama_cpp_pairs_them(write, arch, layout, vectors):
     assert (enc.params["layout"], [f.code for f in enc.findings]) == (layout, vectors)
 
 
-def axes_in_c(sections, pairs, by_rotations):
-    """Return the axes of pairs as ggml_mrope_cache_init of llama.cpp assigns them."""
-    found = ""
-    for pair in range(pairs):
-        sector = pair % sum(sections)
-        if by_rotations:
-            if sector % 3 == 1 and sector < 3 * sections[1]:
-                found += "y"
-            elif sector % 3 == 2 and sector < 3 * sections[2]:
-                found += "x"
-            elif sector % 3 == 0 and sector < 3 * sections[0]:
-                found += "t"
-            else:
-                found += "e"
-        elif sector < sections[0]:
-            found += "t"
-        elif sector < sections[0] + sections[1]:
-            found += "y"
-        else:
-            found += "x" if sector < sum(sections[:3]) else "e"
-    return tuple(found)
-
-
 @pytest.mark.parametrize(
-    ("arch", "sections", "by_rotations"),
+    ("arch", "sections", "expected"),
     [
-        ("qwen2vl", [16, 24, 24, 0], False),
-        ("qwen2vl", [16, 24, 20, 4], False),
-        ("glm4", [16, 24, 24, 0], False),
-        ("qwen3vl", [24, 20, 20, 0], True),
-        ("qwen35", [11, 11, 10, 0], True),
-        ("qwen35", [2, 3, 3, 0], True),
+        ("qwen2vl", [16, 24, 24, 0], "16 t + 24 y + 24 x"),
+        ("qwen2vl", [16, 24, 20, 4], "16 t + 24 y + 20 x + 4 e"),
+        ("glm4", [16, 24, 24, 0], "16 t + 24 y + 24 x"),
+        ("qwen3vl", [24, 20, 20, 0], "20 × (t, y, x) + 1 t + 2 e + 1 t"),
+        ("qwen35", [2, 3, 3, 0], "2 × (t, y, x) + 1 e + 1 y"),
     ],
 )
-def test_axes_of_pairs_are_those_of_llama_cpp(write, arch, sections, by_rotations):
-    pairs = sum(sections)
-    sizes = SIZES | {"rope__dimension_count": 2 * pairs, "attention__key_length": 128}
+def test_axes_of_pairs_are_those_of_llama_cpp(write, arch, sections, expected):
+    """The axes are those of ggml_mrope_cache_init, in blocks or in turns."""
+    sizes = SIZES | {"rope__dimension_count": 2 * sum(sections), "attention__key_length": 128}
     path = write(arch=arch, rope__dimension_sections=sections, **sizes)
     enc = load(path)
-    found = ["tyxe"[i] for i in axis_in(enc)]
-    assert tuple(found) == axes_in_c(sections, pairs, by_rotations)
-    assert enc.params["layout"] == "halves"
+    assert (enc.params["mrope_section"], enc.params["layout"]) == (expected, "halves")
     (rotation,) = describe_context(path)[1].rotations
-    reported = {axis: tuple(i for i, own in enumerate(found) if own == axis) for axis in "tyx"}
+    found = axis_in(enc)
+    reported = {axis: tuple(np.flatnonzero(found == i).tolist()) for i, axis in enumerate("tyx")}
     assert rotation.axes == reported
 
 
@@ -205,10 +180,9 @@ def many(count):
 DAMAGED = [
     *(b"", b"GGUF", b"\xff" * 99, b"GGUF" + bytes(40), b"GGUF" + struct.pack(">I", 3) + bytes(40)),
     *(head("tokens", 9, kind, many(2**60)) for kind in (4, 8)),
-    # lists in lists
     head("k", 8, many(2**63)),
     head("k", 0, b"a", "k", 0, b"a", keys=2),  # one key twice
-    *(head(keys=2**64 - 1), head(tensors=2**64 - 1, keys=0)),
+    head(keys=2**64 - 1),
     head("t", 1, many(2**60), 0, many(0), keys=0, tensors=1),  # beyond the end of the file
     head("t", 1, many(7), 2, many(0), bytes(99), keys=0, tensors=1),  # not whole blocks
     head("general.alignment", 4, 0),
@@ -231,8 +205,11 @@ GEMMA |= {"attention__sliding_window": 512}
     ("arch", "values", "base", "full"),
     [
         ("gemma3", {}, 10000.0, (5, 11)),  # llama.cpp's default base and pattern
-        ("gemma3", {"rope__freq_base_swa": 20000.0}, 20000.0, (5, 11)),
-        ("gemma3", {"attention__sliding_window_pattern": 3}, 10000.0, (2, 5, 8, 11)),
+        (
+            "gemma3",
+            {"rope__freq_base_swa": 20000.0, "attention__sliding_window_pattern": 3},
+            *(20000.0, (2, 5, 8, 11)),
+        ),
         ("modern-bert", {}, 10000.0, (0, 3, 6, 9)),
         ("gemma2", {}, None, (1, 3, 5, 7, 9, 11)),  # its windows share the base of the other layers
     ],

@@ -129,8 +129,6 @@ def test_windows_are_those_of_transformers(config):
         ("qwen2", {}, [None] * 4),
         ("qwen2_moe", {"use_sliding_window": True, "max_window_layers": 3}, [9, None, 9, None]),
         ("qwen3_moe", {"use_sliding_window": True}, [4096] * 4),
-        ("mistral", {}, [4096] * 4),
-        ("qwen2_moe", {"use_sliding_window": True, "max_window_layers": 0}, [None] * 4),
         ("dots1", {"max_window_layers": 3}, [None, None, None, 4096]),
         ("modernbert", {"local_attention": 256}, [None, 256, 256, None]),
         ("recurrent_gemma", {"attention_window_size": 300}, [None, None, 300, None]),

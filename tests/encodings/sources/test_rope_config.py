@@ -14,7 +14,6 @@ LLAMA31 = PUBLISHED["meta-llama/Llama-3.1-8B"]
 PHI3 = PUBLISHED["microsoft/Phi-3-mini-128k-instruct"]
 GEMMA3 = PUBLISHED["google/gemma-3-4b-it"]["text_config"]
 DYNAMIC = {**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 2.0}}
-ALIKE = {"rope_type": "default", "rope_theta": 5.0}
 SHORT = PHI3["rope_scaling"]["short_factor"]
 LONGROPE = (
     f"scaling=longrope,factor=32,original=4096,short_factor={';'.join(map(str, SHORT))},"
@@ -27,10 +26,6 @@ MODELS = {  # config, length, equivalent SPEC of rope, its d
     "rotary_dim that rounds down": (
         {"model_type": "gptj", "n_embd": 44, "n_head": 1, "n_positions": 8, "rotary_dim": 30},
         *(8, "layout=interleaved,partial=0.682", 44),
-    ),
-    "layers that turn alike": (
-        {**LLAMA, "rope_parameters": {"full_attention": ALIKE, "sliding_attention": ALIKE}},
-        *(16, "rho=5", 128),
     ),
     "yarn with the ratio of the lengths": (
         sized("llama", 4096, 32, 65536, rope_parameters=NULL_FACTOR),
@@ -102,7 +97,6 @@ DEBERTA = {"model_type": "deberta-v2", "position_buckets": 32, "relative_attenti
 DEBERTA |= {"position_biased_input": False, "pos_att_type": "c2p|p2c"}
 REFUSED = [  # config, part, part of the error
     (scaling(type="linear", factor=None), "", "no factor"),
-    (scaling(**{k: v for k, v in LLAMA3.items() if k != "low_freq_factor"}), "", "low_freq_factor"),
     (scaling(type="yarm", factor=2), "", "Did you mean 'yarn'?"),
     (scaling(**YARN, attention_factor=0.0), "", "attention_factor"),
     (scaling(type="longrope", short_factor=[1.0], long_factor=[1.0]), "", "needs 64 numbers"),
@@ -117,10 +111,8 @@ REFUSED = [  # config, part, part of the error
     ({"model_type": "mpt", "n_heads": 8, "attn_config": {"alibi_bias_max": 4}}, "", "got 4.0"),
     ({**LLAMA, "use_cope": True}, "", "rope:scaling=clip"),
     ({"model_type": "qwen2_vl_text", "rope_scaling": {**MROPE, "mrope_section": ["1"]}}, "", "'1'"),
-    ({"model_type": "xlnet", "bi_data": True}, "", "bi_data"),
     ({**CONFORMER, "position_embeddings_type": "rotary"}, "", "must be relative"),
     ({"model_type": "seamless_m4t"}, "", "CONFIG#speech_encoder"),
-    ({"model_type": "cohere_asr"}, "", "CONFIG#encoder_config"),
     ({"model_type": "gemma4_audio"}, "", "in blocks of queries"),
     ({**DEBERTA, "pos_att_type": "p2c"}, "", "c2p|p2c or c2p"),
     ({**DEBERTA, "pos_att_type": None}, "", "no table, rotation or bias"),

@@ -27,7 +27,7 @@ from stored import HEADER, TABLE, npy_bytes, npz_file, put, refused, safetensors
 
 from pefourier.encodings import encoding, load
 from pefourier.encodings.sources import tables
-from pefourier.encodings.sources.tables import open_arrays, read_table, write_table
+from pefourier.encodings.sources.tables import read_table, write_table
 
 SINGLE_AXES = {  # (1, n, d), (n, 1, d), (1, 1, n, d), (1, n, 1, d), (n, 1, 1, d), (1, 1, n, 1, d)
     key: np.expand_dims(TABLE, axes)
@@ -63,8 +63,6 @@ def test_which_array_is_meant():
     refused("x.npz")
     np.savez("x.npz", wpe=TABLE, wte=TABLE[:2], bias=TABLE[0])
     assert "'wpe'?" in refused("x.npz", "wpx")
-    np.savez("y.npz", a=TABLE[0], b=TABLE[1])
-    refused("y.npz")
     np.save("x.npy", TABLE)
     refused("x.npy", "wpe")
     torch.save({f"{i}": torch.zeros(1, 2) for i in range(12)}, "x.pt")
@@ -108,7 +106,6 @@ HEADS = {  # the first bytes of sparse files of 2 GiB
     **dict.fromkeys(("x.pt", "x.npz", "x.csv", "x.npy", "x.gguf", "x.json", "x.safetensors"), b""),
     "old.pt": b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.",
     "long.safetensors": (9 * 10**7).to_bytes(8, "little"),
-    "ints.npy": npy_bytes(HEADER.replace(b"<f8", b"|i1").replace(b"5, 3", b"65536, 32764")),
     "many.npy": npy_bytes(HEADER.replace(b"<f8", b"<f2").replace(b"5, 3", b"32768, 32769")),
     "texts.gguf": b"GGUF" + struct.pack("<IQQQcIIQ", 3, 0, 1, 1, b"a", 9, 8, 2**22 + 1),
 }
@@ -214,15 +211,6 @@ def test_a_file_whose_name_has_the_sign_of_an_array():
             load(spec)
 
 
-@pytest.mark.parametrize("code", [0x110000, 2**31, 0xD800, 0xDFFF])
-def test_text_is_unicode(code):
-    """Text with surrogates is refused, where numpy raises a SystemError."""
-    header = HEADER.replace(b"'<f8'", b"'<U1'").replace(b"(5, 3)", b"(2,)")
-    put("x.npy", npy_bytes(header, np.array([65, code], "<u4").tobytes()))
-    with open_arrays("x.npy") as file, refusal(r"'x\.npy'"):
-        file.load("", text=True)
-
-
 LARGE = np.random.default_rng(1).normal(size=(4000, 33)).astype(np.float32)
 SHORTER = "became shorter while it was read; write it again$"
 
@@ -287,18 +275,15 @@ def test_other_libraries_read_what_is_written():
 
 
 @pytest.mark.parametrize("dtype", EPS, ids=str)
-@pytest.mark.parametrize("form", ["pt", "safetensors", "nested"])
+@pytest.mark.parametrize("form", ["pt", "safetensors"])
 def test_torch_types_and_their_resolution(dtype, form):
     tensor = torch.from_numpy(TABLE * 100).to(dtype)
     if form == "safetensors":
         path, key = "x.safetensors", "pe"
         safetensors.torch.save_file({"pe": tensor, "ones": torch.ones(2, 2)}, path, {"by": "torch"})
-    elif form == "nested":
+    else:
         path, key = "x.pt", "model.pe"
         torch.save({"model": {"pe": tensor[None], "bias": tensor[0]}, "step": 3}, path)
-    else:
-        path, key = "x.pt", None
-        torch.save(tensor, path)
     table, eps = read_table(path, key)
     wide = np.float32 if dtype.is_floating_point else np.float64
     kept = {torch.float64: np.float64, torch.float16: np.float16}
@@ -364,9 +349,7 @@ SAFETENSORS += [
     safetensors_bytes(b"\xef\xbb\xbf{}"),
     safetensors_bytes(entry(), bytes(23)),
     safetensors_bytes(entry(shape=(10**12, 3)), bytes(24)),
-    safetensors_bytes(entry(shape=(2.0, 3)), bytes(24)),
     safetensors_bytes(entry(shape=(-2, -3)), bytes(24)),
-    safetensors_bytes(entry(offsets=(0, 20)), bytes(24)),
     safetensors_bytes(entry(offsets=(-24, 0)), bytes(24)),
     safetensors_bytes(TWICE, bytes(24)),  # the library accepts two equal tensors of one range
 ]
@@ -375,18 +358,16 @@ NPY = [
     b"\x93NUMPY\1\0\x40",
     npy_bytes(HEADER, b"0" * 119),
     npy_bytes(HEADER.replace(b"(5, ", b"(1000000000000, ")),
-    *(npy_bytes(HEADER.replace(b"5", axis), bytes(24)) for axis in (b"-5", b"True", b"9" * 5000)),
+    npy_bytes(HEADER.replace(b"5", b"-5"), bytes(24)),
     *(npy_bytes(HEADER.replace(b"5, 3", axes)) for axes in (b"1, " * 99, b"0, " + b"9" * 30)),
     npy_bytes(HEADER, bytes(120), version=b"\3\0", width=4),
     npy_bytes(b"__import__('os').system('false')"),
     *(npy_bytes(b"{'descr" + blank * 4900 + b"$") for blank in (b" ", b" \n", b"\t")),  # took 20 s
-    *(npy_bytes(text) for text in (b"{'descr': " + 9000 * b"(", b"[1]", b"{}", b"")),
-    *(npy_bytes(HEADER.replace(*pair)) for pair in ((b"5", 4900 * b"9"), (b"(5, 3)", b"3"))),
+    npy_bytes(b"{'descr': " + 9000 * b"("),
 ]
 CSV = [b"", b"x,y\n", b"x,y\n1,2\n3,four\n", b",0,1\n0,.5,.5\n", b",,\n1,2,3\n", b"1;2\n3;4\n"]
 CSV += [b"1,2,\n", b"1,\x002\n", b"1_0,2\n", "１,2\n".encode(), b"1,2+1j\n", b"Index,x\n0,2\n1,2\n"]
-CSV += [b"2024-01-01,2\n", b"2024-01-01\n2024-01-02\n", b"1,2\n\n3\n", "1,2\n".encode("utf-16")]
-CSV += [9999 * b"1,2\n" + b"\xff,2\n"]
+CSV += [b"2024-01-01,2\n", b"1,2\n\n3\n", 9999 * b"1,2\n" + b"\xff,2\n"]
 DAMAGED = {".npy": NPY, ".csv": CSV, ".safetensors": SAFETENSORS}
 
 
@@ -438,8 +419,6 @@ def test_odd_tensors():
     for key in odd:
         refused("y.pt", key)
     assert read_table("y.pt")[0].tolist() == [[1, 1], [1, 1]]
-    put("z.pt", b"")
-    refused("z.pt")
 
 
 def test_damaged_archives():

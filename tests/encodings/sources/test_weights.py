@@ -1,7 +1,6 @@
 """Tables, biases and lags in the weights next to a config, as the models use them."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,9 +14,6 @@ from stored import safetensors
 import pefourier
 from pefourier.encodings import load
 from pefourier.encodings.encoding import displacement_of_each_pair
-from pefourier.encodings.sources.huggingface import open_config
-from pefourier.nn import Bias
-from pefourier.questions.context import last_bucket
 
 BERT = {"model_type": "bert", "max_position_embeddings": 12, "hidden_size": 8}
 TABLE = "embeddings.position_embeddings.weight"
@@ -68,13 +64,11 @@ def test_t5s_trained_biases_are_looked_up_as_its_code_does(side, config, folder,
     attention.relative_attention_bias.weight.data = torch.tensor(sign * bias)
     wanted = attention.compute_bias(300, 300).detach().numpy()[0]
     enc = load(f"{folder}#{side}" if side == "decoder" else str(folder), length=300)
-    assert (enc.name, enc.origin, enc.injection) == ("t5", "weights", "bias")
-    assert enc.findings == ()
-    found = dict(zip(np.asarray(enc.domain.x).tolist(), enc.table(), strict=True))  # by lag
-    for query in (0, 7, 299):
-        for key in range(300):
-            if key - query in found:
-                assert_array_equal(found[key - query], wanted[:, query, key])
+    assert (enc.origin, enc.injection, enc.findings) == ("weights", "bias", ())
+    lags = np.arange(-299, 1)
+    assert_array_equal(enc.vectors(lags), wanted[:, 299].T)
+    if side == "encoder":
+        assert_array_equal(enc.vectors(-lags[::-1]), wanted[:, 0].T)
 
 
 def warned(found):
@@ -86,9 +80,7 @@ SHAPES = [  # config, tensor, its shape, the shape that the config sets
     (BERT, TABLE, (12, 8), None),
     ({**BERT, "max_position_embeddings": 24}, TABLE, (12, 8), "(24, 8)"),
     ({"model_type": "gpt2", "n_positions": 12, "n_embd": 8}, "wpe.weight", (8, 12), "(12, 8)"),
-    ({**BERT, "model_type": "opt"}, "model.decoder.embed_positions.weight", (14, 8), None),
     ({**BERT, "model_type": "opt"}, "model.decoder.embed_positions.weight", (12, 8), "(14, 8)"),
-    ({**BERT, "model_type": "roberta"}, f"roberta.{TABLE}", (12, 8), None),
     ({**BERT, "model_type": "mobilebert", "embedding_size": 4}, TABLE, (12, 8), None),
 ]
 
@@ -105,7 +97,7 @@ def test_a_tensor_of_another_shape_than_its_config_sets_fails_strict(
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_each_layer_of_umt5_has_its_own_biases(side, config, folder, rng, run):
+def test_each_layer_of_umt5_has_its_own_biases(side, config, folder, rng):
     biases = rng.normal(size=(12, 32, 3)).astype(np.float32)
     tensors = {
         BIAS.format(part, i): biases[i] for part in ("encoder", "decoder") for i in range(12)
@@ -118,10 +110,8 @@ def test_each_layer_of_umt5_has_its_own_biases(side, config, folder, rng, run):
         safetensors(folder / "one.safetensors", {"table": table})
         enc = load(requested, length=5)
         assert_array_equal(enc.vectors(np.array([0]))[0], table[0])
-    (answer,) = run("context", spec, "--json").results
-    (note,) = [f["message"] for f in answer["findings"] if f["code"] == "biases-by-layer"]
+    (note,) = [f.message for f in load(spec).findings if f.code == "biases-by-layer"]
     assert other in note
-    assert [layer["kind"] for layer in answer["layers"]] == ["t5"]
 
 
 WHISPER = {"model_type": "whisper", "d_model": 8, "max_source_positions": 30}
@@ -134,7 +124,7 @@ STORED |= {"fsmt": ({"model_type": "fsmt", "d_model": 8, "pad_token_id": 1}, ENC
 
 
 @pytest.mark.parametrize(("values", "tensor"), STORED.values(), ids=STORED)
-def test_stored_sinusoids_are_compared_with_the_formula(values, tensor, config, folder, rng):
+def test_stored_sinusoids_are_compared_with_the_formula(values, tensor, config, folder):
     path = config(values)
     formula = load(path, length=30)
     first = formula.params["offset"]
@@ -142,12 +132,11 @@ def test_stored_sinusoids_are_compared_with_the_formula(values, tensor, config, 
     safetensors(folder / "model.safetensors", {tensor: rows.astype(np.float32)})
     own = load(path, length=30)
     assert_array_equal(rows[first:], own.table().astype(np.float16))
-    changes = {"reversed": rows[::-1], "noise": rng.normal(size=rows.shape)}
-    for other in changes.values():
-        safetensors(folder / "model.safetensors", {tensor: np.asarray(other, dtype=np.float32)})
-        found = load(path)
-        assert_array_equal(found.table(), np.asarray(other, dtype=np.float32)[first:])
-        assert warned(found)
+    other = rows[::-1].astype(np.float32)
+    safetensors(folder / "model.safetensors", {tensor: other})
+    found = load(path)
+    assert_array_equal(found.table(), other[first:])
+    assert warned(found)
     safetensors(folder / "model.safetensors", {tensor: formula.vectors(np.arange(-first, 30))})
     assert not warned(load(path, length=99))
     assert load(path, length=99).measure
@@ -163,9 +152,7 @@ def vectors(rng):
 @pytest.mark.parametrize(
     ("values", "tensor", "offset"),
     [
-        ({"model_type": "gpt2", "n_positions": 10}, "wpe.weight", 0),
         ({"model_type": "gpt2", "n_positions": 10}, "transformer.wpe.weight", 0),
-        ({"model_type": "bert"}, "bert.embeddings.position_embeddings.weight", 0),
         ({"model_type": "opt"}, "model.decoder.embed_positions.weight", 2),
         ({"model_type": "roberta"}, "roberta.embeddings.position_embeddings.weight", 2),
         ({"model_type": "roberta", "pad_token_id": 4}, TABLE, 5),
@@ -177,15 +164,11 @@ def test_learned_positions_come_from_the_weights(values, tensor, offset, config,
     safetensors(tmp_path / "model.safetensors", {**others, tensor: vectors})
     enc = load(config(values))
     assert_array_equal(enc.table(), vectors[offset:])
-    assert enc.eps == 2**-23
-    assert enc.params["array"] == tensor
-    assert enc.params["offset"] == offset
+    assert (enc.eps, enc.params["array"], enc.params["offset"]) == (2**-23, tensor, offset)
     assert [f.code for f in enc.findings] == ["position-offset"] * bool(offset)
     assert len(load(config(values), length=3)) == 3
     with refusal(f"has {10 - offset} positions, fewer than length"):
         load(config(values), length=11)
-    with refusal(r"of 4 \(tensor .*\), which contradicts --d 5"):
-        load(config(values), d=5)
 
 
 def test_each_config_inside_another_has_its_own_table(config, tmp_path):
@@ -247,8 +230,6 @@ def test_swin_has_the_biases_of_its_folder(tmp_path, part):
     assert_array_equal(pairwise(enc, 9), made)
     assert (enc.origin, enc.untrained, enc.injection) == ("weights", False, "bias")
     assert codes_of(enc.findings) == (["biases-by-layer"] if not part else [])
-    if stage == 0 and not part:
-        assert_allclose(Bias(path, 2, grid=(3, 3))(9), made, atol=1e-6)
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -302,21 +283,9 @@ def test_sam_has_the_lags_of_each_layer(sam, layer, side, axis):
     assert_allclose(resized.table[6:], wider[:, 0], atol=1e-6)  # query 0 … 6, key 0
 
 
-def test_videos_have_the_tables_of_transformers(tmp_path):
-    own = {"image_size": 16, "num_frames": 6, "num_hidden_layers": 1, **SMALL}
-    mae = transformers.VideoMAEModel(transformers.VideoMAEConfig(patch_size=8, **own))
-    enc = load(saved(tmp_path / "mae", mae), length=12)
-    made = mae.embeddings.position_embeddings[0]
-    assert_allclose(enc.table(), made, atol=1e-6)
-    vivit = transformers.VivitModel(transformers.VivitConfig(tubelet_size=[2, 8, 8], **own))
-    enc = load(saved(tmp_path / "vivit", vivit, "position_embeddings"))
-    assert (enc.domain.grid, enc.domain.prefix) == ((3, 2, 2), 1)
-
-
 TIMM = [  # architecture, image, tensor, shape; grid, prefix
     ("vit_tiny_patch16_224", (224, 224), "pos_embed", (1, 197, 4), (14, 14), 1),
     ("vit_small_patch14_reg4_dinov2", (56, 84), "pos_embed", (1, 24, 4), (4, 6), 0),
-    ("vit_small_r26_s32_224", (224, 224), "pos_embed", (1, 50, 4), (7, 7), 1),
     ("samvit_base_patch16", (128, 128), "pos_embed", (1, 8, 8, 12), (8, 8), 0),
     (
         "swin_tiny_patch4_window7_224",
@@ -383,18 +352,6 @@ def test_a_config_is_read_as_what_its_code_computes(kind, config):
     assert_allclose(enc.table(), rows, atol=2e-6)
 
 
-def test_fastspeechs_rows_are_those_of_its_config(config):
-    from transformers.models.fastspeech2_conformer import modeling_fastspeech2_conformer as model
-
-    encoding = model.FastSpeech2ConformerRelPositionalEncoding
-    own = SimpleNamespace(hidden_size=8)
-    rows = encoding(own, {"positional_dropout_rate": 0.0})(torch.zeros(1, 6, 8))[1][0]
-    inner = {"model_type": "fastspeech2_conformer", "hidden_size": 8}
-    outer = {"model_type": "fastspeech2_conformer_with_hifigan", "model_config": inner}
-    for path in (config(inner), config(outer, "outer.json")):
-        assert_allclose(load(path, length=6).table(), rows, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("kind", "buckets", "longest"),
     [("deberta-v2", 32, 64), ("deberta-v2", -1, 64), ("deberta", -1, 64), ("deberta-v2", 256, -1)],
@@ -407,7 +364,6 @@ def test_debertas_distances_end_as_its_code_ends_them(kind, buckets, longest, co
     own["max_relative_positions"] = longest
     path = config({"model_type": kind, "max_position_embeddings": 512, **own})
     (answer,) = run("context", path, "--json").results
-    assert [layers["kind"] for layers in answer["layers"]] == ["deberta"]
     assert (answer["verdict"], answer["rotations"]) == ("limited distance", [])
     enc = load(path)
     assert ([f.code for f in enc.findings], len(enc), enc.dim) == (["untrained"], 1023, 6)
@@ -416,15 +372,9 @@ def test_debertas_distances_end_as_its_code_ends_them(kind, buckets, longest, co
     distance = v2.build_relative_position(states, states, buckets, longest if buckets > 0 else -1)
     rows = 2 * (buckets if buckets > 0 else longest)
     met = torch.clamp(distance[0] + rows // 2, 0, rows - 1).numpy()
-    far = last_bucket(enc)
-    for side in (met[0], met[:, 0]):
-        assert len(set(side[far:])) == 1
-    assert any(side[far - 1] != side[far] for side in (met[0], met[:, 0]))
     vectors = 0.02 * np.random.RandomState(0).normal(size=(rows, 6))
     expected = vectors[met[300, 201:400]]  # of keys 99 before to 99 after the query
     assert_array_equal(enc.vectors(np.arange(-99, 100)), expected)
-    assert open_config(path).table_without_weights() is None
-    assert run("check-faithful", path).status < 2
 
 
 @pytest.mark.parametrize("norm", ["layer_norm", "none"])
@@ -453,4 +403,4 @@ def test_debertas_trained_vectors_are_looked_up_as_its_code_does(kind, norm, con
     assert [f.code for f in enc.findings] == ["with-convolution"] * (kind == "sew-d")
     safetensors(folder / "model.safetensors", {"rel_embeddings.weight": np.ones((9, 6))})
     with refusal(r"must have shape \(16, 6\); got \(9, 6\)"):
-        load(str(folder), length=30)
+        load(str(folder))

@@ -84,10 +84,10 @@ class RotationKeys:
 # rotary, axes (rotates on several axes), learned, sinusoidal, alibi, t5, relative (other biases
 # and vectors of lags), convolutional, mixer (no positions), none (no positions found), parts
 # (contains a text model), unbuilt (the default config builds no model); or several of these
-# kind: str
-# otherwise: str; kind if `switch` is off
+# kind: str; each word names a reader, if `READERS` of `model` has it
+# otherwise: str; the reader if `switch` is off
 # switch: Sequence[Any]; key, values that switch the rotation on, default
-# reader: str; the function that reads the positions, if the kind does not name it
+# reader: str; another reader, which is asked before those of the kind
 # usual: Values; defaults of keys, by key
 # only: Values; supported values and the rule for others, by key
 # facts: Values; parameters of the rotation: backwards (by -p at position p), trailing (the last
@@ -171,8 +171,8 @@ class RotationKeys:
 # cosines_first: bool
 # inside: str; key of the section with alibi
 # relative: str; deberta or deberta-v2
-# xl: dict[str, Any]; see `weights`
-# axial: Any; see `grid`
+# xl: dict[str, Any]; see `model`
+# axial: Sequence[Values]; see `model`
 # table_beside: tuple[str, int]; points of a learned table beside a rotation: key, default
 # resized: list[list[str]]; libraries that resize tables, with their methods
 # resized_lags: list[list[str]]
@@ -295,6 +295,7 @@ class ModelConfig(Section):
     d: int | None = None
     grid: Counts = ()  # requested grid; empty: from the config
     prefix: int = 0
+    is_sketch: bool = False  # whether a learned table may lack its vectors
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value of a key, or the default of the model type."""
@@ -506,21 +507,19 @@ def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> lis
     unrotated, dense = layers_without_positions(model, number), dense_layers(model)
     kinds = kinds or [""] * max(number, 1)
     rotating = {kind for kind in set(kinds) if rotates_by_type(model, kind)}
-    windows = {kind: windows_of(model, kind, len(kinds)) for kind in dict.fromkeys(kinds)}
     runs: dict[LayerRun, list[int]] = {}
     for i, kind in enumerate(kinds):
         part = called.get(kind, kind) if by_type else ""
         has_rotation = part in sections or not model.row  # else without positions
         rotates = rotary and has_rotation and (i < dense or kind in rotating) and i not in unrotated
         run_kind = "rotary" if rotates else "none" if rotary else ""
-        run = LayerRun((), run_kind, part if rotates else "", windows[kind][i])
+        run = LayerRun((), run_kind, part if rotates else "", window_of(model, kind, i))
         runs.setdefault(run, []).append(i)
-    placed = number and laid
     placed_runs = [
-        replace(run, index=tuple(index) if placed else ()) for run, index in runs.items()
+        replace(run, index=tuple(index) if number and laid else ()) for run, index in runs.items()
     ]
-    part_runs = [run for run in placed_runs if run.part and run.part == model.part]
-    return part_runs if by_type and part_runs else placed_runs
+    selected = [run for run in placed_runs if by_type and run.part == model.part != ""]
+    return selected or placed_runs
 
 
 def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
@@ -549,7 +548,8 @@ EVERY = ("sliding_window_pattern", "global_attn_every_n_layers")  # keys of the 
 
 def types_from_end(model: ModelConfig, number: int) -> list[str]:
     """Return the type of each layer by a pattern that ends with the last layer, as in Muse."""
-    return list(islice(cycle(model.row["layer_types"][::-1]), number))[::-1]
+    kinds = model.row["layer_types"]
+    return [kinds[(i - number) % len(kinds)] for i in range(number)]
 
 
 def coded_types(model: ModelConfig, _: int, key: str, types: Mapping[str, str]) -> list[str]:
@@ -612,32 +612,26 @@ ORDERS: dict[str, Callable[..., list[str]]] = {  # of layers, by the name in a r
 }
 
 
-def windows_of(model: ModelConfig, kind: str, number: int) -> list[int | None]:
-    """Return the number of positions that a query of each layer sees, if all layers have `kind`."""
+def window_of(model: ModelConfig, kind: str, layer: int) -> int | None:
+    """Return the number of positions that a query of a layer sees, if it is of a kind."""
     row = model.row
     if "chunked" in kind:
-        return [model.count("attention_chunk_size")] * number
-    everything: list[int | None] = [None] * number
+        return model.count("attention_chunk_size")
     local = row.get("local", LOCAL)
     is_local = any(name in kind for name in local) if kind else local
     # else the class has no window, or not here
     has_window = is_local and (not row or {"window", "windows", "slides", "square"} & row.keys())
     has_switch = not row or (row["slides"] or ["after"])[0] != "after"
     if not has_window or (has_switch and model.get("use_sliding_window", not row) is False):
-        return everything
+        return None
     keys = row["windows"] or ("sliding_window",)
     key = next((key for key in keys if key in model.values), keys[0])
     window = model.get(key, row["window"])
     if key not in model.values and not row["square"]:
-        return [window] * number
+        usual: int | None = window
+        return usual
     if isinstance(window, list):  # one per layer
-        return [*(seen_of(model, key, size) for size in window[:number]), *everything][:number]
-    return [seen_of(model, key, window)] * number
-
-
-def seen_of(model: ModelConfig, key: str, window: object) -> int | None:
-    """Return the number of positions that a query sees with a window; None: all."""
-    row = model.row
+        window = window[layer] if layer < len(window) else None
     size = Section(model.label, {key: window}).count(key, minimum=-1) or 0
     if row["square"]:
         block, pixels = (model.count(key) or usual for key, usual in row["square"])

@@ -32,14 +32,14 @@ Keys of rows
 ``xl`` of a row holds ``fixed``, the parameters of `xl` that are the same in all models of the type;
 ``part``, the name of the part with relative sinusoids if others have none.
 
-The key ``axial`` of a model type's row holds the grid, or a list of grids; the first with a
-matching ``when`` [key, value] applies. Keys: ``encoding`` (learned: a table in the weights), its
-``own`` parameters, and parameters that are ``read`` (parameter: key of the config); ``d``
-(``head``, or ``width`` over ``heads``; ``times``: head times heads); ``sides``, one per axis: a
-``size`` over another, each [key, default] (``kernel``: size of the first patch); ``usual``, default
-sides; ``prefix``, and the key of ``registers``; ``merged``, the key for the side of blocks in the
-order of tokens; ``reference``, the base of both axes over a scale; ``rescaled``, the key and the
-default of the largest factor by which training stretches coordinates.
+The key ``axial`` of a model type's row holds a list of grids; the first with a matching ``when``
+[key, value] applies. Keys: ``encoding`` (learned: a table in the weights), its ``own`` parameters,
+and parameters that are ``read`` (parameter: key of the config); ``d`` (``head``, or ``width`` over
+``heads``; without ``width``, ``head`` times ``heads``); ``sides``, one per axis: a ``size`` over
+another, each [key, default] (``kernel``: size of the first patch); ``usual``, default sides;
+``prefix``, and the key of ``registers``; ``merged``, the key for the side of blocks in the order of
+tokens; ``reference``, the base of both axes over a scale; ``rescaled``, the key and the default of
+the largest factor by which training stretches coordinates.
 """
 
 import os
@@ -51,7 +51,7 @@ from difflib import get_close_matches
 from functools import cached_property, partial
 from math import isqrt
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -59,6 +59,7 @@ from pefourier.encodings.encoding import (
     Encoding,
     Finding,
     Findings,
+    Interleaving,
     VectorsAt,
     axes_of_sections,
     describe_axes,
@@ -191,31 +192,35 @@ def offset_notes(kind: str, offset: int) -> Findings:
     return (finding("position-offset", kind=kind, offset=offset),) if offset else ()
 
 
-def read_positions(model: ModelConfig) -> Encoding | None:
+def read_learned(model: ModelConfig) -> Encoding | None:
     """Read learned positions from the weights in the config's folder."""
-    row = model.row
     if has_no_table(model):
         return None
-    kinds = (*(row["kind"] or "learned").split(), row["otherwise"])
-    if "learned" not in kinds and model.part != row["learned_part"]:
-        return None
-    embedding_type = model.get("position_embedding_type", "absolute")
-    if embedding_type != "absolute" and not row["switch"]:
-        raise model.wrong("position_embedding_type", embedding_type, "absolute or rotary")
-    table = only_one(of_section(sibling_tensors(model, TENSOR), model), model, "positions")
-    if table is not None:
-        return load_tensor(model, *table)
-    if not row:
-        return None
-    raise UnknownPositions(
-        f"the positions of {shown(model.file)} are learned; put model.safetensors in its folder"
-    )
+    stated = model.get("position_embedding_type", "absolute")
+    if stated != "absolute" and not model.row["switch"]:
+        raise model.wrong("position_embedding_type", stated, "absolute or rotary")
+    table = only_one(text_tensors(model), model, "positions")
+    if table is None and model.row:
+        if model.is_sketch and model.longest() and not (model.part or model.row["axial"]):
+            return declared_table(model)
+        raise UnknownPositions(
+            f"the positions of {shown(model.file)} are learned; put model.safetensors in its folder"
+        )
+    return table and load_tensor(model, *table)
 
 
-def one_of_several(variant: str, name: str, names: Sequence[str]) -> Finding:
-    """Return the finding that one of the tables by layer is read."""
-    last = shown(names[-1])
-    return finding("biases-by-layer", variant, name=shown(name), count=len(names), last=last)
+def first_of_layers(
+    tensors: Mapping[str, str], variant: str
+) -> tuple[str, str, tuple[Finding, ...]]:
+    """Return the name and the file of the first of the tables by layer, with a finding."""
+    names = sorted(tensors, key=lambda name: ([*map(int, re.findall(r"\d+", name))], name))
+    return names[0], tensors[names[0]], one_of_several(variant, names[0], names)
+
+
+def one_of_several(variant: str, name: str, names: Sequence[str]) -> Findings:
+    """Return the finding that one of several tables is read, if there are others."""
+    slots = {"name": shown(name), "count": len(names), "last": shown(names[-1])}
+    return () if names == [name] else (finding("biases-by-layer", variant, **slots),)
 
 
 def only_one(tensors: Mapping[str, str], model: ModelConfig, noun: str) -> tuple[str, str] | None:
@@ -228,12 +233,13 @@ def only_one(tensors: Mapping[str, str], model: ModelConfig, noun: str) -> tuple
     return next(iter(tensors.items()), None)
 
 
-def of_section(tensors: Mapping[str, str], model: ModelConfig) -> dict[str, str]:
-    """Return the tensors of an inner config: for ``text_config``, the tensors of ``text_model``."""
+def text_tensors(model: ModelConfig) -> dict[str, str]:
+    """Return tables of positions: for an inner ``text_config``, those of ``text_model``."""
+    tensors = sibling_tensors(model, TENSOR)
     stem, ending, _ = model.key.partition("_config")
     start = re.compile(rf"(^|\.){re.escape(stem)}")
     inner = {name: path for name, path in tensors.items() if ending and start.search(name)}
-    return inner or dict(tensors)
+    return inner or tensors
 
 
 def load_tensor(model: ModelConfig, name: str, path: str) -> Encoding:
@@ -281,13 +287,13 @@ def unlike_config(model: ModelConfig, name: str, path: str, shape: Counts) -> Fi
     return (finding("weights-config", variant, config=model.label, **slots),)
 
 
-def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
+def as_stored(model: ModelConfig, enc: Encoding) -> Encoding:
     """Compare the sinusoids that a model computes with tables in its weights.
 
     A model loads stored tables. If a table differs from the formula by more than the phase error of
     float32, the table is returned, with a warning.
     """
-    for name, path in of_section(sibling_tensors(model, TENSOR), model).items():
+    for name, path in text_tensors(model).items():
         if not model.part and model.row["learned_part"] in name.split("."):
             continue
         stored = load_tensor(replace(model, length=None), name, path)
@@ -299,8 +305,8 @@ def read_stored_sinusoid(model: ModelConfig, enc: Encoding) -> Encoding:
             slots = {"name": shown(name), "path": shown(path), "kind": shown(model.kind)}
             doubt = finding("weights-config", "sinusoids", **slots)
             return replace(stored, findings=(*stored.findings, doubt))
-        doubts = [note for note in stored.findings if note.code == "weights-config"]
-        enc = replace(enc, findings=(*enc.findings, *doubts))
+        findings = dict.fromkeys((*enc.findings, *stored.findings))
+        enc = replace(enc, findings=tuple(findings))
     return enc
 
 
@@ -312,15 +318,11 @@ def read_t5(model: ModelConfig) -> Encoding:
     settings: Fields = {"buckets": buckets, "causal": "decoder" in model.part.split(".")}
     settings["max_distance"] = model.count("relative_attention_max_distance") or 128
     tensors = sibling_tensors(model, T5_BIAS)
-    if len(tensors) > 1 and not model.part:
+    if not model.part:
         tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
-    by_layer = {int(layer[1]): name for name in tensors if (layer := LAYER.search(name))}
-    layers = {name: tensors[name] for _, name in sorted(by_layer.items())}
-    is_first = 1 < len(layers) == len(tensors)  # UMT5: a table in each layer
-    tensor = next(iter(layers.items())) if is_first else only_one(tensors, model, "lags")
-    if tensor is None:
+    if not tensors:
         return model.build("t5", heads_of(model), finding("untrained", "t5"), **settings)
-    name, path = tensor
+    name, path, notes = first_of_layers(tensors, "plain")
     bias, eps = read_table(path, name)
     if len(bias) != buckets:
         rows = f"{buckets} rows (relative_attention_num_buckets), got {len(bias)}"
@@ -329,9 +331,8 @@ def read_t5(model: ModelConfig) -> Encoding:
     def vectors(lag: Array) -> Floats:
         return np.asarray(bias[t5_buckets(lag, **settings)], dtype=float)
 
-    doubts = (one_of_several("plain", name, [*layers]),) if is_first else ()
-    d = model.dimension(bias.shape[1], f"tensor {name}")
-    return of_weights(model.build("t5", d, **settings), settings, vectors, eps, name, path, doubts)
+    enc = model.build("t5", model.dimension(bias.shape[1], f"tensor {name}"), *notes, **settings)
+    return of_weights(enc, settings, vectors, eps, name, path)
 
 
 def of_weights(
@@ -341,7 +342,6 @@ def of_weights(
     eps: float,
     name: str,
     path: str,
-    findings: Findings,
 ) -> Encoding:
     """Return a built encoding with the trained vectors of a tensor in place of the initial ones."""
     read = {"length", "d", "model_type", *settings}  # others are about initial vectors
@@ -352,7 +352,6 @@ def of_weights(
         vectors=vectors,
         params=params,
         eps=eps,
-        findings=(*enc.findings, *findings),
         origin="weights",
         untrained=False,
     )
@@ -363,23 +362,14 @@ def has_no_table(model: ModelConfig) -> bool:
     return bool(model.row["relative"] and not model.get("position_biased_input"))
 
 
-def declared_table(model: ModelConfig) -> Encoding | None:
-    """Return a table of positions with the size of the config and unknown vectors.
-
-    None if weights or formulas define the vectors.
-    """
-    row, longest = model.row, model.longest() or 0
-    is_learned = (row["kind"] or "").startswith("learned") and not row["axial"]
-    is_other = model.get("position_embedding_type", "absolute") != "absolute"
-    is_elsewhere = model.computes or model.part or not longest or sibling_tensors(model, TENSOR)
-    if not is_learned or is_other or has_no_table(model) or is_elsewhere:
-        return None
-    first = first_row(model)  # rows before position 0; those of padding are among the longest
-    length = max(longest - first, 1) if row["first"] == "padding" else longest
-    rows = max(longest, first + length)
+def declared_table(model: ModelConfig) -> Encoding:
+    """Return a table of positions with the size of the config and unknown vectors."""
+    longest, first = model.longest() or 1, first_row(model)
+    # rows of padding are among the longest
+    length = max(longest - first, 1) if model.row["first"] == "padding" else longest
+    rows, sized = max(longest, first + length), build("learned", length=length, d=1)
     params = {"length": length, "rows": rows, "offset": first, "path": model.file}
-    params["model_type"] = model.kind
-    return replace(build("learned", length=length, d=1), params=params)
+    return replace(sized, params={**params, "model_type": model.kind})
 
 
 VECTORS = re.compile(r"(^|\.)rel_embeddings\.weight$")
@@ -392,7 +382,7 @@ def read_lags(model: ModelConfig) -> Encoding | None:
     """
     row = model.row["xl"]
     if model.part != row.get("part", model.part):
-        return read_computed(model)
+        return None
     if "part" not in row:
         check_part(model)
     clamp = max(model.count("clamp_len", minimum=-1) or 0, 0)
@@ -419,7 +409,7 @@ def read_terms(model: ModelConfig) -> Encoding | None:
 
     terms = distance_terms(model) if has_no_table(model) else ()
     if not terms:
-        return read_weights(model)
+        return None
     if "c2p" not in terms:
         raise model.wrong("pos_att_type", "|".join(terms), "c2p|p2c or c2p")
     longest, buckets = (
@@ -449,7 +439,7 @@ def read_terms(model: ModelConfig) -> Encoding | None:
         vectors = vectors / np.sqrt(vectors.var(axis=1, keepdims=True) + floor) * gain + shift
     rows = of_distances(1, vectors, buckets, longest).vectors
     enc = model.build("deberta", d, *notes, **settings)
-    return of_weights(enc, settings, rows, eps, name, path, ())
+    return of_weights(enc, settings, rows, eps, name, path)
 
 
 def read_alibi(model: ModelConfig) -> Encoding | None:
@@ -478,59 +468,46 @@ def check_part(model: ModelConfig) -> None:
         raise unknown(f"part of {shown(model.file)}", model.part, ("encoder", "decoder"))
 
 
-def read_computed(model: ModelConfig) -> Encoding | None:
-    """Read sinusoids that the model's source code computes, or the table of positions."""
+def read_sinusoids(model: ModelConfig) -> Encoding | None:
+    """Read sinusoids that the model's source code computes; None if it has others."""
     row = model.row
-    if not model.computes or (model.part and model.part == row["learned_part"]):
-        return read_weights(model)
+    if not model.computes:
+        return None
+    if model.part and model.part == row["learned_part"]:
+        return read_learned(model)
     check_part(model)
     offset, table = first_row(model), row["table"]
     notes = offset_notes(model.kind, offset)
     enc = model.build("sinusoidal", model.width, *notes, **table, offset=offset)
     if not row["cosines_first"]:
-        return read_stored_sinusoid(model, enc)
+        return as_stored(model, enc)
     return replace(enc, vectors=lambda x: exchanged(enc.vectors(x), table["layout"]))
 
 
-def read_weights(model: ModelConfig) -> Encoding | None:
-    """Read biases of displacements, or positions, from the weights in the config's folder."""
-    return read_displacements(model) or read_positions(model)
+def read_rotary(model: ModelConfig) -> Encoding | None:
+    """Read a rotation; None, or no positions, if the config switches it off."""
+    if rotates(model):
+        return read_rotation(model)
+    is_off = model.row["kind"] == "rotary" and not model.row["otherwise"]
+    is_off |= model.get("position_embedding_type") in ("nope", "none", "no_position")
+    return model.build("none", model.width) if is_off else None
 
 
-def read_switched(model: ModelConfig) -> Encoding | None:
-    """Read a rotation, or what the model type has if its config switches the rotation off."""
-    reader = read_rotation if rotates(model) else READERS.get(model.row["otherwise"], read_none)
-    return reader(model)
-
-
-def read_none(model: ModelConfig) -> Encoding | None:
-    """Return an encoding without positions, of a config that switches its rotation off."""
-    return model.build("none", model.width)
-
-
-def read_unknown(model: ModelConfig) -> Encoding | None:
-    """Read the positions of an unknown type of model by the keys that it shares with others."""
-    stored = read_displacements(model) or read_alibi(model)
-    if stored or rotates(model):
-        return stored or read_rotation(model)
-    is_off = model.get("position_embedding_type") in ("nope", "none", "no_position")
-    return (read_none if is_off else read_positions)(model)
-
-
-Sides = Counts
 SCALED_FROM = 64  # patches per side at which PixArt's scale is 1
 
 
 def read_axes(model: ModelConfig) -> Encoding | None:
     """Read the positions on a vision model's grid, or its biases by displacement."""
-    if (stored := read_displacements(model)) or not (block := block_of(model)):
-        return stored or read_computed(model)
+    block = block_of(model)
     if model.row["table_beside"] and model.part and grid_tensors(model):
         block = ModelRow(encoding="learned")
-    is_learned = block["encoding"] == "learned"
-    enc = read_grid(model, block) if is_learned or block["stored"] else None
-    if enc is not None or is_learned:
-        return enc or read_positions(model)  # which reports where the table should be
+    name = block["encoding"]
+    if name in (None, "learned") or block["stored"]:
+        enc = read_grid(model, block) if block else None
+        if enc is not None or not block["stored"]:
+            return enc
+    elif BUILDERS[name].untrained:
+        return read_biases(model, block)
     if model.part:
         raise PefourierError(f"{shown(model.file)} has no part {shown(model.part)}; leave out #")
     return formula(model, block)
@@ -538,8 +515,7 @@ def read_axes(model: ModelConfig) -> Encoding | None:
 
 def block_of(model: ModelConfig) -> ModelRow:
     """Return the first block of the model's row that matches its config; empty without one."""
-    entry = model.row["axial"] or []
-    for block in map(ModelRow, entry if isinstance(entry, list) else [entry]):
+    for block in map(ModelRow, model.row["axial"] or ()):
         key, expected, usual = block["when"] or ("", None, None)
         if not key or model.get(key, usual) == expected:
             return block
@@ -550,17 +526,19 @@ def formula(model: ModelConfig, block: ModelRow) -> Encoding:
     """Build the encoding that the model computes, or that its training starts from."""
     sides, findings = sides_of(model, block)
     parameters = (block["own"] or {}) | values_read(model, block)
-    if block["reference"]:
-        parameters["reference"] = references(model, block["reference"])
+    if axis := block["reference"]:
+        parameters["reference"] = (side_of(model, axis, -1) / scale_of(model, axis),) * 2
     if block["encoding"] in ("axial", "axial-rope"):
-        parameters["prefix"] = prefix_of(model, block)
+        registers = model.count(block["registers"] or "", minimum=0) or 0
+        parameters["prefix"] = model.prefix or (block["prefix"] or 0) + registers
     if block["note"]:
         findings = (*findings, finding("grid-convention", note=block["note"]))
     size = block["d"]  # of a head, or the width of the model if vectors are added to embeddings
     head, width, heads = (value_of(model, size.get(k, ("", 0))) for k in ("head", "width", "heads"))
     if not head and heads and width % heads:
         raise PefourierError(f"{model.label}: {heads} heads do not divide its width {width}")
-    d = (head or width // (heads or 1)) * (heads if "times" in size else 1)
+    d = head or width // (heads or 1)
+    d = d if "width" in size else d * (heads or 1)
     d, noted = model.dimension(d or None, "size of a head or width"), dict[str, Any]()
     if block["merged"]:
         noted["merged"] = side = value_of(model, block["merged"])
@@ -580,14 +558,14 @@ def formula(model: ModelConfig, block: ModelRow) -> Encoding:
 
 def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
     """Return a whole number [keys, default] of a config, from a list the item at a place."""
-    keys, default = spec
-    key, value = model.first(*([keys] if isinstance(keys, str) else keys))
+    key, default = spec
+    value = model.get(key)
     if isinstance(value, list) and -len(value) <= place < len(value):
         value = value[place]
     return replace(model, values={key: value}).count(key) or default or 0
 
 
-def sides_of(model: ModelConfig, block: ModelRow) -> tuple[Sides, Findings]:
+def sides_of(model: ModelConfig, block: ModelRow) -> tuple[Counts, Findings]:
     """Return the sides of the grid: requested, from the config, or default sides with a note."""
     if model.grid:
         return tuple(model.grid), ()
@@ -611,12 +589,6 @@ def side_of(model: ModelConfig, axis: Values, place: int) -> int:
     return side
 
 
-def prefix_of(model: ModelConfig, block: ModelRow) -> int:
-    """Return the number of rows before the grid."""
-    registers = model.count(block["registers"] or "", minimum=0)
-    return model.prefix or (block["prefix"] or 0) + (registers or 0)
-
-
 def values_read(model: ModelConfig, block: ModelRow) -> Fields:
     """Read parameters from the config and its rope_parameters."""
     parameters = {}
@@ -632,15 +604,15 @@ def values_read(model: ModelConfig, block: ModelRow) -> Fields:
     return parameters
 
 
-def references(model: ModelConfig, axis: Values) -> Reals:
-    """Return the base of both axes, divided by the scale of coordinates."""
+def scale_of(model: ModelConfig, axis: Values) -> float:
+    """Return the scale of coordinates."""
     key, default = axis["scale"]
     if default == "by size":
         default = max(value_of(model, axis["size"]) // SCALED_FROM, 1)
     divisor = model.number(key)
     if divisor == 0:
         raise model.wrong(key, 0, "a number other than 0")
-    return (side_of(model, axis, -1) / (divisor or default),) * 2
+    return divisor or float(default)
 
 
 def read_grid(model: ModelConfig, block: ModelRow) -> Encoding | None:
@@ -654,7 +626,8 @@ def read_grid(model: ModelConfig, block: ModelRow) -> Encoding | None:
     is_set = block["sides"] or model.grid
     sides, notes = sides_of(model, block) if is_set else (usual_grid(len(enc))[0], ())
     if others := [] if model.part else sorted(sibling_tensors(model, DISPLACED)):
-        enc = replace(enc, findings=(one_of_several("beside", name, others), *enc.findings))
+        beside = one_of_several("beside", name, others)
+        enc = replace(enc, findings=(*beside, *enc.findings))
     if enc.domain.grid:
         return enc
     prefix = model.prefix or max(len(enc) - count_points(sides), 0)
@@ -666,32 +639,23 @@ def read_grid(model: ModelConfig, block: ModelRow) -> Encoding | None:
 
 def read_displacements(model: ModelConfig) -> Encoding | None:
     """Read the biases by displacement, or vectors by lag, of one layer; None without tables."""
-    block, kinds = block_of(model), (model.row["kind"] or "") if model.row else "relative"
-    if block and (block["encoding"] == "learned" or not BUILDERS[block["encoding"]].untrained):
-        block = ModelRow()  # its sides describe a grid, not a window
-    is_known = block or DISPLACED.search(model.part)
-    if not is_known and ("relative" not in kinds.split() or grid_tensors(model)):
-        return None
+    tensors = sibling_tensors(model, DISPLACED)
+    is_beside = not DISPLACED.search(model.part) and grid_tensors(model)
+    return None if is_beside or not tensors else read_biases(model, ModelRow())
+
+
+def read_biases(model: ModelConfig, block: ModelRow) -> Encoding:
+    """Read the biases of a window, or the vectors of lags, of one layer from the weights."""
+    from pefourier.encodings.sources.tables import read_named_table
+
     tensors = sibling_tensors(model, DISPLACED)
     if not tensors:
-        if not block:
-            return None
         where = f" of {shown(model.part)}" if model.part else ""
         raise UnknownPositions(
             f"the biases of {shown(model.file)} are learned, and its folder has no weights{where} "
             "with biases; put model.safetensors there"
         )
-    names = sorted(sorted(tensors), key=lambda name: [*map(int, re.findall(r"\d+", name))])
-    enc = read_stored(model, block, names[0], tensors[names[0]])
-    if len(names) > 1:
-        enc = replace(enc, findings=(one_of_several("windows", names[0], names), *enc.findings))
-    return replace(enc, origin="weights")
-
-
-def read_stored(model: ModelConfig, block: ModelRow, name: str, path: str) -> Encoding:
-    """Read the biases of a window, or the vectors of lags, from a tensor."""
-    from pefourier.encodings.sources.tables import read_named_table
-
+    name, path, notes = first_of_layers(tensors, "windows")
     stored = read_named_table(path, name)
     window = sides_of(model, block)[0] if model.grid or block["sides"] else ()
     rows, heads = stored.vectors.shape[0], stored.vectors.shape[-1]
@@ -703,7 +667,7 @@ def read_stored(model: ModelConfig, block: ModelRow, name: str, path: str) -> En
             f"{name} of {shown(path)}: {rows} rows do not fit the displacements of a window{size}"
         )
     model.dimension(heads, f"tensor {name}")
-    return biases_within(
+    enc = biases_within(
         fits,
         stored.vectors,
         "lags" if is_of_lags else "biases",
@@ -711,9 +675,10 @@ def read_stored(model: ModelConfig, block: ModelRow, name: str, path: str) -> En
         eps=stored.eps,
         injection="key" if is_of_lags else "bias",
     )
+    return replace(enc, origin="weights", findings=(*notes, *enc.findings))
 
 
-def window_of_rows(rows: int, window: Sides, axes: int) -> Sides:
+def window_of_rows(rows: int, window: Counts, axes: int) -> Counts:
     """Return the window with this number of displacements, `window` if it fits; () if none fits.
 
     >>> window_of_rows(172, (4, 12), 2), window_of_rows(127, (14, 14), 1)
@@ -1067,14 +1032,13 @@ def read_rotation(model: ModelConfig) -> Encoding:
         raise model.wrong(key, model.get(key), "false; or give rope:scaling=clip")
     theta, doubts = reconcile(section, THETA, model, type_keys.bases)
     partial, contradictions = find_share(model, section, type_keys, d, scaling)
-    findings = [] if layer else [*doubts, *contradictions]
-    findings += [*warn_of_keys(section, unused, allowed), *layer_notes(model)]
-    rho = type_keys.base if theta is None else theta
     enc = model.build(
         "rope",
         d,
-        *findings,
-        rho=rho,
+        *(() if layer else (*doubts, *contradictions)),
+        *warn_of_keys(section, unused, allowed),
+        *layer_notes(model),
+        rho=type_keys.base if theta is None else theta,
         partial=partial,
         layout=layout_of(model),
         scaling=scaling,
@@ -1096,14 +1060,13 @@ def read_rotation(model: ModelConfig) -> Encoding:
     enc = replace(enc, params={**enc.params, **facts})
     case = ConfigCase(model.untracked, layer, section, type_keys, enc)
     mistakes = (*lint_keys(case), *lint_lengths(case), *lint_sizes(case))
-    params, family = dict(enc.params), case.published
-    if not trained_as_stated(params):  # infer the length from the family of models
+    family, trained = case.published, None
+    if not trained_as_stated(enc.params):  # infer the length from the family of models
         if any(mistake.code == "rope-scaling-lost" for mistake in mistakes):
-            params["trained"] = family.get("trained")
+            trained = family.get("trained")
         elif scaling in ("linear", "proportional"):
-            known = family.get("lengths", ())
-            params["trained"] = original_of_linear(model.longest(), params["factor"], known)
-    params = {key: value for key, value in params.items() if value or key != "trained"}
+            trained = original_of_linear(model.longest(), factor, family.get("lengths", ()))
+    params = {**enc.params, "trained": trained} if trained else enc.params
     return replace(enc, params=params, findings=(*enc.findings, *mistakes))
 
 
@@ -1145,15 +1108,14 @@ HALVED = {"use_hf_rope": True, "rope_interleave": False}  # keys that decide, fo
 def head_by_layer(model: ModelConfig, layer: str, keys: Strings) -> int | None:
     """Return the size of a head of a type of layer from ``per_layer_config``; None if not set."""
     section, kinds = model.section("per_layer_config"), model.get("layer_types")
-    sections = {int(i): section.section(i) for i in section.values if i.isdecimal()}
-    counts = {i: n for i, own in sections.items() if (n := own.count("head_dim"))}
+    counts = {int(i): section.section(i).count("head_dim") for i in section.values if i.isdecimal()}
     usual = model.count("head_dim")
-    if not counts:  # the global layers of Gemma 4 differ only by these counts
+    if not any(counts.values()):  # the global layers of Gemma 4 differ only by these counts
         is_global = "per_layer_config" in model.values and "global_head_dim" in keys
         return usual if is_global else None
     if not isinstance(kinds, list):
         raise PefourierError(f"{section.label} needs layer_types, the type of each layer")
-    widths = {counts.get(i, usual) for i, kind in enumerate(kinds) if kind == layer}
+    widths = {counts.get(i) or usual for i, kind in enumerate(kinds) if kind == layer}
     if len(widths) > 1:
         raise PefourierError(
             f"{section.label} must set one head_dim for {shown(layer)}; "
@@ -1165,7 +1127,7 @@ def head_by_layer(model: ModelConfig, layer: str, keys: Strings) -> int | None:
 def find_head(model: ModelConfig, type_keys: RotationKeys, layer: str = "") -> int:
     """Return the size of a head: from the config, the request, or the default of the type."""
     head = head_by_layer(model, layer, type_keys.size) if layer else None
-    head = head or (model.count(*type_keys.size) if type_keys.size else None)
+    head = head or model.count(*type_keys.size)
     width, heads = model.sized(type_keys.width), model.sized(type_keys.heads)
     stated = head is not None
     nulled = type_keys.null and model.get(type_keys.size[0], ...) is None
@@ -1178,10 +1140,10 @@ def find_head(model: ModelConfig, type_keys: RotationKeys, layer: str = "") -> i
 
 def find_share(
     model: ModelConfig, section: Section, type_keys: RotationKeys, d: int, scaling: str
-) -> tuple[float, list[Finding]]:
+) -> tuple[float, Findings]:
     """Return the rotated share of a head, with findings."""
     if type_keys.fixed or (type_keys.whole and scaling == "none"):
-        return 1.0, []
+        return 1.0, ()
     keys = tuple(key for key in type_keys.shares if key not in DIMENSIONS)
     if not model.row["layers"] and (type_keys.whole or scaling != "none"):
         keys = keys or SHARE[:1]
@@ -1190,10 +1152,11 @@ def find_share(
     if partial is None and scaling == "none" and is_listed:
         return 1.0, findings  # the default share of the class applies only without a section
     dimensions = [key for key in type_keys.shares if key in DIMENSIONS]
-    rotated = model.count(*dimensions) if dimensions else None
-    if partial is None:
-        scaled_share = type_keys.scaled_share if scaling != "none" else None
-        partial = rotated_share(rotated, d) if rotated else scaled_share
+    rotated = model.count(*dimensions)
+    if partial is None and rotated:
+        partial = rotated_share(rotated, d)
+    elif partial is None and scaling != "none":
+        partial = type_keys.scaled_share
     return type_keys.share if partial is None else partial, findings
 
 
@@ -1221,11 +1184,10 @@ def layer_notes(model: ModelConfig) -> Notes:
 
 def rotates_on_axes(model: ModelConfig) -> bool:
     """Return whether tokens of images and videos have positions on three axes (M-RoPE)."""
-    row, section = model.row, model.get(model.rope_key) or {}
-    return bool(row["axes"]) or "sections" in row or "mrope_section" in section
+    return bool(model.row["axes"]) or sections_of(model) is not None
 
 
-def sections_of(model: ModelConfig) -> tuple[Counts, bool | Literal["rows"]] | None:
+def sections_of(model: ModelConfig) -> tuple[Counts, Interleaving] | None:
     """Return the number of pairs of each axis, and whether axes alternate (`axes_of_sections`)."""
     interleaved, section = model.row["interleaved"] or False, model.section(model.rope_key)
     sections = section.parameter("mrope_section", Reals)
@@ -1257,9 +1219,7 @@ def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     type_keys = rotary(row) if row else UNKNOWN
     if names:
         return {name: (section.section(name), type_keys) for name in names}
-    if not section.values and type_keys.rope:
-        return {"": (replace(section, values=type_keys.rope), type_keys)}
-    return {"": (section, type_keys)}
+    return {"": (replace(section, values=section.values or type_keys.rope), type_keys)}
 
 
 def known_layers(
@@ -1273,9 +1233,9 @@ def known_layers(
             f"{key} of {model.label} is for all layers; model_type {shown(model.kind)} needs "
             f"a section for each type of layer: {first_names(row['layers'])}"
         )
-    for layer in [*row["layers"], *(name for name in names if name not in row["layers"])]:
+    for layer in dict.fromkeys((*row["layers"], *names)):
         type_keys = rotary(row, layer if layer in row["layers"] else next(iter(row["layers"])))
-        if names and layer in outer.values and outer.values[layer] is None:
+        if outer.values.get(layer, ...) is None:
             continue  # layers of this type have no positions
         if layer in names:
             section = outer.section(layer)
@@ -1318,13 +1278,13 @@ def unlike(sections: Mapping[str, Layer]) -> set[str]:
 
 def reconcile(
     section: Section, inside: Strings, config: Section, above: Strings
-) -> tuple[float | None, list[Finding]]:
+) -> tuple[float | None, Findings]:
     """Return a number from a section or above it; the section has priority; report conflicts."""
-    inner, outer = section.number(*inside), config.number(*above) if above else None
+    inner, outer = section.number(*inside), config.number(*above)
+    if None in (inner, outer) or inner == outer:
+        return (outer if inner is None else inner), ()
     slots = {"key": inside[0], "section": section.label, "inner": inner, "outer": outer}
-    is_clear = None in (inner, outer) or inner == outer
-    notes = [] if is_clear else [finding("rope-contradiction", **slots)]
-    return (outer if inner is None else inner), notes
+    return inner, (finding("rope-contradiction", **slots),)
 
 
 @frozen_by_name
@@ -1377,8 +1337,7 @@ class ModelFile(ModelConfig):
 
         halves: rows i and i + r/2 of the r rotated rows; neighbours: rows 2i and 2i + 1.
         """
-        turns = self.row and rotates(self)
-        return PAIRED.get(layout_of(self)) if turns else None
+        return PAIRED.get(layout_of(self)) if self.row and rotates(self) else None
 
     @property
     def unrotated(self) -> int:
@@ -1391,6 +1350,8 @@ class ModelFile(ModelConfig):
         d: int | None = None,
         grid: Counts = (),
         prefix: int = 0,
+        *,
+        is_sketch: bool = False,
     ) -> Encoding:
         """Return the encoding of the positions that the config sets.
 
@@ -1402,15 +1363,20 @@ class ModelFile(ModelConfig):
         d : int, optional
             Only if the config sets no dimension.
         grid, prefix
-            Sides of the grid of a vision model, and rows before it, instead of the config's.
+            Counts of the grid of a vision model, and rows before it, instead of the config's.
+        is_sketch
+            Whether a learned table without weights has its size, and unknown vectors.
         """
         own = select_part(self.spec, self.file, self.outer.values)  # no key is read yet
-        model = replace(own, length=length, d=d, grid=grid, prefix=prefix)
+        model = replace(own, length=length, d=d, grid=grid, prefix=prefix, is_sketch=is_sketch)
         for key, (allowed, rule) in (model.row["only"] or {}).items():
             if (value := model.get(key)) not in (None, *allowed):
                 raise UnknownPositions(str(model.wrong(key, value, rule)))
-        kind = model.row["reader"] or (model.row["kind"] or "").partition(" ")[0]
-        enc = READERS.get(kind, read_weights)(model) if model.row else read_unknown(model)
+        row = model.row
+        named = (*(row["kind"] or "").split(), row["reader"], row["otherwise"])
+        ways = READERS.keys() & {"sinusoidal", *(named if row else UNKNOWN_READERS)}
+        found = (read(model) for name, read in READERS.items() if name in ways)
+        enc = next(filter(None, found), None)
         if enc is None:
             raise no_answer(model)
         notes = [] if split_spec(self.spec)[1] else [*tower_notes(self)]
@@ -1419,15 +1385,6 @@ class ModelFile(ModelConfig):
             note = finding("remote-code", key=key, config=model.label, version=version())
             notes.append(note)
         return replace(enc, spec=self.spec, file=self, findings=(*enc.findings, *notes))
-
-    def table_without_weights(self) -> Encoding | None:
-        """Return a learned table with the length of the config, if weights are absent.
-
-        Its vectors are unknown. None for other models.
-        """
-        own = select_part(self.spec, self.file, self.outer.values)
-        enc = declared_table(own)
-        return enc and note_unread(replace(enc, spec=self.spec, file=self), own)
 
 
 def open_config(spec: str) -> ModelFile:
@@ -1456,7 +1413,7 @@ def no_answer(model: ModelConfig) -> PefourierError:
     who = f"{shown(model.file)} (model_type {shown(model.kind)})"
     if not model.row:
         return UnknownPositions(f"{who} is unknown and sets no rotation; name an encoding")
-    kind = "none" if has_no_table(model) else model.row["kind"].split()[0]
+    kind = "none" if has_no_table(model) else (model.row["kind"] or "none").split()[0]
     reason = model.row["reason"] or read_toml(REASONS)["kinds"][kind]
     return UnknownPositions(f"{who} is not supported: {reason}")
 
@@ -1474,16 +1431,18 @@ def tower_notes(file: ModelFile) -> Notes:
 
 
 Reader = Callable[[ModelConfig], Encoding | None]
-READERS: dict[str, Reader] = {  # by the reader that a row names, or by its first kind
-    "rotary": read_switched,
-    "alibi": read_alibi,
-    "t5": read_t5,
-    "sinusoidal": read_computed,
-    "learned": read_computed,
+READERS: dict[str, Reader] = {  # of what a row names; of several, the first that finds positions
     "grid": read_axes,
     "lags": read_lags,
     "terms": read_terms,
+    "relative": read_displacements,
+    "alibi": read_alibi,
+    "rotary": read_rotary,
+    "t5": read_t5,
+    "sinusoidal": read_sinusoids,
+    "learned": read_learned,
 }
+UNKNOWN_READERS = ("relative", "alibi", "rotary", "learned")  # of an unknown type of model
 
 
 OF_POSITIONS = re.compile(
@@ -1521,23 +1480,21 @@ def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
     With the variant comes the key that is meant or contradicted. Keys of the config and around it
     are searched; keys around the config of a tower are about the text model.
     """
-    whole = type_row(str(model.outer.untracked.get("model_type")))
+    whole, params = type_row(str(model.outer.untracked.get("model_type"))), enc.params
     is_tower = model.key and model.key not in (*NESTED, whole["text"])
-    plain = {*enc.params.get("unread", ())} | sections_not_read(model)
-    found = dict.fromkeys(plain, ("plain", ""))
+    found = dict.fromkeys((*params.get("unread", ()), *sections_not_read(model)), ("plain", ""))
     read_by_others(model)
     idle = {key for name in SCHEDULED.keys() & model.row.keys() for key in SCHEDULED[name]}
     for section in (model,) if is_tower else (model, model.outer):
         values = section.untracked.values
         foreign = () if section is model else whole["beside"] or ()  # of other parts of the model
         unread: set[str] = getattr(section.values, "unread", set()).difference(foreign, idle)
-        others = second_names(values, unread, enc.params) if rotates(model) else {}
+        others = second_names(values, unread, params) if rotates(model) else {}
         unset = sorted(EVIDENCE - values.keys())
         for place, key in enumerate(sorted(unread)):
-            compared = unset if place < SEEN else ()
-            near = "".join(get_close_matches(key[:80], compared, n=1, cutoff=MISSPELT))
+            near = get_close_matches(key[:80], unset, 1, MISSPELT) if place < SEEN else []
             repeats = any(
-                re.search(pattern, key) and values[key] == enc.params.get(name)
+                re.search(pattern, key) and values[key] == params.get(name)
                 for pattern, name in STATING
             )
             # without positions, the keys of a rotation are switched off
@@ -1545,7 +1502,7 @@ def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
             if others.get(key):
                 found[key] = "second", others[key]
             elif (near or is_about(key, values)) and not (repeats or is_off or key in others):
-                found[key] = ("misspelt", near) if near else ("plain", "")
+                found[key] = ("misspelt", near[0]) if near else ("plain", "")
     return {key: found[key] for key in sorted(found)[:SEEN]}
 
 
@@ -1558,12 +1515,13 @@ def second_names(values: Values, unread: Collection[str], params: Values) -> dic
     {'n_embd': '', 'd_model': 'hidden_size'}
     """
     found: dict[str, str] = {}
-    lengths = {n for key in LENGTHS_OF if (n := params.get(key))}
     for names in SYNONYMS:
         stated = [key for key in names if is_number(values.get(key))]
         read = [key for key in stated if key not in unread]
-        agreed = {values[key] for key in read} | (lengths if LONGEST[0] in names else set())
-        agreed |= {n * (params.get("factor") or 1) for n in agreed if LONGEST[0] in names}
+        agreed = {values[key] for key in read}
+        if LONGEST[0] in names:  # before or after scaling
+            agreed |= {n for key in LENGTHS_OF if (n := params.get(key))}
+            agreed |= {n * (params.get("factor") or 1) for n in agreed}
         others = [key for key in stated if read and key in unread]
         found |= {key: "" if values[key] in agreed else read[0] for key in others}
     return found
@@ -1588,7 +1546,7 @@ def read_by_others(model: ModelConfig) -> None:
     with suppress(PefourierError):  # reported by the commands that need these keys
         sections = layer_sections(model) if rotates(model) else None
         for _, turns in (sections or {}).values():
-            for keys in filter(None, (turns.bases, turns.shares, turns.size)):
+            for keys in (turns.bases, turns.shares, turns.size):
                 model.first(*keys)
         layer_schedule(model, sections)
         model.longest()
@@ -1617,16 +1575,16 @@ def note_unread(enc: Encoding, model: ModelFile) -> Encoding:
 
     Keys that already have a finding get no second one.
     """
-    unread, within = find_unread(model, enc), enc.params.get("unread", ())
-    messages = " ".join(note.message for note in enc.findings if note.code == "unread-key")
-    findings = list(enc.findings)
-    for key in [key for key in unread if key not in messages and key not in within][:NAMED]:
+    unread, findings = find_unread(model, enc), [*enc.findings]
+    if not unread:
+        return enc
+    said = " ".join(note.message for note in findings if note.code == "unread-key")
+    said = " ".join((said, *enc.params.get("unread", ())))
+    for key in [key for key in unread if key not in said][:NAMED]:
         section = (model if key in model.values else model.outer).untracked
         variant, near = unread[key]
-        values = {"value": shown(section.get(key, "…")), "other": shown(section.get(near))}
-        note = finding(
-            "unread-key", variant, config=section.label, key=shown(key), near=near, **values
-        )
-        findings.append(note)
-    params = {**enc.params, "unread": tuple(unread)} if unread else enc.params
+        slots = {"value": shown(section.get(key, "…")), "other": shown(section.get(near))}
+        slots |= {"config": section.label, "key": shown(key), "near": near}
+        findings.append(finding("unread-key", variant, **slots))
+    params = {**enc.params, "unread": tuple(unread)}
     return replace(enc, params=params, findings=tuple(findings))
