@@ -12,19 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from functools import cached_property
-from itertools import product
+from itertools import combinations, product
 from typing import Any, Literal
 
 import numpy as np
 
 from pefourier.construction.explain import Cover, Named
-from pefourier.construction.tables import Stretch, true_runs
+from pefourier.construction.identify import shortest
+from pefourier.construction.tables import Stretch
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.types import (
     Array,
     Bools,
     Counts,
+    Fields,
     Floats,
     Ints,
     Places,
@@ -32,7 +34,7 @@ from pefourier.types import (
     frozen_arrays,
     hidden,
 )
-from pefourier.writing.text import first_few, joined_runs, number, shortest
+from pefourier.writing.text import first_few, joined_runs, number
 
 STRAIGHT = 1e-5  # share of the largest bias of a head, up to which its biases are linear
 BUCKETS = (32, 64, 16, 128, 8)
@@ -188,15 +190,13 @@ class LaterKeys(Named):
 
     def apply(self, expected: Biases) -> Biases:
         """Give keys after the query the biases of this kind."""
-        table, n = expected.by_lag.copy(), expected.numbers.shape[2]
-        steps = np.arange(1, n)
+        before = expected.by_lag[:, : expected.numbers.shape[2]]
+        after = 0.0 * before
         if self.kind == "mirrored":
-            table[:, n:] = table[:, : n - 1][:, ::-1]
+            after = before[:, ::-1]
         elif self.kind == "continued":
-            table[:, n:] = table[:, [n - 1]] + steps * (table[:, [n - 1]] - table[:, [n - 2]])
-        else:
-            table[:, n:] = 0.0
-        return expected.with_lags(table)
+            after = before[:, -1:] + np.arange(len(before.T)) * np.diff(before[:, -2:])
+        return expected.with_lags(np.hstack([before, after[:, 1:]]))
 
 
 @frozen
@@ -244,11 +244,14 @@ class HeadsReordered(Named):
 
     @classmethod
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[HeadsReordered]:
-        """Match heads by their distance at the last query."""
+        """Match heads by their distance at the last query, before and after one factor."""
         a, b = (relative_to_query(x)[:, -1] for x in (expected, observed))
-        nearest = tuple(np.abs(a[None] - b[:, None]).max(axis=2).argmin(axis=1).tolist())
-        if len({*nearest}) == len(a) and nearest != tuple(range(len(a))):
-            yield cls(nearest)
+        size = np.abs(b).max() / (np.abs(a).max() or 1.0)
+        for factor in (1.0, -1.0, size, -size):
+            distance = np.abs(factor * a - b[:, None]).max(axis=2)
+            nearest = tuple(distance.argmin(axis=1).tolist())
+            if len({*nearest}) == len(a) and nearest != tuple(range(len(a))):
+                yield cls(nearest)
 
     def apply(self, expected: Biases) -> Biases:
         """Reorder the heads."""
@@ -272,24 +275,25 @@ class Multiplied(Named):
 
     @classmethod
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[Multiplied]:
-        """Read the factor at the largest bias; zeros need no factor."""
+        """Read the factor of all biases."""
         a, b = (np.where(np.isfinite(x.numbers), x.numbers, 0.0) for x in (expected, observed))
-        if not a.any():
-            return
-        top = np.abs(a).argmax()
-        by = short_factor(float(b.flat[top] / a.flat[top]), observed.eps)
-        if by != 1:
-            yield cls(by + 0.0)
+        if (by := factor_of(a, b, observed.eps)) != 1:
+            yield cls(by)
 
     def apply(self, expected: Biases) -> Biases:
         """Multiply all biases that no mask hides."""
         return expected.times(self.by)
 
 
-def short_factor(ratio: float, eps: float) -> float:
-    """Return the factor with the fewest digits that a ratio rounded to eps allows."""
-    slack = 4 * max(eps, FLOAT32_EPS) * max(abs(ratio), 1.0)
-    return shortest(lambda x: abs(x - ratio) <= slack, ratio)
+def factor_of(a: Floats, b: Floats, eps: float) -> float:
+    """Return the factor with the fewest digits from the largest number of a to that of b.
+
+    >>> factor_of(np.array([0.0, 2.0]), np.array([0.0, -0.5]), 1e-7)
+    -0.25
+    """
+    top = np.abs(a).argmax()
+    ratio = float(b.flat[top] / a.flat[top]) if a.any() else 1.0
+    return shortest(ratio, 4 * max(eps, FLOAT32_EPS)) + 0.0
 
 
 @frozen
@@ -308,17 +312,14 @@ class HeadsScaled(Multiplied):
 
     @classmethod
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[HeadsScaled]:
-        """Read the factor of each differing head at the largest of its biases."""
-        a, b = (relative_to_query(x).reshape(len(x.numbers), -1) for x in (expected, observed))
-        tops = np.abs(a).argmax(axis=1)[:, None]
-        first, second = (np.take_along_axis(x, tops, axis=1)[:, 0] for x in (a, b))
-        ratios = np.divide(second, first, out=np.ones(len(a)), where=first != 0)
-        coarser = max(expected.eps, observed.eps)
-        eps = 4 * max(coarser, FLOAT32_EPS)
-        changed = np.flatnonzero(np.abs(ratios - 1) > eps)
-        if len(changed) and np.ptp(ratios[changed]) <= eps * (1 + np.abs(ratios).max()):
-            by = short_factor(float(np.median(ratios[changed])), coarser)
-            yield cls(by, tuple(changed.tolist()))
+        """Read the factor of each head; those of heads that differ must be equal."""
+        sides, eps = (expected, observed), max(expected.eps, observed.eps)
+        heads = zip(*map(relative_to_query, sides), strict=True)
+        factors = np.array([factor_of(a, b, eps) for a, b in heads])
+        changed = np.flatnonzero(factors != 1)
+        slack = 8 * max(eps, FLOAT32_EPS) * np.abs(factors).max()
+        if len(changed) and np.ptp(factors[changed]) <= slack:
+            yield cls(float(factors[changed[0]]), tuple(changed.tolist()))
 
     def apply(self, expected: Biases) -> Biases:
         """Multiply the biases of the heads."""
@@ -422,29 +423,45 @@ class LagMoved(Named):
         """Move the biases of lags; lags that are not known have those of the opposite sign."""
         table = expected.by_lag
         table = np.where(np.isnan(table), table[:, ::-1], table)
-        last = self.last[:, None]
-        moved = [table[:, 1:], last] if self.by > 0 else [last, table[:, :-1]]
-        return expected.with_lags(np.hstack(moved))
+        moved = np.roll(table, -self.by, axis=1)
+        moved[:, -1 if self.by > 0 else 0] = self.last
+        return expected.with_lags(moved)
 
 
 @frozen
-class PartOfBiases(Stretch):
-    """Some heads, queries or keys, first and last."""
+class PartOfBiases:
+    """Some heads, queries and keys: the first and the last on each axis that is confined."""
+
+    ranges: tuple[Stretch, ...]
+
+    @property
+    def within(self) -> Fields:
+        """Indices for JSON."""
+        return {key: limits for one in self.ranges for key, limits in one.within.items()}
+
+    @property
+    def words(self) -> str:
+        """Where the biases are, as the end of a sentence."""
+        return "in " + ", ".join(one.words.removeprefix("in ") for one in self.ranges)
 
     def place_in(self, biases: Biases) -> Any:
         """Index of the numbers of the part."""
-        if self.axis == "heads":
-            return slice(self.first, self.last + 1)
-        if self.axis == "keys":
-            return (..., slice(self.first, self.last + 1))
-        return (slice(None), (biases.queries >= self.first) & (biases.queries <= self.last))
+        limits = self.within
+        return np.ix_(
+            *(
+                np.isin(own, np.arange(limits[axis][0], limits[axis][1] + 1))
+                if axis in limits
+                else own >= 0
+                for axis, own in labels_of(biases).items()
+            )
+        )
 
     def of(self, biases: Biases) -> Biases:
         """Select the part; of keys, only the numbers."""
-        place, queries = self.place_in(biases), biases.queries
-        if self.axis == "queries":
-            queries = queries[place[1]]
-        return replace(biases, numbers=biases.numbers[place], queries=queries)
+        place = self.place_in(biases)
+        return replace(
+            biases, numbers=biases.numbers[place], queries=biases.queries[place[1][0, :, 0]]
+        )
 
     def put(self, biases: Biases, part: Biases) -> Biases:
         """Replace the part."""
@@ -453,20 +470,26 @@ class PartOfBiases(Stretch):
         return biases.with_numbers(numbers)
 
 
+def labels_of(biases: Biases) -> dict[str, Places]:
+    """Return the indices of heads, queries and keys."""
+    heads, _, keys = map(np.arange, biases.numbers.shape)
+    return {"heads": heads, "queries": biases.queries, "keys": keys}
+
+
 def parts_of(expected: Biases, _: Biases, differs: Bools) -> Iterator[Cover[Biases]]:
-    """Yield the heads, the queries and the keys to which differences are confined."""
-    heads = true_runs(np.asarray(differs.any(axis=(1, 2))))
-    single = np.flatnonzero(differs.any(axis=(1, 2))).tolist()
-    queries = expected.queries[differs.any(axis=(0, 2))]
-    keys = np.flatnonzero(differs.any(axis=(0, 1)))
-    if len(heads) == 1 and heads != [(0, len(differs) - 1)]:
-        yield [(PartOfBiases("heads", *heads[0]), PARTIAL)]
-    if len(queries) and len(queries) == np.ptp(queries) + 1 < len(expected.queries):
-        yield [(PartOfBiases("queries", int(queries[0]), int(queries[-1])), PARTIAL)]
-    if len(keys) == 1:
-        yield [(PartOfBiases("keys", int(keys[0]), int(keys[0])), (Multiplied,))]
-    if len(single) == 2 < len(differs):
-        yield [(PartOfBiases("heads", head, head), PARTIAL) for head in single]
+    """Yield the heads, queries and keys to which differences are confined, or two single heads."""
+    ranges = list[Stretch]()
+    for k, (axis, labels) in enumerate(labels_of(expected).items()):
+        own = labels[np.moveaxis(differs, k, 0).any(axis=(1, 2))]
+        if len(own) and len(own) == np.ptp(own) + 1 < len(labels):
+            ranges.append(Stretch(axis, int(own[0]), int(own[-1])))
+    for count in range(1, 4):
+        for some in combinations(ranges, count):
+            kinds = NUMBERS if some[-1].axis == "keys" else PARTIAL
+            yield [(PartOfBiases(some), kinds)]
+    heads = np.flatnonzero(differs.any(axis=(1, 2))).tolist()
+    if len(heads) == 2 < len(differs):
+        yield [(PartOfBiases((Stretch("heads", head, head),)), PARTIAL) for head in heads]
 
 
 def in_words(heads: Ints) -> str:
@@ -625,13 +648,15 @@ def agree_with(counted: Bools, tolerance: Floats) -> Callable[[Biases, Biases], 
             plain = (np.abs(a - b) <= tolerance) | hidden[0] | hidden[1] | ~counted
             moved = np.abs(relative_to_query(applied) - relative_to_query(observed))
         moved_agree = (moved <= 2 * tolerance) | hidden[0] | hidden[1] | ~counted
-        reproduced = np.where(plain.all(axis=2, keepdims=True), plain, moved_agree)
+        is_plain = plain.sum(axis=2, keepdims=True) >= moved_agree.sum(axis=2, keepdims=True)
+        reproduced = np.where(is_plain, plain, moved_agree)
         return np.asarray(reproduced & ((hidden[0] == hidden[1]) | ~counted))
 
     return agree
 
 
-PARTIAL = (Multiplied, Clipped, LagMoved, QueriesExchanged)
+NUMBERS = (Multiplied, Clipped)
+PARTIAL = (*NUMBERS, LagMoved, QueriesExchanged)
 KINDS = (
     *(Window, QueriesExchanged, LaterKeys, SlopesChanged, HeadsScaled, HeadsReordered, Grouped),
     *(Clipped, LagMoved, Entry, KeysAdded),

@@ -38,27 +38,21 @@ MASK_LEVELS = 3  # sums of two masks have three
 
 def rows_of_lags(profile: Floats, eps: float, *, causal: bool) -> Biases:
     """Build biases from a profile of lags 1 - n … n - 1 (heads, 2n - 1), or up to 0 (heads, n)."""
-    n = profile.shape[1] if profile.shape[1] % 2 == 0 or causal else (profile.shape[1] + 1) // 2
-    last, first = profile[:, :n], profile[:, n - 1 :]
-    if first.shape[1] < n:
-        return Biases(np.array([n - 1]), last[:, None], eps, causal=True)
-    rows = np.stack([first[:, :n], last], axis=1)
-    return Biases(np.array([0, n - 1]), rows, eps, causal=causal)
+    causal |= profile.shape[1] % 2 == 0
+    n = profile.shape[1] if causal else (profile.shape[1] + 1) // 2
+    queries = np.array([n - 1] if causal else [0, n - 1])
+    numbers = profile[:, np.arange(n) - queries[:, None] + n - 1]
+    return Biases(queries, numbers, eps, causal=causal)
 
 
 def first_keys(biases: Biases, n: int) -> Biases:
     """Restrict biases to the first n positions."""
-    keys = biases.numbers.shape[2]
-    if n == keys:
-        return biases
-    if keys == len(biases.queries):
-        return replace(biases, queries=biases.queries[:n], numbers=biases.numbers[:, :n, :n])
-    queries = np.minimum(biases.queries, n - 1)
-    return replace(
-        biases,
-        queries=queries,
-        numbers=biases.by_lag[:, np.arange(n) - queries[:, None] + keys - 1],
-    )
+    keys, queries = biases.numbers.shape[2], biases.queries
+    if len(queries) == keys:
+        return replace(biases, queries=queries[:n], numbers=biases.numbers[:, :n, :n])
+    queries = np.minimum(queries, n - 1)
+    numbers = biases.by_lag[:, np.arange(n) - queries[:, None] + keys - 1]
+    return replace(biases, queries=queries, numbers=numbers)
 
 
 def read_bias(enc: Encoding, counterpart: Biases | None = None) -> Biases | None:

@@ -12,7 +12,7 @@ cause is reported only if it maps the first table to the second within rounding 
 point.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from pefourier.construction.alignment import align_tables
 from pefourier.construction.explain import Within, explain
-from pefourier.construction.grids import KINDS, Placed, Points, Resized, agree
+from pefourier.construction.grids import PLACEMENTS, Placed, Points, Resized, agree
 from pefourier.construction.identify import geometric_grid, shortest
 from pefourier.construction.mistakes import LikelyMistake, step_of
 from pefourier.construction.operators import rotates
@@ -28,6 +28,7 @@ from pefourier.construction.outcome import SIDES, Outcome, Two
 from pefourier.construction.pairs import PairDifference
 from pefourier.construction.rotation_pairs import unsaid_pairing, with_factors
 from pefourier.construction.steps import StepChanged, is_scaled
+from pefourier.construction.tables import Scaled
 from pefourier.construction.waves import Waves, apart, common_offset, evaluate, fit, wave_tolerance
 from pefourier.encodings.encoding import (
     AXES,
@@ -44,7 +45,7 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.grids import size_of
 from pefourier.geometry.interpolation import recovered_sides
 from pefourier.geometry.tolerance import stored_tolerance
-from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen
+from pefourier.types import Bools, Counts, Fields, Floats, frozen
 
 LIMIT = 4  # largest residual of a fitted formula, in units of rounding
 SLACKS = (1e-2, 1e-4, 1e-6, 1e-9)  # relative tolerances for shortening fitted bases
@@ -54,9 +55,13 @@ FARTHEST = 1e-2  # of the amplitude: largest difference that rounding may explai
 SAME = 1e-4  # relative tolerance for equal powers and scales
 ALL = slice(None)
 GridChanges = dict[str, tuple[Any, Any]]
+Law = tuple[tuple[float, float] | None, float]  # bases of both tables, and the power
+Line = tuple[tuple[float, float], tuple[float, float]]  # scales and offsets of both tables
+UNCHANGED: Law = (None, 1.0)
+PAIRED = 2**21  # most numbers of tables for which two causes are tried
 LARGEST = 2**25  # largest number of entries of a table whose frequencies are fitted
 # codes of settings; all others: coordinates
-CAUSES = {"rho": "base", "axes": "axes", "amplitude": "scaled"}
+CAUSES = {"rho": "base", "axes": "axes", "amplitude": "scaled", "sine": "reversed"}
 EXCHANGE = str.maketrans("xy", "yx")
 
 
@@ -73,104 +78,111 @@ def follow(waves: Waves, omega: Floats, start: Floats, eps: float, offset: float
     return bool((residual <= LIMIT * limit_of(waves, omega, eps, offset)).all())
 
 
-def laws(speeds: Sequence[Floats]) -> Iterator[tuple[GridChanges, float]]:
-    """Yield what may turn the frequencies of each axis in one table into those in another (2, m).
+def laws(speeds: Floats, total: int) -> Iterator[Law]:
+    """Yield what may turn the frequencies of an axis in one table into those in another (2, m).
 
     This is a power of the frequencies, as of another base. Exponents of a base count the pairs of
-    the axis, or those of all axes.
+    the axis, or the `total` of all axes.
 
-    >>> next(laws([np.array([[100.0], [1000.0]]) ** (-np.arange(8) / 8)]))[0]
-    {'rho': (100.0, 1000.0)}
+    >>> next(laws(np.array([[100.0], [1000.0]]) ** (-np.arange(8) / 8), 8))
+    ((100.0, 1000.0), 1.5)
     """
-    longest, power = max(speeds, key=np.size), 1.0
-    omega, logs = longest[0], np.log(longest)
+    logs, power = np.log(speeds), 1.0
     if np.ptp(logs[0]) > SAME:
-        power = np.polyfit(logs[0], logs[1], 1, w=longest.min(axis=0))[0]
+        power = np.polyfit(logs[0], logs[1], 1, w=speeds.min(axis=0))[0]
     if abs(power - 1) <= SAME:
-        yield {}, 1.0
+        yield UNCHANGED
     elif STEEP < abs(power) < 1 / STEEP:
-        counts = len(omega), sum(len(own[0]) for own in speeds)
-        grids = (geometric_grid(omega, SAME * omega, 2 * count) for count in counts)
+        omega = speeds[0]
+        grids = (geometric_grid(omega, SAME * omega, 2 * m) for m in (len(omega), total))
         bases = [grid["rho"] for grid in grids if grid]
         if bases:
             base = min(bases, key=lambda rho: len(f"{rho:g}"))
             for rho in dict.fromkeys(shortest(base**power, slack) for slack in SLACKS):
-                yield {"rho": (base, rho)}, float(np.log(rho) / np.log(base))
+                yield (base, rho), float(np.log(rho) / np.log(base))
 
 
 def fit_change(first: Waves, second: Waves) -> GridChanges | None:
-    """Fit the settings that turn the first into the second: axes, base and lines.
+    """Fit the settings that turn the first into the second: axes, bases and lines.
 
     The result is compared with the second to rounding; None if they differ.
     """
-    sides, omegas = (first.sides, second.sides), (first.frequency, second.frequency)
-    if omegas[0].shape != omegas[1].shape or len(first.sides) > len(AXES):
+    omegas, count = (first.frequency, second.frequency), len(first.sides)
+    if omegas[0].shape != omegas[1].shape or count > len(AXES):
         return None
     moves = np.array(omegas) != 0
     axes = np.where(moves.any(axis=2), moves.argmax(axis=2), len(AXES))
-    both = np.flatnonzero((moves.sum(axis=2) == 1).all(axis=0))
-    if len(both) < 2:
+    is_used = (moves.sum(axis=2) == 1).all(axis=0)
+    still, eps = np.flatnonzero(~is_used), max(first.eps, second.eps)
+    silent = np.zeros((len(still), count))
+    if is_used.sum() < 2 or not follow(second.of_pairs(still), silent, first.phase[still], eps):
         return None
-    places = {k: both[axes[1, both] == k] for k in set(axes[1, both].tolist())}
-    speeds = np.abs(omegas).max(axis=2)
-    every = [*places]
-    found = [(every, *law) for law in laws([speeds[:, mine] for mine in places.values()])]
-    if len(every) > 1:  # one axis alone
-        own = ((k, law) for k, mine in places.items() for law in laws([speeds[:, mine]]))
-        found += [([k], *law) for k, law in own if "rho" in law[0]]
-    for along, changes, power in found:
-        omega, start = np.zeros_like(omegas[0]), first.phase.copy()
-        lines = np.tile([[[1.0], [0.0]]], (len(first.sides), 1, 2))  # per axis: scales, offsets
-        for k, mine in places.items():
-            lines[k], omega[mine, k] = fit_line(
-                first, second, mine, k, power if k in along else 1.0
-            )
-            start[mine] = omega[mine, k] * lines[k, 1, 1]
-        farthest = float(np.abs(lines[:, 1]).max())
-        if follow(second, omega, start, max(first.eps, second.eps), farthest):
-            shift = len(AXES) - len(first.sides)
-            names = [describe_axes(np.minimum(a + shift, len(AXES))) for a in axes]
-            is_moved = (axes[0] != axes[1])[both].any()
-            moved: GridChanges = {"axes": (names[0], names[1])} if is_moved else {}
-            settings = changes
-            if along != every:
-                letter = axis_letters(len(first.sides))[along[0]]
-                settings = {f"rho along {letter}": pair for pair in changes.values()}
-            scaled: GridChanges = {}
-            if is_scaled(first.factor, second.factor, first, second):
-                scaled = {"amplitude": (first.factor, second.factor)}
-            return moved | settings | changed_lines(lines, *sides) | scaled
-    return None
+    speeds, letters = np.abs(omegas).max(axis=2), axis_letters(count)
+    places = {k: np.flatnonzero(is_used & (axes[1] == k)) for k in range(count)}
+    chosen, lines = dict[int, Law](), [((1.0, 1.0), (0.0, 0.0))] * count
+    for k in sorted(places, key=lambda k: -len(places[k])):
+        mine = places[k]
+        if len(mine):
+            options = *chosen.values(), UNCHANGED, *laws(speeds[:, mine], is_used.sum())
+            both = first.of_pairs(mine), second.of_pairs(mine)
+            fits = ((law, line) for law in options if (line := fit_line(*both, k, law[1])))
+            if not (found := next(fits, None)):
+                return None
+            chosen[k], lines[k] = found
+    changes = GridChanges()
+    if (axes[0] != axes[1])[is_used].any():
+        shift = len(AXES) - count
+        names = [describe_axes(np.minimum(a + shift, len(AXES))) for a in axes]
+        changes["axes"] = names[0], names[1]
+    for k, (bases, _) in sorted(chosen.items()):
+        if bases:
+            changes["rho" if len({*chosen.values()}) == 1 else f"rho along {letters[k]}"] = bases
+    changes |= changed_lines(np.array(lines), first.sides, second.sides)
+    if is_scaled(first.factor, second.factor, first, second):
+        changes["amplitude"] = first.factor, second.factor
+    return changes
 
 
-def fit_line(
-    first: Waves, second: Waves, mine: Places, axis: int, power: float
-) -> tuple[Floats, Floats]:
-    """Return scales and offsets of an axis in two tables, ((first, second), …), and frequencies.
+def fit_line(first: Waves, second: Waves, axis: int, power: float) -> Line | None:
+    """Return scales and offsets of an axis in two tables, ((first, second), …).
 
-    The frequencies of the first, to a power, are in the ratios of those of the second.
+    The frequencies of the first, to a power, must be in the ratios of those of the second.
     """
-    omega, goal = (np.abs(waves.frequency[mine]).max(axis=1) for waves in (first, second))
+    both = (first, second)
+    signed = [waves.frequency.sum(axis=1) for waves in both]
+    signs, (omega, goal) = [float(np.sign(x[0])) for x in signed], np.abs(signed)
     unit = omega[0]
     if power != 1 and abs(np.log(goal[0]) - power * np.log(unit)) < SAME:
         unit = 1.0  # the exponent of the first pair is not 0
+    if abs(unit - 1) < ROUNDED:
+        unit = 1.0
     ratios = (omega / unit) ** power
     scale = np.exp(np.average(np.log(goal / ratios), weights=goal**2))
     size = np.rint(scale * second.sides[axis]) / second.sides[axis]
     near = ((unit, SAME), (size, ROUNDED))
     scale = next((x for x, slack in near if abs(scale - x) < slack * scale), scale)
     offsets = [
-        common_offset(speed, phase, 4)[0]
-        for speed, phase in ((omega, first.phase[mine]), (scale * ratios, second.phase[mine]))
+        common_offset(speed, sign * waves.phase, 4)[0]
+        for speed, sign, waves in zip((omega, scale * ratios), signs, both, strict=True)
     ]
     offset = next((x for x in (offsets[0], 0.0) if abs(offsets[1] - x) < SAME), offsets[1])
-    return np.array([[unit, scale], [offsets[0], offset]]), scale * ratios
+    found = np.zeros_like(second.frequency)
+    found[:, axis] = signs[1] * scale * ratios
+    eps, farthest = max(first.eps, second.eps), max(offsets[0], offset)
+    if not follow(second, found, found[:, axis] * offset, eps, farthest):
+        return None
+    return (signs[0] * unit, signs[1] * scale), (offsets[0], offset)
 
 
 def changed_lines(lines: Floats, *sides: Counts) -> GridChanges:
-    """Return scales (or reference sizes, if scales are shares of sides) and offsets that differ."""
-    changes: GridChanges = {}
-    scales, offsets = lines[:, 0].T, np.round(lines[:, 1].T, 4) + 0.0
+    """Return directions, scales (or reference sizes, if scales are shares of sides) and offsets."""
+    changes, letters = GridChanges(), axis_letters(len(lines))
+    scales, offsets = np.abs(lines[:, 0].T), np.round(lines[:, 1].T, 4) + 0.0
+    turned = np.flatnonzero(lines[:, 0].prod(axis=1) < 0).tolist()
+    for key in (
+        ["sine"] if len(turned) == len(lines) else [f"sine along {letters[k]}" for k in turned]
+    ):
+        changes[key] = "sin w p", "-sin w p"
     sizes = scales * np.array(sides)
     if (scales[0] != scales[1]).any():
         is_size = np.allclose(sizes, np.rint(sizes), rtol=0, atol=SAME)
@@ -179,46 +191,62 @@ def changed_lines(lines: Floats, *sides: Counts) -> GridChanges:
         for k in (0, 1):
             if is_size and (scales[k] == 1).all() and (np.rint(sizes[1 - k]) == 1).all():
                 points = ["in points", "divided by height and width"]
-                changes = {"coordinates": (points[k], points[1 - k])}
+                changes["coordinates"] = points[k], points[1 - k]
+                del changes[key]
     if (offsets[0] != offsets[1]).any():
         changes["offset"] = by_axis(offsets[0], 6), by_axis(offsets[1], 6)
     return changes
 
 
 def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
-    """Find what leads from one table to the other, or how they differ."""
-    first, second = (without_prefix(enc) for enc in encodings)
+    """Find what leads from one table to the other, or how they differ.
+
+    Rotations, and tables of their cosines and sines, are compared pair by pair.
+    """
+    both = first, second = [without_prefix(enc) for enc in encodings]
     sides = first.domain.sides, second.domain.sides
     has_shape = sides[0] == sides[1] and first.dim == second.dim
     are_formulas = has_shape and all(enc.origin == "formula" for enc in encodings)
     if has_shape and (outcome.verdict != "different" or (are_formulas and outcome.operator)):
         return outcome
-    a, b = first.float_table(), second.float_table()
-    x, y = waves_of(first, a), waves_of(second, b)
+    tables: list[Any] = [enc.float_table() for enc in both]
+    x, y = map(waves_of, both, tables)
     waves = (x, y) if x and y and len(x) == len(y) else None
     if waves and (any(map(rotates, encodings)) or any(w.form and w.form.copies for w in waves)):
-        return compare_rotations_on_grids(outcome, encodings, *waves)
-    aligned = align_tables(outcome, encodings) if has_shape else outcome
-    is_open = aligned.verdict == "equivalent" or not are_formulas  # a better explanation may exist
-    if not is_open or first.dim != second.dim or prefix_rows_apart(encodings, ..., ...):
-        return aligned
-    changes = (waves and fit_change(*waves)) or {}
-    axes = changes.get("axes", ("", ""))
-    exchange = {"axes": "y and x exchanged"} if axes[0].translate(EXCHANGE) == axes[1] != "" else {}
+        facts: Fields = {"compared": ("rotations", "factors")}
+        aligned = outcome = with_pairs(replace(outcome.without_numbers(), **facts), *waves)
+        if not outcome.pairs and sides[0] == sides[1]:
+            return compare_equal_pairs(outcome, encodings, *waves)
+        tables, is_rotation = [w.numbers(ALL) for w in waves], True
+        error = np.full((max(map(len, tables)), 1), outcome.tolerance or 0.0)
+    else:
+        aligned, is_rotation = align_tables(outcome, encodings) if has_shape else outcome, False
+        is_open = aligned.verdict == "equivalent" or not are_formulas  # better explanations
+        if not is_open or first.dim != second.dim or prefix_rows_apart(encodings, ..., ...):
+            return aligned
+        order = -1 if len(second) > len(first) else 1
+        allowed, _ = stored_tolerance(*tables[::order], *both[::order])
+        error = allowed(np.arange(max(map(len, tables))))
     if aligned.verdict == "equivalent":
+        axes = ((waves and fit_change(*waves)) or {}).get("axes", ("", ""))
+        is_exchanged = axes[0].translate(EXCHANGE) == axes[1] != ""
+        exchange = {"axes": "y and x exchanged"} if is_exchanged else {}
         return replace(aligned, transform=aligned.transform | exchange)
-    allowed, _ = stored_tolerance(a, b, first, second)
-    if len(b) > len(a):
-        allowed, _ = stored_tolerance(b, a, second, first)
-    tolerance = allowed(np.arange(max(len(a), len(b))))
-    placed = match_points(outcome, Points(a, sides[0], tolerance), Points(b, sides[1], tolerance))
-    if placed is not None:
+    points = (Points(table, error, own) for table, own in zip(tables, sides, strict=True))
+    if placed := match_points(outcome, *points):
         return placed
-    if waves and changes and np.array_equal(waves[0].columns, waves[1].columns):
-        return with_changes(with_pairs(outcome, *waves), changes, sides[0])
-    if has_shape and len(sides[0]) == 2 and not aligned.causes:
-        own = recovered_sides(b)
-        if own != sides[1] and recovered_sides(a) == sides[0]:
+    is_known = is_rotation or (waves and np.array_equal(waves[0].columns, waves[1].columns))
+    if waves and is_known and (changes := fit_change(*waves)):
+        return with_changes(
+            outcome if is_rotation else with_pairs(outcome, *waves), changes, sides[0]
+        )
+    if (
+        has_shape
+        and len(sides[0]) == 2
+        and not (is_rotation or aligned.causes or aligned.positions)
+    ):
+        own = recovered_sides(tables[1])
+        if own != sides[1] and recovered_sides(tables[0]) == sides[0]:
             note = finding("grid-recovered", sides=size_of(own), stated=size_of(sides[1]))
             aligned = aligned.with_findings(note)
     return replace(aligned, tried=aligned.tried and aligned.tried | {"axes": len(sides[0])})
@@ -239,33 +267,21 @@ def waves_of(enc: Encoding, table: Floats) -> Waves | None:
     return waves
 
 
-def compare_rotations_on_grids(
-    outcome: Outcome, encodings: Two, first: Waves, second: Waves
-) -> Outcome:
-    """Compare rotations, or tables of their cosines and sines, pair by pair."""
-    both, m = (first, second), len(first)
-    facts: Fields = {"pair_counts": (m, m), "compared": ("rotations", "factors")}
-    outcome = with_pairs(replace(outcome.without_numbers(), **facts), first, second)
-    columns = [waves.columns.ravel() for waves in both]
-    if not outcome.pairs and first.sides == second.sides:
-        if apart_before := prefix_rows_apart(encodings, *columns):
-            before = encodings[0].domain.prefix
-            return outcome.with_differences("rows before the grid", apart_before, before)
-        if is_scaled(first.factor, second.factor, first, second):
-            change = {"attention_factor": (first.factor, second.factor)}
-            return with_factors(outcome, [StepChanged("mscale", "waves", change)])
-        notes = unsaid_pairing(encodings, first, second)
-        has_sines_first = [bool(places[0] > places[m]) for places in columns]
-        if sum(has_sines_first) == 1:
-            table = ("first", "second")[has_sines_first.index(True)]
-            notes.append(finding("sines-first", table=table))
-        return outcome.with_findings(*notes, verdict="the same", transform={})
-    tolerance = np.full((max(first.length, second.length), 1), outcome.tolerance or 0.0)
-    placed = match_points(
-        outcome, *(Points(waves.numbers(ALL), waves.sides, tolerance) for waves in both)
-    )
-    changes = None if placed else fit_change(first, second)
-    return placed or (with_changes(outcome, changes, first.sides) if changes else outcome)
+def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: Waves) -> Outcome:
+    """Compare the rows before the grids, the factors and the columns of equal rotations."""
+    columns = [waves.columns.ravel() for waves in (first, second)]
+    if apart_before := prefix_rows_apart(encodings, *columns):
+        before = encodings[0].domain.prefix
+        return outcome.with_differences("rows before the grid", apart_before, before)
+    if is_scaled(first.factor, second.factor, first, second):
+        change = {"attention_factor": (first.factor, second.factor)}
+        return with_factors(outcome, [StepChanged("mscale", "waves", change)])
+    notes = unsaid_pairing(encodings, first, second)
+    has_sines_first = [bool(places[0] > places[len(first)]) for places in columns]
+    if sum(has_sines_first) == 1:
+        table = ("first", "second")[has_sines_first.index(True)]
+        notes.append(finding("sines-first", table=table))
+    return outcome.with_findings(*notes, verdict="the same", transform={})
 
 
 def match_points(outcome: Outcome, first: Points, second: Points) -> Outcome | None:
@@ -273,33 +289,30 @@ def match_points(outcome: Outcome, first: Points, second: Points) -> Outcome | N
 
     The first table is the expected one, if its points give the second's.
     """
+    kinds = PLACEMENTS if np.iscomplexobj(first.values) else (*PLACEMENTS, Scaled)
     for order in (1, -1):
         (whole, part), (expected, observed) = (first, second)[::order], SIDES[::order]
-        found = explain(whole, part, KINDS, agree)
+        found = explain(whole, part, kinds, agree, lambda *_: first.values.size <= PAIRED)
         if found.causes:
             break
     else:
         return None
-    total = len(part.numbers)
-    outcome = replace(outcome, pairs=(), max_difference=None, first_difference=None)
+    total = len(part.values)
+    outcome = replace(outcome, pairs=(), max_difference=None, first_difference=None, explained=1.0)
     cause = found.causes[0]
     if len(found.causes) == 1 and isinstance(cause, Placed) and cause.is_crop:
-        return replace(
-            outcome, verdict="equivalent", transform={"crop": f"{cause.spans} of the {expected}"}
-        )
+        crop = {"crop": f"{cause.spans} of the {expected}"}
+        return replace(outcome, verdict="equivalent", transform=crop, explained=None)
     facts: Fields = {"expected": expected, "causes": found.causes}
     if any(isinstance(cause, Resized) for cause in found.causes):
-        outcome = replace(outcome, explained=1.0)
         return outcome.with_differences("points", total, total, **facts)
-    index = replace(whole, numbers=np.arange(len(whole.numbers))[:, None])
-    for cause in found.causes:
+    index = replace(whole, values=np.arange(len(whole.values))[:, None])
+    moves = [cause for cause in found.causes if cause.step == "positions"]
+    for cause in moves:
         index = cause.apply(index)
-    name = ", ".join(cause.words for cause in found.causes)
-    note = finding("rows-reordered", table=observed, moves=name)
-    moved = int(np.count_nonzero(index.numbers[:, 0] != np.arange(total)))
-    facts["transform"] = {"rows": name}
-    outcome = outcome.with_findings(note, explained=1.0)
-    return outcome.with_differences("points", moved, total, **facts)
+    moved = int(np.count_nonzero(index.values[:, 0] != np.arange(total)))
+    facts["transform"] = {"rows": ", ".join(cause.words for cause in moves)}
+    return outcome.with_differences("points", moved or total, total, **facts)
 
 
 def with_changes(outcome: Outcome, changes: GridChanges, sides: Counts) -> Outcome:
@@ -309,14 +322,11 @@ def with_changes(outcome: Outcome, changes: GridChanges, sides: Counts) -> Outco
         return replace(outcome, verdict="equivalent", transform=offset, pairs=())
     causes = list[Any]()
     for key, pair in changes.items():
-        name, _, axis = key.partition(" along ")
+        name, _, letter = key.partition(" along ")
         code = CAUSES.get(name, "coordinates")
-        change: Any = StepChanged(code, step_of(code), {name: pair})
-        if axis:
-            part: Any = Axis(axis_letters(len(sides)).index(axis), axis)
-            causes.append(Within(part, change))
-        else:
-            causes.append(change)
+        change = StepChanged(code, step_of(code), {name: pair})
+        axis = axis_letters(len(sides)).find(letter)
+        causes.append(Within(Axis(axis, letter), change) if letter else change)
     cause = LikelyMistake("both", (*dict.fromkeys(c.code for c in causes),), changes, {})
     return replace(outcome, cause=cause, causes=tuple(causes), explained=1.0)
 
@@ -351,13 +361,15 @@ def with_pairs(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
     are_known = (omegas != 0).sum(axis=2).max() == 1 and all(
         follow(w, w.frequency, w.phase, w.eps) for w in both
     )
-    pairs = []
-    for i in np.flatnonzero(differs).tolist():
-        axis = "/".join(dict.fromkeys(letters[k] for k in np.abs(omegas[:, i]).argmax(axis=1)))
-        one, two = omegas[:, i].sum(axis=1).tolist() if are_known else (None, None)
-        ratio = two / one if one and two else None
-        pairs.append(PairDifference(i, axis if are_known else None, one, two, ratio))
+    pairs, places = list[PairDifference](), np.abs(omegas).argmax(axis=2).T
+    for i, ways, (one, two) in zip(range(len(differs)), places, omegas.sum(axis=2).T, strict=True):
+        axis = "/".join(dict.fromkeys(letters[k] for k in ways))
+        ratio = float(two / one) if one and two else None
+        known = (axis, float(one), float(two), ratio) if are_known else (None,) * 4
+        if differs[i]:
+            pairs.append(PairDifference(i, *known))
     facts = {"pairs": tuple(pairs), "max_difference": worst, "tolerance": float(limit.max())}
+    facts["pair_counts"] = (len(first), len(second))
     return outcome.with_differences("pairs", len(pairs), len(differs), **facts)
 
 

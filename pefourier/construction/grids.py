@@ -10,16 +10,19 @@ exchanged. This covers crops, reversed axes and every k-th point.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import permutations, product
 from math import prod
 
 import numpy as np
 
 from pefourier.construction.explain import Named
+from pefourier.construction.tables import TableNumbers
 from pefourier.encodings.encoding import FLOAT32_EPS, WORDS, axis_letters
 from pefourier.encodings.families.axial import rows_of_blocks
+from pefourier.encodings.grids import size_of
 from pefourier.geometry.interpolation import WEIGHTS, resize_lattice, why_not
-from pefourier.types import Array, Bools, Counts, Floats, Places, frozen, frozen_arrays, hidden
+from pefourier.types import Array, Bools, Counts, Places, frozen, frozen_arrays, hidden
 
 SAMPLE = 64  # points compared before all of them
 STARTS = 8  # points that may be the first of another table
@@ -28,27 +31,27 @@ NEXT = 4  # points that may be the second along an axis
 
 
 @frozen_arrays
-class Points:
-    """The numbers (n, d) of the points of a grid, real or complex, and their tolerances."""
+class Points(TableNumbers):
+    """The numbers (n, d) of the points of a grid, real or complex; errors (n, d), or (n, 1)."""
 
-    numbers: Array
     sides: Counts
-    tolerance: Floats  # (n, d), or (n, 1)
 
-    def at(self, points: Places, sides: Counts) -> Points:
+    def placed(self, points: Places, sides: Counts) -> Points:
         """Return some of the points as another grid."""
-        return Points(self.numbers[points], sides, self.tolerance[points])
+        return Points(self.values[points], self.error[points], sides)
 
 
 def agree(applied: Points, observed: Points) -> Bools:
     """Return which numbers of points agree; none do where a few of them differ."""
-    a, b = applied.numbers, observed.numbers
-    if a.shape != b.shape:
-        return np.zeros(b.shape, bool)
-    few = np.linspace(0, len(b) - 1, min(SAMPLE, len(b))).astype(int)
-    if not (np.abs(a[few] - b[few]) <= applied.tolerance[few]).all():
-        return np.zeros(b.shape, bool)
-    return np.asarray(np.abs(a - b) <= applied.tolerance)
+    a, b = applied.values, observed.values
+    is_near, few = np.zeros(b.shape, bool), np.linspace(0, len(b) - 1, SAMPLE).astype(int)
+    if a.shape != b.shape or applied.sides != observed.sides:
+        return is_near
+    for rows in (few, slice(None)):
+        is_near[rows] = np.abs(a[rows] - b[rows]) <= applied.error[rows]
+        if not is_near[few].all():
+            break
+    return is_near
 
 
 @frozen
@@ -106,7 +109,7 @@ class Placed(Named):
     @classmethod
     def propose(cls, expected: Points, observed: Points) -> Iterator[Placed]:
         """Find the first point and the next one along each axis in the expected table."""
-        x, y, own = expected.numbers, observed.numbers, observed.sides
+        x, y, own = expected.values, observed.values, observed.sides
         if x.shape[1] != y.shape[1] or len(expected.sides) != len(own) or len(x) < len(y):
             return
         grid, starts = np.array(expected.sides), equal_rows(x, y[0])[:STARTS].tolist()
@@ -135,7 +138,7 @@ class Placed(Named):
         """Return the points of the placement."""
         if expected.sides != self.expected:
             return expected
-        return expected.at(self.points, self.observed)
+        return expected.placed(self.points, self.observed)
 
 
 @frozen
@@ -160,7 +163,50 @@ class Blocked(Named):
     def apply(self, expected: Points) -> Points:
         """Reorder the points."""
         blocks = rows_of_blocks(expected.sides)
-        return expected.at(np.argsort(blocks) if self.undone else blocks, expected.sides)
+        return expected.placed(np.argsort(blocks) if self.undone else blocks, expected.sides)
+
+
+@frozen
+class Snaked(Named):
+    """Every second line of points runs backwards."""
+
+    name = "boustrophedon"
+    says = "every second line of points reversed"
+
+    @classmethod
+    def propose(cls, expected: Points, observed: Points) -> Iterator[Snaked]:
+        """Propose it on equal grids."""
+        if expected.sides == observed.sides:
+            yield cls()
+
+    def apply(self, expected: Points) -> Points:
+        """Reverse lines."""
+        lines = np.arange(prod(expected.sides)).reshape(-1, expected.sides[-1])
+        lines[1::2] = lines[1::2, ::-1]
+        return expected.placed(lines.ravel(), expected.sides)
+
+
+@frozen
+class LaidOut(Named):
+    """The rows of the table are the points of a grid of other sides."""
+
+    sides: Counts
+    name = "sides"
+
+    @property
+    def words(self) -> str:
+        """The sides."""
+        return f"its rows as the points of a {size_of(self.sides)} grid"
+
+    @classmethod
+    def propose(cls, expected: Points, observed: Points) -> Iterator[LaidOut]:
+        """Propose other sides with as many points."""
+        if expected.sides != observed.sides and prod(expected.sides) == prod(observed.sides):
+            yield cls(observed.sides)
+
+    def apply(self, expected: Points) -> Points:
+        """Keep the rows."""
+        return replace(expected, sides=self.sides)
 
 
 @frozen
@@ -181,20 +227,19 @@ class Rolled(Named):
     @classmethod
     def propose(cls, expected: Points, observed: Points) -> Iterator[Rolled]:
         """Read the shift from the place of the first observed point on each axis."""
-        x, y, sides = expected.numbers, observed.numbers, expected.sides
+        x, y, sides = expected.values, observed.values, expected.sides
         if x.shape != y.shape or sides != observed.sides:
             return
         for start in equal_rows(x, y[0])[:STARTS].tolist():
-            corner = np.unravel_index(start, sides)
-            if np.count_nonzero(corner) == 1:
-                axis = int(np.flatnonzero(corner)[0])
-                yield cls(axis, sides[axis] - int(corner[axis]), len(sides))
+            for axis, place in enumerate(np.unravel_index(start, sides)):
+                if place:
+                    yield cls(axis, sides[axis] - int(place), len(sides))
 
     def apply(self, expected: Points) -> Points:
         """Roll the points."""
         index = np.arange(prod(expected.sides)).reshape(expected.sides)
         rows = np.roll(index, self.by, axis=self.axis).ravel()
-        return expected.at(rows, expected.sides)
+        return expected.placed(rows, expected.sides)
 
 
 @frozen
@@ -215,19 +260,19 @@ class Resized(Named):
     def propose(cls, expected: Points, observed: Points) -> Iterator[Resized]:
         """Propose each method that can make the observed sides."""
         old, new = expected.sides, observed.sides
-        if old != new and len(old) == len(new) and not np.iscomplexobj(observed.numbers):
+        if old != new and len(old) == len(new) and not np.iscomplexobj(observed.values):
             yield from (cls(name, new) for name in WEIGHTS if not why_not(name, old, new))
 
     def apply(self, expected: Points) -> Points:
         """Resize the numbers; each is a weighted sum, which libraries compute in float32."""
-        numbers = resize_lattice(expected.numbers, expected.sides, self.observed, self.method)
-        size = np.abs(expected.numbers).max(axis=0, initial=0.0)
-        largest = expected.tolerance.max(axis=0, initial=0.0) + ROUNDED * FLOAT32_EPS * size
-        return Points(numbers, self.observed, np.tile(largest, (len(numbers), 1)))
+        numbers = resize_lattice(expected.values, expected.sides, self.observed, self.method)
+        size = np.abs(expected.values).max(axis=0, initial=0.0)
+        largest = expected.error.max(axis=0, initial=0.0) + ROUNDED * FLOAT32_EPS * size
+        return Points(numbers, np.tile(largest, (len(numbers), 1)), self.observed)
 
 
 BLOCKS = "blocks of 2 x 2 points"
-KINDS = (Placed, Blocked, Rolled, Resized)
+PLACEMENTS = (Placed, Blocked, Snaked, LaidOut, Rolled, Resized)
 
 
 def equal_rows(table: Array, row: Array) -> Places:
