@@ -232,7 +232,9 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
         is_exchanged = axes[0].translate(EXCHANGE) == axes[1] != ""
         exchange = {"axes": "y and x exchanged"} if is_exchanged else {}
         return replace(aligned, transform=aligned.transform | exchange)
-    points = (Points(table, error, own) for table, own in zip(tables, sides, strict=True))
+    points = [Points(table, error, own) for table, own in zip(tables, sides, strict=True)]
+    if sides[0] != sides[1] and agree(*points).all():
+        return with_changes(outcome, {"sides": (size_of(sides[0]), size_of(sides[1]))}, sides[0])
     if placed := match_points(outcome, *points):
         return placed
     is_known = is_rotation or (waves and np.array_equal(waves[0].columns, waves[1].columns))
@@ -289,9 +291,9 @@ def match_points(outcome: Outcome, first: Points, second: Points) -> Outcome | N
 
     The first table is the expected one, if its points give the second's.
     """
-    kinds = PLACEMENTS if np.iscomplexobj(first.values) else (*PLACEMENTS, Scaled)
+    kinds: tuple[Any, ...] = PLACEMENTS if np.iscomplexobj(first.values) else (*PLACEMENTS, Scaled)
     for order in (1, -1):
-        (whole, part), (expected, observed) = (first, second)[::order], SIDES[::order]
+        (whole, part), expected = (first, second)[::order], SIDES[::order][0]
         found = explain(whole, part, kinds, agree, lambda *_: first.values.size <= PAIRED)
         if found.causes:
             break
@@ -306,13 +308,15 @@ def match_points(outcome: Outcome, first: Points, second: Points) -> Outcome | N
     facts: Fields = {"expected": expected, "causes": found.causes}
     if any(isinstance(cause, Resized) for cause in found.causes):
         return outcome.with_differences("points", total, total, **facts)
-    index = replace(whole, values=np.arange(len(whole.values))[:, None])
-    moves = [cause for cause in found.causes if cause.step == "positions"]
+    index: Any = Points(
+        np.arange(len(whole.values), dtype=float)[:, None], whole.error, whole.sides
+    )
+    moves = [cause for cause in found.causes if not isinstance(cause, Scaled)]
     for cause in moves:
         index = cause.apply(index)
-    moved = int(np.count_nonzero(index.values[:, 0] != np.arange(total)))
+    moved = int((index.values[:, 0] != np.arange(total)).sum())
     facts["transform"] = {"rows": ", ".join(cause.words for cause in moves)}
-    return outcome.with_differences("points", moved or total, total, **facts)
+    return outcome.with_differences("points", moved, total, **facts)
 
 
 def with_changes(outcome: Outcome, changes: GridChanges, sides: Counts) -> Outcome:
@@ -324,9 +328,9 @@ def with_changes(outcome: Outcome, changes: GridChanges, sides: Counts) -> Outco
     for key, pair in changes.items():
         name, _, letter = key.partition(" along ")
         code = CAUSES.get(name, "coordinates")
-        change = StepChanged(code, step_of(code), {name: pair})
-        axis = axis_letters(len(sides)).find(letter)
-        causes.append(Within(Axis(axis, letter), change) if letter else change)
+        change: Any = StepChanged(code, step_of(code), {name: pair})
+        axis: Any = Axis(axis_letters(len(sides)).find(letter), letter)
+        causes.append(Within(axis, change) if letter else change)
     cause = LikelyMistake("both", (*dict.fromkeys(c.code for c in causes),), changes, {})
     return replace(outcome, cause=cause, causes=tuple(causes), explained=1.0)
 
@@ -368,8 +372,8 @@ def with_pairs(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
         known = (axis, float(one), float(two), ratio) if are_known else (None,) * 4
         if differs[i]:
             pairs.append(PairDifference(i, *known))
-    facts = {"pairs": tuple(pairs), "max_difference": worst, "tolerance": float(limit.max())}
-    facts["pair_counts"] = (len(first), len(second))
+    facts: Fields = {"pairs": tuple(pairs), "pair_counts": (len(first), len(second))}
+    facts |= {"max_difference": worst, "tolerance": float(limit.max())}
     return outcome.with_differences("pairs", len(pairs), len(differs), **facts)
 
 

@@ -10,7 +10,6 @@ exchanged. This covers crops, reversed axes and every k-th point.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import permutations, product
 from math import prod
 
@@ -20,7 +19,6 @@ from pefourier.construction.explain import Named
 from pefourier.construction.tables import TableNumbers
 from pefourier.encodings.encoding import FLOAT32_EPS, WORDS, axis_letters
 from pefourier.encodings.families.axial import rows_of_blocks
-from pefourier.encodings.grids import size_of
 from pefourier.geometry.interpolation import WEIGHTS, resize_lattice, why_not
 from pefourier.types import Array, Bools, Counts, Places, frozen, frozen_arrays, hidden
 
@@ -45,7 +43,7 @@ def agree(applied: Points, observed: Points) -> Bools:
     """Return which numbers of points agree; none do where a few of them differ."""
     a, b = applied.values, observed.values
     is_near, few = np.zeros(b.shape, bool), np.linspace(0, len(b) - 1, SAMPLE).astype(int)
-    if a.shape != b.shape or applied.sides != observed.sides:
+    if a.shape != b.shape:
         return is_near
     for rows in (few, slice(None)):
         is_near[rows] = np.abs(a[rows] - b[rows]) <= applied.error[rows]
@@ -187,29 +185,6 @@ class Snaked(Named):
 
 
 @frozen
-class LaidOut(Named):
-    """The rows of the table are the points of a grid of other sides."""
-
-    sides: Counts
-    name = "sides"
-
-    @property
-    def words(self) -> str:
-        """The sides."""
-        return f"its rows as the points of a {size_of(self.sides)} grid"
-
-    @classmethod
-    def propose(cls, expected: Points, observed: Points) -> Iterator[LaidOut]:
-        """Propose other sides with as many points."""
-        if expected.sides != observed.sides and prod(expected.sides) == prod(observed.sides):
-            yield cls(observed.sides)
-
-    def apply(self, expected: Points) -> Points:
-        """Keep the rows."""
-        return replace(expected, sides=self.sides)
-
-
-@frozen
 class Rolled(Named):
     """Points are rolled along an axis: those that leave at its end come in at its start."""
 
@@ -272,7 +247,7 @@ class Resized(Named):
 
 
 BLOCKS = "blocks of 2 x 2 points"
-PLACEMENTS = (Placed, Blocked, Snaked, LaidOut, Rolled, Resized)
+PLACEMENTS = (Placed, Blocked, Snaked, Rolled, Resized)
 
 
 def equal_rows(table: Array, row: Array) -> Places:
