@@ -148,7 +148,8 @@ def test_each_cause_alone_is_named_with_its_parameters(code, part):
 @pytest.mark.parametrize("spec", [None, *NAMES])
 def test_faults_of_registered_biases_are_named_alone_and_in_pairs(spec):
     faults = *CHANGES.values(), within, two_heads
-    for nth, steps in enumerate([*product(faults), *permutations(faults, 2)]):
+    order = np.random.default_rng(SEED).permutation(list(permutations(faults, 2)))[:6]
+    for nth, steps in enumerate([*product(faults), *order]):
         rng = np.random.default_rng([SEED, nth])
         bias = drawn(rng, spec)
         other = bias

@@ -1,16 +1,22 @@
 """Tables on grids: equal in any storage, and planted mistakes are found."""
 
 import json
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from grids import table_on
 
+from pefourier.construction.grids import PLACEMENTS, Points
+from pefourier.construction.tables import Scaled
 from pefourier.encodings import load
+from pefourier.encodings.registry import BUILDERS
+from pefourier.errors import PefourierError
 from pefourier.geometry.interpolation import resize_lattice
 from pefourier.questions.compare import compare, load_matching_pair
 
+SEED = int(np.random.SeedSequence().entropy % 2**32)  # other faults in each run
 EPS = float(np.finfo(np.float32).eps)
 RECORDED = json.loads((Path(__file__).parents[1] / "helpers/recorded_axes.json").read_text())
 
@@ -166,6 +172,81 @@ def test_another_base_reference_scale_or_offset_is_found(name, draws, rng):
                 assert set(changed or ()) == set(key.split()), case
                 shown = changed[key][1] if value else None
                 assert value in (None, f"{shown:.8g}" if key == "rho" else shown), case
+
+
+FAULTS = {  # of a rotation on axes: settings of `rotation_with`
+    "rho": {"bases": (100.0, 100.0, 100.0)},
+    "rho along x": {"bases": (1e4, 1e4, 500.0)},
+    "rho along y": {"bases": (1e4, 2e3, 1e4)},
+    "scale": {"scale": 0.4437},
+    "offset": {"offset": 3.0},
+    "sine": {"scale": -1.0},
+    "amplitude": {"factor": 1.5},
+}
+
+
+def rotation_with(sides, *faults):
+    settings = {"bases": (1e4,) * 3, "scale": 1.0, "offset": 0.0, "factor": 1.0}
+    for fault in faults:
+        for key, value in FAULTS[fault].items():
+            settings[key] = settings[key] * value if key == "scale" else value
+    if {"rho along x", "rho along y"} == set(faults):
+        settings["bases"] = (1e4, 2e3, 500.0)
+    bases, scale, offset, factor = settings.values()
+    lines = zip(places(sides), bases[-len(sides) :], strict=True)
+    angles = [np.outer(scale * (x + offset), geometric(8, base)) for x, base in lines]
+    return factor * stored(np.hstack(angles), "halves")
+
+
+@pytest.mark.parametrize("faults", [*combinations(FAULTS, 2)], ids=" and ".join)
+def test_of_two_faults_on_axes_both_are_named_or_none(faults):
+    if "rho" in faults and faults[1].startswith("rho along"):
+        return
+    rng = np.random.default_rng(SEED)
+    for axes in (2, 3):
+        sides = tuple(rng.permutation(np.arange(4, 13))[:axes].tolist())
+        found = compared(sides, rotation_with(sides), rotation_with(sides, *faults))
+        named = set(found.cause.changes) if found.cause else set()
+        assert named in (set(faults), set()), (SEED, sides, named)
+        assert named or not found.causes
+        assert axes == 2 or named, (SEED, sides, faults)
+
+
+def is_on_grids(name):
+    try:
+        return load(name, None, 32, grid=(4, 6)).domain.kind == "position"
+    except PefourierError:
+        return False
+
+
+@pytest.mark.parametrize("spec", [*filter(is_on_grids, BUILDERS)])
+def test_moved_points_of_registered_encodings_are_named_alone_and_in_pairs(spec):
+    rng = np.random.default_rng(SEED)
+    sides = random_sides(rng, 4, 12)
+    enc = load(spec, None, 32, grid=sides)
+    if enc.injection == "bias":
+        return
+    table, index = enc.table().astype(np.float32), np.arange(np.prod(sides)).reshape(sides)
+    snake = index.copy()
+    snake[1::2] = snake[1::2, ::-1]
+    orders = [np.roll(index, int(rng.integers(1, 4)), axis) for axis in (0, 1)]
+    orders += [index[::-1], index[:, ::-1], snake]
+    pairs = [rng.choice(len(orders), 2) for _ in range(4)]
+    for steps in [*product(range(len(orders))), *pairs]:
+        other, case = table, (SEED, spec, sides, steps)
+        for step in steps:
+            other = other[orders[step].ravel()]
+        if len(steps) > 1 and enc.injection != "rotate":
+            other = other * np.float32(rng.choice([1.0, 2.5]))
+        found = compared(sides, table, other)
+        if found.same:
+            assert (table == other).all(), case
+        elif all(isinstance(cause, (*PLACEMENTS, Scaled)) for cause in found.causes):
+            points = Points(table.astype(float), np.zeros((len(table), 1)), sides)
+            for cause in found.causes:
+                points = cause.apply(points)
+            assert not found.causes or np.allclose(points.values, other, atol=1e-4), case
+        assert found.same or found.verdict == "equivalent" or found.causes or len(steps) > 1, case
 
 
 def sincos(sides, d):
