@@ -144,9 +144,9 @@ def slope_of(profile: Floats) -> float | None:
     n = len(profile)
     if n < 2 or not np.isfinite(profile).all():
         return None
-    slope = float((profile[-1] - profile[0]) / (n - 1))
-    line = profile[-1] + slope * np.arange(1 - n, 1)
-    return slope if np.abs(profile - line).max() <= STRAIGHT * np.abs(profile).max() else None
+    line = np.linspace(profile[0], profile[-1], n)
+    is_straight = np.abs(profile - line).max() <= STRAIGHT * np.abs(profile).max()
+    return float((profile[-1] - profile[0]) / (n - 1)) if is_straight else None
 
 
 @frozen
@@ -212,12 +212,11 @@ class Window(Named):
     @classmethod
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[Window]:
         """Read the window of the observed mask."""
-        visible = ~np.isneginf(observed.numbers[0])
-        lags = observed.lags
-        seen = lags[visible]
-        is_other = (visible == np.isneginf(expected.numbers[0])).any()
+        shown, lags = ~np.isneginf(observed.numbers[0]), observed.lags
+        seen = lags[shown]
+        is_other = (shown == np.isneginf(expected.numbers[0])).any()
         if is_other and seen.size and seen.min() <= 0 <= seen.max():
-            if (visible == ((lags >= seen.min()) & (lags <= seen.max()))).all():
+            if (shown == ((lags >= seen.min()) & (lags <= seen.max()))).all():
                 yield cls(-int(seen.min()), int(seen.max()))
 
     def apply(self, expected: Biases) -> Biases:
@@ -446,15 +445,10 @@ class PartOfBiases:
 
     def place_in(self, biases: Biases) -> Any:
         """Index of the numbers of the part."""
-        limits = self.within
-        return np.ix_(
-            *(
-                np.isin(own, np.arange(limits[axis][0], limits[axis][1] + 1))
-                if axis in limits
-                else own >= 0
-                for axis, own in labels_of(biases).items()
-            )
-        )
+        limits = [
+            (own, *self.within.get(axis, (0, np.inf))) for axis, own in labels_of(biases).items()
+        ]
+        return np.ix_(*((first <= own) & (own <= last) for own, first, last in limits))
 
     def of(self, biases: Biases) -> Biases:
         """Select the part; of keys, only the numbers."""
@@ -611,10 +605,12 @@ def bucket_rules(biases: Biases) -> Iterator[BucketRule]:
     changes = np.flatnonzero(np.diff(groups))  # biases are constant beyond the last change
     limits = int(-lags[changes].min(initial=0)), int(lags[changes + 1].max(initial=0))
     rules = [BucketRule(clip=limits)] if min(limits) >= 0 < sum(limits) else []
-    sides: tuple[LagSides, ...] = ("causal", "both sides") if lags.max() <= 0 else SIDES
-    for side, buckets, farthest in product(sides, BUCKETS, FARTHEST):
-        if farthest > buckets // (2 if side == "causal" else 4):
-            rules.append(BucketRule(buckets, farthest, side))
+    sides = SIDES[lags.max() <= 0 :]
+    rules += [
+        BucketRule(*settings)
+        for settings in product(BUCKETS, FARTHEST, sides)
+        if settings[1] > settings[0] // (2 if settings[2] == "causal" else 4)
+    ]
     yield from (rule for rule in rules if same_groups(rule.groups(lags), groups))
 
 

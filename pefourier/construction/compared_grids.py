@@ -25,7 +25,7 @@ from pefourier.construction.identify import geometric_grid, shortest
 from pefourier.construction.mistakes import LikelyMistake, step_of
 from pefourier.construction.operators import rotates
 from pefourier.construction.outcome import SIDES, Outcome, Two
-from pefourier.construction.pairs import PairDifference
+from pefourier.construction.pairs import list_differences
 from pefourier.construction.rotation_pairs import unsaid_pairing, with_factors
 from pefourier.construction.steps import StepChanged, is_scaled
 from pefourier.construction.tables import Scaled
@@ -355,26 +355,25 @@ class Axis:
 
 def with_pairs(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
     """Add the pairs that differ, with their frequencies along their axis."""
-    both, letters, worst = (first, second), axis_letters(len(first.sides)), None
-    omegas = np.array([waves.frequency for waves in both])
+    omegas, worst = np.array([first.frequency, second.frequency]), None
     limit = limit_of(first, np.abs(omegas).max(axis=0), max(first.eps, second.eps))
     differs: Bools = np.any(np.abs(omegas[0] - omegas[1]) > SAME, axis=1)
     if first.sides == second.sides:
         residual = apart(first.numbers(ALL), second.numbers(ALL))
         differs, worst = np.any(residual > limit, axis=0), float(residual.max())
-    are_known = (omegas != 0).sum(axis=2).max() == 1 and all(
-        follow(w, w.frequency, w.phase, w.eps) for w in both
-    )
-    pairs, places = list[PairDifference](), np.abs(omegas).argmax(axis=2).T
-    for i, ways, (one, two) in zip(range(len(differs)), places, omegas.sum(axis=2).T, strict=True):
-        axis = "/".join(dict.fromkeys(letters[k] for k in ways))
-        ratio = float(two / one) if one and two else None
-        known = (axis, float(one), float(two), ratio) if are_known else (None,) * 4
-        if differs[i]:
-            pairs.append(PairDifference(i, *known))
-    facts: Fields = {"pairs": tuple(pairs), "pair_counts": (len(first), len(second))}
+    pairs = list_differences(along_axes(first), along_axes(second), differs)
+    facts: Fields = {"pairs": pairs, "pair_counts": (len(first), len(second))}
     facts |= {"max_difference": worst, "tolerance": float(limit.max())}
     return outcome.with_differences("pairs", len(pairs), len(differs), **facts)
+
+
+def along_axes(waves: Waves) -> Waves:
+    """Return pairs with their frequency along their axis; NaN if they have several or none fits."""
+    omega, letters = waves.frequency, axis_letters(len(waves.sides))
+    is_known = (omega != 0).sum(axis=1).max() == 1 and follow(waves, omega, waves.phase, waves.eps)
+    axis = [letters[k] for k in np.abs(omega).argmax(axis=1) if is_known]
+    speeds = omega.sum(axis=1) if is_known else np.full(len(omega), np.nan)
+    return replace(waves, frequency=speeds, axis=tuple(axis))
 
 
 def prefix_rows_apart(encodings: Two, *columns: Any) -> int:
