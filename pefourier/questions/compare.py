@@ -330,7 +330,7 @@ def compare_tables(outcome: Outcome, encodings: Two) -> Outcome:
     from pefourier.construction.alignment import align_tables, explain_numbers
 
     if are_on_grids(*encodings):
-        from pefourier.construction.compared_grids import compare_on_grids
+        from pefourier.construction.grids import compare_on_grids
 
         related = compare_on_grids(outcome, encodings)
     else:
@@ -493,7 +493,7 @@ def differing_units(result: Comparison) -> list[Finding]:
     extremes = " to ".join(dict.fromkeys(number(ratio, 6) for ratio in limits)) or "none"
     facts: Fields = {"ratios": extremes, "worst": worst}
     if result.heads and worst:
-        from pefourier.construction.bias_causes import in_words
+        from pefourier.construction.biases import in_words
 
         facts["heads"] = in_words([head.index for head in result.heads])
         kind = "slopes" if ratios and not result.causes else "plain"

@@ -5,8 +5,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from pefourier.construction.bias_causes import FARTHEST, slope_rules
-from pefourier.construction.biases import read_bias
+from pefourier.construction.biases import FARTHEST, read_bias, slope_rules
 from pefourier.encodings import load
 from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
