@@ -615,7 +615,7 @@ def bucket_rules(biases: Biases) -> Iterator[BucketRule]:
     changes = np.flatnonzero(np.diff(groups))  # biases are constant beyond the last change
     limits = int(-lags[changes].min(initial=0)), int(lags[changes + 1].max(initial=0))
     rules = [BucketRule(clip=limits)] if min(limits) >= 0 < sum(limits) else []
-    sides = SIDES[lags.max() <= 0 :]
+    sides = SIDES[:: -1 if lags.max() <= 0 else 1]
     rules += [
         BucketRule(*settings)
         for settings in product(BUCKETS, FARTHEST, sides)

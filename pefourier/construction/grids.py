@@ -53,6 +53,7 @@ from pefourier.geometry.interpolation import (
     resize_lattice,
     why_not,
 )
+from pefourier.geometry.precision import stored_resolution
 from pefourier.geometry.tolerance import stored_tolerance
 from pefourier.types import (
     Array,
@@ -331,7 +332,8 @@ def follow(waves: Waves, omega: Floats, start: Floats, eps: float, offset: float
     """Whether all pairs are sinusoids of these frequencies and first phases, to rounding."""
     places = lattice_points([np.arange(side) for side in waves.sides])
     residual = apart(evaluate(places @ omega.T + start, 1.0), waves.numbers(ALL))
-    return bool((residual <= LIMIT * limit_of(waves, omega, eps, offset)).all())
+    limit = np.minimum(LIMIT * limit_of(waves, omega, eps, offset), FARTHEST)
+    return bool((residual <= limit).all())
 
 
 def laws(speeds: Floats, total: int) -> Iterator[Law]:
@@ -512,7 +514,8 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
 
 def waves_of(enc: Encoding, table: Floats) -> Waves | None:
     """Fit the pairs of a table, of absolute value 1, with declared frequencies if it has any."""
-    waves = fit(table, enc.eps, enc.domain.sides) if table.size <= LARGEST else None
+    eps = stored_resolution(table, enc.eps)[0]  # of 16-bit numbers in a wider format, too
+    waves = fit(table, eps, enc.domain.sides) if table.size <= LARGEST else None
     if not waves:
         return None
     unit = waves.numbers(ALL) / waves.factor

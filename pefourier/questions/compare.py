@@ -405,7 +405,8 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None = None) -
     missing = abs(outcome.lengths[0] - outcome.lengths[1])
     longer = encodings[outcome.lengths[1] > outcome.lengths[0]]
     is_whole = all(enc.origin != "formula" for enc in encodings)
-    is_whole |= longer.origin == "formula" and not longer.domain.is_line  # its first rows
+    has_rows_before = longer.injection == "add" and not longer.domain.is_line
+    is_whole |= longer.origin == "formula" and has_rows_before
     if verdict == "the same" and missing and is_whole:
         outcome = outcome.with_differences("rows", missing, max(outcome.lengths))
         verdict = "different"
