@@ -256,11 +256,13 @@ class HeadsReordered(Named):
         """Match heads by their distance at the last query, before and after one factor."""
         a, b = (relative_to_query(x)[:, -1] for x in (expected, observed))
         size = np.abs(b).max() / (np.abs(a).max() or 1.0)
-        for factor in (1.0, -1.0, size, -size):
-            distance = np.abs(factor * a - b[:, None]).max(axis=2)
-            nearest = tuple(distance.argmin(axis=1).tolist())
-            if len({*nearest}) == len(a) and nearest != tuple(range(len(a))):
-                yield cls(nearest)
+        orders = [
+            tuple(np.abs(factor * a - b[:, None]).max(axis=2).argmin(axis=1).tolist())
+            for factor in (1.0, -1.0, size, -size)
+        ]
+        for order in dict.fromkeys(orders):
+            if len({*order}) == len(a) and order != tuple(range(len(a))):
+                yield cls(order)
 
     def apply(self, expected: Biases) -> Biases:
         """Reorder the heads."""

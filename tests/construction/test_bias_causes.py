@@ -157,7 +157,7 @@ def test_faults_of_registered_biases_are_named_alone_and_in_pairs(spec):
 
 
 def test_random_damage_has_no_cause():
-    for seed in range(20):
+    for seed in range(6):
         rng = np.random.default_rng([SEED, seed])
         bias = drawn(rng)
         head, n = rng.integers(len(bias)), bias.shape[1]
