@@ -156,7 +156,7 @@ UNUSED = {  # modules that an answer does without, by the command; each takes mi
     **dict.fromkeys(("spectrum --d 256", "reconstruct --pos 5 40 75", "check-faithful"), HEAVY),
     "spectrum rope": {"hashlib", "pefourier.geometry.precision"},
     "context a.json": {"numpy.ma", "zipfile", "pefourier.construction.waves"},
-    "compare a.json b.json": {"zipfile", "pefourier.construction.compared_grids"}
+    "compare a.json b.json": {"zipfile", "pefourier.construction.grids"}
     | {"pefourier.questions.relations", "pefourier.geometry.singular_values"},
 }
 

@@ -44,7 +44,7 @@ from pefourier.errors import PefourierError
 from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distances
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.products import better_reading, toeplitz_residual_of_rows
-from pefourier.types import Counts, Fields, Floats, Indices, Places, Table, Texts, frozen_arrays
+from pefourier.types import Counts, Fields, Indices, Places, Table, Texts, frozen_arrays
 from pefourier.writing.text import agreeing
 
 CERTAIN = 4.0  # least ratio of the given residual to that of the right order
@@ -328,18 +328,6 @@ def largest_difference(facts: GridFacts, enc: Encoding, form: Form | None) -> fl
     return largest
 
 
-def frequencies_along(waves: Complex, eps: float) -> Floats:
-    """Fit the frequencies of pairs (N, k) along an axis, highest first; empty if none fit."""
-    table = np.hstack([part for part in (waves.real, waves.imag) if not np.isnan(part).any()])
-    # two frequencies always fit some base
-    if waves.shape[1] < 3 or np.abs(np.abs(waves) - 1).max() > 0.1:
-        return np.zeros(0)
-    params = (identify(table, eps) or {"params": {}})["params"]
-    if "rho" not in params:
-        return np.sort(ladder_of(table, eps))[::-1]
-    return frequencies(params, 2 * waves.shape[1])
-
-
 def settings_read(facts: GridFacts, enc: Encoding, form: Form | None) -> list[GridSettings]:
     """Return settings with which a convention may match a table, the fewest changes first."""
     if not enc.is_stationary:
@@ -349,10 +337,16 @@ def settings_read(facts: GridFacts, enc: Encoding, form: Form | None) -> list[Gr
     lines = zip(facts.names, enc.measure.frequencies.T, rows_of_axes(facts), strict=True)
     for letter, omega, rows in lines:
         use = np.argsort(-omega)[: np.count_nonzero(omega)]
-        read = frequencies_along(waves_of(facts.table[rows], enc, form)[:, use], facts.eps)
-        if 0 < len(read) == len(use):
+        waves = waves_of(facts.table[rows], enc, form)[:, use]
+        if len(use) < 3 or np.abs(np.abs(waves) - 1).max() > 0.1:  # two always fit some base
+            continue
+        table = np.hstack([part for part in (waves.real, waves.imag) if not np.isnan(part).any()])
+        params = (identify(table, facts.eps) or {"params": {}})["params"]
+        is_known = "rho" in params
+        read = frequencies(params, 2 * len(use)) if is_known else ladder_of(table, facts.eps)
+        if len(read) == len(use):
             exponent = -np.log(base[use]) / np.log(axes.rho)
-            change, ratio = np.polyfit(exponent, np.log(read / omega[use]), 1)
+            change, ratio = np.polyfit(exponent, np.log(np.sort(read)[::-1] / omega[use]), 1)
             rho = rho or shortest(axes.rho * np.exp(np.clip(-change, -30, 30)), ROUNDED)
             slopes[letter] = np.exp(ratio)
     return coordinate_settings(facts, axes, slopes, rho) if slopes else []

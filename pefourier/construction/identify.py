@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.construction.rope import usual_scalings
+from pefourier.construction.tables import true_runs
 from pefourier.construction.waves import Waves, align, copies_of, fit, fit_columns
 from pefourier.encodings.encoding import (
     FLOAT64_EPS,
@@ -50,8 +51,10 @@ def geometric_grid(omega: Floats, slack: Floats, d: int) -> Params | None:
     if not abs(first) < 700:  # exp would overflow or underflow
         return None
     step = exp(first)
-    is_one = abs(step - 1) <= 4 * slack[0]
-    step = 1.0 if is_one else shortest(step, slack[0] / max(step, 1.0))
+    if abs(step - 1) > 4 * slack[0]:
+        step = shortest(step, slack[0] / max(step, 1.0))
+    else:
+        step = 1.0
     if m == 2 and step != 1.0:
         return None  # two frequencies always form a geometric grid
     rate = (weight * i) @ (log(step) - np.log(omega)) / ((weight * i) @ i)
@@ -259,10 +262,8 @@ def identify(table: Table, eps: float = FLOAT64_EPS) -> Fields | None:
     {'rho': 500.0, 'layout': 'halves', 'divisor': 'd', 'offset': 2, 'scale': 1.0, 'first': 'sin'}
     """
     half = drop_twins(table)
-    if half is not None:
-        identified = identify(half, eps)
-        if identified:
-            identified["params"]["times"] = 2
+    if half is not None and (identified := identify(half, eps)):
+        identified["params"]["times"] = 2
         return identified
     for level in dict.fromkeys((eps, max(eps, precision.FLOAT32_EPS))):
         if formula := propose_waves(table, level):
@@ -270,14 +271,13 @@ def identify(table: Table, eps: float = FLOAT64_EPS) -> Fields | None:
             if not len(stray):
                 return identification(formula.encoding, formula.params, difference)
     n, d = table.shape
-    if 1 < n and (table[0] == table[-1]).all() and (table == table[0]).all():
+    if n > 1 and (table[0] == table[-1]).all() and (table == table[0]).all():
         return identification("constant" if table[0].any() else "none", {}, 0.0)
     if np.count_nonzero(table[0]) == 1 < d:
         start = int(np.argmax(table[0]))
-        scale = float(table[0, start])
-        places = (np.arange(n)[:, None] + start) % d == np.arange(d)
-        if (table == scale * places).all():
-            return identification("onehot", {"offset": start, "scale": scale}, 0.0)
+        params = {"offset": start, "scale": float(table[0, start])}
+        if (table == params["scale"] * np.eye(d)[(np.arange(n) + start) % d]).all():
+            return identification("onehot", params, 0.0)
     return None
 
 
@@ -300,8 +300,9 @@ def propose_waves(table: Table, eps: float, usable: Bools | None = None) -> Form
     """Propose sinusoids that fit a run of usable rows (by default, nonzero rows)."""
     n, d = table.shape
     live = np.concatenate([vectors.any(axis=1) for _, vectors in precision.float_blocks(table)])
-    start, stop = longest_run(live if usable is None else live & usable)
-    rows = table[start : min(stop, start + SAMPLE)].astype(float)
+    runs = true_runs(live if usable is None else live & usable)
+    start, last = max(runs, key=lambda run: run[1] - run[0], default=(0, -1))
+    rows = table[start : min(last + 1, start + SAMPLE)].astype(float)
     if len(rows) < 4 or (~live).sum() > n // 4:
         return None
     used = d - int(d % 2 and not rows[:, -1].any())
@@ -320,26 +321,15 @@ def propose_waves(table: Table, eps: float, usable: Bools | None = None) -> Form
     return replace(formula, params=params | {"zero_rows": padding}) if padding else formula
 
 
-def longest_run(usable: Bools) -> tuple[int, int]:
-    """Return the bounds of the longest run of True.
-
-    >>> longest_run(np.array([True, False, True, True]))
-    (2, 4)
-    """
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], usable, [False]]).astype(int)))
-    if len(edges) == 0:
-        return 0, 0
-    k = np.argmax(edges[1::2] - edges[::2])
-    return int(edges[2 * k]), int(edges[2 * k + 1])
-
-
 def usual_name(encoding: str, params: Params) -> tuple[str, Params]:
     """Rename sinusoids to rope: cosines first, no offset, and the usual divisor."""
     plain = {"divisor": "d", "offset": 0, "first": "cos"}
     names = "rho", "layout", "scale", "scaling", "factor", "original", "truncate"
     rotary = {key: params[key] for key in names if key in params}
     if encoding == "sinusoidal" and params == rotary | plain:
-        return "rope", {k: v for k, v in rotary.items() if k != "scale" or v != 1.0}
+        if rotary["scale"] == 1.0:
+            del rotary["scale"]
+        return "rope", rotary
     return encoding, params
 
 

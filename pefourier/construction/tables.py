@@ -11,6 +11,7 @@ errors. Rows of zeros and columns of zeros are causes within a part of the table
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -44,7 +45,7 @@ class TableNumbers:
 
     def times(self, factor: Any) -> TableNumbers:
         """Return the numbers times a factor, or one for each row."""
-        return TableNumbers(self.values * factor, self.error * np.abs(factor))
+        return replace(self, values=self.values * factor, error=self.error * np.abs(factor))
 
     def at(self, rows: Any = slice(None), columns: Any = slice(None)) -> TableNumbers:
         """Return some rows and columns."""

@@ -413,7 +413,7 @@ def fit_grid(table: Floats, sides: Counts, eps: float) -> Waves | None:
         return None
     waves: Complex = table[:, columns[0]] + 1j * table[:, columns[1]]
     factor = np.abs(waves[0]).mean()
-    if np.ptp(np.abs(waves[0])) > NEAR * factor:
+    if np.ptp(np.abs(waves[0])) > max(2 * eps, NEAR) * factor:
         return None
     if copies := copies_of(waves):
         waves, columns = split_pairs(waves, copies)[0], split_pairs(columns, copies)[0]

@@ -349,7 +349,7 @@ def compare_tables(outcome: Outcome, encodings: Two) -> Outcome:
     from pefourier.construction.alignment import align_tables, explain_numbers
 
     if are_on_grids(*encodings):
-        from pefourier.construction.compared_grids import compare_on_grids
+        from pefourier.construction.grids import compare_on_grids
 
         related = compare_on_grids(outcome, encodings)
     else:
@@ -438,7 +438,8 @@ def conclude(outcome: Outcome, encodings: Two, tolerance: float | None) -> Compa
     missing = abs(outcome.lengths[0] - outcome.lengths[1])
     longer = encodings[outcome.lengths[1] > outcome.lengths[0]]
     is_whole = all(enc.origin != "formula" for enc in encodings)
-    is_whole |= longer.origin == "formula" and not longer.domain.is_line  # its first rows
+    has_rows_before = longer.injection == "add" and not longer.domain.is_line
+    is_whole |= longer.origin == "formula" and has_rows_before
     if verdict == "the same" and missing and is_whole:
         outcome = outcome.with_differences("rows", missing, max(outcome.lengths))
         verdict = "different"
@@ -530,7 +531,7 @@ def differing_units(result: Comparison) -> Iterator[Finding]:
     axes = [pair.axis for pair in result.pairs if pair.axis and "/" in pair.axis]
     is_plain = result.unit in ("columns", "pairs") and not result.transform and not sizes
     if result.heads and worst:
-        from pefourier.construction.bias_causes import in_words
+        from pefourier.construction.biases import in_words
 
         heads = in_words([head.index for head in result.heads])
         kind = "slopes" if ratios and not result.causes else "plain"

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.construction.bias_causes import Biases
-from pefourier.construction.biases import compare_heads, first_keys, read_bias
+from pefourier.construction.biases import Biases, compare_heads, first_keys, read_bias
 from pefourier.construction.outcome import uncompared
 from pefourier.encodings import load
 from pefourier.encodings.encoding import Encoding, from_table

@@ -133,18 +133,6 @@ def test_cosines_of_symmetric_coordinates_are_even():
     assert "cosines alone, each column twice" in r.identified_as
 
 
-def test_cos_and_sin_of_transformers_are_named():
-    torch = pytest.importorskip("torch")
-    from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
-
-    config = dinov3.DINOv3ViTConfig(image_size=224, hidden_size=384, num_attention_heads=6)
-    rope = dinov3.DINOv3ViTRopePositionEmbedding(config).eval()
-    with torch.no_grad():
-        cos, sin = (part.numpy() for part in rope(torch.zeros(1, 3, 224, 160)))
-    r = answer((14, 10), np.hstack([cos, sin])).identified
-    assert (r["conventions"], r["changes"], r["params"]["times"]) == (["dinov3"], {}, 2)
-
-
 @pytest.mark.parametrize(
     ("spec", "code"),
     [
