@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.construction.pairs import excess
+from pefourier.construction.pairs import excess, mirrored
 from pefourier.construction.rope import (
     ROUNDED,
     Rope,
@@ -112,11 +112,6 @@ class Misreading:
 
         return waves
 
-    def apply(self, expected: Waves) -> Waves:
-        """Return the sinusoids of the misread rotation."""
-        waves = of_frequencies(self.omega, expected.factor, expected.length, expected.eps)
-        return replace(waves, numbers=self.numbers(waves))
-
     def residual(self, expected: Waves, observed: Waves) -> float:
         """Return the largest difference from the observed rows in units of rounding.
 
@@ -190,10 +185,7 @@ def reversed_mistakes(sought: Sought) -> tuple[Misreading, ...]:
     expected, observed = sought.expected, sought.observed
     if len(expected) != len(observed) or not (expected.frequency * observed.frequency).sum() < 0:
         return ()
-    numbers = observed.numbers
-    mirrored = replace(observed, frequency=-observed.frequency, phase=-observed.phase)
-    mirrored = replace(mirrored, numbers=lambda rows: numbers(rows).conj())
-    found = simplest(replace(sought, observed=mirrored))
+    found = simplest(replace(sought, observed=mirrored(observed)))
     if not found or found.angles or found.divisor > 1:
         return ()
     change = {"sine": ("sin w p", "-sin w p")}
@@ -236,12 +228,10 @@ def cause_of(
     of: Literal["a", "b", "both"] = "both",
 ) -> LikelyMistake:
     """Describe mistakes and from which positions on they matter."""
+    found = [x for x in causes if isinstance(x, Misreading) and not x.angles and x.divisor == 1]
     below = {}
-    for last in causes:
-        if not (expected and isinstance(last, Misreading)) or last.angles or last.divisor > 1:
-            continue
-        if len(last.omega) == len(expected):
-            below = dict(positions_below(expected.frequency, last.omega, SEARCHED))
+    if expected and found and len(found[-1].omega) == len(expected):
+        below = dict(positions_below(expected.frequency, found[-1].omega, SEARCHED))
     changes = {k: pair for cause in causes for k, pair in getattr(cause, "changes", {}).items()}
     others = tuple(other for cause in causes for other in getattr(cause, "others", ()))
     return LikelyMistake(of, tuple(cause.code for cause in causes), changes, below, others)
@@ -458,9 +448,9 @@ def lengths_apart(a: Encoding, b: Encoding) -> tuple[str, dict[str, int]] | None
         return None
     lengths, differs = lengths_of_interest(compared, first, second), dict[int, Bools]()
     for n in lengths:
-        pair = both_at(n, first.settings, second.settings)
-        if pair and n != compared and not are_close(pair):
+        if n != compared and (pair := both_at(n, first.settings, second.settings)):
             differs[n] = ~np.isclose(pair[0], pair[1], rtol=ROUNDED, atol=0)
+    differs = {n: pairs for n, pairs in differs.items() if pairs.any()}
     if not differs:
         return None
     shown = limit = max(differs)

@@ -242,10 +242,10 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     queries, keys = (probe(observed, expected, side) for side in (0, 1))
     if not (meant and queries and keys) or len({len(meant), len(queries), len(keys)}) > 1:
         return ()
-    layout, own = layout_of(queries, expected), expected.params.get("layout", "halves")
-    is_apart = layout and pairs_apart(meant, queries)[0].any()
+    layouts = [k for k, v in layouts_of(expected).items() if np.array_equal(v, queries.columns)]
+    is_apart = pairs_apart(meant, queries)[0].any()
     found = find_mistakes(expected, meant, queries) if is_apart else ()
-    if not layout or (is_apart and not found) or (found and found[-1].angles):
+    if not layouts or (is_apart and not found) or (found and found[-1].angles):
         return ()
     causes, ahead = [*found], int(keys.moved - queries.moved)
     if ahead:
@@ -253,13 +253,15 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     ratio = queries.factor * keys.factor / meant.factor**2
     if (np.cos(keys.phase - queries.phase - queries.frequency * ahead) < 0).all():
         ratio = -ratio
-    if is_scaled(meant.factor, queries.factor, queries) and queries.factor == keys.factor:
+    is_shared = not is_scaled(queries.factor, keys.factor, queries, keys)
+    if is_shared and is_scaled(meant.factor, queries.factor, queries):
         factors = {"attention_factor": (meant.factor, queries.factor)}
         causes.append(StepChanged("mscale", "waves", factors))
     elif is_scaled(1.0, ratio, queries, keys):
         causes.append(KeysScaled(float(f"{ratio:.6g}")))
-    if layout != own:
-        causes.append(StepChanged("layout", "columns", {"layout": (own, layout)}))
+    own = expected.params.get("layout", "halves")
+    if own not in layouts:
+        causes.append(StepChanged("layout", "columns", {"layout": (own, layouts[0])}))
     positions = sampled_positions(min(len(expected), len(observed)) - 1, FIRST)
     omega, divisor = (found[-1].omega, found[-1].divisor) if found else (meant.frequency, 1)
     waves = (
@@ -272,12 +274,26 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     return tuple(causes) if (residual.max(axis=(0, 2, 3)) <= limit).all() else ()
 
 
-def layout_of(observed: Waves, expected: Encoding) -> str | None:
-    """Return the layout of a measured rotation, which may be that of a formula, or None."""
-    layouts = {name: columns_of_blocks(name, [len(observed)]) for name in LAYOUTS}
-    layouts[expected.params.get("layout", "halves")] = rotated_columns(expected)
-    found = (name for name, own in layouts.items() if np.array_equal(own, observed.columns))
-    return next(found, None)
+def layouts_of(enc: Encoding) -> dict[str, PairColumns]:
+    """Return the columns of the pairs of a formula, and of these pairs in other layouts."""
+    own = rotated_columns(enc)
+    others = {name: columns_of_blocks(name, [len(own[0])]) for name in LAYOUTS}
+    return {enc.params.get("layout", "halves"): own} | others
+
+
+def columns_that_fit(partner: Places, reference: Encoding) -> Iterator[PairColumns]:
+    """Yield the columns of a formula's pairs in each layout that a measured rotation may have.
+
+    `partner` is the measured partner of each row, or the row itself if its pair does not rotate.
+    """
+    rows = np.arange(len(partner))
+    if not rotates_by_formula(reference) or head_size(reference) != len(rows):
+        return
+    for first, second in layouts_of(reference).values():
+        paired = rows.copy()
+        paired[first], paired[second] = second, first
+        if ((partner == paired) | (partner == rows)).all():
+            yield first, second
 
 
 def is_reversal(order: Places, partner: Places) -> bool:
@@ -457,14 +473,10 @@ def probe(enc: Encoding, reference: Encoding, side: Literal[0, 1] = 0) -> Waves 
     sampled_rows = np.union1d(rows, sample)
     rotated = operator_at(enc, sampled_rows)[side]
     partner = partners(rotated[None])
-    first = np.flatnonzero(np.arange(d) < partner)
-    second = partner[first]
-    if rotates_by_formula(reference) and head_size(reference) == d:
-        columns = rotated_columns(reference)
-        if (partner[columns[0]] == columns[1]).all():
-            first, second = columns
-    if not len(first) or length < 2:
+    if (partner == np.arange(d)).all() or length < 2:
         return None
+    first = np.flatnonzero(np.arange(d) < partner)
+    first, second = next(columns_that_fit(partner, reference), (first, partner[first]))
     numbers = rotated[:, first, first] + 1j * rotated[:, second, first]
     start, factor = np.angle(numbers[0]), float(np.abs(numbers[0]).max())
     again = rotated[:, second, second] - 1j * rotated[:, first, second]

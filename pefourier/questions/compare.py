@@ -435,14 +435,15 @@ def is_converted(first: Encoding, second: Encoding, operator: OperatorComparison
 
     A GGUF file of an architecture that rotates neighbouring rows holds weights in that order.
     """
-    if not operator or "" in (first.spec, second.spec):
-        return False
-    sources = source_of(first.spec), source_of(second.spec)
+    sources = tuple(
+        source_of(enc.spec) if enc.spec and enc.origin == "formula" else ""
+        for enc in (first, second)
+    )
     orders = {
         "neighbours-to-halves": ("gguf", "config"),
         "halves-to-neighbours": ("config", "gguf"),
     }
-    return orders.get(operator.name or "") == sources
+    return operator is not None and orders.get(operator.name or "") == sources
 
 
 def difference_findings(result: Comparison) -> list[Finding]:
