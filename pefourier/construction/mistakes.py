@@ -44,7 +44,7 @@ from pefourier.construction.rows import Shifted
 from pefourier.construction.steps import Changes, StepChanged
 from pefourier.construction.waves import Complex, NumbersAt, Waves, apart, evaluate, of_frequencies
 from pefourier.encodings.attention_decay import positions_below
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import Encoding, distinct
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError
@@ -172,6 +172,8 @@ def find_mistakes(
         rope = sought.rope and sought.rope.with_(
             **{key: pair[1] for key, pair in first.changes.items()}
         )
+        if np.array_equal(first.omega, expected.frequency):
+            continue  # it changes nothing
         waves = of_frequencies(first.omega, expected.factor, expected.length, expected.eps)
         if len(first.omega) == len(observed) and (
             second := simplest(replace(sought, rope=rope, expected=waves))
@@ -293,19 +295,20 @@ def fitted_mistakes(sought: Sought) -> Iterator[Misreading]:
         changed[k] = observed[k]
         pair = {f"frequency of pair {k}": (float(omega[k]), float(changed[k]))}
         yield Misreading("single-pair", pair, changed, cost=LAST)
-    shown = np.flatnonzero(observed * sought.observed.length > SHOWN)
+    shown = np.flatnonzero((observed * sought.observed.length > SHOWN) & (omega > 0))
     if not (rope := sought.rope) or not shown[1:].size:
         return
     m, k = len(observed), shown[-1]
     share = k / (m - 1)  # of the lowest pair's exponent: ntk divides by a power of its factor
-    own = rope.settings.get("factor", 1.0) ** (share if rope.scaling == "ntk" else 1)
-    base = (observed[k] * own) ** (-m / k)
-    ratio = rope.unscaled.frequencies(len(sought.enc))[k] / observed[k]
+    grid = rope.unscaled.frequencies(len(sought.enc))
+    ratio = grid[k] / observed[k]
+    for i, digits in product(distinct(shown[[1, len(shown) // 2, -1]]), DIGITS):
+        base = (observed[i] * grid[i] / omega[i]) ** (-m / i)  # if its scaling is the same
+        yield from sought.with_changes("base", {"rho": float(f"{base:.{digits}g}")}, USUAL + digits)
     added = "scaling-added" if rope.scaling == "none" else "scaling-type"
     lengths = known_mistakes()["original-length"]["values"]
     for digits, power in product(DIGITS, (1, 1 / share)):
         factor, cost = float(f"{ratio**power:.{digits}g}"), USUAL + digits
-        yield from sought.with_changes("base", {"rho": float(f"{base:.{digits}g}")}, cost)
         if "factor" in rope.settings:
             yield from sought.with_changes("factor", {"factor": factor}, cost)
         if factor > 1 and rope.scaling in ("none", "linear", "ntk"):

@@ -10,7 +10,7 @@ compared: at all of the first positions and at some later positions, up to the l
 head.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -50,7 +50,7 @@ MOST_MATCHED = 2**11  # pairs of a head; for wider heads only named orders are t
 VECTORS = 16  # random queries and keys
 SCALED = 1e-3  # relative to the factor; a larger change of size is not a rotation
 Matrices = tuple[Floats, Floats]  # of queries and of keys, (n, d, d)
-PairColumns = Sequence[Places]  # first and second rows, (m,)
+PairColumns = tuple[Places, Places]  # first and second rows, (m,)
 
 
 @frozen
@@ -150,7 +150,7 @@ class ScoreRows:
         if self.matrices is not None and scores_b.matrices is not None:
             return np.asarray(np.abs(self.matrices - scores_b.matrices).max(axis=(2, 3)))
         a, b = self.numbers, scores_b.numbers
-        elsewhere = np.maximum(apart(a, b.real), apart(b, a.real))
+        elsewhere = np.maximum(apart(a, b.real + 0j), apart(b, a.real + 0j))
         is_shared = self.partner == scores_b.partner
         return np.asarray(np.where(is_shared, apart(a, b), elsewhere).max(axis=2))
 
@@ -247,7 +247,8 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     found = find_mistakes(expected, meant, queries) if is_apart else ()
     if not layouts or (is_apart and not found) or (found and found[-1].angles):
         return ()
-    causes, ahead = [*found], int(keys.moved - queries.moved)
+    causes: list[Any] = [*found]
+    ahead = int(keys.moved - queries.moved)
     if ahead:
         causes.append(KeysAhead(ahead))
     ratio = queries.factor * keys.factor / meant.factor**2
@@ -418,7 +419,7 @@ def match_pairs(a: ScoreRows, b: ScoreRows) -> Places | None:
         return None
     step = max(1, len(own) * a.numbers.shape[1] // MATCHED)  # fewer positions of many pairs
     numbers, theirs = (
-        np.vstack(x.numbers[:, ::-step, pairs]).T
+        x.numbers[:, ::-step, pairs].reshape(-1, len(pairs)).T
         for x, pairs in zip(both, (own, other), strict=True)
     )
     rows, columns = linear_sum_assignment(farthest(up(theirs), up(numbers)))
@@ -452,7 +453,7 @@ def outputs_apart(first: Encoding, second: Encoding) -> tuple[float, Counts | No
     vectors, limit = vectors_of(d)[0], tolerances(first, second, positions).max()
     matrices = [operator_at(enc, positions) for enc in (first, second)]
     largest = max(float(np.abs((a - b) @ vectors.T).max()) for a, b in zip(*matrices, strict=True))
-    outputs = [np.hstack(queries[:FIRST]) for queries, _ in matrices]
+    outputs = [queries[:FIRST].swapaxes(0, 1).reshape(d, -1) for queries, _ in matrices]
     residual = farthest(outputs[1], outputs[0])
     order = residual.argmin(axis=1).tolist()
     is_order = residual.min(axis=1).max() <= limit and len({*order}) == d
