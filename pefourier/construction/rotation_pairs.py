@@ -33,6 +33,7 @@ from pefourier.construction.operators import (
     OperatorComparison,
     compare_operators,
     explain_scores,
+    head_size,
     outputs_apart,
     probe,
     rotates,
@@ -399,6 +400,9 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: TwoWaves | None) 
     if operator.relation == "same":
         return compare_same_scores(outcome, encodings, pairs, offset)
     is_code = operator.relation != "unknown" and any(enc.operator for enc in encodings)
+    sizes = head_size(encodings[0]), head_size(encodings[1])
+    if is_code and sizes[0] == sizes[1]:  # pairs at rest are not measured
+        outcome = replace(outcome, dimensions=sizes)
     if operator.relation != "unknown":
         differing = outcome.length - (operator.first_position or 0)
         outcome = outcome.with_differences("positions", differing, outcome.length)
@@ -547,11 +551,12 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
             return outcome.with_findings(note, verdict="the same", compared=(waves,))
     transform: Fields = {}
     unsaid = with_causes(unsaid, changes, cause=None)
-    if offset := second.offset - first.offset:
-        start, last = int(np.nan_to_num(offset)), outcome.length - 1
+    offset = second.offset - first.offset
+    if offset and np.isfinite(offset):
+        start, last = int(offset), outcome.length - 1
         run = PositionRun(0, last, start, start + last)
         unsaid = replace(unsaid, compared=without_vectors(outcome.compared), positions=(run,))
-        transform["offset"] = start if np.isfinite(offset) else "none in common"
+        transform["offset"] = start
     if first.has_sines_first != second.has_sines_first:
         transform["order"] = "sines before cosines"
     return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)

@@ -132,13 +132,11 @@ def test_a_part_of_the_rows_is_named_with_its_rows():
     assert (record["code"], record["within"]) == ("base", {"rows": [48, 63]})
 
 
-def rotated(x, base=1e4, start=0, sign=1.0, *, neighbours=False):
-    omega = base ** (-torch.arange(0, x.shape[-1], 2).double() / x.shape[-1])
+def rotated(x, start=0):
+    omega = 1e4 ** (-torch.arange(0, x.shape[-1], 2).double() / x.shape[-1])
     angles = torch.outer(torch.arange(x.shape[-2]).double() + start, omega)
-    cos, sin = angles.cos().to(x), sign * angles.sin().to(x)
-    a, b = (x[..., 0::2], x[..., 1::2]) if neighbours else x.chunk(2, -1)
-    parts = [a * cos - b * sin, b * cos + a * sin]
-    return torch.stack(parts, -1).flatten(-2) if neighbours else torch.cat(parts, -1)
+    (cos, sin), (a, b) = (angles.cos().to(x), angles.sin().to(x)), x.chunk(2, -1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
 ON_GRIDS = ("axial-rope", "mixed-rope")
