@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.construction.pairs import excess
+from pefourier.construction.pairs import excess, mirrored
 from pefourier.construction.rope import (
     ROUNDED,
     Rope,
@@ -44,7 +44,7 @@ from pefourier.construction.rows import Shifted
 from pefourier.construction.steps import Changes, StepChanged
 from pefourier.construction.waves import Complex, NumbersAt, Waves, apart, evaluate, of_frequencies
 from pefourier.encodings.attention_decay import positions_below
-from pefourier.encodings.encoding import Encoding
+from pefourier.encodings.encoding import Encoding, distinct
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError
@@ -112,11 +112,6 @@ class Misreading:
 
         return waves
 
-    def apply(self, expected: Waves) -> Waves:
-        """Return the sinusoids of the misread rotation."""
-        waves = of_frequencies(self.omega, expected.factor, expected.length, expected.eps)
-        return replace(waves, numbers=self.numbers(waves))
-
     def residual(self, expected: Waves, observed: Waves) -> float:
         """Return the largest difference from the observed rows in units of rounding.
 
@@ -177,6 +172,8 @@ def find_mistakes(
         rope = sought.rope and sought.rope.with_(
             **{key: pair[1] for key, pair in first.changes.items()}
         )
+        if np.array_equal(first.omega, expected.frequency):
+            continue  # it changes nothing
         waves = of_frequencies(first.omega, expected.factor, expected.length, expected.eps)
         if len(first.omega) == len(observed) and (
             second := simplest(replace(sought, rope=rope, expected=waves))
@@ -190,10 +187,7 @@ def reversed_mistakes(sought: Sought) -> tuple[Misreading, ...]:
     expected, observed = sought.expected, sought.observed
     if len(expected) != len(observed) or not (expected.frequency * observed.frequency).sum() < 0:
         return ()
-    numbers = observed.numbers
-    mirrored = replace(observed, frequency=-observed.frequency, phase=-observed.phase)
-    mirrored = replace(mirrored, numbers=lambda rows: numbers(rows).conj())
-    found = simplest(replace(sought, observed=mirrored))
+    found = simplest(replace(sought, observed=mirrored(observed)))
     if not found or found.angles or found.divisor > 1:
         return ()
     change = {"sine": ("sin w p", "-sin w p")}
@@ -236,12 +230,10 @@ def cause_of(
     of: Literal["a", "b", "both"] = "both",
 ) -> LikelyMistake:
     """Describe mistakes and from which positions on they matter."""
+    found = [x for x in causes if isinstance(x, Misreading) and not x.angles and x.divisor == 1]
     below = {}
-    for last in causes:
-        if not (expected and isinstance(last, Misreading)) or last.angles or last.divisor > 1:
-            continue
-        if len(last.omega) == len(expected):
-            below = dict(positions_below(expected.frequency, last.omega, SEARCHED))
+    if expected and found and len(found[-1].omega) == len(expected):
+        below = dict(positions_below(expected.frequency, found[-1].omega, SEARCHED))
     changes = {k: pair for cause in causes for k, pair in getattr(cause, "changes", {}).items()}
     others = tuple(other for cause in causes for other in getattr(cause, "others", ()))
     return LikelyMistake(of, tuple(cause.code for cause in causes), changes, below, others)
@@ -303,19 +295,20 @@ def fitted_mistakes(sought: Sought) -> Iterator[Misreading]:
         changed[k] = observed[k]
         pair = {f"frequency of pair {k}": (float(omega[k]), float(changed[k]))}
         yield Misreading("single-pair", pair, changed, cost=LAST)
-    shown = np.flatnonzero(observed * sought.observed.length > SHOWN)
+    shown = np.flatnonzero((observed * sought.observed.length > SHOWN) & (omega > 0))
     if not (rope := sought.rope) or not shown[1:].size:
         return
     m, k = len(observed), shown[-1]
     share = k / (m - 1)  # of the lowest pair's exponent: ntk divides by a power of its factor
-    own = rope.settings.get("factor", 1.0) ** (share if rope.scaling == "ntk" else 1)
-    base = (observed[k] * own) ** (-m / k)
-    ratio = rope.unscaled.frequencies(len(sought.enc))[k] / observed[k]
+    grid = rope.unscaled.frequencies(len(sought.enc))
+    ratio = grid[k] / observed[k]
+    for i, digits in product(distinct(shown[[1, len(shown) // 2, -1]]), DIGITS):
+        base = (observed[i] * grid[i] / omega[i]) ** (-m / i)  # if its scaling is the same
+        yield from sought.with_changes("base", {"rho": float(f"{base:.{digits}g}")}, USUAL + digits)
     added = "scaling-added" if rope.scaling == "none" else "scaling-type"
     lengths = known_mistakes()["original-length"]["values"]
     for digits, power in product(DIGITS, (1, 1 / share)):
         factor, cost = float(f"{ratio**power:.{digits}g}"), USUAL + digits
-        yield from sought.with_changes("base", {"rho": float(f"{base:.{digits}g}")}, cost)
         if "factor" in rope.settings:
             yield from sought.with_changes("factor", {"factor": factor}, cost)
         if factor > 1 and rope.scaling in ("none", "linear", "ntk"):
@@ -458,9 +451,9 @@ def lengths_apart(a: Encoding, b: Encoding) -> tuple[str, dict[str, int]] | None
         return None
     lengths, differs = lengths_of_interest(compared, first, second), dict[int, Bools]()
     for n in lengths:
-        pair = both_at(n, first.settings, second.settings)
-        if pair and n != compared and not are_close(pair):
+        if n != compared and (pair := both_at(n, first.settings, second.settings)):
             differs[n] = ~np.isclose(pair[0], pair[1], rtol=ROUNDED, atol=0)
+    differs = {n: pairs for n, pairs in differs.items() if pairs.any()}
     if not differs:
         return None
     shown = limit = max(differs)

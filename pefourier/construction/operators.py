@@ -22,15 +22,23 @@ from pefourier.construction.mistakes import find_mistakes
 from pefourier.construction.pairs import pairs_apart
 from pefourier.construction.steps import StepChanged, is_scaled
 from pefourier.construction.waves import (
+    LAYOUTS,
     Complex,
     Form,
     Waves,
+    apart,
     declared,
     evaluate,
     follow_phases,
     position_offset,
 )
-from pefourier.encodings.encoding import Encoding, distinct, rotated_columns, without_prefix
+from pefourier.encodings.encoding import (
+    Encoding,
+    columns_of_blocks,
+    distinct,
+    rotated_columns,
+    without_prefix,
+)
 from pefourier.geometry.precision import FLOAT32_EPS, phase_errors
 from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen, frozen_arrays, later
 from pefourier.writing.text import agreeing
@@ -133,8 +141,7 @@ def rotation_matrices(waves: Complex, pairs: PairColumns, d: int) -> Floats:
 class ScoreRows:
     """S(p, 0), S(0, p) and S(p, p') at some positions: two entries per row, or all."""
 
-    diagonal: Floats  # (3, n, d)
-    off_diagonal: Floats  # (3, n, d), at the column of the row's partner
+    numbers: Complex  # (3, n, d): on the diagonal, and (imaginary) in the column of the partner
     partner: Places  # (d,), the row itself if it has no partner
     matrices: Floats | None = None  # (3, n, d, d), for source code, where any entry may be nonzero
 
@@ -142,25 +149,22 @@ class ScoreRows:
         """The largest difference of entries, (3, n)."""
         if self.matrices is not None and scores_b.matrices is not None:
             return np.asarray(np.abs(self.matrices - scores_b.matrices).max(axis=(2, 3)))
-        a, b = self.off_diagonal, scores_b.off_diagonal
-        sizes = np.maximum(np.abs(a), np.abs(b))
-        differences = np.where(self.partner == scores_b.partner, np.abs(a - b), sizes)
-        diagonal = np.abs(self.diagonal - scores_b.diagonal)
-        return np.asarray(np.maximum(diagonal, differences).max(axis=2))
+        a, b = self.numbers, scores_b.numbers
+        elsewhere = np.maximum(apart(a, b.real + 0j), apart(b, a.real + 0j))
+        is_shared = self.partner == scores_b.partner
+        return np.asarray(np.where(is_shared, apart(a, b), elsewhere).max(axis=2))
 
     def permuted(self, order: Places) -> "ScoreRows":
         """Return scores with rows and columns in a different order."""
         matrices = None if self.matrices is None else self.matrices[:, :, order][..., order]
         partner = np.argsort(order)[self.partner[order]]
-        return ScoreRows(
-            self.diagonal[..., order], self.off_diagonal[..., order], partner, matrices
-        )
+        return ScoreRows(self.numbers[..., order], partner, matrices)
 
     def of(self, query: Floats, key: Floats) -> Floats:
         """Return the scores (3, n) of a query and a key."""
         if self.matrices is not None:
             return self.matrices @ key @ query
-        return (self.diagonal * key + self.off_diagonal * key[self.partner]) @ query
+        return (self.numbers.real * key + self.numbers.imag * key[self.partner]) @ query
 
 
 def compare_operators(first: Encoding, second: Encoding) -> OperatorComparison | None:
@@ -234,65 +238,63 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     Steps are read from the rotations of queries and of keys. The scores that they give are then
     computed, and compared with those of the function at the sampled positions.
     """
-    meant = declared(expected)
+    meant, d = declared(expected), head_size(expected)
     queries, keys = (probe(observed, expected, side) for side in (0, 1))
-    d = head_size(expected)
     if not (meant and queries and keys) or len({len(meant), len(queries), len(keys)}) > 1:
         return ()
-    found: tuple[Any, ...] = ()
-    if pairs_apart(meant, queries)[0].any() and not (
-        found := find_mistakes(expected, meant, queries)
-    ):
+    layouts = [k for k, v in layouts_of(expected).items() if np.array_equal(v, queries.columns)]
+    is_apart = pairs_apart(meant, queries)[0].any()
+    found = find_mistakes(expected, meant, queries) if is_apart else ()
+    if not layouts or (is_apart and not found) or (found and found[-1].angles):
         return ()
-    layout, pairs = layout_of(observed, expected)
-    if pairs is None or len(pairs[0]) != len(meant) or (found and found[-1].angles):
-        return ()
-    causes, ahead = [*found], int(keys.moved - queries.moved)
+    causes: list[Any] = [*found]
+    ahead = int(keys.moved - queries.moved)
     if ahead:
         causes.append(KeysAhead(ahead))
     ratio = queries.factor * keys.factor / meant.factor**2
-    turned = keys.phase - queries.phase - queries.frequency * ahead
-    if (np.cos(turned) < 0).all():
+    if (np.cos(keys.phase - queries.phase - queries.frequency * ahead) < 0).all():
         ratio = -ratio
-    if is_scaled(meant.factor, queries.factor, queries) and queries.factor == keys.factor:
-        causes.append(
-            StepChanged("mscale", "waves", {"attention_factor": (meant.factor, queries.factor)})
-        )
+    is_shared = not is_scaled(queries.factor, keys.factor, queries, keys)
+    if is_shared and is_scaled(meant.factor, queries.factor, queries):
+        factors = {"attention_factor": (meant.factor, queries.factor)}
+        causes.append(StepChanged("mscale", "waves", factors))
     elif is_scaled(1.0, ratio, queries, keys):
         causes.append(KeysScaled(float(f"{ratio:.6g}")))
-    if layout:
-        causes.append(StepChanged("layout", "columns", {"layout": layout}))
-    last = min(len(expected), len(observed)) - 1
-    positions, divisor = sampled_positions(last, FIRST), found[-1].divisor if found else 1
-    omega = found[-1].omega if found else meant.frequency
+    own = expected.params.get("layout", "halves")
+    if own not in layouts:
+        causes.append(StepChanged("layout", "columns", {"layout": (own, layouts[0])}))
+    positions = sampled_positions(min(len(expected), len(observed)) - 1, FIRST)
+    omega, divisor = (found[-1].omega, found[-1].divisor) if found else (meant.frequency, 1)
     waves = (
         evaluate(np.multiply.outer((positions + moved) // divisor, omega), factor)
         for factor, moved in ((ratio * meant.factor**2, 0), (1.0, ahead))
     )
-    made = score_matrices(*(rotation_matrices(turns, pairs, d) for turns in waves))
-    apart = np.abs(made - score_matrices(*operator_at(observed, positions)))
+    made = score_matrices(*(rotation_matrices(turns, queries.columns, d) for turns in waves))
+    residual = np.abs(made - score_matrices(*operator_at(observed, positions)))
     limit = tolerances(expected, observed, positions) * max(1.0, abs(ratio))
-    return tuple(causes) if (apart.max(axis=(0, 2, 3)) <= limit).all() else ()
+    return tuple(causes) if (residual.max(axis=(0, 2, 3)) <= limit).all() else ()
 
 
-def layout_of(
-    observed: Encoding, expected: Encoding
-) -> tuple[tuple[str, str] | None, PairColumns | None]:
-    """Return the layouts of a formula and a function if they differ, and the function's pairs.
+def layouts_of(enc: Encoding) -> dict[str, PairColumns]:
+    """Return the columns of the pairs of a formula, and of these pairs in other layouts."""
+    own = rotated_columns(enc)
+    others = {name: columns_of_blocks(name, [len(own[0])]) for name in LAYOUTS}
+    return {enc.params.get("layout", "halves"): own} | others
 
-    The pairs are None if they are neither halves nor neighbours.
+
+def columns_that_fit(partner: Places, reference: Encoding) -> Iterator[PairColumns]:
+    """Yield the columns of a formula's pairs in each layout that a measured rotation may have.
+
+    `partner` is the measured partner of each row, or the row itself if its pair does not rotate.
     """
-    rotated, _ = operator_at(observed, sampled_positions(len(observed) - 1, FIRST))
-    partner, (first, second) = partners(rotated[None]), rotated_columns(expected)
-    if (partner[first] == second).all():
-        return None, (first, second)
-    own, columns = expected.params.get("layout", "halves"), np.arange(2 * len(first))
-    other, pairs = "interleaved", columns.reshape(-1, 2).T
-    if own != "halves":
-        other, pairs = "halves", columns.reshape(2, -1)
-    if (partner[pairs[0]] == pairs[1]).all():
-        return (own, other), (pairs[0], pairs[1])
-    return None, None
+    rows = np.arange(len(partner))
+    if not rotates_by_formula(reference) or head_size(reference) != len(rows):
+        return
+    for first, second in layouts_of(reference).values():
+        paired = rows.copy()
+        paired[first], paired[second] = second, first
+        if ((partner == paired) | (partner == rows)).all():
+            yield first, second
 
 
 def is_reversal(order: Places, partner: Places) -> bool:
@@ -334,8 +336,8 @@ def scores(first: Encoding, second: Encoding, positions: Places) -> list[ScoreRo
     for enc in (first, second):
         matrices = score_matrices(*operator_at(enc, positions))
         partner = partners(matrices)
-        off_diagonal = np.where(partner == rows, 0.0, matrices[..., rows, partner])
-        found.append(ScoreRows(matrices[..., rows, rows], off_diagonal, partner, matrices))
+        beside = np.where(partner == rows, 0.0, matrices[..., rows, partner])
+        found.append(ScoreRows(matrices[..., rows, rows] + 1j * beside, partner, matrices))
     return found
 
 
@@ -345,13 +347,11 @@ def scores_of_pairs(enc: Encoding, positions: Places) -> ScoreRows:
     query, key, (first, second) = rotating_pairs(enc, positions)
     rotated = query.conj()
     waves = np.stack([rotated * key[0], rotated[0] * key, rotated * key[half]])
-    diagonal = np.ones((3, len(positions), len(partner)))
-    off_diagonal = np.zeros_like(diagonal)
-    diagonal[..., first] = diagonal[..., second] = waves.real
-    off_diagonal[..., first], off_diagonal[..., second] = -waves.imag, waves.imag
+    numbers = np.ones((3, len(positions), len(partner)), complex)
+    numbers[..., first], numbers[..., second] = waves.conj(), waves
     rotating = waves.imag.any(axis=(0, 1))
     partner[first[rotating]], partner[second[rotating]] = second[rotating], first[rotating]
-    return ScoreRows(diagonal, off_diagonal, partner)
+    return ScoreRows(numbers, partner)
 
 
 def tolerances(first: Encoding, second: Encoding, positions: Places) -> Floats:
@@ -387,9 +387,9 @@ def permutations(
 ) -> Iterator[tuple[str | None, Places]]:
     """Yield candidate orders of rows between two operators, named orders first."""
     d, limit = len(a.partner), tolerance.max()
-    numbers = np.sort(a.diagonal, axis=2), np.sort(b.diagonal, axis=2)  # must agree after sorting
-    moving = int((np.ptp(a.diagonal, axis=1) > limit).any(axis=0).sum())
-    if not moving or (np.abs(numbers[0] - numbers[1]).max(axis=2) > tolerance).any():
+    cosines = [np.sort(x.numbers.real, axis=2) for x in (a, b)]  # must agree after sorting
+    moving = int((np.ptp(a.numbers.real, axis=1) > limit).any(axis=0).sum())
+    if not moving or (np.abs(cosines[0] - cosines[1]).max(axis=2) > tolerance).any():
         return
     if d % 2 == 0:
         neighbours = np.arange(d).reshape(2, -1).T.ravel()
@@ -412,27 +412,35 @@ def match_pairs(a: ScoreRows, b: ScoreRows) -> Places | None:
     """Find the order of rows that matches pairs of two operators; None if there is none."""
     from scipy.optimize import linear_sum_assignment
 
-    indices, both = np.arange(len(a.partner)), (a.partner, b.partner)
-    firsts, theirs = (np.flatnonzero(indices < partner) for partner in both)
-    is_paired = all((partner[partner] == indices).all() for partner in both)
-    if not is_paired or len(firsts) != len(theirs) or len(firsts) > MOST_MATCHED:
+    indices, both = np.arange(len(a.partner)), (a, b)
+    own, other = (np.flatnonzero(indices < x.partner) for x in both)
+    is_paired = all((x.partner[x.partner] == indices).all() for x in both)
+    if not is_paired or len(own) != len(other) or len(own) > MOST_MATCHED:
         return None
-    step = max(1, len(firsts) * a.diagonal.shape[1] // MATCHED)  # fewer positions of many pairs
-    own, other = ((x.diagonal + 1j * x.off_diagonal)[:, ::-step] for x in (a, b))
-    numbers, ends = own[..., firsts], np.array([theirs, b.partner[theirs]])
-    differences = np.array(  # (way, theirs, own)
-        [
-            [np.abs(numbers - other[..., row, None]).max(axis=(0, 1)) for row in rows]
-            for rows in ends
-        ]
+    step = max(1, len(own) * a.numbers.shape[1] // MATCHED)  # fewer positions of many pairs
+    numbers, theirs = (
+        x.numbers[:, ::-step, pairs].reshape(-1, len(pairs)).T
+        for x, pairs in zip(both, (own, other), strict=True)
     )
-    rows, columns = linear_sum_assignment(differences.min(axis=0))
-    swapped = differences[1, rows, columns] < differences[0, rows, columns]
+    rows, columns = linear_sum_assignment(farthest(up(theirs), up(numbers)))
+    turned = (theirs.imag[rows] * numbers.imag[columns]).sum(axis=1) < 0
+    ends, matched = np.array([other, b.partner[other]])[:, rows], own[columns]
     order = np.empty(len(indices), dtype=int)
     order[indices == b.partner] = np.flatnonzero(indices == a.partner)
-    matched = firsts[columns]
-    order[np.where(swapped, ends[::-1, rows], ends[:, rows])] = matched, a.partner[matched]
+    order[np.where(turned, ends[::-1], ends)] = matched, a.partner[matched]
     return order
+
+
+def up(waves: Complex) -> Floats:
+    """Return cosines and the sizes of sines, which do not depend on the direction."""
+    return np.hstack([waves.real, np.abs(waves.imag)])
+
+
+def farthest(a: Floats, b: Floats) -> Floats:
+    """Return the largest difference (n, m) of each row of a (n, k) from each of b (m, k)."""
+    from scipy.spatial.distance import cdist
+
+    return np.asarray(cdist(a, b, "chebyshev"))
 
 
 def outputs_apart(first: Encoding, second: Encoding) -> tuple[float, Counts | None]:
@@ -445,10 +453,10 @@ def outputs_apart(first: Encoding, second: Encoding) -> tuple[float, Counts | No
     vectors, limit = vectors_of(d)[0], tolerances(first, second, positions).max()
     matrices = [operator_at(enc, positions) for enc in (first, second)]
     largest = max(float(np.abs((a - b) @ vectors.T).max()) for a, b in zip(*matrices, strict=True))
-    (a, _), (b, _) = matrices
-    apart = [np.abs(a[:FIRST] - b[:FIRST, j, None]).max(axis=(0, 2)) for j in range(d)]
-    order = np.argmin(apart, axis=1).tolist()
-    is_order = np.min(apart, axis=1).max() <= limit and len({*order}) == d
+    outputs = [queries[:FIRST].swapaxes(0, 1).reshape(d, -1) for queries, _ in matrices]
+    residual = farthest(outputs[1], outputs[0])
+    order = residual.argmin(axis=1).tolist()
+    is_order = residual.min(axis=1).max() <= limit and len({*order}) == d
     return largest if largest > limit * d else 0.0, tuple(order) if is_order else None
 
 
@@ -466,14 +474,10 @@ def probe(enc: Encoding, reference: Encoding, side: Literal[0, 1] = 0) -> Waves 
     sampled_rows = np.union1d(rows, sample)
     rotated = operator_at(enc, sampled_rows)[side]
     partner = partners(rotated[None])
-    first = np.flatnonzero(np.arange(d) < partner)
-    second = partner[first]
-    if rotates_by_formula(reference) and head_size(reference) == d:
-        columns = rotated_columns(reference)
-        if (partner[columns[0]] == columns[1]).all():
-            first, second = columns
-    if not len(first) or length < 2:
+    if (partner == np.arange(d)).all() or length < 2:
         return None
+    first = np.flatnonzero(np.arange(d) < partner)
+    first, second = next(columns_that_fit(partner, reference), (first, partner[first]))
     numbers = rotated[:, first, first] + 1j * rotated[:, second, first]
     start, factor = np.angle(numbers[0]), float(np.abs(numbers[0]).max())
     again = rotated[:, second, second] - 1j * rotated[:, first, second]
@@ -486,4 +490,5 @@ def probe(enc: Encoding, reference: Encoding, side: Literal[0, 1] = 0) -> Waves 
     row_of = partial(np.searchsorted, sampled_rows)
     amplitude = np.full(len(omega), factor)
     waves = Waves(omega, start, amplitude, lambda p: numbers[row_of(p)], length, enc.eps)
-    return replace(waves, form=Form("both"), rows=sample, moved=moved)
+    facts: Fields = {"columns": np.array([first, second]), "moved": moved}
+    return replace(waves, form=Form("both"), rows=sample, **facts)

@@ -30,6 +30,7 @@ from pefourier.construction.waves import (
     apart,
     evaluate,
     position_offset,
+    unfolded,
     wave_tolerance,
     wrapped,
 )
@@ -37,7 +38,7 @@ from pefourier.encodings.encoding import FLOAT64_EPS, Wave, row_blocks
 from pefourier.geometry.precision import FLOAT32_EPS, phase_rounding
 from pefourier.types import Array, Bools, Floats, Indices, Places, frozen, frozen_arrays
 
-COMMON = 1e-3  # relative tolerance for equal ratios of frequencies
+COMMON = 1e-3  # radians per row to which a frequency equals another plus full rotations
 OTHER: dict[Wave, Wave] = {"cos": "sin", "sin": "cos"}
 FITTED = 4  # units of rounding: fitted frequencies are rounded, too
 AT_ZERO = 0.01  # of the factor: 16-bit numbers at phase 0 are closer to 0
@@ -189,28 +190,30 @@ def exchanged_waves(pairs: Waves) -> Waves:
     """Exchange cosines and sines, which reverses the direction of rotation."""
     if not pairs.form or pairs.form.part != "both":
         return pairs
-    waves, form = pairs.numbers, replace(pairs.form, first=OTHER[pairs.form.first])
-    start = np.angle(1j * waves(np.zeros(1, dtype=int))[0].conj())
+    turned, form = mirrored(pairs, 1j), replace(pairs.form, first=OTHER[pairs.form.first])
+    offset = position_offset(turned.phase, turned.frequency, pairs.eps)
+    return replace(turned, form=form, offset=offset)
+
+
+def mirrored(pairs: Waves, unit: complex = 1.0) -> Waves:
+    """Reverse the direction of rotation: conjugate sinusoids, times a complex unit."""
+    numbers, phase = pairs.numbers, np.angle(unit * np.exp(-1j * pairs.phase))
     return replace(
         pairs,
         frequency=-pairs.frequency,
-        phase=start,
-        form=form,
-        numbers=lambda rows: 1j * waves(rows).conj(),
-        offset=position_offset(start, -pairs.frequency, pairs.eps),
+        phase=phase,
+        numbers=lambda rows: unit * numbers(rows).conj(),
     )
 
 
 def list_differences(a: Waves, b: Waves, differs: Bools) -> tuple[PairDifference, ...]:
     """List the pairs that differ, with frequencies if these explain all rows."""
     omega = np.full((2, len(differs)), np.nan)
-    common = min(len(a), len(b))
-    omega[:, :common] = unfolded(*(pairs.of_pairs(slice(common)) for pairs in (a, b)))
     for own, pairs in zip(omega, (a, b), strict=True):
-        own[common : len(pairs)] = pairs.frequency[common:]
         is_explained = explained_pairs(pairs)  # a few low frequencies are uncertain
-        own[: len(pairs)][~is_explained | (is_explained.mean() < 0.5)] = np.nan
-        own[:] = own / pairs.repeats
+        if is_explained.mean() >= 0.5:
+            known = np.where(is_explained, certain_frequencies(pairs), np.nan)
+            own[: len(pairs)] = known / pairs.repeats
     differences = []
     for i in np.flatnonzero(differs).tolist():
         first, second = (None if np.isnan(w) else float(w) for w in omega[:, i])
@@ -221,33 +224,23 @@ def list_differences(a: Waves, b: Waves, differs: Bools) -> tuple[PairDifference
     return tuple(differences)
 
 
-def unfolded(a: Waves, b: Waves) -> Floats:
-    """Return frequencies (2, m), aliased ones resolved by the other set; NaN if unknown."""
-    is_certain = np.array([certain_pairs(pairs) for pairs in (a, b)])
-    omega = np.array([a.frequency, b.frequency], dtype=float)
-    shared = is_certain.all(axis=0) & (omega != 0).all(axis=0)
-    ratios = omega[1, shared] / omega[0, shared]
-    middle = float(np.sort(ratios)[len(ratios) // 2]) if len(ratios) > 1 else np.nan
-    ratio = middle if len(ratios) > 1 and np.ptp(ratios) <= COMMON * abs(middle) else np.nan
-    expected = np.array([omega[1] / ratio, omega[0] * ratio])
-    fits = is_certain[::-1] & (np.abs(wrapped(omega - expected, 2 * np.pi)) <= COMMON)
-    return np.where(is_certain, omega, np.where(fits, expected, np.nan))
+def certain_frequencies(pairs: Waves) -> Floats:
+    """Return frequencies (m,), of a geometric series beyond pi per row too; NaN if ambiguous.
 
-
-def certain_pairs(pairs: Waves) -> Bools:
-    """Return which frequencies (m,) are unambiguous: declared, or fitted without aliasing.
-
-    Frequencies grow in one direction from the lowest. Where this order reverses, higher
+    Fitted frequencies grow in one direction from the lowest. Where this order reverses, higher
     frequencies may exceed pi per row and appear lower.
     """
     omega = pairs.frequency
     if pairs.is_declared or pairs.has_angles or not (omega > 0).any() or not (omega < 0).any():
-        return np.ones(len(omega), bool)
+        return omega
+    series = unfolded(omega)
+    if (np.abs(wrapped(series - omega, 2 * np.pi)) <= COMMON).all() and not np.ptp(np.sign(series)):
+        return series
     up, down = (
         np.cumprod(np.append(slow[0] != 0, np.diff(slow * np.sign(slow[0])) > 0)) == 1
         for slow in (omega, omega[::-1])
     )
-    return np.asarray(max(up, down[::-1], key=np.count_nonzero))
+    return np.where(max(up, down[::-1], key=np.count_nonzero), omega, np.nan)
 
 
 def explained_pairs(pairs: Waves) -> Bools:

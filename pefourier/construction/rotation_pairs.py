@@ -33,6 +33,7 @@ from pefourier.construction.operators import (
     OperatorComparison,
     compare_operators,
     explain_scores,
+    head_size,
     outputs_apart,
     probe,
     rotates,
@@ -205,20 +206,16 @@ def describe_rows(
     if is_whole and (rows.positions == first + s).all() and not later:
         runs, offset = reading.positions, {"offset": first}
         return replace(outcome, verdict="equivalent", transform=offset, positions=runs)
-    facts: Fields = {"explained": 1.0, "expected": SIDES[k]}
     if is_whole and step > 1 and (rows.positions == step * s).all():
         stepped = Misreading(
             "step", {"positions": ("p", f"{step} p")}, step * omega, step="positions"
         )
-        causes: tuple[Any, ...] = (stepped, *later)
-        cause = cause_of(causes, reference, "b" if k else "a")
-        return replace(reading, cause=cause, causes=causes, **facts)
+        return with_causes(reading, (stepped, *later), k, reference)
     if is_whole and (found := causes_of(rows.positions)):
-        causes = *found, *later
-        return replace(reading, causes=causes, **facts)
+        return with_causes(reading, (*found, *later), k, cause=None)
     if not (is_known.all() or later or (is_known & moved).any()):
         if within := explain_stray_rows(encodings, reference, table, is_known):
-            return replace(reading, causes=within, **facts)
+            return with_causes(reading, within, k, cause=None)
     steps = ("positions", *dict.fromkeys(change.step for change in later))
     share = 0.0 if later else float((is_known & ~moved).mean())
     return replace(reading, explained=share, steps=steps, expected=SIDES[k])
@@ -242,7 +239,8 @@ def explain_stray_rows(
     steps = [*changed_steps(table, stray, (encodings[1], encodings[1]))]
     if steps != [Shifted(first)]:
         return ()
-    return tuple(Within(part, cause) for cause in find_mistakes(rotation, meant, stray))
+    causes: tuple[Any, ...] = find_mistakes(rotation, meant, stray)
+    return tuple(Within(part, cause) for cause in causes)
 
 
 def with_rows(
@@ -338,12 +336,22 @@ def kind_of_tokens(positions: Places) -> str:
     return "images" if (leading > 0).all() else "back"
 
 
+def with_causes(
+    outcome: Outcome,
+    causes: Sequence[Any],
+    k: int | None = None,
+    meant: Waves | None = None,
+    **facts: Any,
+) -> Outcome:
+    """Add steps that turn side k into the other, or in which both differ, as causes."""
+    cause, side = cause_of(causes, meant, "both" if k is None else "b" if k else "a"), SIDES[k or 0]
+    facts = {"causes": tuple(causes), "expected": side, "explained": 1.0, "cause": cause} | facts
+    return replace(outcome, **facts)
+
+
 def with_factors(outcome: Outcome, changes: Sequence[StepChanged | Shifted]) -> Outcome:
     """Build the outcome of rotations that differ by the factor on cosines and sines."""
-    causes = tuple(changes)
-    return outcome.with_differences(
-        "factors", 1, 1, causes=causes, cause=cause_of(causes), explained=1.0
-    )
+    return with_causes(outcome.with_differences("factors", 1, 1), changes)
 
 
 def read_pairs(first: Encoding, second: Encoding) -> TwoWaves | None:
@@ -354,7 +362,8 @@ def read_pairs(first: Encoding, second: Encoding) -> TwoWaves | None:
 
 def pairs_of(enc: Encoding, counterpart: Encoding) -> Waves | None:
     """Pairs of an encoding: declared, measured from its source code, or fitted to its table."""
-    if known := declared(enc):
+    known = declared(enc)
+    if known and enc.name != "rope++":  # its table is that of queries, a quarter rotation behind
         return known
     if not enc.domain.is_line or enc.domain.kind != "position":
         return None
@@ -382,6 +391,9 @@ def compare_rotations(numbers: Outcome, encodings: Two, pairs: TwoWaves | None) 
     if operator.relation == "same":
         return compare_same_scores(outcome, encodings, pairs, offset)
     is_code = operator.relation != "unknown" and any(enc.operator for enc in encodings)
+    sizes = head_size(encodings[0]), head_size(encodings[1])
+    if is_code and sizes[0] == sizes[1]:  # pairs at rest are not measured
+        outcome = replace(outcome, dimensions=sizes)
     if operator.relation != "unknown":
         differing = outcome.length - (operator.first_position or 0)
         outcome = outcome.with_differences("positions", differing, outcome.length)
@@ -405,10 +417,9 @@ def with_cause_of_scores(outcome: Outcome, encodings: Two) -> Outcome:
     if not causes:
         return outcome
     worst = outcome.max_difference or None  # of queries alone
-    facts: Fields = {"causes": causes, "expected": SIDES[is_swapped]}
-    if all(isinstance(cause, StepChanged | Misreading) for cause in causes):
-        facts["cause"] = cause_of(causes, None, "b" if is_swapped else "a")
-    return replace(outcome, explained=1.0, max_difference=worst, **facts)
+    named = all(isinstance(cause, StepChanged | Misreading) for cause in causes)
+    facts: Fields = {} if named else {"cause": None}
+    return with_causes(outcome, causes, int(is_swapped), max_difference=worst, **facts)
 
 
 def formula_of(enc: Encoding) -> Encoding | None:
@@ -530,13 +541,13 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
             note = finding("part-alone", table=table, waves=waves)
             return outcome.with_findings(note, verdict="the same", compared=(waves,))
     transform: Fields = {}
-    causes: tuple[Any, ...] = tuple(changes)
-    unsaid = replace(unsaid, causes=causes, explained=1.0)
-    if offset := second.offset - first.offset:
-        start, last = int(np.nan_to_num(offset)), outcome.length - 1
+    unsaid = with_causes(unsaid, changes, cause=None)
+    offset = second.offset - first.offset
+    if offset and np.isfinite(offset):
+        start, last = int(offset), outcome.length - 1
         run = PositionRun(0, last, start, start + last)
         unsaid = replace(unsaid, compared=without_vectors(outcome.compared), positions=(run,))
-        transform["offset"] = start if np.isfinite(offset) else "none in common"
+        transform["offset"] = start
     if first.has_sines_first != second.has_sines_first:
         transform["order"] = "sines before cosines"
     return replace(unsaid, verdict="equivalent" if transform else "the same", transform=transform)
@@ -574,22 +585,18 @@ def with_cause(
         if not found:
             continue
         ordered = encodings[k], encodings[1 - k]
-        later = [*changed_steps(expected, observed, ordered)]
-        causes = *found, *later
-        listed, cause = outcome.pairs, cause_of(causes, meant, "b" if k else "a")
-        implied, codes = found[-1].factor, cause.misreadings
-        if (
-            implied
-            and rotates(encodings[k])
-            and "mscale" not in codes
-            and is_scaled(implied, observed.factor, observed)
-        ):
+        causes = *found, *changed_steps(expected, observed, ordered)
+        explained, implied = with_causes(outcome, causes, k, meant), found[-1].factor
+        is_kept = (
+            implied and rotates(encodings[k]) and is_scaled(implied, observed.factor, observed)
+        )
+        cause, listed = explained.cause, outcome.pairs
+        if cause and is_kept and "mscale" not in cause.misreadings:
             cause = replace(cause, kept=expected.factor)
         if found[-1].angles:  # rounded angles have no frequency
             unknown: Fields = {SIDES[1 - k]: None, "ratio": None}
             listed = tuple(replace(pair, **unknown) for pair in listed)
-        facts: Fields = {"causes": causes, "expected": SIDES[k], "cause": cause}
-        return replace(outcome, explained=1.0, pairs=listed, **facts)
+        return replace(explained, cause=cause, pairs=listed)
     return outcome
 
 
@@ -604,9 +611,8 @@ def compare_axes(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
     is_order = Counter(first.axis) == Counter(second.axis) and len({*letters}) > len({*first.axis})
     code = "sections" if is_order and count > 1 else "axes"
     listed = list_differences(first, second, differs)
-    causes: tuple[Any, ...] = (StepChanged(code, "positions", {"axes": (a, b)}),)
-    facts: Fields = {"causes": causes, "cause": cause_of(causes), "explained": 1.0}
-    return outcome.with_differences("pairs", count, len(first.axis), pairs=listed, **facts)
+    outcome = outcome.with_differences("pairs", count, len(first.axis), pairs=listed)
+    return with_causes(outcome, [StepChanged(code, "positions", {"axes": (a, b)})])
 
 
 def assign_axes(omega: Floats, waves: Array) -> Texts | None:

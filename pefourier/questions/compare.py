@@ -471,9 +471,12 @@ def is_converted(first: Encoding, second: Encoding, operator: OperatorComparison
 
     A GGUF file of an architecture that rotates neighbouring rows holds weights in that order.
     """
-    if not operator or "" in (first.spec, second.spec):
+    if not operator:
         return False
-    sources = source_of(first.spec), source_of(second.spec)
+    sources = tuple(
+        source_of(enc.spec) if enc.spec and enc.origin == "formula" else ""
+        for enc in (first, second)
+    )
     orders = {"neighbours-to-halves": sources, "halves-to-neighbours": sources[::-1]}
     return orders.get(operator.name or "") == ("gguf", "config")
 

@@ -361,15 +361,3 @@ def test_unexplained_differences_are_shown_by_pair(name, rng):
     assert (found.verdict, found.cause, found.causes) == ("different", None, ())
     seen = set(some[omega[some] * LONG > 0.01].tolist())
     assert seen <= {pair.index for pair in found.pairs} <= set(some.tolist())
-
-
-@pytest.mark.parametrize("factor", [1.0, 0.5, 2.0])
-def test_another_attention_factor_is_a_difference(factor):
-    """A different attention factor makes two rotations different, not different in scale."""
-    meant = load(SPECS["yarn"], LONG, WIDE)
-    found = compare(
-        meant, stored(np.outer(np.arange(LONG), omega_of_spec(SPECS["yarn"])), factor=factor)
-    )
-    assert (found.verdict, found.unit, found.pairs) == ("different", "factors", ())
-    assert found.cause.misreadings == ("mscale",)
-    assert found.cause.changes["attention_factor"][1] == pytest.approx(factor, rel=1e-4)

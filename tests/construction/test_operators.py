@@ -147,17 +147,6 @@ def test_a_table_does_not_hold_the_pairs():
     assert "part-alone" in [f.code for f in half.findings]
 
 
-@pytest.mark.parametrize(("ahead", "scale"), [(1, 1.0), (3, 1.0), (0, 0.5), (0, -1.25)])
-def test_what_was_done_to_keys_is_named(ahead, scale):
-    def rotate(q, k):
-        keys = rotated(torch.cat([k[..., :ahead, :], k], -2), 8)[..., ahead:, :]
-        return rotated(q, 8), scale * keys
-
-    (cause,) = pefourier.compare("rope", rotate, length=N, d=D).causes
-    done = ("keys-ahead", ahead) if ahead else ("keys-scaled", scale)
-    assert (cause.code, cause.by) == done
-
-
 @pytest.mark.usefixtures("folder")
 def test_the_recipe_of_the_readme_puts_rows_into_the_order(run, rng):
     """Scores of reordered weights with interleaved pairs equal those of the original in halves."""

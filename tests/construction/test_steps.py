@@ -13,10 +13,12 @@ import torch
 
 import pefourier
 from pefourier.construction.explain import Named
+from pefourier.construction.operators import operator_at
 from pefourier.construction.rows import Change
 from pefourier.construction.tables import TableNumbers
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table
+from pefourier.encodings.families.rotary import SCALINGS, scaling_parameters
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, rounded
@@ -310,32 +312,140 @@ def test_a_part_of_the_rows_is_named_with_its_rows():
     assert (record["code"], record["within"]) == ("base", {"rows": [48, 63]})
 
 
-def rotated(x, base=1e4, start=0, sign=1.0, *, neighbours=False):
-    omega = base ** (-torch.arange(0, x.shape[-1], 2).double() / x.shape[-1])
+def rotated(x, start=0):
+    omega = 1e4 ** (-torch.arange(0, x.shape[-1], 2).double() / x.shape[-1])
     angles = torch.outer(torch.arange(x.shape[-2]).double() + start, omega)
-    cos, sin = angles.cos().to(x), sign * angles.sin().to(x)
-    a, b = (x[..., 0::2], x[..., 1::2]) if neighbours else x.chunk(2, -1)
-    parts = [a * cos - b * sin, b * cos + a * sin]
-    return torch.stack(parts, -1).flatten(-2) if neighbours else torch.cat(parts, -1)
+    (cos, sin), (a, b) = (angles.cos().to(x), angles.sin().to(x)), x.chunk(2, -1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
 
-FUNCTIONS = {
-    ("base", "keys-ahead"): lambda q, k: (rotated(q, 5e5), rotated(k, 5e5, start=1)),
-    ("keys-ahead", "keys-scaled"): lambda q, k: (rotated(q), 1.2 * rotated(k, start=1)),
-    ("reversed",): lambda q, k: (rotated(q, sign=-1.0), rotated(k, sign=-1.0)),
-    ("reversed", "layout"): lambda q, k: tuple(
-        rotated(x, sign=-1.0, neighbours=True) for x in (q, k)
-    ),
-    ("base", "reversed"): lambda q, k: tuple(rotated(x, 5e5, sign=-1.0) for x in (q, k)),
-    (): lambda q, k: (rotated(q, start=3), rotated(k, start=3)),
-}
+ON_GRIDS = ("axial-rope", "mixed-rope")
+OWN_TABLES = ("rope++", "xpos", "fope")  # no plain cosines and sines: a cause is not required
 
 
-@pytest.mark.parametrize("codes", FUNCTIONS, ids=str)
-def test_law_steps_of_functions_are_named(codes):
-    found = pefourier.compare("rope:d=16", FUNCTIONS[codes], length=64, d=16)
-    assert tuple(cause.code for cause in found.causes) == codes
-    assert found.verdict == ("different" if codes else "the same")
+def rotary():
+    """Yield a SPEC of each registered encoding that rotates, and of rope with each scaling."""
+    yield from (name for name in BUILDERS if load(name, 40, 16).injection == "rotate")
+    yield from ("rope:partial=0.5", "rope:layout=interleaved")
+    for scaling in SCALINGS:
+        used = {"factor": 4, "original": 5000 if scaling == "dynamic" else 48, "repeat": 40}
+        texts = [f"{key}={used[key]}" for key in scaling_parameters(scaling) if key in used]
+        try:
+            load(spec := ",".join([f"rope:scaling={scaling}", *texts]), 40, 16)
+        except PefourierError:
+            continue  # it needs lists of numbers
+        yield spec
+
+
+def with_base(spec, base):
+    return f"{spec}{',' if ':' in spec else ':'}rho={base}"
+
+
+@pytest.fixture
+def draws():
+    """Return random numbers of this run; the seed is printed."""
+    seed = np.random.SeedSequence().generate_state(1)[0]
+    print("seed", seed)
+    return np.random.default_rng(seed)
+
+
+def dumped(spec, base=1e4, start=0, step=1, turn=1, factor=1.0, first="cos", columns="halves"):
+    """Return the rows of an encoding with faults, in any layout of cosines and sines."""
+    enc = load(with_base(spec, base), 4 * N, 16)
+    one, two = np.split(enc.table(enc.domain.x[start + step * np.arange(N)]), 2, axis=1)
+    if enc.params.get("layout") == "interleaved":
+        one, two = (np.hstack([one, two])[:, k::2] for k in (0, 1))
+    parts = [factor * one, turn * factor * two][:: 1 if first == "cos" else -1]
+    if columns == "neighbours":
+        return np.stack(parts, -1).reshape(N, -1)
+    return np.hstack(np.repeat(parts, 2 if columns == "twice" else 1, axis=0))
+
+
+def drawn_faults(rng):
+    return {
+        "base": {"base": float(rng.choice([7e4, 5e5, 3e3]))},
+        "shifted": {"start": int(rng.integers(1, 40))},
+        "step": {"step": 3},
+        "reversed": {"turn": -1},
+        "mscale": {"factor": float(rng.choice([0.5, 1.3, 2.0]))},
+        "order": {"first": "sin"},
+    }
+
+
+STEPS = {"step": "positions", "shifted": "positions"}  # of faults, if not their own
+
+
+@pytest.mark.parametrize("spec", [*rotary()])
+def test_law_faults_of_dumps_of_every_rotary_encoding_are_named(spec, draws):
+    meant, faults = load(with_base(spec, 1e4), N, 16), drawn_faults(draws)
+    columns = str(draws.choice(["halves", "neighbours", "twice"]))
+    is_plain = not spec.startswith(OWN_TABLES)
+    for form in ("float64", "float32", "float16") if is_plain else ("float64",):
+        right = dumped(spec, columns=columns if is_plain else "halves").astype(form)
+        assert compare(meant, right).verdict in ("the same", "permuted"), form
+    pairs = [p for p in combinations(faults, 2) if len({STEPS.get(x, x) for x in p}) == 2]
+    for names in [*((name,) for name in faults), *(pairs[k] for k in draws.permutation(14)[:3])]:
+        done = {key: value for name in names for key, value in faults[name].items()}
+        found = compare(meant, dumped(spec, **done, columns=columns if is_plain else "halves"))
+        codes, told = {cause.code for cause in found.causes}, (spec, names, done, found.causes)
+        assert found.verdict != "the same", told
+        assert is_plain or not codes or found.explained == 1.0, told
+        assert (found.explained == 1.0) == bool(codes), told
+        if {"step", "reversed"} == {*names} or not is_plain:
+            continue  # one number of positions, p for -2 p
+        same = {"columns", "reversed", "order", "shifted"}  # signs or orders of columns, of rows
+        assert codes in ({*names}, set()) or codes <= same, told
+        is_refused = spec in ON_GRIDS and "base" in names  # it is no setting of a rope
+        is_refused |= "cut" in spec and "shifted" in names  # all pairs are fast
+        assert codes or len(names) == 2 or is_refused, told
+        for cause in found.causes:
+            assert cause.code != "base" or cause.changes == {"rho": (1e4, done["base"])}, told
+            assert cause.code != "mscale" or cause.changes["attention_factor"][1] == pytest.approx(
+                done["factor"] * cause.changes["attention_factor"][0], rel=1e-6
+            )
+
+
+def turning(spec, base=1e4, ahead=0, scale=1.0, turn=1, factor=1.0, *, exchanged=False):
+    """Return a function of queries and keys that rotates like an encoding, with faults."""
+    if exchanged:
+        other = spec.replace(",layout=interleaved", "").replace(":layout=interleaved", "")
+        layout = ",layout=interleaved" if ":" in spec else ":layout=interleaved"
+        spec = other if other != spec else spec + layout
+    enc = load(with_base(spec, base), 4 * N, 16)
+
+    def rotate(q, k):
+        places = 5 + np.arange(q.shape[-2])
+        matrices = operator_at(enc, places)[0], scale * operator_at(enc, places + ahead)[1]
+        turned = (factor * (x if turn > 0 else np.swapaxes(x, 1, 2)) for x in matrices)
+        return tuple(
+            torch.einsum("pij,...pj->...pi", torch.tensor(x).to(y), y)
+            for x, y in zip(turned, (q, k), strict=True)
+        )
+
+    return rotate
+
+
+@pytest.mark.parametrize("spec", [spec for spec in rotary() if "fope" != spec != "xpos"])
+def test_law_faults_of_functions_of_every_rotary_encoding_are_named(spec, draws):
+    """Functions that scale as they rotate (xpos, fope) are refused when loaded."""
+    faults = {name: done for name, done in drawn_faults(draws).items() if name != "step"}
+    faults |= {"shifted": {"ahead": int(draws.choice([-3, 1, 2]))}, "order": {"scale": 1.5}}
+    names = {"shifted": "keys-ahead", "order": "keys-scaled"}
+    if spec not in ON_GRIDS:
+        faults["layout"] = {"exchanged": True}
+    meant, pairs = load(with_base(spec, 1e4), N, 16), [*combinations(faults, 2)]
+    assert pefourier.compare(meant, turning(spec)).same
+    for chosen in [*((name,) for name in faults), *(pairs[k] for k in draws.permutation(10)[:3])]:
+        done = {key: value for name in chosen for key, value in faults[name].items()}
+        found = pefourier.compare(meant, turning(spec, **done))
+        codes, told = {cause.code for cause in found.causes}, (spec, chosen, done, found.causes)
+        assert found.verdict == ("permuted" if chosen == ("layout",) else "different"), told
+        whole = {names.get(name, name) for name in chosen}
+        both = {"mscale", "keys-scaled"} == whole  # one factor of scores
+        assert codes in (whole, set()) or (both and codes == {"keys-scaled"}), told
+        is_partial = "partial" in spec and {"mscale", "order"} & {*chosen}
+        is_other = spec in ON_GRIDS and "base" in chosen
+        assert codes or chosen == ("layout",) or is_partial or is_other or spec == "rope++", told
 
 
 def biases(heads=8, n=24):
