@@ -46,7 +46,6 @@ LARGEST_SHIFT = FITTED // 2  # most dimensions for which a shift is fitted
 SAMPLE = 2**10  # evenly spaced positions used to correlate distances
 
 
-NEXT_STEP = "Ask check-faithful of the same SPEC which vectors are distinct."
 FALLS = {  # labels of rows
     "falls to half at lag": "half",
     "falls to a tenth at lag": "tenth",
@@ -56,7 +55,6 @@ OF_LAGS = {
     "one direction": Verdict(
         "The encoding is causal: keys after the query have no vector, so directions cannot be "
         "compared.{r.fall}",
-        NEXT_STEP,
     ),
     "distance only": Verdict(
         "A lag and its opposite have the same vector, so without a causal mask attention "
@@ -66,7 +64,6 @@ OF_LAGS = {
     "direction told": Verdict(
         "A lag and its opposite have different vectors (asymmetry {r.asymmetry:2}), so "
         "attention can tell before from after.{r.fall}",
-        NEXT_STEP,
         title="asymmetric in the lag",
     ),
 }
@@ -98,7 +95,6 @@ class Relations(Result):
         "depends on lag alone": Verdict(
             "Inner products{r.encoding.inverse_keys:? of queries and keys} depend only on the "
             "lag between positions.",
-            NEXT_STEP,
         ),
         **OF_LAGS,
         "depends on place": Verdict(
@@ -108,7 +104,6 @@ class Relations(Result):
         ),
         "depends on displacement alone": Verdict(
             "Inner products depend only on the displacement between points.",
-            NEXT_STEP,
         ),
     }
     shown = {
@@ -208,9 +203,7 @@ class BiasRelations(Result):
     quantity = "mean bias"
     verdicts = {
         **OF_LAGS,
-        "biases": Verdict(
-            "Biases of displacements, which are added to attention logits.", NEXT_STEP
-        ),
+        "biases": Verdict("Biases of displacements, which are added to attention logits."),
     }
     shown = {
         "positions": "length",

@@ -245,6 +245,7 @@ def conclude(result: Any) -> Texts:
     """Return the verdict, its meaning and action with numbers, and the worst findings."""
     words = result.verdicts[result.verdict]
     meaning, action = (fill(text, r=result) for text in (words.meaning, words.action))
+    action = action or result.next_step
     sentences = (f"{capital(f.message)}." for f in leading(result))
     return words.name(result.verdict), meaning, action, *sentences
 
