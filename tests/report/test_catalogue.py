@@ -50,6 +50,8 @@ def test_models_use_what_is_stated_of_them(tmp_path, kind):
         (["ViT"], {"axial", "axial-rope"}),
         (["sincos2d"], {"axial"}),
         (["time", "series"], {"mtan", "time2vec", "tape"}),
+        (["Time series"], {"mtan", "time2vec", "tape"}),
+        (["language"], {"rope", "alibi", "t5", "learned"}),
         (["graph"], {"laplacian"}),
         (["T5", "Llama"], {"t5", "rope"}),
         (["relative"], {"t5", "alibi", "shaw"}),
