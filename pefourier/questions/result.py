@@ -146,7 +146,11 @@ def typed_specs(encodings: Iterable[Encoding]) -> list[str]:
         in_memory = enc.origin == "code" and not enc.spec.startswith("py:")
         if enc.domain.kind in (*OF_NODES, "time") or in_memory or enc.spec == "-":
             return []
-        source, sizes = source_of(enc.spec), {key: enc.params.get(key) for key in SIZES}
+        try:
+            source = source_of(enc.spec)
+        except PefourierError:  # an array
+            return []
+        sizes = {key: enc.params.get(key) for key in SIZES}
         if sizes["grid"]:
             sizes |= {"grid": size_of(sizes["grid"]), "length": None}
         if source == "name":
