@@ -259,7 +259,7 @@ class BiasRelations(Result):
 
 def fall_in_words(r: Relations | BiasRelations) -> str:
     """Describe the lags of half and a tenth on a line, with a verb."""
-    lags = {r.half: "half", r.tenth: "a tenth"}
+    lags: dict[Any, str] = {r.half: "half", r.tenth: "a tenth"}
     falls = [f"to {name} at lag {number(lag)}" for lag, name in lags.items() if lag]
     return f"falls {' and '.join(falls)}" if falls else "stays above half of that at lag 0"
 

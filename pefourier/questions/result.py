@@ -5,34 +5,22 @@ Results hold numbers and arrays; `report.render` makes text and records from any
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pefourier.encodings.encoding import Encoding
-from pefourier.encodings.grids import size_of
-from pefourier.encodings.loader import source_of
-from pefourier.encodings.registry import ALIASES, BUILDERS
-from pefourier.errors import PefourierError, command_line, shorten
+from pefourier.errors import PefourierError, shorten
 from pefourier.report import render
 from pefourier.types import Array, CsvTable, Fields, Floats, frozen_by_name, hidden
 from pefourier.writing.escapes import in_html
-from pefourier.writing.files import read_toml
 from pefourier.writing.page import plain
-from pefourier.writing.text import Verdict, number, printable
+from pefourier.writing.text import Verdict, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-STEPS = Path(__file__).with_name("next_steps.toml")
-SIZES = ("grid", "prefix", "length", "d", "rho", "seed")  # keywords of `load` that are options
-USUAL = {"length": 80, "d": 256}  # of a named encoding without options
-OF_FILES = {"code": ("grid", "prefix", "length", "d"), "table": ("grid", "prefix", "length")}
-OF_NODES = ("tree", "graph")  # domains without lags
 SENTENCE = 180  # characters of a conclusion in one line
 
 
@@ -75,17 +63,6 @@ class Result:
     def encoding(self) -> Encoding:
         """The encoding, or the first of two."""
         return self.encodings[0]
-
-    @property
-    def next_step(self) -> str:
-        """What to run next at this verdict; empty if the verdict has its own advice."""
-        steps = read_toml(STEPS).get(self.command, {})
-        key = "nodes" if self.encoding.domain.kind in OF_NODES else self.verdict
-        command, aim = steps.get(key) or steps.get("otherwise") or ("", "")
-        typed = typed_specs(self.encodings) if command else []
-        words = command_line("pefourier", command, *typed)
-        named = f"`{words}`" if typed else f"{command} on the same input"
-        return f"Run {named} to {aim}." if command else ""
 
     @property
     def conclusion(self) -> str:
@@ -131,45 +108,6 @@ class Result:
         """Return the state to pickle, without the rules of encodings, which are closures."""
         encodings = tuple(replace(enc, vectors=vectors_gone) for enc in self.encodings)
         return {**vars(self), "encodings": encodings}
-
-
-def typed_specs(encodings: Iterable[Encoding]) -> list[str]:
-    """Return SPECs with the sizes of encodings, then options; empty if one cannot be typed.
-
-    >>> from pefourier.encodings.loader import load
-    >>> typed_specs([load("rope:base=5", length=9, d=4)])
-    ['rope:base=5,length=9,d=4']
-    """
-    specs: list[str] = []
-    options: dict[str, str] = {}
-    for enc in encodings:
-        in_memory = enc.origin == "code" and not enc.spec.startswith("py:")
-        if enc.domain.kind in (*OF_NODES, "time") or in_memory or enc.spec == "-":
-            return []
-        try:
-            source = source_of(enc.spec)
-        except PefourierError:  # an array
-            return []
-        sizes = {key: enc.params.get(key) for key in SIZES}
-        if sizes["grid"]:
-            sizes |= {"grid": size_of(sizes["grid"]), "length": None}
-        if source == "name":
-            given = {ALIASES.get(key, key) for key in re.findall(r"[:,](\w+)=", enc.spec)}
-            parameters = BUILDERS[enc.spec.partition(":")[0]].parameters.items()
-            usual = {**USUAL, **{key: parameter.default for key, parameter in parameters}}
-            left = {
-                k: x for k, x in sizes.items() if x not in (None, usual.get(k)) and k not in given
-            }
-            text = ",".join(f"{key}={number(value, 17)}" for key, value in left.items())
-            specs.append(f"{enc.spec}{',' if ':' in enc.spec else ':'}{text}".rstrip(":,"))
-            continue
-        specs.append(enc.spec)
-        for key in OF_FILES.get(source, ("length",)):
-            text = number(sizes[key], 17) if sizes[key] else ""
-            if options.setdefault(key, text) != text:  # sizes of two files
-                return []
-    words = ((f"--{key}", text) for key, text in options.items() if text)
-    return [*specs, *chain(*words)]
 
 
 def csv_table(items: Iterable[Any], fields: Iterable[str]) -> CsvTable:

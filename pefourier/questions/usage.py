@@ -185,6 +185,7 @@ class Usage(Result):
     verdicts = {
         code: verdict._replace(
             meaning=verdict.meaning + "{r.moved_in_words}",
+            action=verdict.action or "{r.next_step}",
         )
         for code, verdict in VERDICTS.items()
     }

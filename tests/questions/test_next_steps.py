@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import pefourier
+from pefourier.encodings import load
 
 CODE = """import numpy as np
 def table(length, d):
@@ -15,6 +16,7 @@ def table(length, d):
 """
 ASKED = [  # command line and the command of its next step
     ("spectrum sinusoidal --d 16 --rho 50 --length 30", "relations"),
+    ("spectrum sinusoidal learned --d 16 --seed 3", "relations"),
     ("spectrum onehot --d 16 --length 16", "check-faithful"),
     ("spectrum py:mine:table --d 16 --length 9", "relations"),
     ("spectrum a.npy --grid 4x5", "relations"),
@@ -43,7 +45,7 @@ def test_the_next_step_is_a_command_that_answers(line, following, run, tmp_path,
     np.save("a.npy", table)
     np.save("b.npy", table[::-1] * np.arange(1, 17))
     (tmp_path / "mine.py").write_text(CODE)
-    (asked,) = json.loads(run(*line.split(), "--json").out)["results"]
+    asked = json.loads(run(*line.split(), "--json").out)["results"][0]
     (command,) = re.findall("^Run `pefourier (.+)` to see [^`]+[.]$", asked["action"])
     assert command.startswith(following)
     assert asked["action"] in asked["conclusion"]
@@ -57,5 +59,8 @@ def test_the_next_step_is_a_command_that_answers(line, following, run, tmp_path,
 
 
 def test_inputs_that_cannot_be_typed_are_named_in_words():
-    answer = pefourier.spectrum(np.random.default_rng(0).normal(size=(9, 4)))
-    assert "on the same input to see" in answer.conclusion
+    table = np.random.default_rng(0).normal(size=(9, 4))
+    encoding = load("sinusoidal", 9, 4, layout="halves")
+    for source in (table, encoding, load(table), lambda length, d: np.eye(length, d)):
+        answer = pefourier.spectrum(source)
+        assert "on the same input to see" in answer.conclusion
