@@ -69,7 +69,6 @@ ROTATION_FACTS = {  # labels of rows, and fields of a rotation
     "attention factor (multiplies cos and sin)": "attention_factor",
     "softmax scale": "softmax_factor",
     "first negative lag (sum of cosines)": "bound",
-    "P(nearer key scores higher)": "nearer_higher",
     "pairs without a full rotation": "idle",
     "pairs at unseen angles": "unseen",
     "no unseen angles up to": "familiar_length",

@@ -12,7 +12,7 @@ position. On a grid, lags are displacements (dy, dx), and each axis has a T for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from math import prod
 from typing import Any
@@ -164,9 +164,7 @@ class Relations(Result):
     def series(self) -> CsvTable:
         """Column names for CSV, and the inner product at each lag (dy×dx on grids)."""
         kernel = np.zeros(0) if self.kernel is None else self.kernel
-        lags = lag_names(kernel) if self.lags is None else self.lags.tolist()
-        rows = map(list, zip(lags, kernel.ravel().tolist(), strict=True))
-        return ["lag", "inner_product"], rows
+        return ["lag", "inner_product"], rows_by_lag(kernel, self.lags)
 
     @property
     def kernel_lines(self) -> Any:
@@ -253,8 +251,7 @@ class BiasRelations(Result):
 
     def series(self) -> CsvTable:
         """Column names for CSV, and the mean bias at each lag (dy×dx on grids)."""
-        rows = zip(lag_names(self.by_lag), self.by_lag.ravel().tolist(), strict=True)
-        return ["lag", "bias"], map(list, rows)
+        return ["lag", "bias"], rows_by_lag(self.by_lag)
 
 
 def fall_in_words(r: Relations | BiasRelations) -> str:
@@ -262,6 +259,12 @@ def fall_in_words(r: Relations | BiasRelations) -> str:
     lags: dict[Any, str] = {r.half: "half", r.tenth: "a tenth"}
     falls = [f"to {name} at lag {number(lag)}" for lag, name in lags.items() if lag]
     return f"falls {' and '.join(falls)}" if falls else "stays above half of that at lag 0"
+
+
+def rows_by_lag(values: Floats, lags: Floats | None = None) -> Iterable[list[Any]]:
+    """Return a row for each lag, with its name and value."""
+    names = lag_names(values) if lags is None else lags.tolist()
+    return map(list, zip(names, values.ravel().tolist(), strict=True))
 
 
 def lag_names(values: Floats) -> list[str]:

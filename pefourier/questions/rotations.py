@@ -33,7 +33,7 @@ from pefourier.encodings.attention_decay import (
     levels_below,
     readings_apart,
 )
-from pefourier.encodings.encoding import AXES, Encoding, distinct, row_blocks
+from pefourier.encodings.encoding import AXES, Encoding, distinct
 from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.model_positions import axes_of
 from pefourier.encodings.sources.huggingface import PAIRED
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 RATIO_SLACK = 1e-9  # relative difference within which two frequencies are equal
 FULL_ROTATION = 2 * pi * (1 - RATIO_SLACK)  # radians of a full rotation, within rounding
-LAGS = 4096
-AT_ONCE = 2**18  # cosines of one block of lags
 NOTICED = 5e-4  # relative change from which logits count as different
 Treatment = Literal["kept", "blended", "stretched", "same"]
 FORMATS_OF_PHASES = ("float32", "bfloat16", "float16")
@@ -143,7 +141,6 @@ class ModelRotation:
     softmax_factor: float  # multiplies the logits beyond that
     bands: tuple[Band, ...]
     bound: int | None  # first lag m with B(m) < 0 over the whole head; None if above 2^20
-    nearer_higher: float | None  # `nearer_scores_higher` within the window; None if undefined
     critical_dimension: int | None  # None without a base or a trained length
     idle: int  # rotated pairs that never complete a full rotation within the length
     unseen: int | None  # pairs at angles never seen in training; None if unknown
@@ -211,7 +208,6 @@ def describe_rotation(
         softmax_factor=params.get("softmax_factor", 1.0),
         bands=tuple(bands(by_pair, length)),
         bound=base_bound(omega, unrotated=head // 2 - len(omega)),
-        nearer_higher=nearer_scores_higher(omega[rotating], reach),
         critical_dimension=critical_dimension(2 * len(plain), params["rho"], trained),
         idle=count_idle(omega[rotating], length),
         unseen=count_unseen(omega, met, reach) if trained else None,
@@ -324,28 +320,6 @@ def base_bound(frequencies: Floats, unrotated: int = 0) -> int | None:
     if unrotated >= len(rotating):
         return None
     return firsts_below(rotating, [-float(unrotated)])[0]
-
-
-def nearer_scores_higher(frequencies: Floats, length: int) -> float | None:
-    r"""P(B(near) > B(far)) over lags below a length, far at least twice near (arXiv 2605.15514).
-
-    Lags are uniform. Long lengths are sampled at 4,096 evenly spaced lags. At 1/2, nearer positions
-    score no higher than farther positions. None if no lag is at least twice another.
-
-    >>> w = 10000.0 ** (-np.arange(64) / 64)
-    >>> [round(nearer_scores_higher(w, n), 2) for n in (4096, 32768)]
-    [0.94, 0.68]
-    """
-    if length < 3 or not len(frequencies):
-        return None
-    lags = distinct(np.linspace(1, length - 1, min(length - 1, LAGS)).astype(np.int64))
-    blocks = row_blocks(len(lags), AT_ONCE, len(frequencies))
-    phases = (np.multiply.outer(lags[block].astype(float), frequencies) for block in blocks)
-    kernel = np.concatenate([np.cos(part).sum(axis=1) for part in phases])
-    first = np.searchsorted(lags, 2 * lags[2 * lags <= lags[-1]])
-    higher = sum(int(np.count_nonzero(kernel[i] > kernel[j:])) for i, j in enumerate(first))
-    pairs = int((len(lags) - first).sum())
-    return higher / pairs if pairs else None
 
 
 def critical_dimension(d: int, base: float | None, length: int | None) -> int | None:

@@ -36,7 +36,7 @@ SETTINGS = (
 )
 DERIVED = {
     *"bands bound critical_dimension decay cache familiar_length name trained_frequencies largest "
-    "nearer_higher index precision rotation effective_base stepwise by_pair path length "
+    "index precision rotation effective_base stepwise by_pair path length "
     "max_difference conventions source distinct".split(),
     *BETTER,
 }

@@ -36,7 +36,6 @@ LEADING = ("error", "warning")  # severities of findings in a conclusion, worst 
 MOST_LEADING = 2
 MOST_LINES = 12  # of measurements of an encoding, without --full
 STEPS = Path(__file__).with_name("next_steps.toml")
-OF_NODES = ("tree", "graph")  # domains without lags
 MORE = "Pass --full for all measurements.\n"
 
 
@@ -259,7 +258,7 @@ def conclude(result: Any) -> Texts:
 def next_step(result: Any) -> str:
     """What to run next at the verdict; empty if there is nothing."""
     steps = read_toml(STEPS).get(result.command, {})
-    key = "nodes" if result.encoding.domain.kind in OF_NODES else result.verdict
+    key = result.verdict if result.encoding.domain.has_lags else "without lags"
     command, aim = steps.get(key) or steps.get("otherwise") or ("", "")
     specs, options = [enc.spec for enc in result.encodings], dict[str, Any]()
     for enc in result.encodings:
