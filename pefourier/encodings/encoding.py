@@ -461,6 +461,7 @@ class Encoding:
     injection: Literal["add", "rotate", "bias", "key", "key-query"] = "add"  # use by attention
     params: Values = field(default_factory=dict)
     spec: str = ""  # the request as typed
+    typed: Values | None = None  # options with it; None if they cannot be typed
     eps: float = FLOAT64_EPS  # resolution of the stored numbers: float32 files are coarser
     findings: Findings = ()  # found while loading or building
     origin: Literal["formula", "weights", "file", "code"] = "formula"

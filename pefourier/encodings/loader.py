@@ -110,6 +110,7 @@ NAMED = {  # names of arrays that do not hold vectors of positions
 
 
 OF_POINTS = {"times", "edges"}  # parameters that define the points, and the length
+SHARED = OF_POINTS | {"rho", "seed"}  # parameters that are options of every command
 Place = tuple[Sequence[int], int]  # sides of a grid, and its prefix
 
 
@@ -166,16 +167,23 @@ def load(
     grid = options.pop("grid", ())
     sides = read_sides(grid) if isinstance(grid, str) else tuple(grid)
     place = sides, options.pop("prefix", 0)
+    typed: Values | None = None
+    if options.keys() <= SHARED:
+        least = min_length if min_length > 80 else None
+        typed = {"length": length or least, "d": d, "grid": sides, "prefix": place[1], **options}
     for key in OF_POINTS & options.keys():
         if isinstance(options[key], str | os.PathLike):
             from pefourier.encodings.sources.tables import read_numbers
 
             options[key] = read_numbers(os.fspath(options[key]))
+        else:
+            typed = None
     if isinstance(spec, str | os.PathLike):
         spec = canonical_spec(os.fspath(spec))
         if not has_defaults:
             check_parameters(spec, options)
         enc = load_spec(spec, length, d, place, min_length, options)
+        enc = replace(enc, typed=typed)
     else:
         enc = load_object(spec, length, d, place, options)
     return without_mean(enc) if demean else enc

@@ -555,7 +555,7 @@ def pairs_in_words(counts: Sequence[tuple[ModelRotation, int]]) -> str:
     '3 of 4 rotary pairs'
     """
     parts = [
-        f"{count} of {r.rotated} rotary pairs{f' of {r.name} layers' if r.name else ''}"
+        f"{count or 'none'} of {r.rotated} rotary pairs{f' of {r.name} layers' if r.name else ''}"
         for r, count in counts
     ]
     return " and ".join(parts)

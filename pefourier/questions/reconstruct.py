@@ -47,7 +47,6 @@ EXACT = 1e-6  # l2 distance to a delta that counts as rounding
 SHARP = 1.5  # positions: a rebuilt peak of this width is one sample
 HALF = 0.5 - 1e-12  # of a peak, minus rounding: a cosine of 60° counts as half
 VALUES, BESIDES = 2**26, 5  # numbers of position functions, and additional arrays: 512 MiB
-NEXT_STEP = "Ask check-faithful of the same SPEC whether a linear layer tells them apart."
 Distances = list[tuple[int, int]]  # to the top of a peak, and to its last point
 
 
@@ -134,7 +133,6 @@ class Reconstructions(Result):
         "lost": Verdict(
             "Reconstructed from the frequencies alone, the position disappears: all {r.points} "
             "points reach half of the peak ({r.first.peak:2}), so none can be told apart.",
-            NEXT_STEP,
         ),
         "repeated": Verdict(
             "Reconstructed from the frequencies alone, a position appears in several places and "
@@ -157,28 +155,23 @@ class Reconstructions(Result):
             "Reconstructed from the frequencies alone, a position is a single sample "
             "{r.first.peak:3} high (exact would be 1), told apart from all others{r.echo:?; "
             "lattice points farther away than any position also reach half of it}.",
-            NEXT_STEP,
         ),
         "blurred": Verdict(
             "Reconstructed from the frequencies alone, a position spreads into a peak "
             "{r.first.width:2} positions wide and {r.first.peak:3} high (exact would be 1), "
             "{r.confusion}.",
-            NEXT_STEP,
         ),
         "exact": Verdict(
             "Reconstructed from the frequencies alone, a point comes back exactly.",
-            NEXT_STEP,
         ),
         "sharp point": Verdict(
             "Reconstructed from the frequencies alone, a point is a peak {r.first.peak:3} high "
             "(exact would be 1), and no other point reaches half of it.",
-            NEXT_STEP,
         ),
         "blurred point": Verdict(
             "Reconstructed from the frequencies alone, a point is a peak {r.first.peak:3} high "
             "(exact would be 1), and {r.first.half_max_area} of {r.points} points reach half of "
             "it, {r.confusion}.",
-            NEXT_STEP,
         ),
     }
     shown: ClassVar[dict[str, str]] = {}

@@ -12,7 +12,7 @@ position. On a grid, lags are displacements (dy, dx), and each axis has a T for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from math import prod
 from typing import Any
@@ -46,7 +46,6 @@ LARGEST_SHIFT = FITTED // 2  # most dimensions for which a shift is fitted
 SAMPLE = 2**10  # evenly spaced positions used to correlate distances
 
 
-NEXT_STEP = "Ask check-faithful of the same SPEC which vectors are distinct."
 FALLS = {  # labels of rows
     "falls to half at lag": "half",
     "falls to a tenth at lag": "tenth",
@@ -56,7 +55,6 @@ OF_LAGS = {
     "one direction": Verdict(
         "The encoding is causal: keys after the query have no vector, so directions cannot be "
         "compared.{r.fall}",
-        NEXT_STEP,
     ),
     "distance only": Verdict(
         "A lag and its opposite have the same vector, so without a causal mask attention "
@@ -66,7 +64,6 @@ OF_LAGS = {
     "direction told": Verdict(
         "A lag and its opposite have different vectors (asymmetry {r.asymmetry:2}), so "
         "attention can tell before from after.{r.fall}",
-        NEXT_STEP,
         title="asymmetric in the lag",
     ),
 }
@@ -79,7 +76,6 @@ class Relations(Result):
     command = "relations"
     figure = "relations"
     quantity = "kernel (1 at lag 0)"
-    fall = ""
     verdicts = {
         "no lags": Verdict(
             "No lag occurs often enough between these points to compare their vectors.",
@@ -97,8 +93,7 @@ class Relations(Result):
         ),
         "depends on lag alone": Verdict(
             "Inner products{r.encoding.inverse_keys:? of queries and keys} depend only on the "
-            "lag between positions.",
-            NEXT_STEP,
+            "lag between positions.{r.fall}",
         ),
         **OF_LAGS,
         "depends on place": Verdict(
@@ -108,7 +103,6 @@ class Relations(Result):
         ),
         "depends on displacement alone": Verdict(
             "Inner products depend only on the displacement between points.",
-            NEXT_STEP,
         ),
     }
     shown = {
@@ -150,6 +144,11 @@ class Relations(Result):
         return "depends on lag alone" if self.by_lag else "depends on position"
 
     @property
+    def fall(self) -> str:
+        """How the inner product falls with the lag, in a sentence."""
+        return "" if self.kernel is None else f" The inner product {fall_in_words(self)}."
+
+    @property
     def by_lag(self) -> bool:
         """Whether inner products depend only on the lag."""
         return self.toeplitz_residual is not None and self.toeplitz_residual <= EXACT
@@ -165,9 +164,7 @@ class Relations(Result):
     def series(self) -> CsvTable:
         """Column names for CSV, and the inner product at each lag (dy×dx on grids)."""
         kernel = np.zeros(0) if self.kernel is None else self.kernel
-        lags = lag_names(kernel) if self.lags is None else self.lags.tolist()
-        rows = map(list, zip(lags, kernel.ravel().tolist(), strict=True))
-        return ["lag", "inner_product"], rows
+        return ["lag", "inner_product"], rows_by_lag(kernel, self.lags)
 
     @property
     def kernel_lines(self) -> Any:
@@ -208,9 +205,7 @@ class BiasRelations(Result):
     quantity = "mean bias"
     verdicts = {
         **OF_LAGS,
-        "biases": Verdict(
-            "Biases of displacements, which are added to attention logits.", NEXT_STEP
-        ),
+        "biases": Verdict("Biases of displacements, which are added to attention logits."),
     }
     shown = {
         "positions": "length",
@@ -244,12 +239,8 @@ class BiasRelations(Result):
     @property
     def fall(self) -> str:
         """How the weight of a key falls on a line, and where the bias ends, in a sentence."""
-        falls = [
-            f"to {n} at lag {x}" for n, x in (("half", self.half), ("a tenth", self.tenth)) if x
-        ]
-        fall = f"falls {' and '.join(falls)}" if falls else "stays above half of that at lag 0"
         return (
-            f" Averaged over heads, the weight exp(bias) {fall}; the mean bias is "
+            f" Averaged over heads, the weight exp(bias) {fall_in_words(self)}; the mean bias is "
             f"{number(self.by_lag[-1], 3)} at the last lag, {len(self.by_lag) - 1}."
         )
 
@@ -260,8 +251,20 @@ class BiasRelations(Result):
 
     def series(self) -> CsvTable:
         """Column names for CSV, and the mean bias at each lag (dy×dx on grids)."""
-        rows = zip(lag_names(self.by_lag), self.by_lag.ravel().tolist(), strict=True)
-        return ["lag", "bias"], map(list, rows)
+        return ["lag", "bias"], rows_by_lag(self.by_lag)
+
+
+def fall_in_words(r: Relations | BiasRelations) -> str:
+    """Describe the lags of half and a tenth on a line, with a verb."""
+    lags: dict[Any, str] = {r.half: "half", r.tenth: "a tenth"}
+    falls = [f"to {name} at lag {number(lag)}" for lag, name in lags.items() if lag]
+    return f"falls {' and '.join(falls)}" if falls else "stays above half of that at lag 0"
+
+
+def rows_by_lag(values: Floats, lags: Floats | None = None) -> Iterable[list[Any]]:
+    """Return a row for each lag, with its name and value."""
+    names = lag_names(values) if lags is None else lags.tolist()
+    return map(list, zip(names, values.ravel().tolist(), strict=True))
 
 
 def lag_names(values: Floats) -> list[str]:
@@ -298,7 +301,8 @@ def relate(encoding: Encoding | ArrayLike) -> Relations | BiasRelations:
     """
     source = as_encoding(encoding)
     enc = without_prefix(source)
-    if enc.injection == "bias" and enc.domain.kind == "lag":
+    is_of_lags = enc.domain.kind == "lag"
+    if enc.injection == "bias" and is_of_lags:
         return relate_biases(source, enc)
     k = kernel(enc)
     has_unit = enc.domain.kind == "time"
@@ -307,16 +311,20 @@ def relate(encoding: Encoding | ArrayLike) -> Relations | BiasRelations:
     if not enc.domain.is_line:
         kind = partial(GridRelations, grid=enc.domain.sides, prefix=enc.domain.prefix)
     return kind(
-        length=len(enc),
+        length=enc.tokens if is_of_lags else len(enc),
         dimension=enc.dim,
         shift_residual=shift_residual(enc) if sequence else None,
-        toeplitz_residual=0.0 if enc.inverse_keys else toeplitz_residual(enc),
+        toeplitz_residual=None
+        if is_of_lags
+        else 0.0
+        if enc.inverse_keys
+        else toeplitz_residual(enc),
         kernel=k,
         lags=in_units(enc, np.arange(len(k))) if has_unit and k is not None else None,
         first_rise=first_lags(enc, k, partial(first_rise, eps=enc.eps)),
         half=first_lags(enc, k, partial(first_low, level=0.5)),
         tenth=first_lags(enc, k, partial(first_low, level=0.1)),
-        zero=first_lags(enc, k, partial(first_low, level=0.0)),
+        zero=first_lags(enc, k, partial(first_low, level=-max(1e-12, enc.eps))),
         asymmetry=asymmetry(enc),
         distance_preservation=distance_preservation(enc) if sequence else None,
         encodings=(source,),
@@ -331,13 +339,18 @@ def relate_biases(source: Encoding, enc: Encoding) -> BiasRelations:
     >>> result.by_lag[:2], result.half, result.tenth
     (array([ 0.        , -0.08300781]), None, None)
     """
-    back = enc.table(None if enc.domain.grid else enc.domain.x[enc.domain.x <= 0][::-1])
-    sides = enc.domain.sides if enc.domain.grid else (len(back),)
-    at_zero = np.ravel_multi_index([n // 2 for n in sides], sides) if enc.domain.grid else 0
+    sides, x, at_zero = enc.domain.sides, enc.domain.x, 0
+    if is_window := len(sides) > 1:
+        at_zero = int(np.ravel_multi_index([n // 2 for n in sides], sides))
+    else:
+        middle = len(x) // 2 if enc.domain.grid else -x[0]
+        x = x[middle::-1]
+        sides = (len(x),)
+    back = enc.table(x)
     weights = kernel_of_biases(np.vstack([back[at_zero], back]))[1:].reshape(sides)
     means = back.mean(axis=1).reshape(sides)
     return BiasRelations(
-        length=enc.tokens if enc.domain.grid == () else prod((n + 1) // 2 for n in sides),
+        length=prod((n + 1) // 2 for n in sides) if is_window else len(x),
         dimension=enc.dim,
         by_lag=means,
         half=first_lags(enc, weights, partial(first_low, level=0.5)),

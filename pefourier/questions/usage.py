@@ -48,7 +48,6 @@ from pefourier.weights.pair_energy import (
     RotationUse,
     choose_pairing,
     notes_on_contrasts,
-    pair_rows,
     shares_of,
     shares_of_means,
     summarise,
@@ -401,9 +400,7 @@ def use_of_model(
         omega = frequencies[n]
         own_shares = [layer for layer in chosen if layer.rotation == n]
         use = summarise(described.parts[n], omega, length, own_shares)
-        rows = pair_rows(len(omega), pairing.name)
-        half = rows[:, list(use.half)].ravel()
-        rotations.append(replace(use, half_rows=tuple(sorted(half.tolist()))))
+        rotations.append(use)
         findings += notes_on_contrasts(use, omega[omega != 0], own_shares)
     shares = tuple(replace(layer, rotation=numbers.index(layer.rotation)) for layer in chosen)
     runs, parts = list[UsedLayers](), [use.name for use in rotations]

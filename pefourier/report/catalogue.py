@@ -41,7 +41,7 @@ EVERYDAY = {  # words that people type, and words of the catalogue
     ),
     **dict.fromkeys("sincos2d sincos-2d 2d-sincos sin-cos2d mae".split(), "grid|axes"),
     **dict.fromkeys("series timeseries time-series timestamps date sensor".split(), "time"),
-    **dict.fromkeys("language llm llms text gpt chat".split(), "queries and keys"),
+    **dict.fromkeys("language llm llms text gpt chat".split(), "rotary|bloom|gpt2|t5|xlnet"),
     **dict.fromkeys("sincos sin-cos sine cosine".split(), "sines and cosines"),
     **dict.fromkeys("relative distance".split(), "lag"),
     **dict.fromkeys("trained trainable".split(), "learned"),
@@ -83,7 +83,7 @@ def find_records(name: str) -> list[Fields]:
     >>> [record["encoding"] for record in find_records("T5")]
     ['t5']
     """
-    records, plain = read_catalogue(), name.lower()
+    records, plain = read_catalogue(), name.lower().replace(" ", "-")
     matches = [record for record in records if record["encoding"] == plain] or [
         record | {"conventions": [convention]}
         for record in records

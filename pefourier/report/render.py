@@ -12,11 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from pefourier.encodings.encoding import Encoding, Finding, by_axis, by_name
 from pefourier.encodings.grids import size_of
+from pefourier.errors import command_line
 from pefourier.types import Fields, Later, Strings, Texts, Values, frozen
+from pefourier.writing.files import read_toml
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
     agreeing,
@@ -31,6 +35,7 @@ from pefourier.writing.text import (
 LEADING = ("error", "warning")  # severities of findings in a conclusion, worst first
 MOST_LEADING = 2
 MOST_LINES = 12  # of measurements of an encoding, without --full
+STEPS = Path(__file__).with_name("next_steps.toml")
 MORE = "Pass --full for all measurements.\n"
 
 
@@ -245,8 +250,24 @@ def conclude(result: Any) -> Texts:
     """Return the verdict, its meaning and action with numbers, and the worst findings."""
     words = result.verdicts[result.verdict]
     meaning, action = (fill(text, r=result) for text in (words.meaning, words.action))
+    action = action or next_step(result)
     sentences = (f"{capital(f.message)}." for f in leading(result))
     return words.name(result.verdict), meaning, action, *sentences
+
+
+def next_step(result: Any) -> str:
+    """What to run next at the verdict; empty if there is nothing."""
+    steps = read_toml(STEPS).get(result.command, {})
+    key = result.verdict if result.encoding.domain.has_lags else "without lags"
+    command, aim = steps.get(key) or steps.get("otherwise") or ("", "")
+    specs, options = [enc.spec for enc in result.encodings], dict[str, Any]()
+    for enc in result.encodings:
+        options |= {k: x for k, x in (enc.typed or {}).items() if x and k in enc.params}
+    is_typed = all(enc.typed is not None for enc in result.encodings) and "-" not in specs
+    words = ((f"--{key}", cell_of(x)) for key, x in options.items())
+    line = command_line("pefourier", command, *specs, *chain(*words))
+    named = f"`{line}`" if is_typed else f"{command} on the same input"
+    return f"Run {named} to {aim}." if command else ""
 
 
 def conclusion_of(answer: Answer) -> str:

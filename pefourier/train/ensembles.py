@@ -336,8 +336,11 @@ def describe_detection(task: Task, options: Options) -> str:
     if chance.draws_decide:
         if number := windows_needed(find, deviation, chance, PLANNED):
             ways.append(f"about {number} examples")
-    elif chance.over == "runs" and (number := units_needed(deviation, find, chance, PLANNED)):
-        ways.append(f"--seeds {number}")
+    elif chance.over == "runs":
+        if number := units_needed(deviation, find, chance, PLANNED):
+            ways.append(f"--seeds {number}")
+        elif found is None and (number := units_needed(deviation, FIND, chance, PLANNED)):
+            ways.append(f"--seeds {number} --find {FIND}")
     return f"{named}, not of {find:g}; use {' or '.join(ways or ['more data'])}"
 
 

@@ -253,7 +253,6 @@ class RotationUse:
     often: Portion
     effective_pairs: float  # median over heads of exp(entropy of the shares)
     half: Counts  # the fewest pairs that hold half of the product
-    half_rows: Counts = ()  # the rows of a head that hold these pairs
     kinds: tuple[Fields, ...] = hidden(default=())  # bands, slow, fast
 
     @property

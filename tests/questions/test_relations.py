@@ -43,6 +43,7 @@ def test_declared_and_measured_answers_agree(name):
 def test_rounding_is_no_rise_and_zeros_have_no_kernel():
     assert relate(build("dft", length=40, d=64).table()).first_rise is None
     assert relate(build("dft", length=65, d=64).table()).first_rise == 64
+    assert relate(build("dft", length=80, d=16)).zero is None  # orthogonal up to rounding
     r = relate(np.zeros((6, 3)))
     assert (r.shift_residual, r.toeplitz_residual, r.kernel) == (0.0, 0.0, None)
     assert (r.first_rise, r.distance_preservation, r.verdict) == (None, None, "zero codes")
@@ -103,8 +104,11 @@ def test_biases_of_lags():
     window = build("beit", length=9, d=4)  # on a line, after 3 rows; in one direction before
     table = window.table()[3:]
     asymmetry = np.linalg.norm(table - table[::-1]) / (2 * np.linalg.norm(table))
-    assert relate(window).asymmetry == pytest.approx(asymmetry)
+    found = relate(window)
+    assert (found.length, found.asymmetry) == (9, pytest.approx(asymmetry))
+    np.testing.assert_allclose(found.by_lag, table[8::-1].mean(axis=1))
     shaw = relate(build("shaw", length=9, d=4))
+    assert (shaw.length, shaw.toeplitz_residual) == (9, None)
     assert (shaw.kernel, shaw.shift_residual, shaw.distance_preservation) == (None, None, None)
 
 

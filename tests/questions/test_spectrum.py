@@ -176,9 +176,9 @@ def test_the_few_wavelengths_of_a_table_are_named():
 
     two, one = pairs(2 * np.pi * steps / [32, 12.8]), pairs(2 * np.pi * steps / 12.8)
     named = "FEW FREQUENCIES. Wavelengths of 12.8 and 32 positions carry all energy."
-    assert two.conclusion == named
-    assert one.conclusion.endswith(
-        "All energy is at one frequency, a wavelength of 12.8 positions."
+    assert two.conclusion.startswith(named)
+    assert one.conclusion.startswith(
+        "ONE FREQUENCY. All energy is at one frequency, a wavelength of 12.8 positions."
     )
     assert pairs(1e-3 * steps**2).verdict == "mostly slow"  # a chirp
 

@@ -48,6 +48,9 @@ def test_models_use_what_is_stated_of_them(tmp_path, kind):
     [
         (["images"], {"axial", "axial-rope", "mixed-rope"}),
         (["time", "series"], {"mtan", "time2vec", "tape"}),
+        (["Time series"], {"mtan", "time2vec", "tape"}),
+        (["language"], {"rope", "alibi", "t5", "learned"}),
+        (["graph"], {"laplacian"}),
         (["T5", "Llama"], {"t5", "rope"}),
     ],
 )

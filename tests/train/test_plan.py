@@ -105,6 +105,8 @@ def test_what_may_be_too_few_is_stated_before_training(tmp_path, rng):
     seeds = int(re.findall(r"--seeds (\d+)", str(why.value))[0])
     (planned,) = plan_training(replace(one_fold, find=0.1, seeds=seeds))
     assert planned.detectable == 0.1
+    with refusal(r"2 runs .* not of 0.01; use --seeds \d+ --find 0.1$"):  # no seeds find 0.01
+        plan_training(replace(one_fold, find=0.01, seeds=2))
 
 
 def test_vectors_that_do_not_vary_have_no_size_to_match(tmp_path):
