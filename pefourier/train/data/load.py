@@ -46,7 +46,7 @@ from pefourier.train.data.split import (
     machine_memory,
 )
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
-from pefourier.train.data.tables import NAMES, SUFFIXES, from_tables, read_columns
+from pefourier.train.data.tables import NAMES, SUFFIXES, from_tables, kind_of, read_columns
 from pefourier.train.options import PUBLISHED, SYNTHETIC, Options, flag_of
 from pefourier.types import Array, Fields, Strings, Texts, frozen
 from pefourier.writing.files import label as name_of_file
@@ -137,14 +137,14 @@ def reader_of(name: str) -> Callable[[Path, Options], Task] | None:
     path = Path(name)
     if name.startswith("uea:") or (path.is_dir() and any(path.glob("*.ts"))):
         return from_ts
-    if path.suffix.lower() in READERS or not path.is_dir():
-        return READERS.get(path.suffix.lower())
+    if kind_of(path) in READERS or not path.is_dir():
+        return READERS.get(kind_of(path))
     return from_arrays if any(path.glob("[Xx]*.npy")) else from_tables
 
 
 def check_dataset(name: str) -> None:
     """Reject a name that is neither a dataset nor a file of examples."""
-    path, suffix = Path(name), Path(name).suffix.lower()
+    path, suffix = Path(name), kind_of(Path(name))
     if "://" in name:
         raise not_here(name)
     is_file = suffix in READERS or (name and path.is_dir())

@@ -642,6 +642,8 @@ def fill_series(
     >>> fill_series([rows], "previous", lambda *_: "")[0][0].tolist()
     [[2.0, 1.0], [2.0, 1.0]]
     """
+    from pandas import DataFrame
+
     filled, complete, count, absent = list[Array](), list[Array](), 0, list(map(np.isnan, series))
     for number, (rows, lacking) in enumerate(zip(series, absent, strict=True)):
         known = ~lacking
@@ -658,8 +660,7 @@ def fill_series(
         if missing == "mean":
             own = np.where(known, rows, np.nanmean(rows, axis=0))
         elif missing == "previous":
-            last = np.maximum.accumulate(known * np.arange(len(rows))[:, None], axis=0)
-            own = np.take_along_axis(rows, np.maximum(last, known.argmax(axis=0)), axis=0)
+            own = DataFrame(rows).ffill().bfill().to_numpy()
         filled.append(own)
         complete.append(kept)
         count += 0 if missing == "drop" else int(lacking.sum())

@@ -107,6 +107,12 @@ SHAPES = {  # channels, and what writes the series
         2,
         wide(["id," + ",".join(f"x{t},y{t}" for t in range(ROWS)) + ",class"], "s{i},{two},{y}"),
     ),
+    "sensors": (
+        1,
+        wide(["id," + ",".join(f"s{t}" for t in range(ROWS)) + ",target"], "{i},{one},{y}"),
+    ),
+    "any names": (1, wide([f"id,{','.join('abcdefghijklmn')},target"], "p{i},{one},{y}")),
+    "no names": (1, wide([], "p{i},{one},{y}")),
     "ucr": (1, ucr),
     "labels": (2, in_files("{i:02d}.csv", "{i:02d}.csv,{y}")),
     "classes": (2, in_files("{y}/{i:02d}.csv", "")),
