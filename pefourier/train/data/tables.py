@@ -63,6 +63,7 @@ FOLDERS = "names of folders"
 NONE, UNUSED = "none", "unused"  # a column of --columns that is not there; a role
 IN_LINES, IN_A_LINE = "a line for each time of a series", "a series in each line"
 LACKING = {role: f"lacks a column {role} ({', '.join(USUAL[role])})" for role in USUAL}
+SAME = "write the same columns"
 CHOOSE = "use --columns time=NAME,series=NAME,label=NAME"
 ENDINGS = re.compile(r"(_(id|no|nr|num|number|name|index|utc|sec|seconds?|min|hours?|[mun]?s|h))+$")
 TYPO = 0.5  # share of series with several labels below which such labels count as mistakes
@@ -75,11 +76,12 @@ EVEN = 0.9  # least share of steps that differ from the usual step by less than 
 
 
 @frozen_arrays
-class Columns:
-    """The columns of a file."""
+class FileColumns:
+    """The columns of a file, or of several files with the same columns."""
 
     names: list[str]
     cells: list[Array]  # of each column (n,), numbers or texts
+    file: Array  # (n,) number of the file
     lines: Array  # (n,) line numbers
     delimiter: str = ""  # "": blanks
     is_named: bool = True  # the first line names the columns
@@ -99,63 +101,92 @@ def kind_of(path: Path) -> str:
     return suffix_of(str(path).lower().removesuffix(".gz"))
 
 
-def read_columns(path: Path, chosen: dict[str, str] | None = None) -> Columns:
-    """Read a file as texts, or as numbers where a column has none of the roles of texts."""
-    check_regular(str(path))
-    parse, kind = partial(parse_columns, path, chosen), kind_of(path)
-    advice = "write it again" + ", as UTF-8" * (kind != ".parquet")
-    return parse_or_refuse(parse, name_of_file(str(path)), kind, advice)
+def read_columns(files: Sequence[Path], chosen: dict[str, str] | None = None) -> FileColumns:
+    """Read files together, as texts, or as numbers where a column has none of the roles of texts."""
+    for file in files:
+        check_regular(str(file))
+    parse, name = partial(parse_columns, files, chosen), name_of_file(str(files[0]))
+    try:
+        return parse_or_refuse(parse, name, kind_of(files[0]), "write it again, texts as UTF-8")
+    except PefourierError:
+        for file in files if len(files) > 1 else ():  # a damaged one is named
+            read_columns([file], chosen)
+        raise
 
 
-def parse_columns(path: Path, chosen: dict[str, str] | None) -> Columns:
-    """Read a file; damaged files raise ValueError."""
+def parse_columns(files: Sequence[Path], chosen: dict[str, str] | None) -> FileColumns:
+    """Read files; damaged files raise ValueError."""
     from pandas import read_csv
 
-    text = read_text(path)
-    line = text.partition("\n")[0]
-    delimiter = (
-        max(DELIMITERS, key=COMMA.sub("", line).count) if set(line) & set(DELIMITERS) else ""
-    )
-    stream = io.StringIO(text)
-    rows = rows_of_text(stream, delimiter)
-    names, is_named = names_in([*map(str.strip, next(filter(None, rows), []))])
-    above, last = rows.line_num * is_named, len(names) - 1
-    if is_named:
-        text = "\n" * above + stream.read()  # as many lines, for the numbers of lines in errors
-    if not text.strip():
-        raise ValueError("there is no line below the column names")
+    texts = [*map(read_text, files)]
+    line = texts[0].partition("\n")[0]
+    delimiter = ""
+    if set(line) & set(DELIMITERS):
+        delimiter = max(DELIMITERS, key=COMMA.sub("", line).count)
+    heads, bodies = zip(*(below_names(text, delimiter) for text in texts), strict=True)
+    for file, head in zip(files, heads, strict=True):
+        if head != heads[0]:
+            raise lacks(file, head[0], f"has other columns than {shown(str(files[0]))}", SAME)
+    names, is_named = heads[0]
+    numbers = [line_numbers(body, delimiter) for body in bodies]
+    text = "\n".join(bodies)
+    if is_named:  # in place of the names, zeros set the number of columns
+        text = (delimiter or " ").join("0" * len(names)) + text
     roles, _ = find_roles(names, chosen or {})
-    texts = {i for i, role in enumerate(roles) if chosen is None or role not in ("", "time")}
-    texts |= set() if "label" in roles else {0, last}  # which may be labels
+    free = [i for i, role in enumerate(roles) if not role]
+    of_text = {i for i, role in enumerate(roles) if chosen is None or role not in ("", "time")}
+    if "label" not in roles:  # which the first or the last may be
+        of_text |= {*free[:1], *free[-1:]}
     frame = read_csv(
         io.StringIO(text),
         sep=delimiter or r"\s+",
+        header=None,
         skipinitialspace=True,
         skip_blank_lines=False,
-        names=range(len(names)),
-        dtype=dict.fromkeys(texts, object),
-        na_values=dict.fromkeys({*range(len(names))} - texts, ABSENT),
+        dtype=dict.fromkeys(of_text, object),
+        na_values={i: [""] if i in of_text else ABSENT for i in range(len(names))},
         keep_default_na=False,
-        decimal="," if delimiter != "," and COMMA.search(text) else ".",
+        decimal="," if delimiter != "," and "," in text else ".",
         float_precision="round_trip",
         low_memory=False,
     )
-    cells = [own.to_numpy() for _, own in frame.items()]
-    filled, ends = np.arange(len(frame)) >= above, cells[last][above:]
-    if ((ends != ends) | (ends == "")).any():  # of blank or short lines
-        for i, row in enumerate(rows_of_text(io.StringIO(text), delimiter)):
-            filled[i] = bool(row)
+    of_file = np.repeat(np.arange(len(files)), [*map(len, numbers)])
+    if len(of_file) != len(frame):
+        raise ValueError("a quotation mark is not closed")
+    filled = ~frame.isna().all(axis=1).to_numpy()
+    filled[0] &= not is_named
+    for i in np.unique(of_file[filled & frame.iloc[:, -1].isna()]):
+        for row in (rows := csv_rows(io.StringIO(bodies[i]), delimiter)):
             if row and len(row) != len(names):
-                has = f"line {i + 1} has {len(row)} cells"
+                has = f"line {rows.line_num} has {len(row)} cells"
                 raise ValueError(f"{has}, the first has {len(names)}")
-    cells = [own[filled] for own in cells]
-    return Columns(names, cells, np.flatnonzero(filled) + 1, delimiter, is_named)
+    cells = [own.to_numpy() for _, own in frame[filled].fillna(dict.fromkeys(of_text, "")).items()]
+    lines = np.concatenate(numbers)[filled]
+    return FileColumns(names, cells, of_file[filled], lines, delimiter, is_named)
 
 
-def rows_of_text(stream: io.StringIO, delimiter: str) -> Any:
+def csv_rows(stream: io.StringIO, delimiter: str) -> Any:
     """Return a `csv.reader` of lines, without blanks at their ends."""
     lines = (line.rstrip(" \n") for line in stream)
     return csv.reader(lines, delimiter=delimiter or " ", skipinitialspace=True)
+
+
+def below_names(text: str, delimiter: str) -> tuple[tuple[list[str], bool], str]:
+    """Return what `names_in` says of a text, and the text with blank lines for the names."""
+    rows = csv_rows(stream := io.StringIO(text.rstrip(" \n")), delimiter)
+    head = names_in([*map(str.strip, next(filter(None, rows), []))])
+    body = "\n" * rows.line_num + stream.read() if head[1] else stream.getvalue()
+    if not body.strip():
+        raise ValueError("there is no line below the column names")
+    return head, body
+
+
+def line_numbers(text: str, delimiter: str) -> Sequence[int]:
+    """Return the number of the last line of each row."""
+    if '"' not in text:
+        return range(1, text.count("\n") + 2)
+    rows = csv_rows(io.StringIO(text), delimiter)
+    return [rows.line_num for _ in rows]
 
 
 def read_text(path: Path) -> str:
@@ -197,9 +228,10 @@ def numbers_in(cells: Array, delimiter: str = "") -> Array:
     >>> numbers_in(np.array(["1,5", "NA", "x"], object))
     array([1.5, nan, inf])
     """
-    if cells.dtype.kind in "iuf":
-        return cells.astype(float)
-    return np.array([number_in(str(cell), delimiter) for cell in cells])
+    try:
+        return np.asarray([*map(str, cells)] if cells.dtype == object else cells, float)
+    except ValueError:
+        return np.array([number_in(str(cell), delimiter) for cell in cells])
 
 
 def number_in(cell: str, delimiter: str) -> float:
@@ -215,12 +247,12 @@ def coded(cells: Sequence[Any] | Array, *, labels: bool = False) -> tuple[Array,
 
     The `labels` 1 and 1.0 are one.
     """
-    from pandas import factorize
+    from pandas import Series, factorize
 
-    texts = [str(cell).strip() for cell in cells]
-    if labels and all(map(reads_as_number, {*texts})):
-        texts = [f"{float(text):g}" for text in texts]
-    codes, names = factorize(np.array(texts, object), sort=True)
+    texts = Series(cells).astype(str).str.strip()
+    if labels and all(map(reads_as_number, texts.unique())):
+        texts = texts.map(lambda text: f"{float(text):g}")
+    codes, names = factorize(texts, sort=True)
     return codes, names.tolist()
 
 
@@ -286,13 +318,12 @@ def find_roles(names: Strings, chosen: dict[str, str]) -> tuple[list[str], list[
 
 
 @frozen_arrays
-class Table(Columns):
+class Table(FileColumns):
     """The rows of a file, or of all files of a folder."""
 
     _: KW_ONLY
     path: Path
     files: Sequence[Path]
-    file: Array  # (n,) number of the file
     roles: list[str]  # of all columns, "" of channels
     texts: dict[str, tuple[Array, list[str]]]  # codes (n,) and names of a role
     remarks: dict[str, list[str]]  # by code
@@ -320,47 +351,39 @@ class Table(Columns):
             )
         return found
 
-    def lacks(self, problem: str, way_out: str = CHOOSE) -> PefourierError:
-        """Return the error for a table with other columns than expected."""
-        names = shown(", ".join(self.names))
-        return PefourierError(
-            f"{shown(str(self.path))} {problem}: its columns are {names}; {way_out}"
-        )
+
+def lacks(path: Path, names: Strings, problem: str, way_out: str = CHOOSE) -> PefourierError:
+    """Return the error for a file with other columns than expected."""
+    its = f"its columns are {shown(', '.join(names))}"
+    return PefourierError(f"{shown(str(path))} {problem}: {its}; {way_out}")
 
 
 def read_table(path: Path, options: Options) -> Table:
     """Read the columns of a file, or of all files of a folder."""
     files = files_of_folder(path, options.labels) if path.is_dir() else [path]
     chosen = parse_roles(options.columns)
-    parts = [read_columns(file, chosen) for file in files]
-    names = parts[0].names
+    found = read_columns(files, chosen)
+    names = found.names
     roles, doubts = find_roles(names, chosen)
     at = {
         role: [i for i, own in enumerate(roles) if role == own or chosen.get(role) == names[i]]
         for role in USUAL
     }
     columns = [f"{names[i]} as {role}" for role in USUAL for i in at[role]]
-    cells = [np.concatenate(own) for own in zip(*(part.cells for part in parts), strict=False)]
     table = Table(
-        *(names, cells, np.concatenate([part.lines for part in parts])),
-        *(parts[0].delimiter, parts[0].is_named),
+        **vars(found),
         path=path,
         files=files,
-        file=np.repeat(np.arange(len(files)), [len(part.lines) for part in parts]),
         roles=roles,
         texts={},
         remarks={"columns": columns, "doubts": doubts},
     )
-    for part, other in zip(parts, files, strict=True):
-        if part.names != names:
-            unlike = f"has other columns than {shown(str(files[0]))}", "write the same columns"
-            raise replace(table, path=other, names=part.names).lacks(*unlike)
     for name in {*chosen.values()} - {NONE, *names}:
-        raise table.lacks(f"has no column {shown(name)}")
+        raise lacks(path, names, f"has no column {shown(name)}")
     used = [name for name, role in zip(names, roles, strict=True) if role]
     for name in used:
         if used.count(name) > 1:
-            raise table.lacks(f"has several columns {name}")
+            raise lacks(path, names, f"has several columns {name}")
     name_series(table, at, chosen)
     for role, (codes, found) in table.texts.items():
         for row in np.flatnonzero(codes == 0)[:1] if found[0] == "" else ():
@@ -402,10 +425,10 @@ def files_of_folder(path: Path, labels: str | None) -> list[Path]:
             and str(file) != labels
         ]
         sides = [
-            f
+            file
             for side in ("_TRAIN", "_TEST")
-            for f in files
-            if without_suffix(f.name).endswith(side)
+            for file in files
+            if without_suffix(file.name).endswith(side)
         ]
         if files:
             return sides if len(sides) == 2 else files
@@ -425,7 +448,7 @@ def add_labels(table: Table, labels: str | None) -> None:
     keys, which = (stems(table), table.file) if is_folder else table.texts["series"][::-1]
     lists = [f for f in table.path.glob("*.*") if without_suffix(f.name).lower() in WORDS["lists"]]
     if labels or lists:
-        found = read_columns(file := Path(labels or lists[0]))
+        found = read_columns([file := Path(labels or lists[0])])
         columns = [[name, *cells] for name, cells in zip(found.names, found.cells, strict=True)]
         roles, _ = find_roles(found.names, {})
         at = roles.index("label") if "label" in roles else len(columns) - 1
@@ -457,7 +480,7 @@ def read_times(table: Table) -> Array | None:
         return table.numbers(column, missing=False)
     from pandas import Series, to_datetime
 
-    texts = Series([str(cell).strip().translate(POINT) for cell in cells])
+    texts = Series(cells).astype(str).str.strip().str.replace(",", ".")
     dates = to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
     zoned = texts.str[10:].str.contains("[Zz+-]")
     odd = dates.isna() | (zoned != zoned[0]) | texts.str.match("[A-Za-z]")  # such as today
@@ -495,7 +518,7 @@ def from_tables(path: Path, options: Options) -> Task:
     shape = IN_A_LINE if values else IN_LINES
     if "label" not in table.texts:
         way_out = f"{CHOOSE}, or --labels FILE with a label for each series"
-        raise table.lacks(f"is read as {shape}, and {LACKING['label']}", way_out)
+        raise lacks(path, table.names, f"is read as {shape}, and {LACKING['label']}", way_out)
     if values:
         own = [[i for i in of if not table.roles[i]] for of in values.values()]
         return from_wide(table, [*values], own, options)
@@ -596,10 +619,17 @@ def from_long(table: Table, options: Options) -> Task:
     every = rows_of_series(table, clock)
     if any((np.diff(rows) < 0).any() for rows in every):
         table.remarks["doubts"].append("lines are not in order of time, and are sorted")
-    rising = [all((np.diff(x[rows]) > 0).all() for rows in every) for x in values.T]
-    if times is None and (any(rising) or not is_in_order(table)):
-        hint = f"; {names[rising.index(True)]} increases in each series" if any(rising) else ""
-        raise table.lacks(f"is read as {IN_LINES}, and {LACKING['time']}{hint}")
+    if times is None:
+        rising = [
+            name
+            for name, x in zip(names, values.T, strict=True)
+            if all(len(rows) > 1 and (np.diff(x[rows]) > 0).all() for rows in every)
+        ]
+        if rising or not is_in_order(table):
+            problem = f"is read as {IN_LINES}, and {LACKING['time']}"
+            if rising:
+                problem += f"; {rising[0]} increases in each series"
+            raise lacks(table.path, table.names, problem)
 
     def place(number: int, row: int, column: int) -> str:
         return table.place(every[number][row], found[column])

@@ -79,7 +79,7 @@ REFUSED = {  # the text of a file, and part of the error
     HEAD + "1,0,1,0\n1,0,2,0\n": "line 3: series '1' has a time twice: 0",
     HEAD + "1,0,1,0\n2,1,2,1\n": "2 classes in 2 examples",
     "id,time,a,label,group\n1,0,1,0,a\n1,1,2,0,b\n2,0,0,1,a\n": "line 3: series '1' has 2 groups",
-    HEAD + '1,0,1,"' + "x" * 200_000 + "\n": "EOF inside string",
+    HEAD + '1,0,1,"' + "x" * 200_000 + "\n": "field limit",
 }
 
 
