@@ -102,7 +102,7 @@ def kind_of(path: Path) -> str:
 
 
 def read_columns(files: Sequence[Path], chosen: dict[str, str] | None = None) -> FileColumns:
-    """Read files together, as texts, or as numbers where a column has none of the roles of texts."""
+    """Read files together: all cells as texts, or columns without roles and times as numbers."""
     for file in files:
         check_regular(str(file))
     parse, name = partial(parse_columns, files, chosen), name_of_file(str(files[0]))
@@ -123,70 +123,49 @@ def parse_columns(files: Sequence[Path], chosen: dict[str, str] | None) -> FileC
     delimiter = ""
     if set(line) & set(DELIMITERS):
         delimiter = max(DELIMITERS, key=COMMA.sub("", line).count)
-    heads, bodies = zip(*(below_names(text, delimiter) for text in texts), strict=True)
+    heads, lines, bodies = zip(*(scan_lines(text, delimiter) for text in texts), strict=True)
+    names, is_named = heads[0]
     for file, head in zip(files, heads, strict=True):
         if head != heads[0]:
             raise lacks(file, head[0], f"has other columns than {shown(str(files[0]))}", SAME)
-    names, is_named = heads[0]
-    numbers = [line_numbers(body, delimiter) for body in bodies]
-    text = "\n".join(bodies)
-    if is_named:  # in place of the names, zeros set the number of columns
-        text = (delimiter or " ").join("0" * len(names)) + text
     roles, _ = find_roles(names, chosen or {})
     free = [i for i, role in enumerate(roles) if not role]
     of_text = {i for i, role in enumerate(roles) if chosen is None or role not in ("", "time")}
     if "label" not in roles:  # which the first or the last may be
         of_text |= {*free[:1], *free[-1:]}
     frame = read_csv(
-        io.StringIO(text),
+        io.StringIO("\n".join(bodies)),
         sep=delimiter or r"\s+",
         header=None,
         skipinitialspace=True,
-        skip_blank_lines=False,
         dtype=dict.fromkeys(of_text, object),
-        na_values={i: [""] if i in of_text else ABSENT for i in range(len(names))},
+        na_values=dict.fromkeys({*range(len(names))} - of_text, ABSENT),
         keep_default_na=False,
-        decimal="," if delimiter != "," and "," in text else ".",
+        decimal="," if delimiter != "," and "," in "".join(bodies) else ".",
         float_precision="round_trip",
         low_memory=False,
     )
-    of_file = np.repeat(np.arange(len(files)), [*map(len, numbers)])
-    if len(of_file) != len(frame):
-        raise ValueError("a quotation mark is not closed")
-    filled = ~frame.isna().all(axis=1).to_numpy()
-    filled[0] &= not is_named
-    for i in np.unique(of_file[filled & frame.iloc[:, -1].isna()]):
-        for row in (rows := csv_rows(io.StringIO(bodies[i]), delimiter)):
-            if row and len(row) != len(names):
-                has = f"line {rows.line_num} has {len(row)} cells"
-                raise ValueError(f"{has}, the first has {len(names)}")
-    cells = [own.to_numpy() for _, own in frame[filled].fillna(dict.fromkeys(of_text, "")).items()]
-    lines = np.concatenate(numbers)[filled]
-    return FileColumns(names, cells, of_file[filled], lines, delimiter, is_named)
+    cells = [own.to_numpy() for _, own in frame.items()]
+    file = np.repeat(np.arange(len(files)), [*map(len, lines)])
+    return FileColumns(names, cells, file, np.concatenate(lines), delimiter, is_named)
 
 
-def csv_rows(stream: io.StringIO, delimiter: str) -> Any:
-    """Return a `csv.reader` of lines, without blanks at their ends."""
-    lines = (line.rstrip(" \n") for line in stream)
-    return csv.reader(lines, delimiter=delimiter or " ", skipinitialspace=True)
-
-
-def below_names(text: str, delimiter: str) -> tuple[tuple[list[str], bool], str]:
-    """Return what `names_in` says of a text, and the text with blank lines for the names."""
-    rows = csv_rows(stream := io.StringIO(text.rstrip(" \n")), delimiter)
-    head = names_in([*map(str.strip, next(filter(None, rows), []))])
-    body = "\n" * rows.line_num + stream.read() if head[1] else stream.getvalue()
-    if not body.strip():
+def scan_lines(text: str, delimiter: str) -> tuple[tuple[list[str], bool], list[int], str]:
+    """Return what `names_in` finds, the line number of each row, and the text of the rows."""
+    lines = (line.rstrip(" \n") for line in io.StringIO(text))
+    rows = csv.reader(lines, delimiter=delimiter or " ", skipinitialspace=True)
+    first = next(filter(None, rows), [])
+    head, above, numbers = names_in([*map(str.strip, first)]), rows.line_num, list[int]()
+    if not head[1]:
+        above, numbers = 0, [above]
+    for row in filter(None, rows):
+        if len(row) != len(first):
+            has = f"line {rows.line_num} has {len(row)} cells"
+            raise ValueError(f"{has}, the first has {len(first)}")
+        numbers.append(rows.line_num)
+    if not numbers:
         raise ValueError("there is no line below the column names")
-    return head, body
-
-
-def line_numbers(text: str, delimiter: str) -> Sequence[int]:
-    """Return the number of the last line of each row."""
-    if '"' not in text:
-        return range(1, text.count("\n") + 2)
-    rows = csv_rows(io.StringIO(text), delimiter)
-    return [rows.line_num for _ in rows]
+    return head, numbers, text.split("\n", above)[above]
 
 
 def read_text(path: Path) -> str:
@@ -228,8 +207,10 @@ def numbers_in(cells: Array, delimiter: str = "") -> Array:
     >>> numbers_in(np.array(["1,5", "NA", "x"], object))
     array([1.5, nan, inf])
     """
+    if cells.dtype.kind in "iuf":
+        return cells.astype(float)
     try:
-        return np.asarray([*map(str, cells)] if cells.dtype == object else cells, float)
+        return np.array([*map(str, cells)], object).astype(float)
     except ValueError:
         return np.array([number_in(str(cell), delimiter) for cell in cells])
 
