@@ -26,7 +26,6 @@ from pathlib import Path
 
 import numpy as np
 
-from pefourier.encodings.encoding import BLOCK, row_blocks
 from pefourier.encodings.loader import not_here
 from pefourier.encodings.sources.tables import (
     ArrayFile,
@@ -128,7 +127,8 @@ def find_task(name: str, options: Options) -> Task:
     read = {"read": [f"{how}; {sizes}, {len(task.classes)} classes"]}
     if task.own_names:  # examples
         copies = len(task.starts) - len({x.tobytes() for x in np.split(task.rows, task.starts[1:])})
-        read["copies"] = [str(copies)] * bool(copies)
+        if copies:
+            read["copies"] = [str(copies)]
     return replace(task, remarks=read | {**task.remarks} | read)
 
 
@@ -312,7 +312,7 @@ FLAGS_OF_READERS = {  # options that only some readers use
 LIMIT = 20.0  # scaled values are clipped here
 AGAIN = "download it again"
 open_part = partial(open_arrays, regular=True, advice=AGAIN)  # of a published dataset
-Recording = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, label
+PublishedRows = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, label
 # Recorded over the same period with the same command columns. P-10 repeats the rows of P-14.
 GROUPS = (("T-4", "T-5"), ("T-12", "T-13"), ("M-1", "M-2"), ("M-3", "M-4", "M-5"), ("F-4", "F-5"))
 ARCHIVED = ("train", "test", "label")  # of an archive
@@ -336,7 +336,7 @@ def load_part(
 
 
 def scale_recording(
-    name: str, recording: Recording, floor: float, recorded_with: str, dealt_with: str
+    name: str, recording: PublishedRows, floor: float, recorded_with: str, dealt_with: str
 ) -> Series:
     """Scale a recording by its unlabelled part; its labels are 0 and 1, one for each row."""
     train, test, label = recording
@@ -351,21 +351,20 @@ def scale_recording(
     if train.shape[1] != test.shape[1]:
         raise PefourierError(f"{name}: train has {train.shape[1]} columns and test {test.shape[1]}")
     scale = np.maximum(train.std(axis=0, dtype=float), floor)
-    mean, scaled = train.mean(axis=0, dtype=float), np.empty(test.shape, np.float32)
-    for block in row_blocks(len(test), BLOCK, test.shape[1]):
-        scaled[block] = np.clip((test[block] - mean) / scale, -LIMIT, LIMIT)
+    mean = train.mean(axis=0, dtype=float)
+    scaled = np.clip((test - mean) / scale, -LIMIT, LIMIT).astype(np.float32)
     return Series(name, scaled, label.astype(bool), recorded_with, dealt_with)
 
 
 @frozen
-class Source:
+class PublishedSet:
     """A published dataset: its folders, its blocks, and recordings that must stay together."""
 
     floor: float  # lower bound of a channel's standard deviation
     blocks: int
     folders: Texts  # of --data DIR that may hold it
     names: str  # of its recordings, a regular expression
-    read_published: Callable[[Path], Iterator[tuple[str, Recording]]]
+    read_published: Callable[[Path], Iterator[tuple[str, PublishedRows]]]
     together: Callable[[str], tuple[str, str]]  # recorded_with, dealt_with
 
 
@@ -403,7 +402,7 @@ def locate(name: str, data: Path) -> tuple[Path, list[Path]]:
     )
 
 
-def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
+def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, PublishedRows]]:
     """Read recordings from archives."""
     for path in paths:
         with open_part(str(path), ".npz") as file:
@@ -424,7 +423,7 @@ def read_part(path: Path, suffix: str, dtype: str | None = None) -> Array:
     return rows
 
 
-def read_machines(folder: Path) -> Iterator[tuple[str, Recording]]:
+def read_machines(folder: Path) -> Iterator[tuple[str, PublishedRows]]:
     """Read machines of SMD from text with one row per line and commas between values."""
     folders = [folder / part for part in ("train", "test", "test_label")]
     for name in sorted({path.name for subfolder in folders for path in subfolder.glob("*.txt")}):
@@ -432,7 +431,7 @@ def read_machines(folder: Path) -> Iterator[tuple[str, Recording]]:
         yield Path(name).stem, (train, test, label[:, 0])
 
 
-def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
+def read_channels(folder: Path) -> Iterator[tuple[str, PublishedRows]]:
     """Read the MSL channels in the list of anomalies, beside train/ and test/ or above them."""
     path = folder / LIST if (folder / LIST).is_file() else folder.parent / LIST
     parse = partial(parse_or_refuse, file=name_of_file(str(path)), suffix=".csv", advice=AGAIN)
@@ -472,7 +471,7 @@ def period_of(name: str) -> tuple[str, str]:
 
 
 SOURCES = {
-    "msl": Source(
+    "msl": PublishedSet(
         floor=0.05,
         blocks=4,
         folders=("msl", "data"),
@@ -481,7 +480,7 @@ SOURCES = {
         together=period_of,
     ),
     # incidents coincide across machines, so blocks with the same number share a fold
-    "smd": Source(
+    "smd": PublishedSet(
         floor=0.02,
         blocks=10,
         folders=("smd", "ServerMachineDataset"),

@@ -33,7 +33,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -83,8 +83,10 @@ class FileColumns:
     cells: list[Array]  # of each column (n,), numbers or texts
     file: Array  # (n,) number of the file
     lines: Array  # (n,) line numbers
-    delimiter: str = ""  # "": blanks
-    is_named: bool = True  # the first line names the columns
+    delimiter: str  # "": blanks
+    is_named: bool  # the first line names the columns
+    roles: list[str]  # of all columns, "" of channels
+    doubts: list[str]  # about roles
 
 
 def without_suffix(name: str) -> str:
@@ -119,53 +121,56 @@ def parse_columns(files: Sequence[Path], chosen: dict[str, str] | None) -> FileC
     from pandas import read_csv
 
     texts = [*map(read_text, files)]
-    line = texts[0].partition("\n")[0]
+    first = texts[0].partition("\n")[0]
     delimiter = ""
-    if set(line) & set(DELIMITERS):
-        delimiter = max(DELIMITERS, key=COMMA.sub("", line).count)
-    heads, lines, bodies = zip(*(scan_lines(text, delimiter) for text in texts), strict=True)
-    names, is_named = heads[0]
-    for file, head in zip(files, heads, strict=True):
-        if head != heads[0]:
-            raise lacks(file, head[0], f"has other columns than {shown(str(files[0]))}", SAME)
-    roles, _ = find_roles(names, chosen or {})
+    if set(first) & set(DELIMITERS):
+        delimiter = max(DELIMITERS, key=COMMA.sub("", first).count)
+    cells = next(csv.reader([first], delimiter=delimiter or " ", skipinitialspace=True))
+    names, is_named = names_in([*map(str.strip, cells)])
+    numbers = list[list[int]]()
+    for i, (file, text) in enumerate(zip(files, texts, strict=True)):
+        if is_named:
+            line, _, texts[i] = text.partition("\n")
+            if line != first:
+                raise lacks(file, [line], f"has other columns than {shown(str(files[0]))}", SAME)
+        numbers.append(row_numbers(texts[i], delimiter, len(names), 1 + is_named))
+    text = "\n".join(texts)
+    roles, doubts = find_roles(names, chosen or {})
     free = [i for i, role in enumerate(roles) if not role]
     of_text = {i for i, role in enumerate(roles) if chosen is None or role not in ("", "time")}
     if "label" not in roles:  # which the first or the last may be
         of_text |= {*free[:1], *free[-1:]}
     frame = read_csv(
-        io.StringIO("\n".join(bodies)),
+        io.StringIO(text),
         sep=delimiter or r"\s+",
         header=None,
         skipinitialspace=True,
         dtype=dict.fromkeys(of_text, object),
         na_values=dict.fromkeys({*range(len(names))} - of_text, ABSENT),
         keep_default_na=False,
-        decimal="," if delimiter != "," and "," in "".join(bodies) else ".",
+        decimal="," if delimiter != "," and "," in text else ".",
         float_precision="round_trip",
         low_memory=False,
     )
-    cells = [own.to_numpy() for _, own in frame.items()]
-    file = np.repeat(np.arange(len(files)), [*map(len, lines)])
-    return FileColumns(names, cells, file, np.concatenate(lines), delimiter, is_named)
+    lines = np.concatenate(numbers)
+    if len(frame) != len(lines):
+        raise ValueError("a quotation mark is not closed")
+    columns = [own.to_numpy() for _, own in frame.items()]
+    of_file = np.repeat(np.arange(len(files)), [*map(len, numbers)])
+    return FileColumns(names, columns, of_file, lines, delimiter, is_named, roles, doubts)
 
 
-def scan_lines(text: str, delimiter: str) -> tuple[tuple[list[str], bool], list[int], str]:
-    """Return what `names_in` finds, the line number of each row, and the text of the rows."""
-    lines = (line.rstrip(" \n") for line in io.StringIO(text))
-    rows = csv.reader(lines, delimiter=delimiter or " ", skipinitialspace=True)
-    first = next(filter(None, rows), [])
-    head, above, numbers = names_in([*map(str.strip, first)]), rows.line_num, list[int]()
-    if not head[1]:
-        above, numbers = 0, [above]
-    for row in filter(None, rows):
-        if len(row) != len(first):
-            has = f"line {rows.line_num} has {len(row)} cells"
-            raise ValueError(f"{has}, the first has {len(first)}")
-        numbers.append(rows.line_num)
-    if not numbers:
+def row_numbers(text: str, delimiter: str, width: int, start: int) -> list[int]:
+    """Return the line number of each row, from `start` on, if all rows have `width` cells."""
+    found = list[int]()
+    for number, line in enumerate(re.sub('"[^"]*"', "", text).split("\n"), start):
+        if line.strip(" "):
+            if (cells := len(line.split(delimiter or None))) != width:
+                raise ValueError(f"line {number} has {cells} cells, the first has {width}")
+            found.append(number)
+    if not found:
         raise ValueError("there is no line below the column names")
-    return head, numbers, text.split("\n", above)[above]
+    return found
 
 
 def read_text(path: Path) -> str:
@@ -302,10 +307,8 @@ def find_roles(names: Strings, chosen: dict[str, str]) -> tuple[list[str], list[
 class Table(FileColumns):
     """The rows of a file, or of all files of a folder."""
 
-    _: KW_ONLY
     path: Path
     files: Sequence[Path]
-    roles: list[str]  # of all columns, "" of channels
     texts: dict[str, tuple[Array, list[str]]]  # codes (n,) and names of a role
     remarks: dict[str, list[str]]  # by code
 
@@ -344,21 +347,14 @@ def read_table(path: Path, options: Options) -> Table:
     files = files_of_folder(path, options.labels) if path.is_dir() else [path]
     chosen = parse_roles(options.columns)
     found = read_columns(files, chosen)
-    names = found.names
-    roles, doubts = find_roles(names, chosen)
+    names, roles = found.names, found.roles
     at = {
         role: [i for i, own in enumerate(roles) if role == own or chosen.get(role) == names[i]]
         for role in USUAL
     }
     columns = [f"{names[i]} as {role}" for role in USUAL for i in at[role]]
-    table = Table(
-        **vars(found),
-        path=path,
-        files=files,
-        roles=roles,
-        texts={},
-        remarks={"columns": columns, "doubts": doubts},
-    )
+    remarks = {"columns": columns, "doubts": found.doubts}
+    table = Table(**vars(found), path=path, files=files, texts={}, remarks=remarks)
     for name in {*chosen.values()} - {NONE, *names}:
         raise lacks(path, names, f"has no column {shown(name)}")
     used = [name for name, role in zip(names, roles, strict=True) if role]
@@ -366,8 +362,8 @@ def read_table(path: Path, options: Options) -> Table:
         if used.count(name) > 1:
             raise lacks(path, names, f"has several columns {name}")
     name_series(table, at, chosen)
-    for role, (codes, found) in table.texts.items():
-        for row in np.flatnonzero(codes == 0)[:1] if found[0] == "" else ():
+    for role, (codes, own) in table.texts.items():
+        for row in np.flatnonzero(codes == 0)[:1] if own[0] == "" else ():
             raise PefourierError(f"{table.place(row, at[role][0])}: {role} is missing")
     add_labels(table, options.labels)
     return table
@@ -405,14 +401,9 @@ def files_of_folder(path: Path, labels: str | None) -> list[Path]:
             and without_suffix(file.name).lower() not in WORDS["lists"]
             and str(file) != labels
         ]
-        sides = [
-            file
-            for side in ("_TRAIN", "_TEST")
-            for file in files
-            if without_suffix(file.name).endswith(side)
-        ]
+        sides = [f for f in files if without_suffix(f.name).endswith(("_TRAIN", "_TEST"))]
         if files:
-            return sides if len(sides) == 2 else files
+            return sides[::-1] if len(sides) == 2 else files
     raise PefourierError(
         f"{shown(str(path))} holds no NAME_TRAIN.ts and NAME_TEST.ts, no X.npy and no series in "
         f"{', '.join(SUFFIXES)}, with --labels FILE or in a folder for each class"
@@ -431,8 +422,9 @@ def add_labels(table: Table, labels: str | None) -> None:
     if labels or lists:
         found = read_columns([file := Path(labels or lists[0])])
         columns = [[name, *cells] for name, cells in zip(found.names, found.cells, strict=True)]
-        roles, _ = find_roles(found.names, {})
-        at = roles.index("label") if "label" in roles else len(columns) - 1
+        at = len(columns) - 1
+        if "label" in found.roles:
+            at = found.roles.index("label")
         names = map(without_suffix, columns[0 if at else -1])
         label = dict(zip(names, columns[at], strict=True))
         if lacking := [key for key in keys if key not in label]:
@@ -501,8 +493,7 @@ def from_tables(path: Path, options: Options) -> Task:
         way_out = f"{CHOOSE}, or --labels FILE with a label for each series"
         raise lacks(path, table.names, f"is read as {shape}, and {LACKING['label']}", way_out)
     if values:
-        own = [[i for i in of if not table.roles[i]] for of in values.values()]
-        return from_wide(table, [*values], own, options)
+        return from_wide(table, values, options)
     return from_long(table, options)
 
 
@@ -511,12 +502,7 @@ def series_at_start(table: Table) -> None:
     numbers = numbers_in(table.cells[0], table.delimiter)
     codes, names = coded(table.cells[0])
     is_name = np.isinf(numbers).all() or (np.diff(numbers) == 1).all()
-    if (
-        is_name
-        and not table.roles[0]
-        and len(table.names) > 1 + FEWEST
-        and len(names) == len(codes)
-    ):
+    if is_name and not table.roles[0] and len(names) == len(codes):
         table.roles[0], table.texts["series"] = "series", (codes, names)
         table.remarks["columns"].append(f"{table.names[0]} as series")
 
@@ -549,8 +535,9 @@ def label_at_an_end(table: Table, values: dict[str, list[int]]) -> None:
     for i in found[:1]:
         table.roles[i], table.texts["label"] = "label", coded(table.cells[i], labels=True)
         table.remarks["columns"].append(f"{names[0]} as label")
+    if len(found) > 1:
         doubt = f"{join(names)} fit label, {names[0]} is used (--columns label=NAME)"
-        table.remarks["doubts"] += [doubt] * (len(found) > 1)
+        table.remarks["doubts"].append(doubt)
 
 
 def may_be_labels(cells: Array) -> bool:
@@ -560,14 +547,16 @@ def may_be_labels(cells: Array) -> bool:
     return bool(whole and 1 < len({*cells}) <= len(cells) // 2)
 
 
-def from_wide(table: Table, names: Strings, columns: list[list[int]], options: Options) -> Task:
+def from_wide(table: Table, values: dict[str, list[int]], options: Options) -> Task:
     """Make each line an example; missing numbers at its end shorten it."""
-    x = np.stack([np.stack([table.numbers(i) for i in own], axis=1) for own in columns], axis=2)
+    channels = [[i for i in own if not table.roles[i]] for own in values.values()]
+    x = np.array([[table.numbers(i) for i in own] for own in channels]).T
     known = ~np.isnan(x).all(axis=2)
     lengths = np.where(known.any(axis=1), x.shape[1] - known[:, ::-1].argmax(axis=1), x.shape[1])
     tested = int((table.file == 1).sum()) if len(table.files) == 2 else None
     table.remarks["read"] = [f"{IN_A_LINE}, {x.shape[1]} values"]
-    table.remarks["channels"] = [*names] * (len(names) > 1)
+    if len(values) > 1:
+        table.remarks["channels"] = [*values]
     return examples_of(table, x, lengths, np.arange(len(x)), options, tested=tested)
 
 
@@ -727,7 +716,8 @@ def recordings_of(
     """Make a task of series with labelled rows; a group stays on one side."""
     label, classes = classes_of_rows(table, options.positive)
     split.check_rows(str(table.path), np.concatenate(rows))
-    first, activity = [part[0] for part in parts], label * (label.dtype != bool)
+    first = [part[0] for part in parts]
+    activity = np.zeros_like(label) if label.dtype == bool else label
     names, units = (
         [table.common(role, [row])[0] for row in first] if role in table.texts else []
         for role in ("series", "group")
