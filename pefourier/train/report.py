@@ -437,7 +437,7 @@ KEPT += " dataset_verdict best left_out difference average_rank"
 
 def read_scores(path: str) -> list[Fields]:
     """Read a .csv as rows with dataset, encoding, numbers of seed and fold, and the score as f1."""
-    found = read_columns([Path(path)])
+    found = read_columns(Path(path))
     names = [name.lower() for name in found.names]
     score = next((name for name in SCORE if name in names), "score")
     for name in ("encoding", score):

@@ -435,7 +435,7 @@ def read_channels(folder: Path) -> Iterator[tuple[str, PublishedRows]]:
     """Read the MSL channels in the list of anomalies, beside train/ and test/ or above them."""
     path = folder / LIST if (folder / LIST).is_file() else folder.parent / LIST
     parse = partial(parse_or_refuse, file=name_of_file(str(path)), suffix=".csv", advice=AGAIN)
-    found = read_columns([path])
+    found = read_columns(path)
     for name in set(COLUMNS) - set(found.names):
         raise PefourierError(f"{path} has no column {name} in its first line; {AGAIN}")
     columns = dict(zip(found.names, found.cells, strict=True))

@@ -647,7 +647,7 @@ def fill_series(
     filled, complete, count = list[Array](), list[Array](), 0
     for number, rows in enumerate(series):
         lacking = np.isnan(rows)
-        kept = ~lacking.any(axis=1) if missing == "drop" else np.ones(len(rows), bool)
+        kept = np.asarray(~lacking.any(axis=1) | (missing != "drop"))
         known = kept.any() and not lacking.all(axis=0).any()
         if lacking.any() and not (missing and known):
             every = np.isnan(np.concatenate(series))

@@ -55,7 +55,7 @@ LARGEST = 2**30  # characters of a file
 DELIMITERS = ",;\t"
 POINT = str.maketrans(",", ".")  # for decimal commas
 COMMA = re.compile(r"(?<=\d),(?=\d)")  # which may be decimal
-ABSENT = ["", *"na nan n/a null none NA NaN N/A NULL None".split()]  # cells of missing numbers
+ABSENT = ("", "na", "nan", "n/a", "null", "none")  # cells of missing numbers
 SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".csv.gz")
 NAMES = read_toml(Path(__file__).with_name("names.toml"))
 USUAL, WORDS = NAMES["roles"], NAMES["words"]
@@ -63,7 +63,6 @@ FOLDERS = "names of folders"
 NONE, UNUSED = "none", "unused"  # a column of --columns that is not there; a role
 IN_LINES, IN_A_LINE = "a line for each time of a series", "a series in each line"
 LACKING = {role: f"lacks a column {role} ({', '.join(USUAL[role])})" for role in USUAL}
-SAME = "write the same columns"
 CHOOSE = "use --columns time=NAME,series=NAME,label=NAME"
 ENDINGS = re.compile(r"(_(id|no|nr|num|number|name|index|utc|sec|seconds?|min|hours?|[mun]?s|h))+$")
 TYPO = 0.5  # share of series with several labels below which such labels count as mistakes
@@ -80,13 +79,11 @@ class FileColumns:
     """The columns of a file, or of several files with the same columns."""
 
     names: list[str]
-    cells: list[Array]  # of each column (n,), numbers or texts
+    cells: list[Array]  # of each column (n,), texts
     file: Array  # (n,) number of the file
     lines: Array  # (n,) line numbers
     delimiter: str  # "": blanks
     is_named: bool  # the first line names the columns
-    roles: list[str]  # of all columns, "" of channels
-    doubts: list[str]  # about roles
 
 
 def without_suffix(name: str) -> str:
@@ -103,20 +100,20 @@ def kind_of(path: Path) -> str:
     return suffix_of(str(path).lower().removesuffix(".gz"))
 
 
-def read_columns(files: Sequence[Path], chosen: dict[str, str] | None = None) -> FileColumns:
-    """Read files together: all cells as texts, or columns without roles and times as numbers."""
+def read_columns(*files: Path) -> FileColumns:
+    """Read files together."""
     for file in files:
         check_regular(str(file))
-    parse, name = partial(parse_columns, files, chosen), name_of_file(str(files[0]))
+    parse, name = partial(parse_columns, files), name_of_file(str(files[0]))
     try:
         return parse_or_refuse(parse, name, kind_of(files[0]), "write it again, texts as UTF-8")
     except PefourierError:
         for file in files if len(files) > 1 else ():  # a damaged one is named
-            read_columns([file], chosen)
+            read_columns(file)
         raise
 
 
-def parse_columns(files: Sequence[Path], chosen: dict[str, str] | None) -> FileColumns:
+def parse_columns(files: Sequence[Path]) -> FileColumns:
     """Read files; damaged files raise ValueError."""
     from pandas import read_csv
 
@@ -128,36 +125,26 @@ def parse_columns(files: Sequence[Path], chosen: dict[str, str] | None) -> FileC
     cells = next(csv.reader([first], delimiter=delimiter or " ", skipinitialspace=True))
     names, is_named = names_in([*map(str.strip, cells)])
     numbers = list[list[int]]()
-    for i, (file, text) in enumerate(zip(files, texts, strict=True)):
+    for i, text in enumerate(texts):
         if is_named:
             line, _, texts[i] = text.partition("\n")
             if line != first:
-                raise lacks(file, [line], f"has other columns than {shown(str(files[0]))}", SAME)
+                other = f"has other columns than {shown(str(files[0]))}"
+                raise lacks(files[i], [line], other, "write the same columns")
         numbers.append(row_numbers(texts[i], delimiter, len(names), 1 + is_named))
-    text = "\n".join(texts)
-    roles, doubts = find_roles(names, chosen or {})
-    free = [i for i, role in enumerate(roles) if not role]
-    of_text = {i for i, role in enumerate(roles) if chosen is None or role not in ("", "time")}
-    if "label" not in roles:  # which the first or the last may be
-        of_text |= {*free[:1], *free[-1:]}
     frame = read_csv(
-        io.StringIO(text),
+        io.StringIO("\n".join(texts)),
         sep=delimiter or r"\s+",
         header=None,
+        dtype=str,
+        na_filter=False,
         skipinitialspace=True,
-        dtype=dict.fromkeys(of_text, object),
-        na_values=dict.fromkeys({*range(len(names))} - of_text, ABSENT),
-        keep_default_na=False,
-        decimal="," if delimiter != "," and "," in text else ".",
-        float_precision="round_trip",
-        low_memory=False,
     )
     lines = np.concatenate(numbers)
     if len(frame) != len(lines):
         raise ValueError("a quotation mark is not closed")
-    columns = [own.to_numpy() for _, own in frame.items()]
-    of_file = np.repeat(np.arange(len(files)), [*map(len, numbers)])
-    return FileColumns(names, columns, of_file, lines, delimiter, is_named, roles, doubts)
+    file = np.repeat(np.arange(len(files)), [*map(len, numbers)])
+    return FileColumns(names, [*frame.to_numpy().T], file, lines, delimiter, is_named)
 
 
 def row_numbers(text: str, delimiter: str, width: int, start: int) -> list[int]:
@@ -212,12 +199,10 @@ def numbers_in(cells: Array, delimiter: str = "") -> Array:
     >>> numbers_in(np.array(["1,5", "NA", "x"], object))
     array([1.5, nan, inf])
     """
-    if cells.dtype.kind in "iuf":
-        return cells.astype(float)
     try:
-        return np.array([*map(str, cells)], object).astype(float)
+        return cells.astype(float)
     except ValueError:
-        return np.array([number_in(str(cell), delimiter) for cell in cells])
+        return np.array([number_in(cell, delimiter) for cell in cells])
 
 
 def number_in(cell: str, delimiter: str) -> float:
@@ -235,7 +220,7 @@ def coded(cells: Sequence[Any] | Array, *, labels: bool = False) -> tuple[Array,
     """
     from pandas import Series, factorize
 
-    texts = Series(cells).astype(str).str.strip()
+    texts = Series(cells).str.strip()
     if labels and all(map(reads_as_number, texts.unique())):
         texts = texts.map(lambda text: f"{float(text):g}")
     codes, names = factorize(texts, sort=True)
@@ -309,6 +294,7 @@ class Table(FileColumns):
 
     path: Path
     files: Sequence[Path]
+    roles: list[str]  # of all columns, "" of channels
     texts: dict[str, tuple[Array, list[str]]]  # codes (n,) and names of a role
     remarks: dict[str, list[str]]  # by code
 
@@ -329,7 +315,7 @@ class Table(FileColumns):
         for row in np.flatnonzero(np.isinf(found) if missing else ~np.isfinite(found))[:1]:
             raise PefourierError(
                 f"{self.place(row, column)}: expected a finite number without thousands "
-                f"separators, got {shown(str(self.cells[column][row]))}; choose columns with "
+                f"separators, got {shown(self.cells[column][row])}; choose columns with "
                 "--channels A,B, or use --columns time=NAME, label=NAME or group=NAME for another "
                 "role"
             )
@@ -345,16 +331,16 @@ def lacks(path: Path, names: Strings, problem: str, way_out: str = CHOOSE) -> Pe
 def read_table(path: Path, options: Options) -> Table:
     """Read the columns of a file, or of all files of a folder."""
     files = files_of_folder(path, options.labels) if path.is_dir() else [path]
-    chosen = parse_roles(options.columns)
-    found = read_columns(files, chosen)
-    names, roles = found.names, found.roles
+    chosen, found = parse_roles(options.columns), read_columns(*files)
+    names = found.names
+    roles, doubts = find_roles(names, chosen)
     at = {
         role: [i for i, own in enumerate(roles) if role == own or chosen.get(role) == names[i]]
         for role in USUAL
     }
     columns = [f"{names[i]} as {role}" for role in USUAL for i in at[role]]
-    remarks = {"columns": columns, "doubts": found.doubts}
-    table = Table(**vars(found), path=path, files=files, texts={}, remarks=remarks)
+    remarks = {"columns": columns, "doubts": doubts}
+    table = Table(**vars(found), path=path, files=files, roles=roles, texts={}, remarks=remarks)
     for name in {*chosen.values()} - {NONE, *names}:
         raise lacks(path, names, f"has no column {shown(name)}")
     used = [name for name, role in zip(names, roles, strict=True) if role]
@@ -420,11 +406,10 @@ def add_labels(table: Table, labels: str | None) -> None:
     keys, which = (stems(table), table.file) if is_folder else table.texts["series"][::-1]
     lists = [f for f in table.path.glob("*.*") if without_suffix(f.name).lower() in WORDS["lists"]]
     if labels or lists:
-        found = read_columns([file := Path(labels or lists[0])])
+        found = read_columns(file := Path(labels or lists[0]))
         columns = [[name, *cells] for name, cells in zip(found.names, found.cells, strict=True)]
-        at = len(columns) - 1
-        if "label" in found.roles:
-            at = found.roles.index("label")
+        roles, _ = find_roles(found.names, {})
+        at = roles.index("label") if "label" in roles else len(columns) - 1
         names = map(without_suffix, columns[0 if at else -1])
         label = dict(zip(names, columns[at], strict=True))
         if lacking := [key for key in keys if key not in label]:
@@ -449,18 +434,18 @@ def read_times(table: Table) -> Array | None:
         return None
     column = table.roles.index("time")
     cells = table.cells[column]
-    if reads_as_number(str(cells[0]).translate(POINT)):
+    if reads_as_number(cells[0].translate(POINT)):
         return table.numbers(column, missing=False)
     from pandas import Series, to_datetime
 
-    texts = Series(cells).astype(str).str.strip().str.replace(",", ".")
+    texts = Series(cells).str.strip().str.replace(",", ".")
     dates = to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
     zoned = texts.str[10:].str.contains("[Zz+-]")
     odd = dates.isna() | (zoned != zoned[0]) | texts.str.match("[A-Za-z]")  # such as today
     for row in np.flatnonzero(odd)[:1]:
         raise PefourierError(
             f"{table.place(row, column)}: expected numbers or ISO 8601, all with a zone or all "
-            f"without, got {shown(str(cells[row]))}; pandas.to_datetime reads other formats"
+            f"without, got {shown(cells[row])}; pandas.to_datetime reads other formats"
         )
     return np.asarray((dates - dates.min()).dt.total_seconds())
 
@@ -502,7 +487,8 @@ def series_at_start(table: Table) -> None:
     numbers = numbers_in(table.cells[0], table.delimiter)
     codes, names = coded(table.cells[0])
     is_name = np.isinf(numbers).all() or (np.diff(numbers) == 1).all()
-    if is_name and not table.roles[0] and len(names) == len(codes):
+    is_wide = len(table.names) > 1 + FEWEST and len(names) == len(codes)
+    if is_name and is_wide and not table.roles[0]:
         table.roles[0], table.texts["series"] = "series", (codes, names)
         table.remarks["columns"].append(f"{table.names[0]} as series")
 
@@ -656,7 +642,7 @@ def channels_left(table: Table) -> list[int]:
         i
         for i, name in enumerate(table.names)
         if name and not table.roles[i]
-        if np.isfinite(numbers_in(table.cells[i], table.delimiter)).any()
+        if any(np.isfinite(number_in(cell, table.delimiter)) for cell in table.cells[i])
     ]
 
 

@@ -101,7 +101,7 @@ LISTS = {  # what the list of anomalies holds, and what is named
     HEAD + "A-1,MSL": "A-1|not a readable",
     HEAD + 'A-1,SMAP,"[[1, 2]]",[point],1200\n': "no recording of msl",
     b"\xff\xfe": "codec",
-    HEAD + "x" * 200_000: "field limit",
+    HEAD + "x" * 200_000: "2 cells|1 cells",
     HEAD + 'A-1,SMAP,"[]",,\n../A-1,MSL,"[]",,\n': r"'\.\./A-1'",
 }
 EVENTS_REFUSED = ["[" * 50000 + "]" * 50000, "9" * 5000, "[[1, 2]", "null", "[[7, 5]]", "[5, 10]"]

@@ -64,7 +64,7 @@ REFUSED = {  # the text of a file, and part of the error
     "id,time,time,a,label\n1,2,3,4,5\n": "several columns time",
     HEAD + "1,2,3\n": "line 2 has 3 cells",
     HEAD + "1,0,x,0\n1,1,2,0\n": "line 2: series '1', column a",
-    HEAD + "1,0,1,0\n1,1,1e999,0\n": "got 'inf'",
+    HEAD + "1,0,1,0\n1,1,1e999,0\n": "'1e999'",
     HEAD + "1,0,1,0\n1,1,,0\n": "line 3: series '1', column a is missing",
     HEAD + "1,0, N/A ,0\n1,1,1,0\n": "column a is missing",
     HEAD + "1,0,x,0\n": "no other column has numbers",
@@ -79,7 +79,7 @@ REFUSED = {  # the text of a file, and part of the error
     HEAD + "1,0,1,0\n1,0,2,0\n": "line 3: series '1' has a time twice: 0",
     HEAD + "1,0,1,0\n2,1,2,1\n": "2 classes in 2 examples",
     "id,time,a,label,group\n1,0,1,0,a\n1,1,2,0,b\n2,0,0,1,a\n": "line 3: series '1' has 2 groups",
-    HEAD + '1,0,1,"' + "x" * 200_000 + "\n": "field limit",
+    HEAD + '1,0,1,"' + "x" * 200_000 + "\n": "EOF inside string",
 }
 
 
