@@ -183,8 +183,7 @@ def from_ts(path: Path, options: Options) -> Task:
 
 def read_ts(path: Path, data: str | None) -> list[tuple[Array, Array]]:
     """Read training and test series (n, channels, length) with their classes, through aeon."""
-    name, sides = str(path), ("TRAIN", "TEST")
-    set_name, files = name.removeprefix("uea:"), [path]
+    name, sides, files = str(path), ("TRAIN", "TEST"), [path]
     if path.is_dir():
         files = [file for side in sides for file in sorted(path.glob(f"*_{side}.ts"))]
         if [file.stem.rpartition("_")[2] for file in files] != [*sides]:
@@ -193,6 +192,7 @@ def read_ts(path: Path, data: str | None) -> list[tuple[Array, Array]]:
                 f"{shown(name)} must hold one *_TRAIN.ts and one *_TEST.ts, or be a .ts file; "
                 f"found {names}"
             )
+    set_name = name.removeprefix("uea:")
     for file in files if set_name == name else ():
         check_regular(str(file))
     try:
@@ -292,7 +292,7 @@ def with_rows_first(
         f"X {x.shape} is read as X.transpose(0, 2, 1), {channels} rows of {rows} channels, "
         "because it would have fewer rows than channels; use --no-channels-first if it has"
     )
-    return x.swapaxes(1, 2) if first else x, {"doubts": [doubt] * guessed}
+    return x.swapaxes(1, 2) if first else x, {"doubts": [doubt] if guessed else []}
 
 
 READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by suffix
@@ -342,14 +342,13 @@ def scale_recording(
     train, test, label = recording
     check_rows(f"{name}, test", test)
     check_rows(f"{name}, train", train)
-    if label.shape != test.shape[:1]:
+    if label.shape != test.shape[:1] or train.shape[1] != test.shape[1]:
         raise PefourierError(
-            f"{name}: expected rows (n, channels), labels (n,), got {test.shape} and {label.shape}"
+            f"{name}: expected train and test rows of equal channels and a label for each test "
+            f"row, got {train.shape}, {test.shape} and {label.shape}"
         )
     for wrong in label[~np.isin(label, (0, 1))][:1]:
         raise PefourierError(f"{name}: row labels must be 0 or 1, got {shown(wrong.item())}")
-    if train.shape[1] != test.shape[1]:
-        raise PefourierError(f"{name}: train has {train.shape[1]} columns and test {test.shape[1]}")
     scale = np.maximum(train.std(axis=0, dtype=float), floor)
     mean = train.mean(axis=0, dtype=float)
     scaled = np.clip((test - mean) / scale, -LIMIT, LIMIT).astype(np.float32)
@@ -436,10 +435,9 @@ def read_channels(folder: Path) -> Iterator[tuple[str, PublishedRows]]:
     path = folder / LIST if (folder / LIST).is_file() else folder.parent / LIST
     parse = partial(parse_or_refuse, file=name_of_file(str(path)), suffix=".csv", advice=AGAIN)
     found = read_columns(path)
-    for name in set(COLUMNS) - set(found.names):
+    for name in {*COLUMNS} - {*found.names}:
         raise PefourierError(f"{path} has no column {name} in its first line; {AGAIN}")
-    columns = dict(zip(found.names, found.cells, strict=True))
-    listed = zip(*map(columns.get, COLUMNS), strict=True)
+    listed = zip(*(found.cells[found.names.index(name)] for name in COLUMNS), strict=True)
     events = {name: text for name, craft, text in listed if craft == "MSL" and name != "P-10"}
     for name in sorted(events):
         if not re.fullmatch(SOURCES["msl"].names, name):

@@ -309,6 +309,10 @@ class Table(FileColumns):
         codes, names = self.texts[role]
         return [names[code] for code, _ in Counter(codes[rows].tolist()).most_common()]
 
+    def texts_of(self, rows: Array) -> dict[str, Array]:
+        """Texts of all roles in some rows."""
+        return {role: np.array(names)[codes[rows]] for role, (codes, names) in self.texts.items()}
+
     def numbers(self, column: int, *, missing: bool = True) -> Array:
         """Numbers of a column, nan if missing."""
         found = numbers_in(self.cells[column], self.delimiter)
@@ -407,11 +411,10 @@ def add_labels(table: Table, labels: str | None) -> None:
     lists = [f for f in table.path.glob("*.*") if without_suffix(f.name).lower() in WORDS["lists"]]
     if labels or lists:
         found = read_columns(file := Path(labels or lists[0]))
-        columns = [[name, *cells] for name, cells in zip(found.names, found.cells, strict=True)]
         roles, _ = find_roles(found.names, {})
-        at = roles.index("label") if "label" in roles else len(columns) - 1
-        names = map(without_suffix, columns[0 if at else -1])
-        label = dict(zip(names, columns[at], strict=True))
+        at = roles.index("label") if "label" in roles else len(roles) - 1
+        rows = [found.names, *zip(*found.cells, strict=True)]
+        label = {without_suffix(row[0 if at else -1]): row[at] for row in rows}
         if lacking := [key for key in keys if key not in label]:
             raise PefourierError(
                 f"{shown(str(file))} has no label of {shown(lacking[0])} ({len(lacking)} of "
@@ -504,7 +507,7 @@ def value_columns(names: Strings, roles: Strings, *, sensors: bool = False) -> d
     found: dict[str, list[tuple[int, int]]] = {}
     is_unnamed = 2 * names.count("") > len(names)
     for i, name in enumerate(names):
-        match = re.fullmatch(r"(.*?)[\W_]*([0-9]{1,9})", name or f"{i}" * is_unnamed)
+        match = re.fullmatch(r"(.*?)[\W_]*([0-9]{1,9})", f"{i}" if is_unnamed else name)
         if match and not roles[i] and (sensors or match[1].lower() not in WORDS["sensors"]):
             found.setdefault(match[1], []).append((int(match[2]), i))
     values = {name: sorted(own) for name, own in found.items() if len(own) >= FEWEST}
@@ -517,13 +520,14 @@ def label_at_an_end(table: Table, values: dict[str, list[int]]) -> None:
     taken = {i for own in values.values() for i in own if table.is_named}
     free = [i for i, role in enumerate(table.roles) if not role]
     found = [i for i in (free[0], free[-1]) if i not in taken and may_be_labels(table.cells[i])]
-    names = [table.names[i] for i in found]
-    for i in found[:1]:
-        table.roles[i], table.texts["label"] = "label", coded(table.cells[i], labels=True)
+    if found:
+        names = [table.names[i] for i in found]
+        table.roles[found[0]] = "label"
+        table.texts["label"] = coded(table.cells[found[0]], labels=True)
         table.remarks["columns"].append(f"{names[0]} as label")
-    if len(found) > 1:
-        doubt = f"{join(names)} fit label, {names[0]} is used (--columns label=NAME)"
-        table.remarks["doubts"].append(doubt)
+        if names[1:]:
+            doubt = f"{join(names)} fit label, {names[0]} is used (--columns label=NAME)"
+            table.remarks["doubts"].append(doubt)
 
 
 def may_be_labels(cells: Array) -> bool:
@@ -550,7 +554,7 @@ def examples_of(
     table: Table, x: Array, lengths: Array, rows: Array, options: Options, **facts: Any
 ) -> Task:
     """Make a task of examples x, whose label and group are in `rows` of the table."""
-    own = {role: np.array(names)[codes[rows]] for role, (codes, names) in table.texts.items()}
+    own = table.texts_of(rows)
     names = own["series"].tolist()
     return split.from_examples(
         str(table.path),
@@ -702,27 +706,19 @@ def recordings_of(
     """Make a task of series with labelled rows; a group stays on one side."""
     label, classes = classes_of_rows(table, options.positive)
     split.check_rows(str(table.path), np.concatenate(rows))
-    first = [part[0] for part in parts]
     activity = np.zeros_like(label) if label.dtype == bool else label
-    names, units = (
-        [table.common(role, [row])[0] for row in first] if role in table.texts else []
-        for role in ("series", "group")
-    )
-    grouped = len({*units}) > 1 and options.split != "random"
-    series = [
-        split.Series(
-            name,
-            own.astype(np.float32),
-            label[part],
-            name,
-            name,
-            unit,
-            *((np.flatnonzero(np.diff(of[part])) + 1).tolist() for of in (piece, activity)),
+    own = table.texts_of(np.array([part[0] for part in parts]))
+    units = own.get("group", own["series"])
+    grouped = "group" in own and len({*units}) > 1 and options.split != "random"
+    if not grouped:
+        units = own["series"]
+    series = list[split.Series]()
+    for name, unit, values, part in zip(own["series"], units, rows, parts, strict=True):
+        gaps, changes = (
+            (np.flatnonzero(np.diff(of[part])) + 1).tolist() for of in (piece, activity)
         )
-        for name, unit, own, part in zip(
-            names, units if grouped else names, rows, parts, strict=True
-        )
-    ]
+        whole = values.astype(np.float32), label[part]
+        series.append(split.Series(name, *whole, name, name, unit, gaps, changes))
     return split.split_series(
         str(table.path),
         series,

@@ -59,7 +59,8 @@ HEAD = "id,time,a,label\n"
 REFUSED = {  # the text of a file, and part of the error
     "": "no line",
     HEAD: "no line below",
-    "id,time,a\n1,2,3\n": "lacks a column label",
+    "id,time,a\n1,2,3\n": "is read as a line for each time of a series, and lacks a column label",
+    "id,s0,s1,s2,s3\n1,2.5,3,4,5\n": "is read as a series in each line, and lacks a column label",
     "id,time,label\n1,2,3\n": "no other column has numbers",
     "id,time,time,a,label\n1,2,3,4,5\n": "several columns time",
     HEAD + "1,2,3\n": "line 2 has 3 cells",
@@ -207,6 +208,7 @@ def test_columns_have_the_roles_that_are_given(tmp_path):
     task = read(path, columns="time=hour,series=unit,label=state,group=plant")
     assert (task.remarks["channels"], task.groups) == (["v"], 5)
     np.testing.assert_array_equal(task.rows, plain.rows)
+    assert read(path, columns="time=hour,series=unit,label=state,group=unit").groups == 40
     # with a role given, the column of that name is a channel
     path = of_series(tmp_path / "z.csv", [0, 1] * 20, head="id,time,y,label")
     task = read(path, columns="label=y")
