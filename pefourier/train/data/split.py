@@ -283,12 +283,16 @@ def count_dropped(
 ) -> dict[str, int]:
     """Count series shorter than a window, rows after the last window, and windows at borders."""
     sizes = np.array([len(s.rows) for s in series])
-    between = [np.diff([0, *s.gaps, len(s.rows)]) // window for s in series]
-    counts = [int((sizes // window).sum()), int(np.concatenate(between).sum())]
-    counts += [len(cut_windows(cut, window, window)) for cut in (whole_spans(series), spans)]
-    lost = dict(zip(("gap", "mixed", "border"), (-np.diff(counts)).tolist(), strict=True))
-    is_short = sizes < window
-    return {"short": int(is_short.sum()), "end": int((sizes % window)[~is_short].sum()), **lost}
+    between = np.concatenate([np.diff([0, *s.gaps, len(s.rows)]) // window for s in series])
+    whole, kept = (len(cut_windows(cut, window, window)) for cut in (whole_spans(series), spans))
+    fitting, is_short = between.sum(), sizes < window
+    return {
+        "short": int(is_short.sum()),
+        "end": int((sizes % window)[~is_short].sum()),
+        "gap": int((sizes // window).sum() - fitting),
+        "mixed": int(fitting - whole),
+        "border": whole - kept,
+    }
 
 
 def holds_anomaly(label: Array, starts: Array, window: int) -> Array:
@@ -568,7 +572,7 @@ def from_examples(
             raise PefourierError(f"{name}: --missing drop excludes times; use previous or mean")
     filled, lost = 0, 0
     if x.dtype.kind == "f" and np.isnan(x).any():
-        before = np.full(len(x), x.shape[1]) if lengths is None else lengths
+        before = [x.shape[1]] * len(x) if lengths is None else lengths
         series = [example[:rows] for example, rows in zip(x, before, strict=True)]
         place = partial("{}: example {}, row {}, channel {}".format, name)
         series, _, filled = fill_series(series, options.missing, place)
@@ -618,10 +622,7 @@ def check_rows(name: str, rows: Array) -> None:
         raise PefourierError(
             f"{name}: expected numbers of shape (n, channels), got {rows.dtype} {rows.shape}"
         )
-    wide = rows.astype(np.float32) if rows.dtype.name == "float16" else rows
-    for row, column in (
-        np.argwhere(~(np.abs(wide) <= LARGEST))[:1] if wide.dtype.kind == "f" else ()
-    ):
+    for row, column in np.argwhere(~(np.abs(rows) <= np.float64(LARGEST)))[:1]:
         value = rows[row, column]
         way_out = "scale such values" if np.isfinite(value) else "fill missing values"
         raise PefourierError(

@@ -309,6 +309,12 @@ class Table(FileColumns):
         codes, names = self.texts[role]
         return [names[code] for code, _ in Counter(codes[rows].tolist()).most_common()]
 
+    def use(self, column: int, role: str) -> None:
+        """Give a column a role."""
+        self.roles[column] = role
+        self.texts[role] = coded(self.cells[column], labels=role == "label")
+        self.remarks["columns"].append(f"{self.names[column]} as {role}")
+
     def texts_of(self, rows: Array) -> dict[str, Array]:
         """Texts of all roles in some rows."""
         return {role: np.array(names)[codes[rows]] for role, (codes, names) in self.texts.items()}
@@ -487,13 +493,10 @@ def from_tables(path: Path, options: Options) -> Task:
 
 def series_at_start(table: Table) -> None:
     """Use a first column of distinct names, or of line numbers, as series of an unnamed table."""
-    numbers = numbers_in(table.cells[0], table.delimiter)
-    codes, names = coded(table.cells[0])
+    numbers, (codes, names) = numbers_in(table.cells[0], table.delimiter), coded(table.cells[0])
     is_name = np.isinf(numbers).all() or (np.diff(numbers) == 1).all()
-    is_wide = len(table.names) > 1 + FEWEST and len(names) == len(codes)
-    if is_name and is_wide and not table.roles[0]:
-        table.roles[0], table.texts["series"] = "series", (codes, names)
-        table.remarks["columns"].append(f"{table.names[0]} as series")
+    if is_name and len(table.names) > 1 + FEWEST and len(names) == len(codes):
+        table.use(0, "series")
 
 
 def value_columns(names: Strings, roles: Strings, *, sensors: bool = False) -> dict[str, list[int]]:
@@ -522,9 +525,7 @@ def label_at_an_end(table: Table, values: dict[str, list[int]]) -> None:
     found = [i for i in (free[0], free[-1]) if i not in taken and may_be_labels(table.cells[i])]
     if found:
         names = [table.names[i] for i in found]
-        table.roles[found[0]] = "label"
-        table.texts["label"] = coded(table.cells[found[0]], labels=True)
-        table.remarks["columns"].append(f"{names[0]} as label")
+        table.use(found[0], "label")
         if names[1:]:
             doubt = f"{join(names)} fit label, {names[0]} is used (--columns label=NAME)"
             table.remarks["doubts"].append(doubt)

@@ -101,11 +101,10 @@ LISTS = {  # what the list of anomalies holds, and what is named
     HEAD + "A-1,MSL": "A-1|not a readable",
     HEAD + 'A-1,SMAP,"[[1, 2]]",[point],1200\n': "no recording of msl",
     b"\xff\xfe": "codec",
-    HEAD + "x" * 200_000: "2 cells|1 cells",
     HEAD + 'A-1,SMAP,"[]",,\n../A-1,MSL,"[]",,\n': r"'\.\./A-1'",
 }
 EVENTS_REFUSED = ["[" * 50000 + "]" * 50000, "9" * 5000, "[[1, 2]", "null", "[[7, 5]]", "[5, 10]"]
-EVENTS_REFUSED += ["[[5, 1200]]", "[[5, 7, 9]]", "[[1.5, 7]]", "[[-1, 7]]", "[[[1, 2]]]"]
+EVENTS_REFUSED += ["[[5, 1200]]", "[[5, 7, 9]]", "[[1.5, 7]]", "[[-1, 7]]"]
 LISTS |= {HEAD + f'A-1,MSL,"{events}",,\n': "labeled_anomalies.csv" for events in EVENTS_REFUSED}
 
 
