@@ -148,14 +148,14 @@ def test_a_heavy_library_has_few_doors(library, rooms):
     assert users <= rooms
 
 
-HEAVY = {"torch", "matplotlib", "scipy", "rich"}
+HEAVY = {"torch", "matplotlib", "pandas", "scipy", "rich"}
 
 
 UNUSED = {  # modules that an answer does without, by the command; each takes milliseconds
     **dict.fromkeys(("--help", "list", "explain gap"), HEAVY | {"numpy"}),
     **dict.fromkeys(("spectrum --d 256", "reconstruct --pos 5 40 75", "check-faithful"), HEAVY),
     "spectrum rope": {"hashlib", "pefourier.geometry.precision"},
-    "context a.json": {"numpy.ma", "zipfile", "pefourier.construction.waves"},
+    "context a.json": {"numpy.ma", "pandas", "zipfile", "pefourier.construction.waves"},
     "compare a.json b.json": {"zipfile", "pefourier.construction.grids"}
     | {"pefourier.questions.relations", "pefourier.geometry.singular_values"},
 }

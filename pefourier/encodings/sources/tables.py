@@ -14,6 +14,7 @@ demand. Headers are not trusted for allocations, and only tensors are unpickled.
 ValueError.
 """
 
+import csv
 import io
 import json
 import math
@@ -222,7 +223,7 @@ NPY_MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04"
 DAMAGED = (  # exceptions of parsers on damaged files, found by fuzzing; readers raise ValueError
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError),
     *(OSError, RuntimeError, SyntaxError, TypeError, ValueError, TokenError),
-    *(zipfile.BadZipFile, zlib.error, struct.error, pickle.UnpicklingError),
+    *(zipfile.BadZipFile, zlib.error, struct.error, pickle.UnpicklingError, csv.Error),
 )
 SAFETENSORS = {  # name in the file: type of the numbers, type of the bytes
     **{

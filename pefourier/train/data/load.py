@@ -26,7 +26,6 @@ from pathlib import Path
 
 import numpy as np
 
-from pefourier.encodings.encoding import BLOCK, row_blocks
 from pefourier.encodings.loader import not_here
 from pefourier.encodings.sources.tables import (
     ArrayFile,
@@ -46,7 +45,7 @@ from pefourier.train.data.split import (
     machine_memory,
 )
 from pefourier.train.data.synthetic import draw_examples, sides_of_task
-from pefourier.train.data.tables import NAMES, SUFFIXES, from_tables, read_columns
+from pefourier.train.data.tables import NAMES, SUFFIXES, from_tables, kind_of, read_columns
 from pefourier.train.options import PUBLISHED, SYNTHETIC, Options, flag_of
 from pefourier.types import Array, Fields, Strings, Texts, frozen
 from pefourier.writing.files import label as name_of_file
@@ -128,7 +127,8 @@ def find_task(name: str, options: Options) -> Task:
     read = {"read": [f"{how}; {sizes}, {len(task.classes)} classes"]}
     if task.own_names:  # examples
         copies = len(task.starts) - len({x.tobytes() for x in np.split(task.rows, task.starts[1:])})
-        read["copies"] = [str(copies)] * bool(copies)
+        if copies:
+            read["copies"] = [str(copies)]
     return replace(task, remarks=read | {**task.remarks} | read)
 
 
@@ -137,14 +137,14 @@ def reader_of(name: str) -> Callable[[Path, Options], Task] | None:
     path = Path(name)
     if name.startswith("uea:") or (path.is_dir() and any(path.glob("*.ts"))):
         return from_ts
-    if path.suffix.lower() in READERS or not path.is_dir():
-        return READERS.get(path.suffix.lower())
+    if kind_of(path) in READERS or not path.is_dir():
+        return READERS.get(kind_of(path))
     return from_arrays if any(path.glob("[Xx]*.npy")) else from_tables
 
 
 def check_dataset(name: str) -> None:
     """Reject a name that is neither a dataset nor a file of examples."""
-    path, suffix = Path(name), Path(name).suffix.lower()
+    path, suffix = Path(name), kind_of(Path(name))
     if "://" in name:
         raise not_here(name)
     is_file = suffix in READERS or (name and path.is_dir())
@@ -183,8 +183,7 @@ def from_ts(path: Path, options: Options) -> Task:
 
 def read_ts(path: Path, data: str | None) -> list[tuple[Array, Array]]:
     """Read training and test series (n, channels, length) with their classes, through aeon."""
-    name, sides = str(path), ("TRAIN", "TEST")
-    set_name, files = name.removeprefix("uea:"), [path]
+    name, sides, files = str(path), ("TRAIN", "TEST"), [path]
     if path.is_dir():
         files = [file for side in sides for file in sorted(path.glob(f"*_{side}.ts"))]
         if [file.stem.rpartition("_")[2] for file in files] != [*sides]:
@@ -193,6 +192,7 @@ def read_ts(path: Path, data: str | None) -> list[tuple[Array, Array]]:
                 f"{shown(name)} must hold one *_TRAIN.ts and one *_TEST.ts, or be a .ts file; "
                 f"found {names}"
             )
+    set_name = name.removeprefix("uea:")
     for file in files if set_name == name else ():
         check_regular(str(file))
     try:
@@ -292,7 +292,7 @@ def with_rows_first(
         f"X {x.shape} is read as X.transpose(0, 2, 1), {channels} rows of {rows} channels, "
         "because it would have fewer rows than channels; use --no-channels-first if it has"
     )
-    return x.swapaxes(1, 2) if first else x, {"doubts": [doubt] * guessed}
+    return x.swapaxes(1, 2) if first else x, {"doubts": [doubt] if guessed else []}
 
 
 READERS: dict[str, Callable[[Path, Options], Task]] = {  # of a user's files, by suffix
@@ -312,7 +312,7 @@ FLAGS_OF_READERS = {  # options that only some readers use
 LIMIT = 20.0  # scaled values are clipped here
 AGAIN = "download it again"
 open_part = partial(open_arrays, regular=True, advice=AGAIN)  # of a published dataset
-Recording = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, label
+PublishedRows = tuple[np.ndarray, np.ndarray, np.ndarray]  # train rows, test rows, label
 # Recorded over the same period with the same command columns. P-10 repeats the rows of P-14.
 GROUPS = (("T-4", "T-5"), ("T-12", "T-13"), ("M-1", "M-2"), ("M-3", "M-4", "M-5"), ("F-4", "F-5"))
 ARCHIVED = ("train", "test", "label")  # of an archive
@@ -336,36 +336,34 @@ def load_part(
 
 
 def scale_recording(
-    name: str, recording: Recording, floor: float, recorded_with: str, dealt_with: str
+    name: str, recording: PublishedRows, floor: float, recorded_with: str, dealt_with: str
 ) -> Series:
     """Scale a recording by its unlabelled part; its labels are 0 and 1, one for each row."""
     train, test, label = recording
     check_rows(f"{name}, test", test)
     check_rows(f"{name}, train", train)
-    if label.shape != test.shape[:1]:
+    if label.shape != test.shape[:1] or train.shape[1] != test.shape[1]:
         raise PefourierError(
-            f"{name}: expected rows (n, channels), labels (n,), got {test.shape} and {label.shape}"
+            f"{name}: expected train and test rows of equal channels and a label for each test "
+            f"row, got {train.shape}, {test.shape} and {label.shape}"
         )
     for wrong in label[~np.isin(label, (0, 1))][:1]:
         raise PefourierError(f"{name}: row labels must be 0 or 1, got {shown(wrong.item())}")
-    if train.shape[1] != test.shape[1]:
-        raise PefourierError(f"{name}: train has {train.shape[1]} columns and test {test.shape[1]}")
     scale = np.maximum(train.std(axis=0, dtype=float), floor)
-    mean, scaled = train.mean(axis=0, dtype=float), np.empty(test.shape, np.float32)
-    for block in row_blocks(len(test), BLOCK, test.shape[1]):
-        scaled[block] = np.clip((test[block] - mean) / scale, -LIMIT, LIMIT)
+    mean = train.mean(axis=0, dtype=float)
+    scaled = np.clip((test - mean) / scale, -LIMIT, LIMIT).astype(np.float32)
     return Series(name, scaled, label.astype(bool), recorded_with, dealt_with)
 
 
 @frozen
-class Source:
+class PublishedSet:
     """A published dataset: its folders, its blocks, and recordings that must stay together."""
 
     floor: float  # lower bound of a channel's standard deviation
     blocks: int
     folders: Texts  # of --data DIR that may hold it
     names: str  # of its recordings, a regular expression
-    read_published: Callable[[Path], Iterator[tuple[str, Recording]]]
+    read_published: Callable[[Path], Iterator[tuple[str, PublishedRows]]]
     together: Callable[[str], tuple[str, str]]  # recorded_with, dealt_with
 
 
@@ -403,7 +401,7 @@ def locate(name: str, data: Path) -> tuple[Path, list[Path]]:
     )
 
 
-def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, Recording]]:
+def read_archives(paths: Sequence[Path]) -> Iterator[tuple[str, PublishedRows]]:
     """Read recordings from archives."""
     for path in paths:
         with open_part(str(path), ".npz") as file:
@@ -424,7 +422,7 @@ def read_part(path: Path, suffix: str, dtype: str | None = None) -> Array:
     return rows
 
 
-def read_machines(folder: Path) -> Iterator[tuple[str, Recording]]:
+def read_machines(folder: Path) -> Iterator[tuple[str, PublishedRows]]:
     """Read machines of SMD from text with one row per line and commas between values."""
     folders = [folder / part for part in ("train", "test", "test_label")]
     for name in sorted({path.name for subfolder in folders for path in subfolder.glob("*.txt")}):
@@ -432,15 +430,14 @@ def read_machines(folder: Path) -> Iterator[tuple[str, Recording]]:
         yield Path(name).stem, (train, test, label[:, 0])
 
 
-def read_channels(folder: Path) -> Iterator[tuple[str, Recording]]:
+def read_channels(folder: Path) -> Iterator[tuple[str, PublishedRows]]:
     """Read the MSL channels in the list of anomalies, beside train/ and test/ or above them."""
     path = folder / LIST if (folder / LIST).is_file() else folder.parent / LIST
     parse = partial(parse_or_refuse, file=name_of_file(str(path)), suffix=".csv", advice=AGAIN)
     found = read_columns(path)
-    for name in set(COLUMNS) - set(found.names):
+    for name in {*COLUMNS} - {*found.names}:
         raise PefourierError(f"{path} has no column {name} in its first line; {AGAIN}")
-    columns = dict(zip(found.names, found.cells, strict=True))
-    listed = zip(*map(columns.get, COLUMNS), strict=True)
+    listed = zip(*(found.cells[found.names.index(name)] for name in COLUMNS), strict=True)
     events = {name: text for name, craft, text in listed if craft == "MSL" and name != "P-10"}
     for name in sorted(events):
         if not re.fullmatch(SOURCES["msl"].names, name):
@@ -472,7 +469,7 @@ def period_of(name: str) -> tuple[str, str]:
 
 
 SOURCES = {
-    "msl": Source(
+    "msl": PublishedSet(
         floor=0.05,
         blocks=4,
         folders=("msl", "data"),
@@ -481,7 +478,7 @@ SOURCES = {
         together=period_of,
     ),
     # incidents coincide across machines, so blocks with the same number share a fold
-    "smd": Source(
+    "smd": PublishedSet(
         floor=0.02,
         blocks=10,
         folders=("smd", "ServerMachineDataset"),

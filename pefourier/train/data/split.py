@@ -142,7 +142,7 @@ class Series:
 
 
 @frozen
-class Span:
+class Stretch:
     """Rows [start, stop) of all series concatenated, and the unit that is dealt as a whole."""
 
     start: int
@@ -152,7 +152,7 @@ class Span:
     breaks: Counts  # first rows of pieces within the span; no window spans two pieces
 
 
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # of training, validation, test: indices
+FoldParts = tuple[np.ndarray, np.ndarray, np.ndarray]  # of training, validation, test: indices
 Cut = Iterable[tuple[int, int, int]]  # number, first and last row of spans of a series
 
 
@@ -222,23 +222,23 @@ def split_series(
     return check_task(Task(*whole, dropped=dropped, **facts))
 
 
-def spans_of(series: Sequence[Series], cut: Callable[[Series], Cut]) -> list[Span]:
+def spans_of(series: Sequence[Series], cut: Callable[[Series], Cut]) -> list[Stretch]:
     """Return the spans into which each series is cut."""
-    spans, first = list[Span](), 0
+    spans, first = list[Stretch](), 0
     for s in series:
         for number, a, b in cut(s):
             inner = tuple(first + row for row in sorted({*s.gaps, *s.changes}) if a < row < b)
-            spans.append(Span(first + a, first + b, (s.dealt_with, number), first, inner))
+            spans.append(Stretch(first + a, first + b, (s.dealt_with, number), first, inner))
         first += len(s.rows)
     return spans
 
 
-def whole_spans(series: Sequence[Series]) -> list[Span]:
+def whole_spans(series: Sequence[Series]) -> list[Stretch]:
     """Return one span for each series."""
     return spans_of(series, lambda s: [(0, 0, len(s.rows))])
 
 
-def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span]:
+def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Stretch]:
     """Cut every series into blocks, and drop half a window on each side of a border."""
     half = window // 2
 
@@ -247,9 +247,7 @@ def block_spans(series: Sequence[Series], blocks: int, window: int) -> list[Span
         sizes = [len(other.rows) for other in series if other.dealt_with == s.dealt_with]
         clock = max(size for size in sizes if abs(size - n) <= SAME_LENGTH * n)
         together = [other.label for other in series if other.recorded_with == s.recorded_with]
-        events = np.unique(
-            np.concatenate([np.flatnonzero(y * (y.dtype == bool)) for y in together])
-        )
+        events = np.unique(np.concatenate([np.flatnonzero(y) for y in together if y.dtype == bool]))
         edges = [0, *borders(events, n, blocks, window, clock), n]
         return [  # numbers of the nominal block in the middle
             ((a + b) * blocks // (2 * clock), a + half * (a > 0), b - half * (b < n))
@@ -280,15 +278,21 @@ def borders(events: Array, n: int, blocks: int, window: int, clock: int) -> list
     return sorted(edges)
 
 
-def count_dropped(series: Sequence[Series], spans: Sequence[Span], window: int) -> dict[str, int]:
+def count_dropped(
+    series: Sequence[Series], spans: Sequence[Stretch], window: int
+) -> dict[str, int]:
     """Count series shorter than a window, rows after the last window, and windows at borders."""
     sizes = np.array([len(s.rows) for s in series])
-    between = [np.diff([0, *s.gaps, len(s.rows)]) // window for s in series]
-    counts = [int((sizes // window).sum()), int(np.concatenate(between).sum())]
-    counts += [len(cut_windows(cut, window, window)) for cut in (whole_spans(series), spans)]
-    lost = dict(zip(("gap", "mixed", "border"), (-np.diff(counts)).tolist(), strict=True))
-    is_short = sizes < window
-    return {"short": int(is_short.sum()), "end": int((sizes % window)[~is_short].sum()), **lost}
+    between = np.concatenate([np.diff([0, *s.gaps, len(s.rows)]) // window for s in series])
+    whole, kept = (len(cut_windows(cut, window, window)) for cut in (whole_spans(series), spans))
+    fitting, is_short = between.sum(), sizes < window
+    return {
+        "short": int(is_short.sum()),
+        "end": int((sizes % window)[~is_short].sum()),
+        "gap": int((sizes // window).sum() - fitting),
+        "mixed": int(fitting - whole),
+        "border": whole - kept,
+    }
 
 
 def holds_anomaly(label: Array, starts: Array, window: int) -> Array:
@@ -312,7 +316,7 @@ def deal_spans(
     blocks: int,
     *,
     grouped: bool,
-) -> tuple[list[Span], list[Parts]]:
+) -> tuple[list[Stretch], list[FoldParts]]:
     """Return spans and the parts of each fold: whole series if possible, else blocks of time."""
     if series[0].unit and split == "blocks":
         spans = whole_spans(series)
@@ -339,7 +343,9 @@ def deal_spans(
     return spans, [parts_of(2 - np.array([span.unit[1] for span in spans]))]
 
 
-def deal_series(series: Sequence[Series], counts: Array, *, grouped: bool) -> list[Parts] | None:
+def deal_series(
+    series: Sequence[Series], counts: Array, *, grouped: bool
+) -> list[FoldParts] | None:
     """Deal whole series with class counts (n, K) by their units; None if too few hold both."""
     names, unit = np.unique([s.unit for s in series], return_inverse=True)
     if grouped and len(names) < FOLDS:
@@ -351,13 +357,13 @@ def deal_series(series: Sequence[Series], counts: Array, *, grouped: bool) -> li
     return None
 
 
-def have_classes(counts: Array, parts: Parts) -> bool:
+def have_classes(counts: Array, parts: FoldParts) -> bool:
     """Whether parts of spans with class counts (n, K) have all classes for training, two others."""
     train, *others = (np.count_nonzero(counts[part].sum(axis=0)) for part in parts)
     return bool(train == counts.shape[1] and min(others) > 1)
 
 
-def leave_groups_out(counts: Array, group: Array) -> list[Parts]:
+def leave_groups_out(counts: Array, group: Array) -> list[FoldParts]:
     """Use each of a few groups as a test part; series (n, 2) of the others validate and train."""
     dealt = []
     for number in range(group.max() + 1):
@@ -370,7 +376,7 @@ def leave_groups_out(counts: Array, group: Array) -> list[Parts]:
     return dealt
 
 
-def cut_windows(spans: Sequence[Span], window: int, stride: int) -> Array:
+def cut_windows(spans: Sequence[Stretch], window: int, stride: int) -> Array:
     """Windows within spans: the span's number and the first row of each window, (n, 2)."""
     starts = [
         np.concatenate(
@@ -385,7 +391,7 @@ def cut_windows(spans: Sequence[Span], window: int, stride: int) -> Array:
     return np.column_stack([numbers, np.concatenate(starts)])
 
 
-def count_classes(spans: Sequence[Span], label: Array, window: int) -> Array:
+def count_classes(spans: Sequence[Stretch], label: Array, window: int) -> Array:
     """Count the windows of each class in each span, (n, K)."""
     number, starts = cut_windows(spans, window, window).T
     counts = np.zeros((len(spans), 1 + max(int(label.max()), 1)), int)
@@ -394,8 +400,8 @@ def count_classes(spans: Sequence[Span], label: Array, window: int) -> Array:
 
 
 def cut_spans(
-    spans: Sequence[Span], dealt: Sequence[Parts], window: int, stride: int
-) -> tuple[Array, list[Parts], int]:
+    spans: Sequence[Stretch], dealt: Sequence[FoldParts], window: int, stride: int
+) -> tuple[Array, list[FoldParts], int]:
     """Return starts of windows, the parts of each fold, and the count of overlaps in time.
 
     Windows that overlap a test window on the same clock are not used for training or validation.
@@ -414,7 +420,7 @@ def cut_spans(
     return starts, parts, overlaps
 
 
-def overlap_in_time(spans: Sequence[Span], windows: Array, tested: Array, window: int) -> Array:
+def overlap_in_time(spans: Sequence[Stretch], windows: Array, tested: Array, window: int) -> Array:
     """Whether windows (n, 2) share a tick of a campaign's clock with a test window."""
     longest = max(span.stop - span.first for span in spans)
     _, campaign = np.unique([span.unit[0] for span in spans], return_inverse=True)
@@ -462,7 +468,7 @@ def deal(unit: Array, counts: Array, folds: int = FOLDS, *, all_classes: bool = 
     return fold[unit]
 
 
-def deal_within_classes(labels: Array) -> list[Parts]:
+def deal_within_classes(labels: Array) -> list[FoldParts]:
     """Return the parts of each fold from a shuffle within each class."""
     where = np.zeros(len(labels), dtype=int)
     where[np.concatenate(shuffle_classes(labels, 0))] = np.arange(len(labels)) % FOLDS
@@ -475,18 +481,18 @@ def shuffle_classes(labels: Array, seed: int) -> list[Array]:
     return [rng.permutation(np.flatnonzero(labels == k)) for k in np.unique(labels)]
 
 
-def rotate_parts(where: Array, folds: int = FOLDS) -> list[Parts]:
-    """Parts from fold numbers: test = fold k, validation = k + 1, train = the rest."""
+def rotate_parts(where: Array, folds: int = FOLDS) -> list[FoldParts]:
+    """FoldParts from fold numbers: test = fold k, validation = k + 1, train = the rest."""
     return [parts_of((where - k) % folds) for k in range(folds)]
 
 
-def parts_of(number: Array) -> Parts:
+def parts_of(number: Array) -> FoldParts:
     """Test where a number is 0, validate where it is 1, and train elsewhere."""
     return np.flatnonzero(number > 1), np.flatnonzero(number == 1), np.flatnonzero(number == 0)
 
 
 def make_fold(
-    rows: Array, starts: Array, window: int | Array, parts: Parts, *, own_scale: bool
+    rows: Array, starts: Array, window: int | Array, parts: FoldParts, *, own_scale: bool
 ) -> Fold:
     """Make a fold; with `own_scale`, its training windows give each channel's mean and scale.
 
@@ -566,7 +572,7 @@ def from_examples(
             raise PefourierError(f"{name}: --missing drop excludes times; use previous or mean")
     filled, lost = 0, 0
     if x.dtype.kind == "f" and np.isnan(x).any():
-        before = np.full(len(x), x.shape[1]) if lengths is None else lengths
+        before = [x.shape[1]] * len(x) if lengths is None else lengths
         series = [example[:rows] for example, rows in zip(x, before, strict=True)]
         place = partial("{}: example {}, row {}, channel {}".format, name)
         series, _, filled = fill_series(series, options.missing, place)
@@ -616,10 +622,7 @@ def check_rows(name: str, rows: Array) -> None:
         raise PefourierError(
             f"{name}: expected numbers of shape (n, channels), got {rows.dtype} {rows.shape}"
         )
-    wide = rows.astype(np.float32) if rows.dtype.name == "float16" else rows
-    for row, column in (
-        np.argwhere(~(np.abs(wide) <= LARGEST))[:1] if wide.dtype.kind == "f" else ()
-    ):
+    for row, column in np.argwhere(~(np.abs(rows) <= np.float64(LARGEST)))[:1]:
         value = rows[row, column]
         way_out = "scale such values" if np.isfinite(value) else "fill missing values"
         raise PefourierError(
@@ -642,27 +645,29 @@ def fill_series(
     >>> fill_series([rows], "previous", lambda *_: "")[0][0].tolist()
     [[2.0, 1.0], [2.0, 1.0]]
     """
-    filled, complete, count, absent = list[Array](), list[Array](), 0, list(map(np.isnan, series))
-    for number, (rows, lacking) in enumerate(zip(series, absent, strict=True)):
-        known = ~lacking
-        kept = np.asarray(known.all(axis=1) | (missing != "drop"))
-        if not known.all() and (missing is None or not (kept.any() and known.any(axis=0).all())):
-            every = np.concatenate(absent)
+    filled, complete, count = list[Array](), list[Array](), 0
+    for number, rows in enumerate(series):
+        lacking = np.isnan(rows)
+        kept = np.asarray(~lacking.any(axis=1) | (missing != "drop"))
+        known = kept.any() and not lacking.all(axis=0).any()
+        if lacking.any() and not (missing and known):
+            every = np.isnan(np.concatenate(series))
             each = [f"{names[i] if names else i} {n}" for i, n in enumerate(every.sum(axis=0)) if n]
             raise PefourierError(
                 f"{place(number, *np.argwhere(lacking)[0].tolist())} is missing "
                 f"({first_few(each)} of {len(every)} rows); fill it, or pass "
                 "--missing previous, mean or drop if some remain"
             )
-        own = rows if kept.all() else rows[kept]
+        own = rows[kept]
         if missing == "mean":
-            own = np.where(known, rows, np.nanmean(rows, axis=0))
-        elif missing == "previous":
-            last = np.maximum.accumulate(known * np.arange(len(rows))[:, None], axis=0)
-            own = np.take_along_axis(rows, np.maximum(last, known.argmax(axis=0)), axis=0)
+            own = np.where(lacking, np.nanmean(rows, axis=0), rows)
+        elif missing == "previous" and lacking.any():
+            from pandas import DataFrame
+
+            own = DataFrame(rows).ffill().bfill().to_numpy()
         filled.append(own)
         complete.append(kept)
-        count += 0 if missing == "drop" else int(lacking.sum())
+        count += int(lacking[kept].sum())
     return filled, complete, count
 
 
@@ -748,7 +753,7 @@ def check_labels(name: str, names: Strings, count: int) -> None:
 
 def split_examples(
     name: str, labels: Array, options: Options, tested: int | None, groups: Array | None
-) -> list[Parts]:
+) -> list[FoldParts]:
     """Split examples: by groups, published test part, time order or a shuffle within classes.
 
     Each of two to four groups is a test part; random ignores groups.
@@ -795,7 +800,7 @@ def draw_learning(labels: Array, tested: int, seed: int) -> Array:
     return learning
 
 
-def with_validation(labels: Array, learning: Array) -> Parts:
+def with_validation(labels: Array, learning: Array) -> FoldParts:
     """Hold out a fifth of each class of the learning examples (n,) for validation."""
     number = np.where(learning, 2, 0)
     learned = np.flatnonzero(learning)

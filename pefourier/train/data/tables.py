@@ -1,4 +1,4 @@
-"""Series in files of columns: .csv, .tsv, .txt or .parquet, or a folder of them.
+"""Series in files of columns: .csv, .tsv, .txt, also with .gz, or .parquet, or a folder of them.
 
 Conventions
 -----------
@@ -28,12 +28,12 @@ decimal commas if commas do not separate cells.
 """
 
 import csv
+import gzip
 import io
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, replace
-from datetime import datetime
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -48,18 +48,21 @@ from pefourier.train.data.split import Task
 from pefourier.train.options import Options
 from pefourier.types import Array, Ints, Strings, Texts, frozen_arrays
 from pefourier.writing.files import label as name_of_file
-from pefourier.writing.files import read_toml
+from pefourier.writing.files import read_toml, suffix_of
 from pefourier.writing.text import join
 
-LARGEST = 2**30  # bytes of a file
+LARGEST = 2**30  # characters of a file
 DELIMITERS = ",;\t"
 POINT = str.maketrans(",", ".")  # for decimal commas
+COMMA = re.compile(r"(?<=\d),(?=\d)")  # which may be decimal
 ABSENT = ("", "na", "nan", "n/a", "null", "none")  # cells of missing numbers
-SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
+SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".csv.gz")
 NAMES = read_toml(Path(__file__).with_name("names.toml"))
 USUAL, WORDS = NAMES["roles"], NAMES["words"]
 FOLDERS = "names of folders"
 NONE, UNUSED = "none", "unused"  # a column of --columns that is not there; a role
+IN_LINES, IN_A_LINE = "a line for each time of a series", "a series in each line"
+LACKING = {role: f"lacks a column {role} ({', '.join(USUAL[role])})" for role in USUAL}
 CHOOSE = "use --columns time=NAME,series=NAME,label=NAME"
 ENDINGS = re.compile(r"(_(id|no|nr|num|number|name|index|utc|sec|seconds?|min|hours?|[mun]?s|h))+$")
 TYPO = 0.5  # share of series with several labels below which such labels count as mistakes
@@ -72,61 +75,107 @@ EVEN = 0.9  # least share of steps that differ from the usual step by less than 
 
 
 @frozen_arrays
-class Columns:
-    """The columns of a file, as texts."""
+class FileColumns:
+    """The columns of a file, or of several files with the same columns."""
 
     names: list[str]
-    cells: list[Array]  # of each column (n,)
+    cells: list[Array]  # of each column (n,), texts
+    file: Array  # (n,) number of the file
     lines: Array  # (n,) line numbers
-    delimiter: str = ""  # "": blanks
-    is_named: bool = True  # the first line names the columns
+    delimiter: str  # "": blanks
+    is_named: bool  # the first line names the columns
 
 
-def read_columns(path: Path) -> Columns:
-    """Read a file."""
-    check_regular(str(path))
-    parse, file = partial(parse_columns, path), name_of_file(str(path))
-    return parse_or_refuse(parse, file, path.suffix.lower(), "save it as UTF-8 again")
+def without_suffix(name: str) -> str:
+    """Return the name of a file without its suffix.
+
+    >>> without_suffix("a/b.csv.gz"), without_suffix("c")
+    ('a/b', 'c')
+    """
+    return re.sub(r"\.(csv|tsv|txt|parquet)(\.gz)?$", "", name, flags=re.IGNORECASE)
 
 
-def parse_columns(path: Path) -> Columns:
-    """Read a file; damaged files raise ValueError."""
-    text = read_text(path)
-    line = text.partition("\n")[0]
-    delimiter = max(DELIMITERS, key=line.count) if set(line) & set(DELIMITERS) else ""
-    stream = (row.rstrip(" \r\n") for row in io.StringIO(text, newline=""))
-    reader = csv.reader(stream, delimiter=delimiter or " ", skipinitialspace=True)
-    cells, lines, width = list[str](), list[int](), 0
+def kind_of(path: Path) -> str:
+    """Return the suffix of a file in lower case, without .gz."""
+    return suffix_of(str(path).lower().removesuffix(".gz"))
+
+
+def read_columns(*files: Path) -> FileColumns:
+    """Read files together."""
+    for file in files:
+        check_regular(str(file))
+    parse, name = partial(parse_columns, files), name_of_file(str(files[0]))
     try:
-        for row in filter(None, reader):
-            width = width or len(row)
-            if len(row) != width:
-                raise ValueError(
-                    f"line {reader.line_num} has {len(row)} cells, the first has {width}"
-                )
-            cells += row
-            lines.append(reader.line_num)
-    except csv.Error as error:
-        raise ValueError(str(error)) from error
-    names, is_named = names_in([*map(str.strip, cells[:width])])
-    if len(lines) <= is_named:
+        return parse_or_refuse(parse, name, kind_of(files[0]), "write it again, texts as UTF-8")
+    except PefourierError:
+        for file in files if len(files) > 1 else ():  # a damaged one is named
+            read_columns(file)
+        raise
+
+
+def parse_columns(files: Sequence[Path]) -> FileColumns:
+    """Read files; damaged files raise ValueError."""
+    from pandas import read_csv
+
+    texts = [*map(read_text, files)]
+    first = texts[0].partition("\n")[0]
+    delimiter = ""
+    if set(first) & set(DELIMITERS):
+        delimiter = max(DELIMITERS, key=COMMA.sub("", first).count)
+    cells = next(csv.reader([first], delimiter=delimiter or " ", skipinitialspace=True))
+    names, is_named = names_in([*map(str.strip, cells)])
+    numbers = list[list[int]]()
+    for i, text in enumerate(texts):
+        if is_named:
+            line, _, texts[i] = text.partition("\n")
+            if line != first:
+                other = f"has other columns than {shown(str(files[0]))}"
+                raise lacks(files[i], [line], other, "write the same columns")
+        numbers.append(row_numbers(texts[i], delimiter, len(names), 1 + is_named))
+    frame = read_csv(
+        io.StringIO("\n".join(texts)),
+        sep=delimiter or r"\s+",
+        header=None,
+        dtype=str,
+        na_filter=False,
+        skipinitialspace=True,
+    )
+    lines = np.concatenate(numbers)
+    if len(frame) != len(lines):
+        raise ValueError("a quotation mark is not closed")
+    file = np.repeat(np.arange(len(files)), [*map(len, numbers)])
+    return FileColumns(names, [*frame.to_numpy().T], file, lines, delimiter, is_named)
+
+
+def row_numbers(text: str, delimiter: str, width: int, start: int) -> list[int]:
+    """Return the line number of each row, from `start` on, if all rows have `width` cells."""
+    found = list[int]()
+    for number, line in enumerate(re.sub('"[^"]*"', "", text).split("\n"), start):
+        if line.strip(" "):
+            if (cells := len(line.split(delimiter or None))) != width:
+                raise ValueError(f"line {number} has {cells} cells, the first has {width}")
+            found.append(number)
+    if not found:
         raise ValueError("there is no line below the column names")
-    columns = np.array(cells, object).reshape(-1, width)[int(is_named) :].T
-    return Columns(names, [*columns], np.array(lines[is_named:]), delimiter, is_named)
+    return found
 
 
 def read_text(path: Path) -> str:
-    """Read a text, or a parquet file as text."""
-    if path.stat().st_size > LARGEST:
-        raise ValueError(f"the file has more than {LARGEST} bytes")
-    if path.suffix.lower() != ".parquet":
-        return path.read_bytes().decode("utf-8-sig")
-    try:
+    """Read a text, which may be compressed, or a parquet file as text."""
+    if path.suffix.lower() == ".parquet":
         from pandas import read_parquet
 
-        return str(read_parquet(path).to_csv(index=False))
-    except ImportError as error:
-        raise ValueError("pip install pandas pyarrow, which read it") from error
+        try:
+            return str(read_parquet(path).to_csv(index=False))
+        except ImportError as error:
+            way_out = "install it with pip install 'pefourier[data]'"
+            raise PefourierError(f"{shown(str(path))} needs pyarrow; {way_out}") from error
+    act: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    with act(path, "rt", encoding="utf-8-sig") as stream:
+        text: str = stream.read(LARGEST + 1)
+    if len(text) > LARGEST or "\0" in text:
+        raise ValueError(f"the file has zero bytes, or more than {LARGEST} characters")
+    return text
 
 
 def names_in(first: list[str]) -> tuple[list[str], bool]:
@@ -164,45 +213,43 @@ def number_in(cell: str, delimiter: str) -> float:
         return np.nan if cell.strip().lower() in ABSENT else np.inf
 
 
-def coded(cells: Sequence[Any] | Array) -> tuple[Array, list[str]]:
-    """Return the code of each cell of text, and the distinct texts in alphabetical order."""
-    texts = [*map(str.strip, cells)]
-    names = sorted({*texts})
-    code = {name: i for i, name in enumerate(names)}
-    return np.array([code[text] for text in texts]), names
+def coded(cells: Sequence[Any] | Array, *, labels: bool = False) -> tuple[Array, list[str]]:
+    """Return the code of each cell of text, and the distinct texts in alphabetical order.
 
+    The `labels` 1 and 1.0 are one.
+    """
+    from pandas import Series, factorize
 
-def coded_labels(cells: Sequence[Any] | Array) -> tuple[Array, list[str]]:
-    """Return codes and names of labels; 1 and 1.0 are a class."""
-    codes, names = coded(cells)
-    if not all(map(reads_as_number, names)):
-        return codes, names
-    again, names = coded([f"{float(name):g}" for name in names])
-    return again[codes], names
+    texts = Series(cells).str.strip()
+    if labels and all(map(reads_as_number, texts.unique())):
+        texts = texts.map(lambda text: f"{float(text):g}")
+    codes, names = factorize(texts, sort=True)
+    return codes, names.tolist()
 
 
 # Roles
 
 
 def parse_roles(text: str | None) -> dict[str, str]:
-    """Return the role of each column in --columns.
+    """Return the column of each role in --columns.
 
-    >>> parse_roles("time=hour,series=unit,group=none")
-    {'hour': 'time', 'unit': 'series', 'none': 'group'}
+    >>> parse_roles("time=hour,id=unit,group=unit,label=none")
+    {'time': 'hour', 'series': 'unit', 'group': 'unit', 'label': 'none'}
     """
-    roles: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for item in text.split(",") if text is not None else ():
         key, _, name = (part.strip() for part in item.partition("="))
         role = "series" if key == "id" else key
         if role not in USUAL:
             raise unknown("role of --columns", key, tuple(USUAL))
-        if not name or role in roles.values() or name in roles:
+        sharing = {role} | {other for other, own in columns.items() if own == name != NONE}
+        if not name or role in columns or sharing not in ({role}, {"series", "group"}):
             raise PefourierError(
                 f"--columns {shown(item)} lacks a column, or repeats a role or column; give each "
-                f"role once: {key}=NAME"
+                f"role once: {key}=NAME (one column may be series and group)"
             )
-        roles[name] = role
-    return roles
+        columns[role] = name
+    return columns
 
 
 def plain_name(name: str) -> str:
@@ -222,11 +269,12 @@ def find_roles(names: Strings, chosen: dict[str, str]) -> tuple[list[str], list[
 
     Further columns that fit a role have the role `UNUSED`. Also returns remarks about them.
     """
-    roles, doubts = [chosen.get(name, "") for name in names], []
+    own = {name: role for role, name in sorted(chosen.items())}  # series rather than group
+    roles, doubts = [own.get(name, "") for name in names], []
     plain = list(map(plain_name, names))
     for role, usual in USUAL.items():
         fits = sorted((usual.index(p), i) for i, p in enumerate(plain) if p in usual)
-        free = [i for _, i in fits if not roles[i] and role not in chosen.values()]
+        free = [i for _, i in fits if not roles[i] and role not in chosen]
         at = [i for i in free if plain[i] not in WORDS["weak"]] or free[:1]
         for i in at:
             roles[i] = role if role == "series" or i == at[0] else UNUSED
@@ -241,13 +289,11 @@ def find_roles(names: Strings, chosen: dict[str, str]) -> tuple[list[str], list[
 
 
 @frozen_arrays
-class Table(Columns):
+class Table(FileColumns):
     """The rows of a file, or of all files of a folder."""
 
-    _: KW_ONLY
     path: Path
     files: Sequence[Path]
-    file: Array  # (n,) number of the file
     roles: list[str]  # of all columns, "" of channels
     texts: dict[str, tuple[Array, list[str]]]  # codes (n,) and names of a role
     remarks: dict[str, list[str]]  # by code
@@ -263,58 +309,57 @@ class Table(Columns):
         codes, names = self.texts[role]
         return [names[code] for code, _ in Counter(codes[rows].tolist()).most_common()]
 
+    def use(self, column: int, role: str) -> None:
+        """Give a column a role."""
+        self.roles[column] = role
+        self.texts[role] = coded(self.cells[column], labels=role == "label")
+        self.remarks["columns"].append(f"{self.names[column]} as {role}")
+
+    def texts_of(self, rows: Array) -> dict[str, Array]:
+        """Texts of all roles in some rows."""
+        return {role: np.array(names)[codes[rows]] for role, (codes, names) in self.texts.items()}
+
     def numbers(self, column: int, *, missing: bool = True) -> Array:
         """Numbers of a column, nan if missing."""
         found = numbers_in(self.cells[column], self.delimiter)
         for row in np.flatnonzero(np.isinf(found) if missing else ~np.isfinite(found))[:1]:
             raise PefourierError(
                 f"{self.place(row, column)}: expected a finite number without thousands "
-                f"separators, got {shown(self.cells[column][row])}; choose columns with --channels "
-                "A,B, or use --columns time=NAME, label=NAME or group=NAME for another role"
+                f"separators, got {shown(self.cells[column][row])}; choose columns with "
+                "--channels A,B, or use --columns time=NAME, label=NAME or group=NAME for another "
+                "role"
             )
         return found
 
-    def lacks(self, problem: str, way_out: str = CHOOSE) -> PefourierError:
-        """Return the error for a table with other columns than expected."""
-        names = shown(", ".join(self.names))
-        return PefourierError(
-            f"{shown(str(self.path))} {problem}: its columns are {names}; {way_out}"
-        )
+
+def lacks(path: Path, names: Strings, problem: str, way_out: str = CHOOSE) -> PefourierError:
+    """Return the error for a file with other columns than expected."""
+    its = f"its columns are {shown(', '.join(names))}"
+    return PefourierError(f"{shown(str(path))} {problem}: {its}; {way_out}")
 
 
 def read_table(path: Path, options: Options) -> Table:
     """Read the columns of a file, or of all files of a folder."""
     files = files_of_folder(path, options.labels) if path.is_dir() else [path]
-    chosen = parse_roles(options.columns)
-    parts = [read_columns(file) for file in files]
-    names = parts[0].names
+    chosen, found = parse_roles(options.columns), read_columns(*files)
+    names = found.names
     roles, doubts = find_roles(names, chosen)
-    at = {role: [i for i, own in enumerate(roles) if own == role] for role in USUAL}
+    at = {
+        role: [i for i, own in enumerate(roles) if role == own or chosen.get(role) == names[i]]
+        for role in USUAL
+    }
     columns = [f"{names[i]} as {role}" for role in USUAL for i in at[role]]
-    cells = [np.concatenate(own) for own in zip(*(part.cells for part in parts), strict=False)]
-    table = Table(
-        *(names, cells, np.concatenate([part.lines for part in parts])),
-        *(parts[0].delimiter, parts[0].is_named),
-        path=path,
-        files=files,
-        file=np.repeat(np.arange(len(files)), [len(part.lines) for part in parts]),
-        roles=roles,
-        texts={},
-        remarks={"columns": columns, "doubts": doubts},
-    )
-    for part, other in zip(parts, files, strict=True):
-        if part.names != names:
-            unlike = f"has other columns than {shown(str(files[0]))}", "write the same columns"
-            raise replace(table, path=other, names=part.names).lacks(*unlike)
-    for name in chosen.keys() - {NONE, *names}:
-        raise table.lacks(f"has no column {shown(name)}")
+    remarks = {"columns": columns, "doubts": doubts}
+    table = Table(**vars(found), path=path, files=files, roles=roles, texts={}, remarks=remarks)
+    for name in {*chosen.values()} - {NONE, *names}:
+        raise lacks(path, names, f"has no column {shown(name)}")
     used = [name for name, role in zip(names, roles, strict=True) if role]
     for name in used:
         if used.count(name) > 1:
-            raise table.lacks(f"has several columns {name}")
+            raise lacks(path, names, f"has several columns {name}")
     name_series(table, at, chosen)
-    for role, (codes, found) in table.texts.items():
-        for row in np.flatnonzero(codes == 0)[:1] if found[0] == "" else ():
+    for role, (codes, own) in table.texts.items():
+        for row in np.flatnonzero(codes == 0)[:1] if own[0] == "" else ():
             raise PefourierError(f"{table.place(row, at[role][0])}: {role} is missing")
     add_labels(table, options.labels)
     return table
@@ -326,11 +371,11 @@ def name_series(table: Table, at: dict[str, list[int]], chosen: dict[str, str]) 
     if len(table.files) > 1 or not naming:
         naming.insert(0, np.array(stems(table), object)[table.file])
     texts["series"] = coded(["/".join(own) for own in zip(*naming, strict=True)])
-    for role, code in (("label", coded_labels), ("group", coded)):
+    for role in ("label", "group"):
         for i in at[role]:
-            texts[role] = code(table.cells[i])
+            texts[role] = coded(table.cells[i], labels=role == "label")
     who = [i for i in at["series"] if plain_name(table.names[i]) in WORDS["who"]]
-    if who and len(at["series"]) > 1 and "group" not in (*texts, *chosen.values()):
+    if who and len(at["series"]) > 1 and "group" not in (*texts, *chosen):
         texts["group"] = coded(table.cells[who[0]])
         table.remarks["columns"].append(f"{table.names[who[0]]} as group")
 
@@ -338,7 +383,7 @@ def name_series(table: Table, at: dict[str, list[int]], chosen: dict[str, str]) 
 def stems(table: Table) -> list[str]:
     """Names of the files of a table within its folder, without suffix."""
     folder = table.path if table.path.is_dir() else table.path.parent
-    return [file.relative_to(folder).with_suffix("").as_posix() for file in table.files]
+    return [without_suffix(file.relative_to(folder).as_posix()) for file in table.files]
 
 
 def files_of_folder(path: Path, labels: str | None) -> list[Path]:
@@ -347,14 +392,14 @@ def files_of_folder(path: Path, labels: str | None) -> list[Path]:
         files = [
             file
             for file in sorted(path.glob(pattern))
-            if file.suffix.lower() == suffix
+            if kind_of(file) == suffix
             and not re.match(r"\.|readme", file.name, re.IGNORECASE)
-            and file.stem.lower() not in WORDS["lists"]
+            and without_suffix(file.name).lower() not in WORDS["lists"]
             and str(file) != labels
         ]
-        sides = [f for side in ("_TRAIN", "_TEST") for f in files if f.stem.endswith(side)]
+        sides = [f for f in files if without_suffix(f.name).endswith(("_TRAIN", "_TEST"))]
         if files:
-            return sides if len(sides) == 2 else files
+            return sides[::-1] if len(sides) == 2 else files
     raise PefourierError(
         f"{shown(str(path))} holds no NAME_TRAIN.ts and NAME_TEST.ts, no X.npy and no series in "
         f"{', '.join(SUFFIXES)}, with --labels FILE or in a folder for each class"
@@ -369,14 +414,13 @@ def add_labels(table: Table, labels: str | None) -> None:
     """
     is_folder = table.path.is_dir()
     keys, which = (stems(table), table.file) if is_folder else table.texts["series"][::-1]
-    lists = [f for f in table.path.glob("*.*") if f.stem.lower() in WORDS["lists"]]
+    lists = [f for f in table.path.glob("*.*") if without_suffix(f.name).lower() in WORDS["lists"]]
     if labels or lists:
         found = read_columns(file := Path(labels or lists[0]))
-        columns = [[name, *cells] for name, cells in zip(found.names, found.cells, strict=True)]
         roles, _ = find_roles(found.names, {})
-        at = roles.index("label") if "label" in roles else len(columns) - 1
-        names = [re.sub(r"\.(csv|tsv|txt|parquet)$", "", name) for name in columns[0 if at else -1]]
-        label = dict(zip(names, columns[at], strict=True))
+        at = roles.index("label") if "label" in roles else len(roles) - 1
+        rows = [found.names, *zip(*found.cells, strict=True)]
+        label = {without_suffix(row[0 if at else -1]): row[at] for row in rows}
         if lacking := [key for key in keys if key not in label]:
             raise PefourierError(
                 f"{shown(str(file))} has no label of {shown(lacking[0])} ({len(lacking)} of "
@@ -388,7 +432,7 @@ def add_labels(table: Table, labels: str | None) -> None:
         role = "group" if "label" in table.texts else "label"
         if not is_folder or not any(own):
             return
-    codes, found_names = coded_labels(own)
+    codes, found_names = coded(own, labels=True)
     table.texts[role] = codes[which], found_names
     table.remarks["columns"].append(f"{source} as {role}")
 
@@ -401,25 +445,18 @@ def read_times(table: Table) -> Array | None:
     cells = table.cells[column]
     if reads_as_number(cells[0].translate(POINT)):
         return table.numbers(column, missing=False)
-    codes, stamps = coded(cells)
-    dates = [*map(read_date, stamps)]
-    zones = [date and date.tzinfo is not None for date in dates]
-    odd = np.array([zone is None or zone != zones[codes[0]] for zone in zones])[codes]
+    from pandas import Series, to_datetime
+
+    texts = Series(cells).str.strip().str.replace(",", ".")
+    dates = to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
+    zoned = texts.str[10:].str.contains("[Zz+-]")
+    odd = dates.isna() | (zoned != zoned[0]) | texts.str.match("[A-Za-z]")  # such as today
     for row in np.flatnonzero(odd)[:1]:
         raise PefourierError(
             f"{table.place(row, column)}: expected numbers or ISO 8601, all with a zone or all "
             f"without, got {shown(cells[row])}; pandas.to_datetime reads other formats"
         )
-    first = min(dates)
-    return np.array([(date - first).total_seconds() for date in dates])[codes]
-
-
-def read_date(text: str) -> Any:
-    """Parse ISO 8601 as a `datetime`; None for other texts."""
-    try:
-        return datetime.fromisoformat(text + "-01" * (len(text) == len("2024-05")))
-    except ValueError:
-        return None
+    return np.asarray((dates - dates.min()).dt.total_seconds())
 
 
 # Tasks
@@ -431,19 +468,41 @@ def from_tables(path: Path, options: Options) -> Task:
     if options.predict is not None:  # without labels, or regardless of them
         table.texts["label"] = np.zeros(len(table.lines), int), ["?"]
     is_file_series = path.is_dir() and "label" in table.texts and "label" not in table.roles
-    if "time" not in table.roles and not is_file_series:
-        values = value_columns(table.names, table.roles)
+    keyed = {"time", "series"} & {*table.roles}
+    if not (table.is_named or keyed):
+        series_at_start(table)
+    is_line = "series" in table.roles and len(table.texts["series"][1]) == len(table.lines)
+    values: dict[str, list[int]] = {}
+    if not is_file_series and (is_line or not keyed):
+        sensors = is_line or ("label" in table.texts and not is_in_order(table))
+        values = value_columns(table.names, table.roles, sensors=sensors)
+        if is_line and not values and len(others := channels_left(table)) >= FEWEST:
+            values = {"": others}
+            doubt = f"columns from {table.names[others[0]]} on are values of a series in each line"
+            table.remarks["doubts"].append(doubt)
         if values and "label" not in table.texts:
             label_at_an_end(table, values)
-        is_line = "series" not in table.roles or len(table.texts["series"][1]) == len(table.lines)
-        if values and is_line and "label" in table.texts:
-            own = [[i for i in of if not table.roles[i]] for of in values.values()]
-            return from_wide(table, [*values], own, options)
+    shape = IN_A_LINE if values else IN_LINES
+    if "label" not in table.texts:
+        way_out = f"{CHOOSE}, or --labels FILE with a label for each series"
+        raise lacks(path, table.names, f"is read as {shape}, and {LACKING['label']}", way_out)
+    if values:
+        return from_wide(table, values, options)
     return from_long(table, options)
 
 
-def value_columns(names: Strings, roles: Strings) -> dict[str, list[int]]:
+def series_at_start(table: Table) -> None:
+    """Use a first column of distinct names, or of line numbers, as series of an unnamed table."""
+    numbers, (codes, names) = numbers_in(table.cells[0], table.delimiter), coded(table.cells[0])
+    is_name = np.isinf(numbers).all() or (np.diff(numbers) == 1).all()
+    if is_name and len(table.names) > 1 + FEWEST and len(names) == len(codes):
+        table.use(0, "series")
+
+
+def value_columns(names: Strings, roles: Strings, *, sensors: bool = False) -> dict[str, list[int]]:
     """Columns of the values of each channel of a table in wide form, in order; {} in long form.
+
+    Names of `sensors` with numbers may be values.
 
     >>> value_columns(["label", "x_0", "y_0", "x_1", "y_1", "x_2", "y_2", "x3", "y3"], [""] * 9)
     {'x': [1, 3, 5, 7], 'y': [2, 4, 6, 8]}
@@ -451,8 +510,8 @@ def value_columns(names: Strings, roles: Strings) -> dict[str, list[int]]:
     found: dict[str, list[tuple[int, int]]] = {}
     is_unnamed = 2 * names.count("") > len(names)
     for i, name in enumerate(names):
-        match = re.fullmatch(r"(.*?)[\W_]*([0-9]{1,9})", name or f"{i}" * is_unnamed)
-        if match and not roles[i] and match[1].lower() not in WORDS["sensors"]:
+        match = re.fullmatch(r"(.*?)[\W_]*([0-9]{1,9})", f"{i}" if is_unnamed else name)
+        if match and not roles[i] and (sensors or match[1].lower() not in WORDS["sensors"]):
             found.setdefault(match[1], []).append((int(match[2]), i))
     values = {name: sorted(own) for name, own in found.items() if len(own) >= FEWEST}
     is_wide = len({tuple(number for number, _ in own) for own in values.values()}) == 1
@@ -462,14 +521,14 @@ def value_columns(names: Strings, roles: Strings) -> dict[str, list[int]]:
 def label_at_an_end(table: Table, values: dict[str, list[int]]) -> None:
     """Use the first or the last column as label in a wide table without a column of labels."""
     taken = {i for own in values.values() for i in own if table.is_named}
-    ends = [i for i in (0, len(table.names) - 1) if not table.roles[i] and i not in taken]
-    found = [i for i in ends if may_be_labels(table.cells[i])]
-    names = [table.names[i] for i in found]
-    for i in found[:1]:
-        table.roles[i], table.texts["label"] = "label", coded_labels(table.cells[i])
-        table.remarks["columns"].append(f"{names[0]} as label")
-        doubt = f"{join(names)} fit label, {names[0]} is used (--columns label=NAME)"
-        table.remarks["doubts"] += [doubt] * (len(found) > 1)
+    free = [i for i, role in enumerate(table.roles) if not role]
+    found = [i for i in (free[0], free[-1]) if i not in taken and may_be_labels(table.cells[i])]
+    if found:
+        names = [table.names[i] for i in found]
+        table.use(found[0], "label")
+        if names[1:]:
+            doubt = f"{join(names)} fit label, {names[0]} is used (--columns label=NAME)"
+            table.remarks["doubts"].append(doubt)
 
 
 def may_be_labels(cells: Array) -> bool:
@@ -479,14 +538,16 @@ def may_be_labels(cells: Array) -> bool:
     return bool(whole and 1 < len({*cells}) <= len(cells) // 2)
 
 
-def from_wide(table: Table, names: Strings, columns: list[list[int]], options: Options) -> Task:
+def from_wide(table: Table, values: dict[str, list[int]], options: Options) -> Task:
     """Make each line an example; missing numbers at its end shorten it."""
-    x = np.stack([np.stack([table.numbers(i) for i in own], axis=1) for own in columns], axis=2)
+    channels = [[i for i in own if not table.roles[i]] for own in values.values()]
+    x = np.array([[table.numbers(i) for i in own] for own in channels]).T
     known = ~np.isnan(x).all(axis=2)
     lengths = np.where(known.any(axis=1), x.shape[1] - known[:, ::-1].argmax(axis=1), x.shape[1])
     tested = int((table.file == 1).sum()) if len(table.files) == 2 else None
-    table.remarks["read"] = [f"a series in each line, {x.shape[1]} values"]
-    table.remarks["channels"] = [*names] * (len(names) > 1)
+    table.remarks["read"] = [f"{IN_A_LINE}, {x.shape[1]} values"]
+    if len(values) > 1:
+        table.remarks["channels"] = [*values]
     return examples_of(table, x, lengths, np.arange(len(x)), options, tested=tested)
 
 
@@ -494,7 +555,7 @@ def examples_of(
     table: Table, x: Array, lengths: Array, rows: Array, options: Options, **facts: Any
 ) -> Task:
     """Make a task of examples x, whose label and group are in `rows` of the table."""
-    own = {role: np.array(names)[codes[rows]] for role, (codes, names) in table.texts.items()}
+    own = table.texts_of(rows)
     names = own["series"].tolist()
     return split.from_examples(
         str(table.path),
@@ -512,18 +573,24 @@ def examples_of(
 
 def from_long(table: Table, options: Options) -> Task:
     """Read examples or recordings from a line for each time of each series."""
-    if "label" not in table.texts:
-        way_out = f"{CHOOSE}, or --labels FILE with a label for each series"
-        raise table.lacks(f"lacks a column label ({', '.join(USUAL['label'])})", way_out)
     found = channel_columns(table, options.channels)
     names = [table.names[i] for i in found]
     values, times = np.column_stack([table.numbers(i) for i in found]), read_times(table)
     clock = np.arange(len(values)) if times is None else times
     every = rows_of_series(table, clock)
-    rising = [all((np.diff(x[rows]) > 0).all() for rows in every) for x in values.T]
-    if times is None and (any(rising) or not is_in_order(table)):
-        hint = f"; {names[rising.index(True)]} increases in each series" if any(rising) else ""
-        raise table.lacks(f"lacks a column time ({', '.join(USUAL['time'])}){hint}")
+    if any((np.diff(rows) < 0).any() for rows in every):
+        table.remarks["doubts"].append("lines are not in order of time, and are sorted")
+    if times is None:
+        rising = [
+            name
+            for name, x in zip(names, values.T, strict=True)
+            if all(len(rows) > 1 and (np.diff(x[rows]) > 0).all() for rows in every)
+        ]
+        if rising or not is_in_order(table):
+            problem = f"is read as {IN_LINES}, and {LACKING['time']}"
+            if rising:
+                problem += f"; {rising[0]} increases in each series"
+            raise lacks(table.path, table.names, problem)
 
     def place(number: int, row: int, column: int) -> str:
         return table.place(every[number][row], found[column])
@@ -534,7 +601,7 @@ def from_long(table: Table, options: Options) -> Task:
     since = [clock[part] - clock[part[0]] for part in parts]
     refuse_mixed(table, parts, "group")
     if options.predict is not None or are_examples(table, parts, options):
-        table.remarks["read"] = ["a line for each time of a series"]
+        table.remarks["read"] = [IN_LINES]
         x, lengths = split.padded_series(series)
         first = np.array([part[0] for part in parts])
         at = None if times is None else split.padded_series(since)[0]
@@ -563,12 +630,7 @@ def channel_columns(table: Table, wanted: str | None) -> list[int]:
     asked = [name.strip() for name in wanted.split(",")] if wanted is not None else []
     for name in {*asked} - {*names}:
         raise unknown(f"column of --channels in {table.path}", name, [names[i] for i in free])
-    found = [names.index(name) for name in dict.fromkeys(asked)] or [
-        i
-        for i in free
-        if names[i] and not table.roles[i]
-        if np.isfinite(numbers_in(table.cells[i], table.delimiter)).any()
-    ]
+    found = [names.index(name) for name in dict.fromkeys(asked)] or channels_left(table)
     if not found:
         way_out = "write channels with decimal points and without thousands separators"
         raise PefourierError(f"{shown(str(table.path))}: no other column has numbers; {way_out}")
@@ -577,6 +639,16 @@ def channel_columns(table: Table, wanted: str | None) -> list[int]:
     if table.path.is_file() and "series" not in table.roles:
         table.remarks["columns"].append("the whole file as one series")
     return found
+
+
+def channels_left(table: Table) -> list[int]:
+    """Columns that have a name, no role, and numbers."""
+    return [
+        i
+        for i, name in enumerate(table.names)
+        if name and not table.roles[i]
+        if any(np.isfinite(number_in(cell, table.delimiter)) for cell in table.cells[i])
+    ]
 
 
 def rows_of_series(table: Table, times: Array) -> list[Array]:
@@ -635,26 +707,19 @@ def recordings_of(
     """Make a task of series with labelled rows; a group stays on one side."""
     label, classes = classes_of_rows(table, options.positive)
     split.check_rows(str(table.path), np.concatenate(rows))
-    first, activity = [part[0] for part in parts], label * (label.dtype != bool)
-    names, units = (
-        [table.common(role, [row])[0] for row in first] if role in table.texts else []
-        for role in ("series", "group")
-    )
-    grouped = len({*units}) > 1 and options.split != "random"
-    series = [
-        split.Series(
-            name,
-            own.astype(np.float32),
-            label[part],
-            name,
-            name,
-            unit,
-            *((np.flatnonzero(np.diff(of[part])) + 1).tolist() for of in (piece, activity)),
+    activity = np.zeros_like(label) if label.dtype == bool else label
+    own = table.texts_of(np.array([part[0] for part in parts]))
+    units = own.get("group", own["series"])
+    grouped = "group" in own and len({*units}) > 1 and options.split != "random"
+    if not grouped:
+        units = own["series"]
+    series = list[split.Series]()
+    for name, unit, values, part in zip(own["series"], units, rows, parts, strict=True):
+        gaps, changes = (
+            (np.flatnonzero(np.diff(of[part])) + 1).tolist() for of in (piece, activity)
         )
-        for name, unit, own, part in zip(
-            names, units if grouped else names, rows, parts, strict=True
-        )
-    ]
+        whole = values.astype(np.float32), label[part]
+        series.append(split.Series(name, *whole, name, name, unit, gaps, changes))
     return split.split_series(
         str(table.path),
         series,

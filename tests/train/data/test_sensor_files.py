@@ -135,8 +135,6 @@ REFUSED = {
     "x.xlsx": ("", "read_excel"),
     "x.XLS": ("", "read_excel"),
     "no-series.csv": ("time,sensor,v,label\n0,a,1,0\n0,b,2,1\n", "--columns series=NAME"),
-    "dates.csv": ("time,v,label\n31.05.2024 12:00,1,0\n", "pandas.to_datetime"),
-    "thousands.csv": ('time,v,label\n0,"1,234",0\n1,"2,345.5",1\n', "without thousands separators"),
 }
 
 

@@ -1,9 +1,11 @@
 """The same series in every shape of files are the same task, without options."""
 
+import gzip
 import tracemalloc
 
 import numpy as np
 import pytest
+from pandas import read_csv
 
 from pefourier.errors import PefourierError
 from pefourier.train.data import load
@@ -24,14 +26,14 @@ def write(path, lines):
     return path
 
 
-def in_long_form(head="time,series,label,a,b", by=",", cells="{t} {i:02d} {y} {a} {b}"):
+def in_long_form(head="time,series,label,a,b", by=",", cells="{t} {i:02d} {y} {a} {b}", step=1):
     def made(folder):
         lines = [
             cells.format(t=t, i=i, y=Y[i], a=X[i, t, 0], b=X[i, t, 1]).replace(" ", by)
             for i in range(N)
             for t in range(ROWS)
         ]
-        return write(folder / "x.csv", [head.replace(",", by), *lines])
+        return write(folder / "x.csv", [head.replace(",", by), *lines[::step]])
 
     return made
 
@@ -86,10 +88,14 @@ def ts(folder):
     return folder
 
 
+def compressed(folder):
+    (folder / "y.csv.gz").write_bytes(gzip.compress(in_long_form()(folder).read_bytes()))
+    return folder / "y.csv.gz"
+
+
 def parquet(folder):
-    pandas = pytest.importorskip("pandas", reason="needs the package pandas")
     pytest.importorskip("pyarrow", reason="needs the package pyarrow")
-    pandas.read_csv(in_long_form()(folder)).to_parquet(folder / "x.parquet")
+    read_csv(in_long_form()(folder)).to_parquet(folder / "x.parquet")
     return folder / "x.parquet"
 
 
@@ -99,6 +105,13 @@ SHAPES = {  # channels, and what writes the series
     "units": (2, in_long_form("Time [s],unit_number,isFaulty,a,b")),
     "blanks": (2, in_long_form("timestamp_ms,trial,activityID,a,b", by=" ")),
     "trials": (2, in_long_form("t,subject,trial,y,a,b", cells="{t} p{i:02d} {i} {y} {a} {b}")),
+    "clock backwards": (
+        2,
+        in_long_form(
+            "ts,series,label,a,b", cells="2024-05-31T00:{t:02d} {i:02d} {y} {a} {b}", step=-1
+        ),
+    ),
+    "compressed": (2, compressed),
     "in order": (2, in_long_form("cycle_id,condition,a,b", cells="{i:02d} {y} {a} {b}")),
     "wide": (1, wide([f"label,{NUMBERS}"], "{y},{one}")),
     "label last": (1, wide([], "{one},{y}", ".txt")),
@@ -107,6 +120,12 @@ SHAPES = {  # channels, and what writes the series
         2,
         wide(["id," + ",".join(f"x{t},y{t}" for t in range(ROWS)) + ",class"], "s{i},{two},{y}"),
     ),
+    "sensors": (
+        1,
+        wide(["id," + ",".join(f"s{t}" for t in range(ROWS)) + ",target"], "{i},{one},{y}"),
+    ),
+    "any names": (1, wide([f"id,{','.join('abcdefghijklmn')},target"], "p{i},{one},{y}")),
+    "no names": (1, wide([], "p{i},{one},{y}")),
     "ucr": (1, ucr),
     "labels": (2, in_files("{i:02d}.csv", "{i:02d}.csv,{y}")),
     "classes": (2, in_files("{y}/{i:02d}.csv", "")),
@@ -252,3 +271,19 @@ def test_two_spellings_of_a_label_are_refused(tmp_path):
     for path in (wide_path, recordings(tmp_path, ["ok"] * 30 + ["OK"] * 30)):
         with pytest.raises(PefourierError, match="one spelling"):
             load_task(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("t_sec,a,b\n0,1\n", "'.*07.csv' is not a readable .csv file: line 2 has 2 cells"),
+        ("t_sec,a,c\n0,1,2\n", "'.*07.csv' has other columns than '.*00.csv'"),
+        ('t_sec,a,b\n0,1,"2\n', "'.*07.csv'.*EOF"),
+        ("t_sec,a,b\n0,1,2\n0.5,1,x\n", "'.*07.csv', line 3: series '07', column b"),
+    ],
+)
+def test_the_file_of_a_folder_that_is_unlike_the_others_is_named(tmp_path, text, named):
+    folder = in_files("{i:02d}.csv", "{i:02d}.csv,{y}")(tmp_path)
+    (folder / "07.csv").write_text(text)
+    with pytest.raises(PefourierError, match=named):
+        load_task(str(folder))
