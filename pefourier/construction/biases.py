@@ -23,9 +23,8 @@ from typing import Any, Literal
 import numpy as np
 
 from pefourier.construction.explain import Cover, Difference, Named, explain
-from pefourier.construction.identify import shortest
 from pefourier.construction.outcome import HeadDifference, Outcome, uncompared
-from pefourier.construction.tables import Stretch
+from pefourier.construction.tables import Stretch, shortest
 from pefourier.encodings.encoding import Encoding, finding
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.geometry.precision import FLOAT32_EPS

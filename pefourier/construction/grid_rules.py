@@ -22,7 +22,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from pefourier.construction.identify import frequencies, identification, identify, shortest
+from pefourier.construction.identify import frequencies, identification, identify
+from pefourier.construction.tables import shortest
 from pefourier.construction.wave_rules import SEARCHED, ladder_of
 from pefourier.construction.waves import LAYOUTS, Complex, Form, apart, copies_of
 from pefourier.encodings.encoding import (

@@ -24,14 +24,14 @@ import numpy as np
 
 from pefourier.construction.alignment import align_tables
 from pefourier.construction.explain import Named, Within, explain
-from pefourier.construction.identify import geometric_grid, shortest
+from pefourier.construction.identify import geometric_grid
 from pefourier.construction.mistakes import LikelyMistake, step_of
 from pefourier.construction.operators import rotates
 from pefourier.construction.outcome import SIDES, Outcome, Two
 from pefourier.construction.pairs import list_differences
 from pefourier.construction.rotation_pairs import unsaid_pairing, with_factors
 from pefourier.construction.steps import StepChanged, is_scaled
-from pefourier.construction.tables import Scaled, TableNumbers
+from pefourier.construction.tables import Scaled, TableNumbers, shortest
 from pefourier.construction.waves import Waves, apart, common_offset, evaluate, fit, wave_tolerance
 from pefourier.encodings.encoding import (
     AXES,

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from pefourier.construction.rope import usual_scalings
-from pefourier.construction.tables import true_runs
+from pefourier.construction.tables import shortest, true_runs
 from pefourier.construction.waves import Waves, align, copies_of, fit, fit_columns
 from pefourier.encodings.encoding import (
     FLOAT64_EPS,
@@ -29,7 +29,6 @@ from pefourier.encodings.encoding import (
 from pefourier.encodings.families.rotary import rotation_of
 from pefourier.geometry import precision
 from pefourier.types import Array, Bools, Fields, Floats, Indices, Table, frozen_arrays
-from pefourier.writing import text
 
 Params = dict[str, Any]  # of a formula, by their names in a SPEC
 FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)  # tried if a table is too short for a fit
@@ -126,15 +125,6 @@ def frequency_slack(omega: Floats, eps: float, n: int) -> Floats:
     """
     stored: Floats = eps * (4 / n**1.5 + omega / (1 + (omega * n) ** 2))
     return stored + precision.phase_rounding(omega, eps)
-
-
-def shortest(value: float, slack: float) -> float:
-    """Return the number with the fewest digits within a relative `slack`.
-
-    >>> shortest(9999.9999997, 1e-9), shortest(0.08838834764, 1e-3)
-    (10000.0, 0.0884)
-    """
-    return text.shortest(lambda x: abs(x - value) <= slack * abs(value), float(value))
 
 
 def chosen_digits(eps: float) -> int:

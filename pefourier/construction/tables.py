@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from pefourier.construction.explain import Cause, Cover, Explanation, Named, Within, explain
-from pefourier.construction.identify import shortest
 from pefourier.construction.rows import explain_rows
 from pefourier.encodings.encoding import changes_by_name
 from pefourier.geometry.precision import first_duplicate, float_blocks
 from pefourier.geometry.tolerance import Allowed
 from pefourier.types import Bools, Fields, Floats, Places, Table, frozen, frozen_arrays
+from pefourier.writing import text
 
 FEW = 64  # rows on which candidate matches of columns are tested first
 PROBES = 8  # random directions in which rows are matched
@@ -137,6 +137,15 @@ class Zeroed(OfNumbers):
     def apply(self, expected: TableNumbers) -> TableNumbers:
         """Return zeros."""
         return expected.times(0.0)
+
+
+def shortest(value: float, slack: float) -> float:
+    """Return the number with the fewest digits within a relative `slack`.
+
+    >>> shortest(9999.9999997, 1e-9), shortest(0.08838834764, 1e-3)
+    (10000.0, 0.0884)
+    """
+    return text.shortest(lambda x: abs(x - value) <= slack * abs(value), float(value))
 
 
 def true_runs(mask: Bools) -> list[tuple[int, int]]:

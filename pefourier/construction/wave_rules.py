@@ -20,8 +20,8 @@ from pefourier.construction.identify import (
     frequencies,
     frequency_slack,
     geometric_grid,
-    shortest,
 )
+from pefourier.construction.tables import shortest
 from pefourier.construction.waves import LAYOUTS, Waves, copies_of, fit_columns, recurrence, unfold
 from pefourier.encodings.encoding import (
     Encoding,
