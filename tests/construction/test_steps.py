@@ -372,7 +372,7 @@ def drawn_faults(rng):
     }
 
 
-STEPS = {"step": "positions", "shifted": "positions"}  # of faults, if not their own
+STEPS_OF_DUMPS = {"step": "positions", "shifted": "positions"}  # of faults, if not their own
 
 
 @pytest.mark.parametrize("spec", [*rotary()])
@@ -383,7 +383,7 @@ def test_law_faults_of_dumps_of_every_rotary_encoding_are_named(spec, draws):
     for form in ("float64", "float32", "float16") if is_plain else ("float64",):
         right = dumped(spec, columns=columns if is_plain else "halves").astype(form)
         assert compare(meant, right).verdict in ("the same", "permuted"), form
-    pairs = [p for p in combinations(faults, 2) if len({STEPS.get(x, x) for x in p}) == 2]
+    pairs = [p for p in combinations(faults, 2) if len({STEPS_OF_DUMPS.get(x, x) for x in p}) == 2]
     for names in [*((name,) for name in faults), *(pairs[k] for k in draws.permutation(14)[:3])]:
         done = {key: value for name in names for key, value in faults[name].items()}
         found = compare(meant, dumped(spec, **done, columns=columns if is_plain else "halves"))
