@@ -16,7 +16,8 @@ usual one is used and the other left out; several columns of series name a serie
   order; without a column of series, a file is one series. Times are numbers, or ISO 8601 with or
   without a time zone, and differ within a series.
 - *Wide*: a line for each series, whose values are in columns with numbers, such as t0, t1, … or
-  x_0, y_0, x_1, y_1, … for two channels. Missing numbers at the end shorten a series.
+  x_0, y_0, x_1, y_1, … for two channels, or in columns of any names beside a column of series.
+  Missing numbers at the end shorten a series.
 - *Folder*: a file for each series, with a column of labels, a file of labels, or a folder for each
   class.
 
