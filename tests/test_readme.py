@@ -103,13 +103,6 @@ def test_a_command_answers_as_shown(answer, command):
     assert shown in (None, beginning(out))
 
 
-@pytest.mark.usefixtures("sketched")
-def test_what_reproduce_says_is_shown(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(WIDTH))
-    out = run("reproduce", "--out", tmp_path).out
-    assert dict(ANSWERED.findall(TEXT))["reproduce"] == beginning(out)
-
-
 @pytest.mark.long
 def test_what_a_training_says_is_shown():
     command = [sys.executable, "-m", "pefourier", "train", "--quiet"]

@@ -169,8 +169,8 @@ def load(
     place = sides, options.pop("prefix", 0)
     typed: Values | None = None
     if options.keys() <= SHARED:
-        least = min_length if min_length > 80 else None
-        typed = {"length": length or least, "d": d, "grid": sides, "prefix": place[1], **options}
+        rows = length or (min_length > 80 and min_length)
+        typed = {"length": rows, "d": d, "grid": sides, "prefix": place[1], **options}
     for key in OF_POINTS & options.keys():
         if isinstance(options[key], str | os.PathLike):
             from pefourier.encodings.sources.tables import read_numbers

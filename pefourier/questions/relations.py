@@ -361,36 +361,36 @@ def relate_biases(source: Encoding, enc: Encoding) -> BiasRelations:
     )
 
 
-def shift_residual(enc: Encoding, k: int = 1) -> float | list[float | None] | None:
-    """Norm of T(k) PE(t) - PE(t + k) over that of PE(t + k); 0 if inner products are declared.
+def shift_residual(enc: Encoding) -> float | list[float | None] | None:
+    """Norm of T(1) PE(t) - PE(t + 1) over that of PE(t + 1); 0 if inner products are declared.
 
     For a table, at most the first 2,048 positions are fitted. None if they are linearly independent
     (some T then fits any table), if d exceeds 1,024 (too slow), or for times at uneven steps. On a
     grid, the result has one number for a shift along each axis.
     """
     if not enc.domain.is_line:
-        return [shift_along(enc, axis, k) for axis in range(len(enc.domain.sides))]
+        return [shift_along(enc, axis) for axis in range(len(enc.domain.sides))]
     if enc.measure.squared_length:
         return 0.0
-    return shift_along(enc, 0, k) if enc.domain.has_lags else None
+    return shift_along(enc, 0) if enc.domain.has_lags else None
 
 
-def shift_along(enc: Encoding, axis: int, k: int = 1) -> float | None:
-    """Relative residual of the best shift by k points along an axis, fitted to a corner of a grid.
+def shift_along(enc: Encoding, axis: int) -> float | None:
+    """Relative residual of the best shift by a point along an axis, fitted to a corner of a grid.
 
     None if any shift fits. Vectors and targets are rescaled first, because LAPACK rounds very small
     and very large numbers differently.
     """
     sides = enc.domain.sides
-    if enc.is_stationary and k < sides[axis]:
+    if enc.is_stationary and sides[axis] > 1:
         return 0.0
     side = max(2, int(FITTED ** (1 / len(sides))))
     corner = [np.arange(min(n, side)) for n in sides]
-    if not k < len(corner[axis]) or enc.dim > LARGEST_SHIFT:
+    if len(corner[axis]) < 2 or enc.dim > LARGEST_SHIFT:
         return None
     places = lattice_points(corner)
-    starts = places[places[:, axis] < len(corner[axis]) - k]
-    ends = [starts, starts + k * (np.arange(len(sides)) == axis)]
+    starts = places[places[:, axis] < len(corner[axis]) - 1]
+    ends = [starts, starts + (np.arange(len(sides)) == axis)]
     rows = [enc.domain.x[np.ravel_multi_index(tuple(end.T), sides)] for end in ends]
     tables = (enc.table(x) for x in rows)
     before, after = (table * unit_of(table) for table in tables)

@@ -166,9 +166,8 @@ def weighted_frequencies(enc: Encoding, method: Method = "auto") -> WeightedFreq
     if enc.measure and method != "periodogram":
         frequencies, weights = enc.measure.frequencies, enc.measure.weights
     elif method == "declared":
-        less = " minus its mean is a table and" if enc.params.get("demean") else ""
         raise PefourierError(
-            f"{enc.name}{less} declares no spectral measure; use --method periodogram or auto"
+            f"the table of {enc.name} declares no spectral measure; use --method periodogram or auto"
         )
     else:
         used = "periodogram"

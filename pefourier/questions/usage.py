@@ -315,22 +315,17 @@ class Usage(Result):
 
     def series(self) -> CsvTable:
         """Return the columns of the CSV output and one row per pair, or per head and pair."""
-        pairs = self.against.pairs if self.against else ()
-        before = {(pair.rotation, pair.index): pair.before for pair in pairs}
         rows: list[list[Any]] = []
         for r in self.rotations:
-            for pair in r.pairs:
-                fields = (getattr(pair, name) for name in PAIR_FIELDS)
-                rows.append([r.name, None, None, *fields, before.get((r.part, pair.index))])
+            fields = ([getattr(pair, name) for name in PAIR_FIELDS] for pair in r.pairs)
+            rows += ([r.name, None, None, *own] for own in fields)
         rotation_of = {layer.layer: self.rotations[layer.rotation] for layer in self.shares}
         for use in self.heads or ():
             r = rotation_of[use.layer]
             for pair, share in zip(r.pairs, use.share, strict=True):
                 place = pair.index, pair.wavelength, pair.turns
-                rows.append([r.name, use.layer, use.head, *place, None, None, share, None])
-        names = ["rotation", "layer", "head", *PAIR_FIELDS, "before"]
-        end = None if before else -1
-        return names[:end], [row[:end] for row in rows]
+                rows.append([r.name, use.layer, use.head, *place, None, None, share])
+        return ["rotation", "layer", "head", *PAIR_FIELDS], rows
 
 
 def use_of_model(

@@ -260,11 +260,11 @@ def next_step(result: Any) -> str:
     steps = read_toml(STEPS).get(result.command, {})
     key = result.verdict if result.encoding.domain.has_lags else "without lags"
     command, aim = steps.get(key) or steps.get("otherwise") or ("", "")
-    specs, options = [enc.spec for enc in result.encodings], dict[str, Any]()
+    specs, options = [enc.spec for enc in result.encodings], Fields()
     for enc in result.encodings:
         options |= {k: x for k, x in (enc.typed or {}).items() if x and k in enc.params}
     is_typed = all(enc.typed is not None for enc in result.encodings) and "-" not in specs
-    words = ((f"--{key}", cell_of(x)) for key, x in options.items())
+    words = ((f"--{key}", number(cell_of(x), 17)) for key, x in options.items())
     line = command_line("pefourier", command, *specs, *chain(*words))
     named = f"`{line}`" if is_typed else f"{command} on the same input"
     return f"Run {named} to {aim}." if command else ""

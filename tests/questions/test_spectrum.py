@@ -154,7 +154,7 @@ def test_without_its_mean_a_table_has_nothing_at_frequency_zero(rng):
     assert result.density[0] == pytest.approx(0, abs=1e-25)
     np.testing.assert_allclose(result.density, expected.density, atol=1e-14)
     assert (result.summary.mean_share, result.findings) == (0, [])
-    with pytest.raises(PefourierError, match="sinusoidal minus its mean"):
+    with pytest.raises(PefourierError, match="the table of sinusoidal"):
         spectrum(without_mean(load("sinusoidal", 50, 8)), method="declared")
 
 
