@@ -16,7 +16,7 @@ from typing import Any
 
 from pefourier.encodings.encoding import Encoding, Finding, by_axis, by_name
 from pefourier.encodings.grids import size_of
-from pefourier.types import Fields, Later, Strings, Texts, Values, frozen
+from pefourier.types import Fields, Strings, Texts, Values, frozen
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
     agreeing,
@@ -169,7 +169,7 @@ def value_at(value: Any, path: str) -> Any:
     """Return the value at a path of fields such as "loss.distinct_cast"; None if missing."""
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-    return value() if isinstance(value, Later) else value
+    return value
 
 
 def listed_tables(
