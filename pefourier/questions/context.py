@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -30,7 +32,7 @@ from pefourier.questions.rotations import (
     read_against,
     window_within,
 )
-from pefourier.types import Counts, CsvTable, Fields, Texts, frozen, hidden, later
+from pefourier.types import Counts, CsvTable, Texts, Values, frozen, hidden
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, number, ranges
 
@@ -92,6 +94,13 @@ SOURCES = {  # of the trained length, in a sentence
 }
 IN_A_LINE = 8
 DIGITS = 6
+
+
+class Facts(UserDict[str, Any]):
+    """Values that are computed when they are read."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.data[name]()
 
 
 @frozen
@@ -408,7 +417,7 @@ class Context(Result):
         return words.format(self.limited[0], kind, self.limited[1]) if self.limited else ""
 
     @property
-    def facts(self) -> Fields:
+    def facts(self) -> Values:
         """Facts about the rotation; if there are several, by the name of their layers.
 
         Facts that depend on the model type are marked as assumed if that type is unknown.
@@ -434,12 +443,12 @@ class Context(Result):
                 return words[0]
             return {n: v for n, v in zip(names, words, strict=True) if v is not None} or None
 
-        return {
-            name: later(value, name)
+        return Facts(
+            (name, partial(value, name))
             for name in ROTATION_FACTS.values()
             if name not in UNCHANGED
             or any(getattr(r, name) != UNCHANGED[name] for r in self.rotations)
-        }
+        )
 
     @property
     def held_text(self) -> Any:

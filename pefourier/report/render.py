@@ -19,7 +19,7 @@ from typing import Any
 from pefourier.encodings.encoding import Encoding, Finding, by_axis, by_name
 from pefourier.encodings.grids import size_of
 from pefourier.errors import command_line
-from pefourier.types import Fields, Later, Strings, Texts, Values, frozen
+from pefourier.types import Fields, Strings, Texts, Values, frozen
 from pefourier.writing.files import read_toml
 from pefourier.writing.page import Page, fields_of, flattened
 from pefourier.writing.text import (
@@ -174,7 +174,7 @@ def value_at(value: Any, path: str) -> Any:
     """Return the value at a path of fields such as "loss.distinct_cast"; None if missing."""
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-    return value() if isinstance(value, Later) else value
+    return value
 
 
 def listed_tables(

@@ -28,8 +28,6 @@ def visible(text: str) -> str:
     >>> print(visible("a\nb\u202e"))
     a\nb\u202e
     """
-    if text.isprintable():
-        return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
