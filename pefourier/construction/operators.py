@@ -150,7 +150,7 @@ class ScoreRows:
         if self.matrices is not None and scores_b.matrices is not None:
             return np.asarray(np.abs(self.matrices - scores_b.matrices).max(axis=(2, 3)))
         a, b = self.numbers, scores_b.numbers
-        elsewhere = np.maximum(apart(a, b.real + 0j), apart(b, a.real + 0j))
+        elsewhere = np.maximum(apart(a, b.real.astype(complex)), apart(b, a.real.astype(complex)))
         is_shared = self.partner == scores_b.partner
         return np.asarray(np.where(is_shared, apart(a, b), elsewhere).max(axis=2))
 
@@ -242,7 +242,8 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     queries, keys = (probe(observed, expected, side) for side in (0, 1))
     if not (meant and queries and keys) or len({len(meant), len(queries), len(keys)}) > 1:
         return ()
-    layouts = [k for k, v in layouts_of(expected).items() if np.array_equal(v, queries.columns)]
+    known = layouts_of(expected)
+    layouts = [name for name in known if np.array_equal(known[name], queries.columns)]
     is_apart = pairs_apart(meant, queries)[0].any()
     found = find_mistakes(expected, meant, queries) if is_apart else ()
     if not layouts or (is_apart and not found) or (found and found[-1].angles):
@@ -263,13 +264,14 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     own = expected.params.get("layout", "halves")
     if own not in layouts:
         causes.append(StepChanged("layout", "columns", {"layout": (own, layouts[0])}))
-    positions = sampled_positions(min(len(expected), len(observed)) - 1, FIRST)
+    pairs, last = known[layouts[0]], min(len(expected), len(observed)) - 1
+    positions = sampled_positions(last, FIRST)
     omega, divisor = (found[-1].omega, found[-1].divisor) if found else (meant.frequency, 1)
     waves = (
         evaluate(np.multiply.outer((positions + moved) // divisor, omega), factor)
         for factor, moved in ((ratio * meant.factor**2, 0), (1.0, ahead))
     )
-    made = score_matrices(*(rotation_matrices(turns, queries.columns, d) for turns in waves))
+    made = score_matrices(*(rotation_matrices(turns, pairs, d) for turns in waves))
     residual = np.abs(made - score_matrices(*operator_at(observed, positions)))
     limit = tolerances(expected, observed, positions) * max(1.0, abs(ratio))
     return tuple(causes) if (residual.max(axis=(0, 2, 3)) <= limit).all() else ()
