@@ -410,9 +410,8 @@ def fit_line(first: Waves, second: Waves, axis: int, power: float) -> Line | Non
     signed = [waves.frequency.sum(axis=1) for waves in both]
     signs, (omega, goal) = [float(np.sign(x[0])) for x in signed], np.abs(signed)
     unit = omega[0]
-    if power != 1 and abs(np.log(goal[0]) - power * np.log(unit)) < SAME:
-        unit = 1.0  # the exponent of the first pair is not 0
-    if abs(unit - 1) < FITTED:
+    is_shifted = power != 1 and abs(np.log(goal[0]) - power * np.log(unit)) < SAME
+    if is_shifted or abs(unit - 1) < FITTED:  # the exponent of the first pair is not 0, or is
         unit = 1.0
     ratios = (omega / unit) ** power
     scale = np.exp(np.average(np.log(goal / ratios), weights=goal**2))
@@ -567,14 +566,12 @@ def match_points(outcome: Outcome, first: Points, second: Points) -> Outcome | N
     facts: Fields = {"expected": expected, "causes": found.causes}
     if any(isinstance(cause, Resized) for cause in found.causes):
         return outcome.with_differences("points", total, total, **facts)
-    index: Any = Points(
-        np.arange(len(whole.values), dtype=float)[:, None], whole.error, whole.sides
-    )
-    moves = [cause for cause in found.causes if not isinstance(cause, Scaled)]
-    for cause in moves:
-        index = cause.apply(index)
-    moved = int((index.values[:, 0] != np.arange(total)).sum())
-    facts["transform"] = {"rows": ", ".join(cause.words for cause in moves)}
+    moved = total
+    if whole.values.shape == part.values.shape:
+        differs = np.abs(whole.values - part.values) > whole.error
+        moved = int(differs.any(axis=1).sum())
+    moves = [cause.words for cause in found.causes if not isinstance(cause, Scaled)]
+    facts["transform"] = {"rows": ", ".join(moves)}
     return outcome.with_differences("points", moved, total, **facts)
 
 
