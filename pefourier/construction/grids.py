@@ -505,7 +505,7 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
         and not (is_rotation or aligned.causes or aligned.positions)
     ):
         own = recovered_sides(tables[1])
-        if own != sides[1] and recovered_sides(tables[0]) == sides[0]:
+        if own == sides[1][::-1] != sides[1] and recovered_sides(tables[0]) == sides[0]:
             note = finding("grid-recovered", sides=size_of(own), stated=size_of(sides[1]))
             aligned = aligned.with_findings(note)
     return replace(aligned, tried=aligned.tried and aligned.tried | {"axes": len(sides[0])})

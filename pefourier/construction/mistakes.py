@@ -211,6 +211,7 @@ def simplest(sought: Sought, *, plain: bool = False) -> Misreading | None:
     likely = {reading.code: reading for reading in reversed([*fitting(plain_mistakes(sought))])}
     if likely:
         first, *others = sorted(likely.values(), key=cost)
+        others = [x for x in others if not x.changes or x.changes != first.changes]
         return replace(first, also=tuple(x.code for x in others), others=tuple(others))
     return None if plain else next(fitting(fitted_mistakes(sought)), None)
 

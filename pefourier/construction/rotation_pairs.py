@@ -75,6 +75,7 @@ from pefourier.encodings.encoding import (
     finding,
 )
 from pefourier.encodings.families.rotary import rotation_of
+from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.types import Array, Bools, Fields, Floats, Indices, Places, Texts
 from pefourier.writing.text import ranges
@@ -495,6 +496,12 @@ def compare_pairs(outcome: Outcome, encodings: Two, pairs: TwoWaves) -> Outcome:
         return moved
     if (explained := with_cause(paired, encodings, pairs)).cause:
         return explained
+    for table in (a, b):
+        if (a.axis or b.axis) and table.form and table.form.part in PARTS:
+            raise PefourierError(
+                f"{PARTS[table.form.part]} alone do not show ids of several axes; compare cosines "
+                "and sines"
+            )
     return replace(paired, first=first_difference(a, b), explained=1 - float(differs.mean()))
 
 
