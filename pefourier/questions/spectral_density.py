@@ -167,7 +167,8 @@ def weighted_frequencies(enc: Encoding, method: Method = "auto") -> WeightedFreq
         frequencies, weights = enc.measure.frequencies, enc.measure.weights
     elif method == "declared":
         raise PefourierError(
-            f"the table of {enc.name} declares no spectral measure; use --method periodogram or auto"
+            f"the table of {enc.name} declares no spectral measure; use --method periodogram or "
+            "auto"
         )
     else:
         used = "periodogram"
