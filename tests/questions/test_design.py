@@ -8,6 +8,8 @@ from pefourier.encodings import load
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.questions.design import bases_with_bound, cast_distance, design_base
+from pefourier.report import render
+from pefourier.report.render import answer_of
 
 RHO = (1.5, 3, 5, 10, 30, 100, 1000, 1e4)
 SCAN = {  # length, d: smallest distance / rank / stable rank / idle pairs / first lag
@@ -113,6 +115,7 @@ def test_one_criterion_is_chosen_by_the_length(length, d, chosen, other):
     for name, rho in (found.best | found.other).items():
         assert design_base(length, d, criteria=(name,)).best == {name: rho}
     assert found.to_dict()["other"] == found.other
+    assert render.short_text_of([answer_of(found)])
 
 
 @pytest.mark.parametrize("length", [7, 80, 1000, 131072, 8640000])

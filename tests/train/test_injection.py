@@ -19,6 +19,7 @@ from pefourier.train.model import (
     bias_of_lag_keys,
     load_injection,
     scale_to_rms,
+    waves_of_rotation,
 )
 from pefourier.train.saved_models import lengthen
 
@@ -255,6 +256,12 @@ def test_training_begins_at_the_formula_and_leaves_alone_what_does_not_turn(held
     assert (np.abs(found.injection.frequencies - one.frequencies)[~unrotated] > 1e-4).all()
     again = one.rotated(found.injection.frequencies - one.frequencies)
     assert_allclose(again.vectors, found.injection.vectors, atol=1e-12)
+
+
+def test_only_rotations_that_say_their_frequencies_are_trained():
+    own = load("rope", 8, 8)
+    for measure in (None, load("rope", 8, 8, rho=500.0).measure):
+        assert waves_of_rotation(replace(own, measure=measure), own.table()) == {}
 
 
 def test_other_commands_report_trained_vectors(held, tmp_path):
