@@ -154,7 +154,9 @@ def match_rows(outcome: Outcome, encodings: Two) -> Outcome:
     if is_near and (fits == is_inside).all() and (shift[fits] == by).all():
         by = -by if is_swapped else by
         transform = {"offset": by} | ({"zero_rows": absent} if absent and are_zeros else {})
-        facts: Fields = {"causes": (Shifted(by),), "explained": float(fits.mean())}
+        facts: Fields = {"explained": float(fits.mean()), "steps": ("positions",)}
+        if fits.all():
+            facts = {"explained": 1.0, "causes": (Shifted(by),)}
         return replace(outcome, verdict="equivalent", transform=transform, **facts)
     matched = with_rows(outcome, SIDES[not is_swapped], rows, fits, noun="row(s)")
     if not fits.all():

@@ -34,6 +34,7 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from tokenize import TokenError
+from types import SimpleNamespace
 from typing import IO, Any, BinaryIO, TypeVar, cast
 
 import numpy as np
@@ -300,14 +301,18 @@ def read_npz(stream: BinaryIO) -> Arrays:
     return members
 
 
+PACKED = 2**12  # bytes of LZMA input per read; 1 kB may expand to 7 MB
+
+
 def npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> Stored:
     """Return one .npy file within a .npz file of `size` bytes."""
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError("its compression is not supported; expected deflate")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
+        raise ValueError("its compression is not supported; expected deflate or LZMA")
 
     def copied() -> Array:
         with archive.open(info) as member:
-            return read_npy_array(member)
+            part = SimpleNamespace(read=lambda count: member.read(min(count, PACKED)))
+            return read_npy_array(part if info.compress_type == zipfile.ZIP_LZMA else member)
 
     with archive.open(info) as member:  # an archive may declare more bytes than it has
         return npy_array(member, info.file_size, min(info.compress_size, size), copied)
