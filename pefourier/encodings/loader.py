@@ -110,7 +110,7 @@ NAMED = {  # names of arrays that do not hold vectors of positions
 
 
 OF_POINTS = {"times", "edges"}  # parameters that define the points, and the length
-SHARED = OF_POINTS | {"rho", "seed"}  # parameters that are options of every command
+SHARED = {"rho", "seed"}  # parameters that are options of every command
 Place = tuple[Sequence[int], int]  # sides of a grid, and its prefix
 
 
@@ -176,8 +176,6 @@ def load(
             from pefourier.encodings.sources.tables import read_numbers
 
             options[key] = read_numbers(os.fspath(options[key]))
-        else:
-            typed = None
     if isinstance(spec, str | os.PathLike):
         spec = canonical_spec(os.fspath(spec))
         if not has_defaults:
