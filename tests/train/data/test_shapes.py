@@ -95,7 +95,7 @@ def compressed(folder):
 
 def parquet(folder):
     pytest.importorskip("pyarrow", reason="needs the package pyarrow")
-    read_csv(in_long_form()(folder)).to_parquet(folder / "x.parquet")
+    read_csv(in_long_form()(folder), dtype={"series": str}).to_parquet(folder / "x.parquet")
     return folder / "x.parquet"
 
 
