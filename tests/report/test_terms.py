@@ -114,6 +114,39 @@ GONE = {
 }
 
 
+PLAIN = """
+CSV GitHub HTML JSON NAME PATH PE SmolLM2-135M TERM V2 X_test X_train above after among anomaly
+answer answers append argument arithmetic arrays averaged batches begin blurs built caches
+called cause changed chooses claim classifiers classifies close command commands commas
+completes complex compute concatenated conclusions could cover define describe detect detected
+distillation draft draws dropped dumped during encoded enter enters equation examine exceeds
+explanations extension fastest figure figures files float64 folder formula frames fully
+functions github given identifies implementations inches inputs instead known large larger latex
+latitude leave limit longitude looks lower meaning means measured measurements middle minutes
+mirror mirrored mistakes module named names narrower never norms others otherwise paths predict
+print prints processes progress published range rarer receive relate requires restart results
+sarif scanning scripts self-contained separate setting shows sides similar slowest spread
+standard states status stays stderr store sub-layers synthetic takes tasks terms texts their
+these those three torch torchrun torchtune twice under unexpected unless varies vector weight
+whatever whether which whole whose would write writes y_test y_train years
+""".split()
+
+
+def words_of_help():
+    """Yield the words of help texts that have a capital, a hyphen or five letters."""
+    for command in PROGRAM.commands.values():
+        for text in (command.help, *(p.help for p in command.params if hasattr(p, "help"))):
+            plain = re.sub(r"--[\w-]+|`[^`]*`|\w*\.\w+", " ", text or "")
+            yield from re.findall(r"\b[a-z]{5,}\b|\b[A-Za-z]\w*(?:[A-Z0-9_-]\w*)+", plain)
+
+
+def test_every_word_of_a_help_text_is_explained_or_plain_english():
+    words = {*words_of_help()}
+    assert len(words) > 300
+    assert [word for word in sorted(words - {*PLAIN}) if not explained(word)] == []
+    assert {*PLAIN} <= words
+
+
 def test_every_word_of_an_answer_is_explained_in_any_case_and_number():
     words = {*printed_words()} - GONE
     assert len(words) > 250
