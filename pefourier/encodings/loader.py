@@ -168,7 +168,7 @@ def load(
     sides = read_sides(grid) if isinstance(grid, str) else tuple(grid)
     place = sides, options.pop("prefix", 0)
     typed: Values | None = None
-    if options.keys() <= SHARED:
+    if options.keys() <= SHARED and not demean:
         rows = length or (min_length > 80 and min_length)
         typed = {"length": rows, "d": d, "grid": sides, "prefix": place[1], **options}
     for key in OF_POINTS & options.keys():

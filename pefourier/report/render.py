@@ -256,7 +256,13 @@ def conclude(result: Any) -> Texts:
 
 
 def next_step(result: Any) -> str:
-    """What to run next at the verdict; empty if there is nothing."""
+    """What to run next at the verdict; empty if there is nothing.
+
+    Biases of pairs of query and key have no lags, and the other commands refuse them.
+    """
+    is_of_one_query = getattr(result, "query", None) is not None
+    if is_of_one_query or any(enc.between for enc in result.encodings):
+        return ""
     steps = read_toml(STEPS).get(result.command, {})
     key = result.verdict if result.encoding.domain.has_lags else "without lags"
     command, aim = steps.get(key) or steps.get("otherwise") or ("", "")

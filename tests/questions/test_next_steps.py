@@ -20,7 +20,6 @@ ASKED = [  # command line and the command of its next step
     ("spectrum onehot --d 16 --length 16", "check-faithful"),
     ("spectrum py:mine:table --d 16 --length 9", "relations"),
     ("spectrum a.npy --grid 4x5", "relations"),
-    ("spectrum a.npy --demean", "check-faithful"),
     ("reconstruct sinusoidal", "check-faithful"),
     ("reconstruct a.npy --pos 3", "check-faithful"),
     ("relations rope --theta 50 --length 90", "check-faithful"),
@@ -64,3 +63,11 @@ def test_inputs_that_cannot_be_typed_are_named_in_words():
     for source in (table, encoding, load(table), np.eye):
         answer = pefourier.spectrum(source)
         assert "on the same input to see" in answer.conclusion
+    without_mean = pefourier.spectrum("sinusoidal", d=8, demean=True)
+    assert "on the same input to see" in without_mean.conclusion
+
+
+def test_biases_of_pairs_have_no_step_that_refuses_them():
+    biases = np.random.default_rng(0).normal(size=(2, 2, 6, 6))
+    assert pefourier.compare(*biases).to_dict()["action"] == ""
+    assert "Run " not in pefourier.check(biases[0]).conclusion
