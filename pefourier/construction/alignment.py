@@ -8,12 +8,16 @@ columns[j] of a, `offset` rows later in a, plus an `offset_row`. The weakest rel
 which preserves all inner products.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from pefourier.construction.explain import Named
+from pefourier.construction.identify import Formula, identify
 from pefourier.construction.operators import has_operator, rotates
 from pefourier.construction.outcome import SIDES, Outcome, Two
 from pefourier.construction.pairs import frequencies_apart
@@ -34,7 +38,7 @@ from pefourier.construction.tables import (
 from pefourier.construction.waves import fit
 from pefourier.geometry.precision import float_blocks
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
-from pefourier.types import Fields, Table
+from pefourier.types import Fields, Table, frozen, hidden
 
 NEAR = 1e-6  # correlations this close to 1 are recomputed as distances
 SUMS_EPS = 8 * 2.0**-52  # relative error of sums of squares in float64
@@ -85,7 +89,7 @@ def explain_numbers(outcome: Outcome, encodings: Two) -> Outcome:
     allowed, eps = stored_tolerance(a, b, first, second)
     if not any(map(rotates, encodings)) and is_matched(a) and is_matched(b):
         expected, observed = with_errors(a, b, allowed, eps)
-        if causes := explain_tables(expected, observed).causes:
+        if causes := explain_tables(expected, observed, (ExponentsOfColumns,)).causes:
             if outcome.unit not in ("rows", "rows before the grid"):
                 differing = int((~agree(expected, observed)).any(axis=0).sum())
                 outcome = outcome.with_differences("columns", differing, b.shape[1])
@@ -100,6 +104,41 @@ def explain_numbers(outcome: Outcome, encodings: Two) -> Outcome:
         transform = {"scale": scale} if scale != 1 else {}
         return replace(outcome, verdict="same geometry", pairs=(), transform=transform)
     return outcome
+
+
+@frozen
+class ExponentsOfColumns(Named):
+    """Each column of a sinusoid has its own exponent, not one for both columns of a pair."""
+
+    times: int
+    formula: Formula = hidden()  # of the expected table
+    name = "mismatched-pairs"
+    changed = "frequencies"
+
+    @property
+    def words(self) -> str:
+        """The exponent of the base."""
+        times = "" if self.times == 1 else f"{self.times} * "
+        return f"the exponent {times}column / d in place of one exponent for each pair"
+
+    @classmethod
+    def propose(
+        cls, expected: TableNumbers, observed: TableNumbers
+    ) -> Iterator[ExponentsOfColumns]:
+        """Yield exponents that grow by 1 / d or 2 / d from column to column."""
+        found = expected.values.shape == observed.values.shape and identify(expected.values)
+        if found and {"rho", "layout"} <= found["params"].keys():
+            formula = Formula(found["encoding"], found["params"], expected.values.shape[1])
+            yield from (cls(times, formula) for times in (1, 2))
+
+    def apply(self, expected: TableNumbers) -> TableNumbers:
+        """Compute the table with these exponents."""
+        own, d = self.formula, expected.values.shape[1]
+        amplitude, _, phase = own.waves
+        omega = own.params.get("step", 1.0) * own.params["rho"] ** (-self.times * np.arange(d) / d)
+        s = np.arange(len(expected.values)) + own.offset
+        numbers = amplitude * np.sin(np.multiply.outer(s, omega) + phase)
+        return TableNumbers(numbers, np.full_like(numbers, expected.error.max()))
 
 
 def with_errors(

@@ -238,7 +238,7 @@ class Window(Named):
 
 @frozen
 class HeadsReordered(Named):
-    """Heads are in another order: head h is head order[h] of the expected biases."""
+    """Head h is head order[h] of the expected biases: heads in another order, or some repeated."""
 
     order: Counts
     name = "heads-reordered"
@@ -248,19 +248,22 @@ class HeadsReordered(Named):
         """The order of heads."""
         if self.order == tuple(range(len(self.order)))[::-1]:
             return "heads in reverse order"
-        return f"heads in another order: {', '.join(map(str, self.order))} of the expected ones"
+        is_order = len({*self.order}) == len(self.order)
+        what = "in another order" if is_order else "repeated"
+        return f"heads {what}: {', '.join(map(str, self.order))} of the expected ones"
 
     @classmethod
     def propose(cls, expected: Biases, observed: Biases) -> Iterator[HeadsReordered]:
         """Match heads by their distance at the last query, before and after one factor."""
         a, b = (relative_to_query(x)[:, -1] for x in (expected, observed))
         size = np.abs(b).max() / (np.abs(a).max() or 1.0)
-        orders = [
-            tuple(np.abs(factor * a - b[:, None]).max(axis=2).argmin(axis=1).tolist())
-            for factor in (1.0, -1.0, size, -size)
-        ]
-        for order in dict.fromkeys(orders):
-            if len({*order}) == len(a) and order != tuple(range(len(a))):
+        orders = []
+        for factor in (1.0, -1.0, size, -size):
+            distance = np.abs(factor * a - b[:, None]).max(axis=2)
+            is_own = distance.diagonal() <= distance.min(axis=1)  # of equal heads, its own
+            orders.append(np.where(is_own, np.arange(len(a)), distance.argmin(axis=1)))
+        for order in dict.fromkeys(tuple(order.tolist()) for order in orders):
+            if order != tuple(range(len(a))):
                 yield cls(order)
 
     def apply(self, expected: Biases) -> Biases:

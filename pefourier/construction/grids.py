@@ -511,6 +511,28 @@ def compare_on_grids(outcome: Outcome, encodings: Two) -> Outcome:
     return replace(aligned, tried=aligned.tried and aligned.tried | {"axes": len(sides[0])})
 
 
+def follows_grid(waves: Waves | None) -> bool:
+    """Whether all pairs of a table are sinusoids of its grid, to rounding."""
+    return waves is not None and follow(waves, waves.frequency, waves.phase, waves.eps)
+
+
+def in_raster_order(enc: Encoding, model: Encoding) -> Encoding:
+    """Put rows of a table that run through blocks, as a model's tokens do, in raster order.
+
+    A finding says so. Rows are in this order if they are sinusoids of the grid in it alone.
+    """
+    side, sides = model.params.get("merged", 1), enc.domain.sides
+    is_like = sides == model.domain.sides and not enc.domain.prefix
+    if side < 2 or enc.origin == "formula" or not is_like:
+        return enc
+    table = enc.float_table()
+    rows = table[np.argsort(rows_of_blocks(sides, side))]
+    if follows_grid(waves_of(enc, table)) or not follows_grid(waves_of(enc, rows)):
+        return enc
+    note = finding("rows-in-blocks", side=side)
+    return replace(enc, vectors=lambda x: rows[x], findings=(*enc.findings, note))
+
+
 def waves_of(enc: Encoding, table: Floats) -> Waves | None:
     """Fit the pairs of a table, of absolute value 1, with declared frequencies if it has any."""
     eps = stored_resolution(table, enc.eps)[0]  # of 16-bit numbers in a wider format, too
@@ -626,7 +648,7 @@ def with_pairs(outcome: Outcome, first: Waves, second: Waves) -> Outcome:
 def along_axes(waves: Waves) -> Waves:
     """Return pairs with their frequency along their axis; NaN if they have several or none fits."""
     omega, letters = waves.frequency, axis_letters(len(waves.sides))
-    is_known = (omega != 0).sum(axis=1).max() == 1 and follow(waves, omega, waves.phase, waves.eps)
+    is_known = (omega != 0).sum(axis=1).max() == 1 and follows_grid(waves)
     axis = [letters[k] for k in np.abs(omega).argmax(axis=1) if is_known]
     speeds = omega.sum(axis=1) if is_known else np.full(len(omega), np.nan)
     return replace(waves, frequency=speeds, axis=tuple(axis))

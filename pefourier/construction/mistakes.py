@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import groupby, product
+from itertools import chain, groupby, product
 from math import pi
 from operator import attrgetter, itemgetter
 from typing import Any, Literal
@@ -49,7 +49,17 @@ from pefourier.encodings.families.rotary import scaling_parameters
 from pefourier.encodings.loader import source_of
 from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, Format, phase_rounding, rounded
-from pefourier.types import Bools, Floats, Places, Texts, Values, frozen, frozen_arrays, hidden
+from pefourier.types import (
+    Bools,
+    Fields,
+    Floats,
+    Places,
+    Texts,
+    Values,
+    frozen,
+    frozen_arrays,
+    hidden,
+)
 
 SEARCHED = 2**17  # positions searched for the cost of a mistake
 SHOWN = 0.1  # radians over a table, from which a cosine shows its frequency
@@ -57,6 +67,7 @@ DIGITS = range(1, 9)  # to which a fitted number is rounded
 NOT_READ = 0.5  # cost of a setting that has its usual value, as if it was not read
 USUAL = 2.0  # cost of a usual value; digits of any other number are added
 LAST = 20.0  # cost of a mistake that explains any single pair
+STILL = 1e-6  # radians over a table, below which no pair rotates
 LEAST = 1e-250  # radians per position: frequencies of 0 have no rounding
 # not parameters, or computed from another parameter
 SIZES = {"length", "path", "model_type", "array", "spans", "position_ids", "eigenvalues"}
@@ -136,6 +147,7 @@ class Sought:
     expected: Waves
     observed: Waves
     rope: Rope | None
+    speed: float = 1.0  # factor on all frequencies, besides the settings
 
     def with_changes(self, code: str, changed: Values, cost: float = USUAL) -> Iterator[Misreading]:
         """Yield the rotation with other settings, unless they are equal or impossible."""
@@ -146,6 +158,7 @@ class Sought:
         if differing:
             with suppress(PefourierError):
                 omega, factor = self.rope.with_(**changed).rotation(len(self.enc))
+                omega = self.speed * omega
                 yield Misreading(code, differing, omega, cost=cost, factor=factor)
 
 
@@ -179,7 +192,25 @@ def find_mistakes(
             second := simplest(replace(sought, rope=rope, expected=waves))
         ):
             return first, second
-    return reversed_mistakes(sought)
+    return reversed_mistakes(sought) or scaled_mistakes(sought)
+
+
+def scaled_mistakes(sought: Sought) -> tuple[Misreading, ...]:
+    """Return a mistake of the settings and a factor on all frequencies, the ratio of pair 0.
+
+    No base changes the frequency of pair 0.
+    """
+    a, b = (waves.of_pairs(slice(1)) for waves in (sought.expected, sought.observed))
+    fastest = replace(sought, expected=a, observed=b, rope=None)
+    for scaled in chain(derived(fastest), fitted_mistakes(fastest)):
+        if scaled.code in ("degrees", "step") and scaled.residual(a, b) <= 1:
+            speed = float(scaled.omega[0] / a.frequency[0])
+            found = simplest(replace(sought, speed=speed))
+            if not found or found.step != "frequencies":
+                return ()
+            facts: Fields = {"omega": found.omega, "factor": found.factor}
+            return found, replace(scaled, step=step_of(scaled.code), **facts)
+    return ()
 
 
 def reversed_mistakes(sought: Sought) -> tuple[Misreading, ...]:
@@ -282,11 +313,14 @@ def fitted_mistakes(sought: Sought) -> Iterator[Misreading]:
     Most scalings divide the lowest frequencies by their factor. A pair that hardly rotates has no
     frequency in a table of cosines.
     """
-    omega, observed = sought.expected.frequency, sought.observed.frequency
+    omega, observed = sought.expected.frequency, sought.observed.frequency / sought.speed
     if len(omega) != len(observed):
         return
-    rotating = np.flatnonzero((omega != 0) & (observed != 0) & (np.abs(observed) < 1))
-    for k, digits, power in product(rotating[:1], DIGITS, (1, -1)):  # a pair without aliasing
+    if (np.abs(observed) * sought.observed.length <= STILL).all():
+        yield Misreading("step", {"positions": ("p", "0 p")}, 0 * omega)
+    unaliased = np.argsort(np.abs(observed) >= 1, kind="stable")  # first
+    rotating = unaliased[(omega * observed)[unaliased] != 0]
+    for k, digits, power in product(rotating[:1], DIGITS, (1, -1)):
         number = float(f"{(observed[k] / omega[k]) ** power:.{digits}g}")
         change = {"positions": ("p", f"{number:g} p" if power > 0 else f"p / {number:g}")}
         if number != 1:
@@ -377,6 +411,7 @@ def derived_from_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
         for shift, text in ((1, "+ 1"), (-1, "- 1"), (0.5, "+ 0.5")):
             change: Changes = {"exponent": ("2 i / d", f"2 (i {text}) / d")}
             yield made("exponent", change, omega * rho ** (-2 * shift / rotary), cost=1.5)
+        yield made("exponent", {"exponent": ("2 i / d", "2 i // d")}, omega**0.0, cost=1.5)
     if rope.scaling == "longrope":
         at = 1 if length > scaled_by["original"] else scaled_by["original"] + 1
         lists = list_at(scaled_by, length), list_at(scaled_by, at)

@@ -240,9 +240,11 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     """
     meant, d = declared(expected), head_size(expected)
     queries, keys = (probe(observed, expected, side) for side in (0, 1))
-    if not (meant and queries and keys) or len({len(meant), len(queries), len(keys)}) > 1:
+    if not (meant and queries and keys) or len(queries) != len(keys):
         return ()
     known = layouts_of(expected)
+    if len(meant) != len(queries):
+        known = {name: columns_of_blocks(name, [len(queries)]) for name in LAYOUTS}
     layouts = [name for name in known if np.array_equal(known[name], queries.columns)]
     is_apart = pairs_apart(meant, queries)[0].any()
     found = find_mistakes(expected, meant, queries) if is_apart else ()

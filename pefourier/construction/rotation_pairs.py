@@ -293,7 +293,11 @@ def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outco
     """
     meant, table = (first, second) if first.axis else (second, first)
     is_whole = table.form and table.form.part == "both" and len(meant) == len(table)
-    if not (meant.axis and is_whole) or is_scaled(meant.factor, table.factor, meant, table):
+    if (
+        not (meant.axis and is_whole)
+        or table.rows is not None
+        or is_scaled(meant.factor, table.factor, meant, table)
+    ):
         return None
     waves = table.numbers(np.arange(table.length)) / table.factor
     limits = max(FLOAT32_EPS, meant.eps, table.eps), -len(waves) - SAMPLE, FARTHEST

@@ -10,14 +10,22 @@ errors. Rows of zeros and columns of zeros are causes within a part of the table
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from pefourier.construction.explain import Cause, Cover, Explanation, Named, Within, explain
+from pefourier.construction.explain import (
+    Cause,
+    Cover,
+    Explanation,
+    Kind,
+    Named,
+    Within,
+    explain,
+)
 from pefourier.construction.rows import explain_rows
 from pefourier.encodings.encoding import changes_by_name
 from pefourier.geometry.precision import first_duplicate, float_blocks
@@ -421,6 +429,37 @@ class Ordered(Named):
         return TableNumbers(ordered.values * self.signs, ordered.error)
 
 
+@frozen_arrays
+class ColumnsRepeated(Named):
+    """Some columns hold the numbers of others, whose own numbers are lost."""
+
+    order: Places  # of each column, its column in the expected table
+    changed = "columns"
+    name = "columns-repeated"
+
+    @property
+    def words(self) -> str:
+        """The columns, and those that they repeat."""
+        moved = np.flatnonzero(self.order != np.arange(len(self.order)))
+        own, other = (text.first_few([*map(str, x)]) for x in (moved, self.order[moved]))
+        return f"columns {own} replaced by columns {other}"
+
+    @classmethod
+    def propose(cls, expected: TableNumbers, observed: TableNumbers) -> Iterator[ColumnsRepeated]:
+        """Match each column that differs by its sum with random weights."""
+        if expected.values.shape == observed.values.shape:
+            weights = np.random.default_rng(0).standard_normal(len(expected.values))
+            p, q = (weights @ numbers.values for numbers in (expected, observed))
+            differs = (~agree(expected, observed)).any(axis=0)
+            order = np.where(differs, np.abs(p - q[:, None]).argmin(axis=1), np.arange(len(p)))
+            if len({*order.tolist()}) < len(order):
+                yield cls(order=order)
+
+    def apply(self, expected: TableNumbers) -> TableNumbers:
+        """Repeat columns."""
+        return expected.at(columns=self.order)
+
+
 def column_maps(
     a: Table, b: Table, allowed: Allowed, scale: float
 ) -> Iterator[tuple[Places, Floats]]:
@@ -535,7 +574,7 @@ def nearest(a: Floats, b: Floats) -> Places:
 
 KINDS = (
     *(Transposed, Padding, Zeroed, Scaled, OffsetRow, UnitRows, LayerNorm),
-    *(Decimals, Integers, Ordered, RowsMoved),
+    *(Decimals, Integers, Ordered, RowsMoved, ColumnsRepeated),
 )
 
 
@@ -555,8 +594,10 @@ def parts_of(_: TableNumbers, __: TableNumbers, differs: Bools) -> Iterator[Cove
 PARTIAL = (Zeroed, Scaled, UnitRows, LayerNorm, Decimals, Integers, Ordered, RowsMoved)
 
 
-def explain_tables(expected: TableNumbers, observed: TableNumbers) -> Explanation[TableNumbers]:
-    """Return the steps, at most two, that lead from one table to the other.
+def explain_tables(
+    expected: TableNumbers, observed: TableNumbers, more: Sequence[Kind[TableNumbers]] = ()
+) -> Explanation[TableNumbers]:
+    """Return the steps, at most two, that lead from one table to the other; `more` kinds come last.
 
     >>> table = np.random.default_rng(0).normal(size=(9, 4))
     >>> numbers = [TableNumbers(x, 1e-12 + 0 * x) for x in (table, 2.5 * table[::-1])]
@@ -565,7 +606,8 @@ def explain_tables(expected: TableNumbers, observed: TableNumbers) -> Explanatio
     """
 
     is_small = observed.values.size <= PAIRED
-    found = explain(expected, observed, KINDS, agree, lambda *_: is_small, parts_of)
+    kinds: Sequence[Kind[TableNumbers]] = (*KINDS, *more)
+    found = explain(expected, observed, kinds, agree, lambda *_: is_small, parts_of)
     return Explanation(tuple(chain.from_iterable(map(single, found.causes))), found.reproduced)
 
 

@@ -253,6 +253,8 @@ def table_forms(rows: Floats, eps: float) -> list[Form]:
         front, back = split_pairs(rows, layout)
         if not (np.ptp(front**2 + back**2, axis=0) > 24 * eps * largest**2).any():
             copies = copies_of(front) and copies_of(back)
+            if front.shape[1] > 2 and not np.ptp(front, axis=1).any():  # of one frequency
+                copies = None
             # low frequencies start near phase 0
             is_cosine = np.median(np.abs(front[0]) - np.abs(back[0])) >= 0
             forms.append(Form("both", layout, copies, "cos" if is_cosine else "sin"))

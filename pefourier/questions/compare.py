@@ -286,14 +286,18 @@ def relate(
     lengths = len(first), len(second)
     if lengths[0] != lengths[1] and first.domain.sides == second.domain.sides:
         first, second = without_prefix(first), without_prefix(second)
-    encodings, on_grids = (first, second), are_on_grids(first, second)
+    if on_grids := are_on_grids(first, second):
+        from pefourier.construction.grids import in_raster_order
+
+        first, second = in_raster_order(first, second), in_raster_order(second, first)
+    encodings = first, second
     numbers = uncompared("grids", lengths, (first.dim, second.dim))
     if on_grids and first.domain.sides != second.domain.sides:
         return compare_tables(numbers, encodings), encodings
     pairs = read_pairs(first, second)
     is_long = pairs and len(first) * first.dim > LARGE and tolerance is None
     numbers = compare_numbers(first, second, MOST_ROWS if is_long else None, tolerance)
-    if pairs:
+    if pairs and any(map(rotates, encodings)):
         numbers = compare_waves(numbers, *pairs)
     numbers = replace(numbers, lengths=lengths)
     if tolerance is not None and numbers.verdict == "the same":
@@ -312,6 +316,8 @@ def relate(
     outcome = compare_lengths(compare_models(outcome, encodings), encodings)
     if tolerance is not None and outcome.verdict == "the same":
         outcome = replace(outcome, verdict="different", unit="columns")
+    ordered = (f for enc in encodings for f in enc.findings if f.code == "rows-in-blocks")
+    outcome = outcome.with_findings(*ordered)
     if any(enc.origin != "formula" for enc in encodings):
         rotations = (enc for enc in encodings if enc.params.get("scaling") in BY_LENGTH)
         outcome = outcome.with_findings(*map(length_note, rotations))
