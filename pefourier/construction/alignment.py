@@ -25,6 +25,7 @@ from pefourier.construction.rotation_pairs import is_matched, with_rows
 from pefourier.construction.rows import Shifted, explain_rows
 from pefourier.construction.tables import (
     FEW,
+    ColumnsRepeated,
     Ordered,
     Scaled,
     TableNumbers,
@@ -89,7 +90,9 @@ def explain_numbers(outcome: Outcome, encodings: Two) -> Outcome:
     allowed, eps = stored_tolerance(a, b, first, second)
     if not any(map(rotates, encodings)) and is_matched(a) and is_matched(b):
         expected, observed = with_errors(a, b, allowed, eps)
-        if causes := explain_tables(expected, observed, (ExponentsOfColumns,)).causes:
+        if causes := explain_tables(
+            expected, observed, (ColumnsRepeated, ExponentsOfColumns)
+        ).causes:
             if outcome.unit not in ("rows", "rows before the grid"):
                 differing = int((~agree(expected, observed)).any(axis=0).sum())
                 outcome = outcome.with_differences("columns", differing, b.shape[1])

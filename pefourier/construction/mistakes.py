@@ -69,6 +69,10 @@ USUAL = 2.0  # cost of a usual value; digits of any other number are added
 LAST = 20.0  # cost of a mistake that explains any single pair
 STILL = 1e-6  # radians over a table, below which no pair rotates
 LEAST = 1e-250  # radians per position: frequencies of 0 have no rounding
+RAMPS = {  # limits of the ramp of a scaling
+    "yarn": ("beta_fast", "beta_slow"),
+    "llama3": ("low_freq_factor", "high_freq_factor"),
+}
 # not parameters, or computed from another parameter
 SIZES = {"length", "path", "model_type", "array", "spans", "position_ids", "eigenvalues"}
 
@@ -395,13 +399,17 @@ def derived_from_settings(sought: Sought, rope: Rope) -> Iterator[Misreading]:
     omega, length, made = sought.expected.frequency, len(sought.enc), partial(Misreading, cost=1.0)
     rho, rotary, scaled_by = rope.rho, int(rope.d * rope.partial), rope.scaled_by
     slowest = sought.observed.frequency[-1]
-    if rope.scaling in ("yarn", "llama3"):
+    if keys := RAMPS.get(rope.scaling):
         theta = rope.unscaled.frequencies(length)
-        yield made("ramp-reversed", {}, theta * (1 + 1 / scaled_by["factor"]) - omega)
-    for ratio in (2 * pi, 4 * pi**2) if rope.scaling == "yarn" else ():  # original / (n 2 pi)
-        limits = {key: scaled_by[key] / ratio for key in ("beta_fast", "beta_slow")}
-        for reading in sought.with_changes("ramp-parentheses", limits):
-            yield replace(reading, changes={})
+        divided = theta / scaled_by["factor"]
+        yield made("ramp-reversed", {}, theta + divided - omega)
+        is_between = ~(np.isclose(omega, theta) | np.isclose(omega, divided))
+        for kept in (theta, divided):
+            yield made("ramp-missing", {}, np.where(is_between, kept, omega))
+        for ratio in (2 * pi, 4 * pi**2):  # original / (n 2 pi)
+            limits = {key: scaled_by[key] / ratio for key in keys}
+            for reading in sought.with_changes("ramp-parentheses", limits):
+                yield replace(reading, changes={})
     names = {rotary - 2: "d - 2", rotary - 1: "d - 1", rotary + 2: "d + 2"}
     sizes = (*names, rope.d, 2 * rotary, rotary // 2, *known_mistakes()["head-size"]["values"])
     for size in dict.fromkeys(n for n in sizes if n > max(1, rotary / 32) and n != rotary):

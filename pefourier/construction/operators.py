@@ -232,6 +232,16 @@ class KeysAhead(Named):
         return f"keys {abs(self.by)} {noun} {'ahead of' if self.by > 0 else 'behind'} queries"
 
 
+@frozen
+class Unrotated(Named):
+    """Queries, keys or both are not rotated."""
+
+    sides: str
+    name = "unrotated"
+    changed = "waves"
+    says = "{c.sides} that are not rotated"
+
+
 def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     """Return all steps in which a function differs from a formula, if they give all scores.
 
@@ -239,7 +249,15 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     computed, and compared with those of the function at the sampled positions.
     """
     meant, d = declared(expected), head_size(expected)
+    last = min(len(expected), len(observed)) - 1
+    positions = sampled_positions(last, FIRST)
+    both, unit = operator_at(observed, positions), np.eye(d)
+    is_still = [bool(np.abs(x - unit).max() <= FLOAT32_EPS) for x in both]
+    if all(is_still):
+        return (Unrotated("queries and keys"),)
     queries, keys = (probe(observed, expected, side) for side in (0, 1))
+    if any(is_still):  # the other side shows the rotation
+        queries, keys = queries or keys, keys or queries
     if not (meant and queries and keys) or len(queries) != len(keys):
         return ()
     known = layouts_of(expected)
@@ -251,6 +269,8 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     if not layouts or (is_apart and not found) or (found and found[-1].angles):
         return ()
     causes: list[Any] = [*found]
+    if any(is_still):
+        causes.append(Unrotated("keys" if is_still[1] else "queries"))
     ahead = int(keys.moved - queries.moved)
     if ahead:
         causes.append(KeysAhead(ahead))
@@ -266,15 +286,14 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     own = expected.params.get("layout", "halves")
     if own not in layouts:
         causes.append(StepChanged("layout", "columns", {"layout": (own, layouts[0])}))
-    pairs, last = known[layouts[0]], min(len(expected), len(observed)) - 1
-    positions = sampled_positions(last, FIRST)
     omega, divisor = (found[-1].omega, found[-1].divisor) if found else (meant.frequency, 1)
-    waves = (
-        evaluate(np.multiply.outer((positions + moved) // divisor, omega), factor)
-        for factor, moved in ((ratio * meant.factor**2, 0), (1.0, ahead))
-    )
-    made = score_matrices(*(rotation_matrices(turns, pairs, d) for turns in waves))
-    residual = np.abs(made - score_matrices(*operator_at(observed, positions)))
+    sizes = (queries.factor, queries.factor) if any(is_still) else (ratio * meant.factor**2, 1.0)
+    made = np.array([np.tile(unit, (len(positions), 1, 1))] * 2)
+    for k, moved in ((0, 0), (1, ahead)):
+        if not is_still[k]:
+            phases = np.multiply.outer((positions + moved) // divisor, omega)
+            made[k] = rotation_matrices(evaluate(phases, sizes[k]), known[layouts[0]], d)
+    residual = np.abs(score_matrices(*made) - score_matrices(*both))
     limit = tolerances(expected, observed, positions) * max(1.0, abs(ratio))
     return tuple(causes) if (residual.max(axis=(0, 2, 3)) <= limit).all() else ()
 

@@ -244,8 +244,12 @@ def certain_frequencies(pairs: Waves) -> Floats:
 
 
 def explained_pairs(pairs: Waves) -> Bools:
-    """Return which pairs (m,) follow their frequency in every row of a table, up to rounding."""
-    if pairs.residual is None or pairs.rows is not None:
+    """Return which pairs (m,) follow their frequency in every row that is known, up to rounding."""
+    if pairs.rows is not None:  # of a function, without its first phases
+        waves = evaluate(np.multiply.outer(pairs.rows, pairs.frequency), pairs.factor)
+        limit = FITTED * wave_tolerance(pairs.rows, pairs.frequency, pairs.factor, pairs.eps)
+        return np.asarray((apart(pairs.numbers(pairs.rows), waves) <= limit).all(axis=0))
+    if pairs.residual is None:
         return np.ones(len(pairs), bool)
 
     def fitted(rows: Places) -> Complex:

@@ -486,15 +486,18 @@ def other_layouts(layout: Layout, rule: str, axes: Numbers) -> Iterator[Recounte
             frames = tokens.of(axes)[0, :: block.rows * block.columns]
             intervals.append(((frames[1:] - frames[0]) / np.arange(1, len(frames))).max())
     for interval in dict.fromkeys(x for x in intervals if x >= 0):
-        code, words = "frame-interval", f"frames of a video {interval:.3g} apart"
-        found = "ids-block-start"
+        names, words = (
+            ("frame-interval", "ids-block-start"),
+            f"frames of a video {interval:.3g} apart",
+        )
         if interval < 1:
-            code, found, words = SHARED, f"ids-{SHARED}", f"{words}, so that some share a time"
+            names = "times-shared", "ids-times-shared"
+            words += ", so that some share a time"
 
         def timed(block: Block, interval: float = interval) -> Block:
             return replace(block, times=times_of(len(block.times), interval))
 
-        readings.append((code, found, words, CHECK_TIMES, timed))
+        readings.append((*names, words, CHECK_TIMES, timed))
     one_by_one = blocks[:MOST_BLOCKS] if len(blocks) > 1 else []
     chosen = [(None, {i for i, *_ in blocks}), *((image, {i}) for i, _, image in one_by_one)]
     for image, several in chosen:
@@ -507,7 +510,6 @@ def other_layouts(layout: Layout, rule: str, axes: Numbers) -> Iterator[Recounte
             yield Recounted(code, found, where + words, undo, ids_of(parts, rule), within)
 
 
-SHARED = "times-shared"
 MOST_BLOCKS = 16  # blocks that are read in another way one by one
 CHECK_TIMES = "check second_per_grid_ts, tokens_per_second, and the rounding of their product"
 Changed = tuple[str, str, str, str, Callable[[Block], int | Block]]

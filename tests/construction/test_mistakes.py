@@ -221,9 +221,11 @@ def test_law_two_mistakes_are_named_both_or_not_at_all(seed):
             continue
         assert found.cause.misreadings == codes
         read = {k: v[1] for k, v in found.cause.changes.items()}
+        speed = float(read.pop("positions", "1 p").split()[0])
         read = {"d": D, "rho": read["rho"]} if codes[0] == "scaling-ignored" else settings | read
-        np.testing.assert_allclose(omega_of(read), omega, rtol=1e-4)
-    assert compare(meant, stored(np.outer(places, cases["scaling-ignored", "base"]))).causes
+        np.testing.assert_allclose(speed * omega_of(read), omega, rtol=1e-4)
+    for codes in (("scaling-ignored", "base"), ("base", "step")):
+        assert compare(meant, stored(np.outer(places, cases[codes]))).causes
 
 
 def test_small_angles_are_no_sines_of_the_same_rotation():

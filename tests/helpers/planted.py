@@ -304,6 +304,6 @@ ELSEWHERE = {
         axis-positions part-alone read-at-length sizes-differ outputs-differ comparison-unread
         offset-shared length-dependent temperature-beyond misread lengths-differ pairing-unsaid
         sines-first constant-for-each-query keys-behind rows-as-converted numbers-unchanged
-        explained grid-recovered""",
+        explained grid-recovered rows-in-blocks""",
 }
 FAMILIES = ("ids-", "usage-", "rope-")  # of positions, usage, and configs of rotations
