@@ -38,8 +38,7 @@ and parameters that are ``read`` (parameter: key of the config); ``d`` (``head``
 ``heads``; without ``width``, ``head`` times ``heads``); ``sides``, one per axis: a ``size`` over
 another, each [key, default] (``kernel``: size of the first patch); ``usual``, default sides;
 ``prefix``, and the key of ``registers``; ``merged``, the key for the side of blocks in the order of
-tokens; ``reference``, the base of both axes over a scale; ``rescaled``, the key and the default of
-the largest factor by which training stretches coordinates.
+tokens; ``reference``, the base of both axes over a scale.
 """
 
 import os
@@ -213,8 +212,9 @@ def first_of_layers(
 
 def one_of_several(variant: str, name: str, names: Sequence[str]) -> Findings:
     """Return the finding that one of several tables is read, if there are others."""
-    slots = {"name": shown(name), "count": len(names), "last": shown(names[-1])}
-    return () if names == [name] else (finding("biases-by-layer", variant, **slots),)
+    name, last, count = shown(name), shown(names[-1]), len(names)
+    note = finding("biases-by-layer", variant, name=name, count=count, last=last)
+    return (note,) if count > 1 or name != last else ()
 
 
 def only_one(tensors: Mapping[str, str], model: ModelConfig, noun: str) -> tuple[str, str] | None:
@@ -270,15 +270,20 @@ def unlike_config(model: ModelConfig, name: str, path: str, shape: Counts) -> Fi
         rows = rows and rows + first
     elif model.row.table:  # such sinusoids grow on demand
         rows = None
-    width_keys = (*EMBEDDED, *model.own("width", WIDTH)[0])
-    widths = sorted({n for key in width_keys if (n := model.count(key))})
+    widths = {n for key in (*EMBEDDED, *model.own("width", WIDTH)[0]) if (n := model.count(key))}
     if rows in (None, shape[0]) and (not widths or shape[1] in widths):
         return ()
     is_transposed = rows in (None, shape[1]) and shape[0] in widths
-    slots: Fields = {"name": shown(name), "path": shown(path), "shape": shape}
-    slots["expected"] = f"({rows or 'any'}, {' or '.join(map(str, widths)) or 'any'})"
-    variant = "transposed" if is_transposed else "shape"
-    return (finding("weights-config", variant, config=model.label, **slots),)
+    note = finding(
+        "weights-config",
+        "transposed" if is_transposed else "shape",
+        config=model.label,
+        name=shown(name),
+        path=shown(path),
+        shape=shape,
+        expected=f"({rows or 'any'}, {' or '.join(map(str, sorted(widths))) or 'any'})",
+    )
+    return (note,)
 
 
 def as_stored(model: ModelConfig, enc: Encoding) -> Encoding:
@@ -295,8 +300,8 @@ def as_stored(model: ModelConfig, enc: Encoding) -> Encoding:
         tolerance = 4 * stored.eps + PHASES * (rows + enc.params["offset"])
         apart = np.abs(stored.table() - enc.vectors(rows)) if stored.dim == enc.dim else np.inf
         if np.any(apart > tolerance[:, None]):
-            slots = {"name": shown(name), "path": shown(path), "kind": shown(model.kind)}
-            doubt = finding("weights-config", "sinusoids", **slots)
+            own = {"name": shown(name), "path": shown(path), "kind": shown(model.kind)}
+            doubt = finding("weights-config", "sinusoids", **own)
             return noted(load_tensor(model, name, path), doubt)
         enc = noted(enc, *(note for note in stored.findings if note not in enc.findings))
     return enc
@@ -537,9 +542,6 @@ def formula(model: ModelConfig, block: ModelRow) -> Encoding:
         if side > 1:
             slots = {"key": block.merged[0], "side": side, "config": model.label}
             notes = (*notes, finding("tokens-in-blocks", **slots))
-    if block.rescaled:
-        key, usual = block.rescaled
-        facts["rescaled"] = model.number(key) if key in model.values else usual
     if beside := model.row.table_beside:
         facts["table_beside"] = grid = (isqrt(value_of(model, beside)),) * 2
         notes = (*notes, finding("table-beside", key=beside[0], grid=size_of(grid)))
@@ -1154,19 +1156,19 @@ def layer_notes(model: ModelConfig) -> Notes:
     row = model.row
     written = model.untracked.get("model_type")
     if not row or (isinstance(written, str) and not type_row(written)):
-        slots = {"like": shown(model.kind), "kind": shown(written or "none")}
-        variant = "like" if row else "halves"
-        yield finding("model-type-unknown", variant, config=model.label, **slots)
+        variant, kind = "like" if row else "halves", shown(written or "none")
+        like = shown(model.kind)
+        yield finding("model-type-unknown", variant, config=model.label, kind=kind, like=like)
     number = model.count(*LAYERS) or max(row.unrotated or [-1]) + 1  # by default
     unrotated = sorted(layers_without_positions(model, number))
-    kinds = dict.fromkeys(row.layer_types or ())
-    turning = [kind for kind in kinds if rotates_by_type(model, kind)]
-    partial = {"still": first_few([*map(str, unrotated)]), "heads": row.heads_turned}
-    if row.turning and len(turning) < len(kinds):
-        partial["types"] = first_names(turning)
-    for key, names in partial.items():
-        if names:
-            yield finding("rope-some-layers", key, names=names)
+    if unrotated:
+        yield finding("rope-some-layers", "still", names=first_few([*map(str, unrotated)]))
+    if row.heads_turned:
+        yield finding("rope-some-layers", "heads", names=row.heads_turned)
+    kinds = {kind: rotates_by_type(model, kind) for kind in row.layer_types or ()}
+    names = first_names(kind for kind, turns in kinds.items() if turns)
+    if row.turning and names and not all(kinds.values()):
+        yield finding("rope-some-layers", "types", names=names)
     if rotates_on_axes(model):
         yield finding("rope-axes")
 
@@ -1273,8 +1275,10 @@ def reconcile(
     inner, outer = section.number(*inside), config.number(*above)
     if None in (inner, outer) or inner == outer:
         return (outer if inner is None else inner), ()
-    slots = {"key": inside[0], "section": section.label, "inner": inner, "outer": outer}
-    return inner, (finding("rope-contradiction", **slots),)
+    said = finding(
+        "rope-contradiction", key=inside[0], section=section.label, inner=inner, outer=outer
+    )
+    return inner, (said,)
 
 
 @frozen_by_name
