@@ -28,7 +28,7 @@ lists, type of the others, default list; slides: by ``slides``);
 ``every`` [keys for the period of
 full_attention]; ``from_end``, the period of layers without positions, counted from the last layer,
 with which ``layer_types`` end too;
-``dense_turn``, if dense layers at the start are rotated whatever their type.
+``dense_turn``, the key that is 1 if dense layers at the start are rotated whatever their type.
 """
 
 import json
@@ -132,7 +132,7 @@ PAIRED: dict[str, Pairing] = {"halves": "halves", "interleaved": "neighbours"}  
 # every: Sequence[str]
 # order: Sequence[Any]; the function that reads the types of layers, and its arguments
 # rotation_of: Mapping[str, str]
-# dense_turn: bool
+# dense_turn: str
 # without_window: str
 # window: int | None
 # windows: Sequence[str]
@@ -567,7 +567,8 @@ def indexed_types(
 
 def dense_layers(model: ModelConfig) -> int:
     """Return the number of dense first layers that rotate whatever their type, as in Cohere."""
-    if not model.row.dense_turn or model.get("prefix_dense_sliding_window_pattern", 1) != 1:
+    key = model.row.dense_turn
+    if not key or model.get(key, 1) != 1:
         return 0
     kinds = model.get("mlp_layer_types")
     if isinstance(kinds, list):

@@ -41,6 +41,7 @@ another, each [key, default] (``kernel``: size of the first patch); ``usual``, d
 tokens; ``reference``, the base of both axes over a scale.
 """
 
+import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -81,6 +82,7 @@ from pefourier.encodings.grids import (
 )
 from pefourier.encodings.registry import BUILDERS, REASONS, build
 from pefourier.encodings.sources.huggingface.config import (
+    LENGTHS,
     LONGEST,
     NESTED,
     ORIGINAL,
@@ -1451,11 +1453,13 @@ HARMLESS = {*LONGEST, "rope_parameters"} | set(
 )
 LENGTHS_OF = ("length", "original", "trained")  # parameters of an encoding
 MISSPELT = 0.85  # similarity from which a key counts as a misspelling of another
-SCHEDULED = {  # keys of layers that have no effect in some configs of a row with the field
-    "slides": ("max_window_layers", "sliding_window"),
+SCHEDULED = {  # keys of layers that are read for rows with a field, and for unknown model types
+    "slides": ("use_sliding_window", "max_window_layers", "sliding_window"),
     "window": ("sliding_window",),
     "windows": ("sliding_window",),
-    "unrotated": ("no_rope_layer_interval",),
+    "without_window": ("sliding_window",),
+    "unrotated": ("no_rope_layers", "no_rope_layer_interval"),
+    "": ("no_rope_layers", "layer_rope_theta", "sliding_window", "use_sliding_window", *LENGTHS),
 }
 STATING = (  # keys that repeat a parameter of the encoding
     *(("_len(gth)?$", name) for name in LENGTHS_OF),
@@ -1468,19 +1472,24 @@ STATING = (  # keys that repeat a parameter of the encoding
 def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
     """Return the keys about positions that no reader has used, with variants of their finding.
 
+    Keys that the row names, or that are about layers, are read by the commands that use them.
     With the variant comes the key that is meant or contradicted. Keys of the config and around it
     are searched; keys around the config of a tower are about the text model.
     """
     whole, params = type_row(str(model.outer.untracked.get("model_type"))), enc.params
     is_tower = model.key and model.key not in (*NESTED, whole.text)
     found = dict.fromkeys((*params.get("unread", ()), *sections_not_read(model)), ("plain", ""))
-    read_by_others(model)
-    idle = {key for name in SCHEDULED.keys() & model.row.keys() for key in SCHEDULED[name]}
+    row, turned = model.row, rotates(model)
+    turns = [rotary(row, layer) for layer in (row.layers or [""]) if turned]
+    keys_of = [(keys.bases, keys.shares, keys.size) for keys in turns]
+    named = json.dumps({**row, "layers": keys_of, "rope": {}})
+    layered = {key for name in SCHEDULED.keys() & (row.keys() or {""}) for key in SCHEDULED[name]}
     for section in (model,) if is_tower else (model, model.outer):
         values = section.untracked.values
         foreign = () if section is model else whole.beside or ()  # of other parts of the model
-        unread: set[str] = getattr(section.values, "unread", set()).difference(foreign, idle)
-        others = second_names(values, unread, params) if rotates(model) else {}
+        unread: set[str] = getattr(section.values, "unread", set()).difference(foreign, layered)
+        unread = {key for key in unread if json.dumps(key) not in named}
+        others = second_names(values, unread, params) if turned else {}
         unset = sorted(EVIDENCE - values.keys())
         for place, key in enumerate(sorted(unread)):
             near = get_close_matches(key[:80], unset, 1, MISSPELT) if place < SEEN else []
@@ -1530,17 +1539,6 @@ def sections_not_read(model: ModelConfig) -> set[str]:
     if untyped or (not is_by_layer if needs_layers else is_by_layer and not row.layers):
         unread.add(key)
     return {key for key in unread - {"type"} if model.get(key)}
-
-
-def read_by_others(model: ModelConfig) -> None:
-    """Read the keys of layers, their rotations and lengths that other commands use."""
-    with suppress(PefourierError):  # reported by the commands that need these keys
-        sections = layer_sections(model) if rotates(model) else None
-        for _, turns in (sections or {}).values():
-            for keys in (turns.bases, turns.shares, turns.size):
-                model.first(*keys)
-        layer_schedule(model, sections)
-        model.longest()
 
 
 def is_about(key: str, values: Values) -> bool:
