@@ -136,22 +136,19 @@ LAYER = re.compile(r"(?:^|\.)(?:block|layers?)\.(\d{1,5})\.")
 PHASES = 2e-6  # phase error per position that float32 causes
 
 
-def sibling_tensors(model: ModelConfig, pattern: re.Pattern[str]) -> dict[str, str]:
-    """Return the matching tensors of the selected part in the config's folder, with their files.
+def sibling_tensors(model: ModelConfig, *patterns: re.Pattern[str]) -> dict[str, str]:
+    """Return the tensors in the config's folder that match the first fitting pattern, with files.
 
-    A part is a section of a name between dots: a layer, a module, or the whole name.
+    Of a selected part only: a section of a name between dots, such as a layer, or the whole name.
     """
-    part = model.part
-    return {
-        name: path
-        for name, path in all_tensors(model.folder)
-        if pattern.search(name) and (not part or f".{part}." in f".{name}.")
-    }
+    stored = [*all_tensors(model.folder)]
+    if part := model.part:
+        stored = [(name, path) for name, path in stored if f".{part}." in f".{name}."]
+    fits = ({name: path for name, path in stored if each.search(name)} for each in patterns)
+    return next(filter(None, fits), {})
 
 
-def grid_tensors(model: ModelConfig) -> dict[str, str]:
-    """Return tensors of positions on a grid, by their usual names."""
-    return sibling_tensors(model, GRID_TENSOR) or sibling_tensors(model, TENSOR)
+GRIDS = (GRID_TENSOR, TENSOR)  # tables on a grid, by their usual names
 
 
 def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
@@ -498,7 +495,7 @@ SCALED_FROM = 64  # patches per side at which PixArt's scale is 1
 def read_axes(model: ModelConfig) -> Encoding | None:
     """Read the positions on a vision model's grid, or its biases by displacement."""
     block = block_of(model)
-    if model.row.table_beside and model.part and grid_tensors(model):
+    if model.row.table_beside and model.part and sibling_tensors(model, *GRIDS):
         block = ModelRow(encoding="learned")
     name = block.encoding
     if name in (None, "learned") or block.stored:
@@ -542,8 +539,9 @@ def formula(model: ModelConfig, block: ModelRow) -> Encoding:
     if block.merged:
         facts["merged"] = side = value_of(model, block.merged)
         if side > 1:
-            slots = {"key": block.merged[0], "side": side, "config": model.label}
-            notes = (*notes, finding("tokens-in-blocks", **slots))
+            key = block.merged[0]
+            merged = finding("tokens-in-blocks", key=key, side=side, config=model.label)
+            notes = (*notes, merged)
     if beside := model.row.table_beside:
         facts["table_beside"] = grid = (isqrt(value_of(model, beside)),) * 2
         notes = (*notes, finding("table-beside", key=beside[0], grid=size_of(grid)))
@@ -611,7 +609,7 @@ def scale_of(model: ModelConfig, axis: Values) -> float:
 
 def read_grid(model: ModelConfig, block: ModelRow) -> Encoding | None:
     """Read the table of positions from the weights in the config's folder, on its grid."""
-    tensors = grid_tensors(model)
+    tensors = sibling_tensors(model, *GRIDS)
     if len(tensors) != 1:
         return None
     ((name, path),) = tensors.items()
@@ -633,7 +631,7 @@ def read_grid(model: ModelConfig, block: ModelRow) -> Encoding | None:
 def read_displacements(model: ModelConfig) -> Encoding | None:
     """Read the biases by displacement, or vectors by lag, of one layer; None without tables."""
     tensors = sibling_tensors(model, DISPLACED)
-    is_beside = not DISPLACED.search(model.part) and grid_tensors(model)
+    is_beside = not DISPLACED.search(model.part) and sibling_tensors(model, *GRIDS)
     return None if is_beside or not tensors else read_biases(model, ModelRow())
 
 
@@ -1197,51 +1195,39 @@ def sections_of(model: ModelConfig) -> tuple[Counts, Interleaving] | None:
 
 def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     """Return the rotation of each type of layer; the empty name is for all layers."""
-    row = model.row
-    key, unread = model.rope_key, row.unread or ()
-    section = model.section(key)
+    row, key = model.row, model.rope_key
+    outer, unread = model.section(key), row.unread or ()
     if key in unread:
-        section = replace(section, values={})
-    elif "type" in unread and section.values:
-        section = replace(section, values={"rope_type": "default", **section.values})
+        outer = replace(outer, values={})
+    elif "type" in unread and outer.values:
+        outer = replace(outer, values={"rope_type": "default", **outer.values})
     if row.section:
-        section = SECTIONS[row.section](model, section)
-    names = [name for name, value in section.values.items() if isinstance(value, dict)]
-    if row.layers:
-        return dict(known_layers(model, key, section, names))
-    type_keys = rotary(row or UNKNOWN)
-    if names:
-        return {name: (section.section(name), type_keys) for name in names}
-    return {"": (replace(section, values=section.values or type_keys.rope), type_keys)}
-
-
-def known_layers(
-    model: ModelConfig, key: str, outer: Section, names: list[str]
-) -> Iterator[tuple[str, Layer]]:
-    """Yield the rotation of each type of layer, for model types with several."""
-    row = model.row
+        outer = SECTIONS[row.section](model, outer)
+    names = [name for name, value in outer.values.items() if isinstance(value, dict)]
+    if not row.layers:
+        keys = rotary(row or UNKNOWN)
+        whole = replace(outer, values=outer.values or keys.rope)
+        return {name: (outer.section(name), keys) for name in names} or {"": (whole, keys)}
     reached = row.get("scaled" if key == "rope_scaling" else "flat", [])
     if outer.values and not names and reached is None:
         raise PefourierError(
             f"{key} of {model.label} is for all layers; model_type {shown(model.kind)} needs "
-            f"a section for each type of layer: {first_names(row['layers'])}"
+            f"a section for each type of layer: {first_names(row.layers)}"
         )
+    first, found = next(iter(row.layers)), dict[str, Layer]()
+    ignored = ("rope_theta", "partial_rotary_factor") if row.own_base else ()
+    above = {} if names else {k: v for k, v in outer.values.items() if k not in ignored}
     for layer in dict.fromkeys((*row.layers, *names)):
-        type_keys = rotary(row, layer if layer in row.layers else next(iter(row.layers)))
-        if outer.values.get(layer, ...) is None:
-            continue  # layers of this type have no positions
+        keys = rotary(row, layer if layer in row.layers else first)
         if layer in names:
-            section = outer.section(layer)
-        elif outer.values and not names and layer in reached:
-            ignored = ("rope_theta", "partial_rotary_factor") if row.own_base else ()
-            shared = {k: v for k, v in outer.values.items() if k not in ignored}
-            section = replace(outer, values=shared)
-        else:
-            section = Section(f"{layer} of {outer.label}", type_keys.rope)
-        kind = section.first("rope_type", "type")[1]
-        is_above = isinstance(kind, str) and layer not in names
-        added = type_keys.added.get(kind, {}) if is_above else {}
-        yield layer, (replace(section, values={**added, **section.values}), type_keys)
+            found[layer] = outer.section(layer), keys
+        elif outer.values.get(layer, ...) is not None:  # else layers of this type have no positions
+            section = replace(outer, values=above)
+            if not (outer.values and not names and layer in reached):
+                section = Section(f"{layer} of {outer.label}", keys.rope)
+            added = keys.added.get(str(section.first("rope_type", "type")[1]), {})
+            found[layer] = replace(section, values={**added, **section.values}), keys
+    return found
 
 
 def choose_layer(
@@ -1570,7 +1556,14 @@ def note_unread(enc: Encoding, model: ModelFile) -> Encoding:
     for key in [key for key in unread if key not in said][:NAMED]:
         section = (model if key in model.values else model.outer).untracked
         variant, near = unread[key]
-        slots = {"value": shown(section.get(key, "…")), "other": shown(section.get(near))}
-        slots |= {"config": section.label, "key": shown(key), "near": near}
-        notes.append(finding("unread-key", variant, **slots))
+        note = finding(
+            "unread-key",
+            variant,
+            config=section.label,
+            key=shown(key),
+            value=shown(section.get(key, "…")),
+            near=near,
+            other=shown(section.get(near)),
+        )
+        notes.append(note)
     return noted(enc, *notes, unread=tuple(unread)) if unread else enc
