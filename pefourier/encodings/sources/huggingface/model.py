@@ -860,6 +860,7 @@ class ConfigCase:
     layer: str  # type of layer; empty if there is one rotation for all
     section: Section
     type_keys: ModelRow
+    longest: int | None  # sequence that the config allows
     enc: Encoding
 
     @cached_property
@@ -936,7 +937,7 @@ def spelled_out(section: Values, base: object) -> Fields:
 def lint_lengths(case: ConfigCase) -> Notes:
     """Report lengths that contradict the scaling, and a base or scaling that is not set."""
     model, params, says, published = case.model, case.enc.params, case.says, case.published
-    scaling, rho, longest = params["scaling"], params["rho"], model.longest() or 0
+    scaling, rho, longest = params["scaling"], params["rho"], case.longest or 0
     stated, before = model.count(*LONGEST) or 0, params.get("original")
     # a long context without scaling
     original = model.count(ORIGINAL) or 0
@@ -1049,7 +1050,8 @@ def read_rotation(model: ModelConfig) -> Encoding:
     if stated and scaled.get("original") != stated:  # dynamic and linear ignore it
         facts["trained"] = stated
     enc = noted(enc, **facts)
-    case = ConfigCase(model.untracked, layer, section, type_keys, enc)
+    longest = model.longest()
+    case = ConfigCase(model.untracked, layer, section, type_keys, longest, enc)
     enc = noted(enc, *lint_keys(case), *lint_lengths(case), *lint_sizes(case))
     family, trained = case.published, None
     if trained_as_stated(enc.params):
@@ -1057,7 +1059,7 @@ def read_rotation(model: ModelConfig) -> Encoding:
     if any(note.code == "rope-scaling-lost" for note in enc.findings):
         trained = family.get("trained")
     elif scaling in ("linear", "proportional"):
-        trained = original_of_linear(model.longest(), factor, family.get("lengths", ()))
+        trained = original_of_linear(longest, factor, family.get("lengths", ()))
     return noted(enc, trained=trained) if trained else enc
 
 
@@ -1139,16 +1141,16 @@ def find_share(
     if not model.row.layers and (type_keys.whole or scaling != "none"):
         keys = keys or SHARE[:1]
     partial, findings = reconcile(section, SHARE, model, keys)
-    is_listed = model.row.given_whole and section.key in model.row.layers
-    if partial is None and scaling == "none" and is_listed:
-        return 1.0, findings  # the default share of the class applies only without a section
-    dimensions = [key for key in type_keys.shares if key in DIMENSIONS]
-    rotated = model.count(*dimensions)
-    if partial is None and rotated:
-        partial = rotated_share(rotated, d)
-    elif partial is None and scaling != "none":
-        partial = type_keys.scaled_share
-    return type_keys.share if partial is None else partial, findings
+    rotated = model.count(*(key for key in type_keys.shares if key in DIMENSIONS))
+    if partial is not None:
+        return partial, findings
+    # the default share of the class applies only without a section
+    if scaling == "none" and model.row.given_whole and section.key in model.row.layers:
+        return 1.0, findings
+    if rotated:
+        return rotated_share(rotated, d), findings
+    scaled = None if scaling == "none" else type_keys.scaled_share
+    return type_keys.share if scaled is None else scaled, findings
 
 
 def layer_notes(model: ModelConfig) -> Notes:
@@ -1458,26 +1460,29 @@ STATING = (  # keys that repeat a parameter of the encoding
 def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
     """Return the keys about positions that no reader has used, with variants of their finding.
 
-    Keys that the row names, or that are about layers, are read by the commands that use them.
-    With the variant comes the key that is meant or contradicted. Keys of the config and around it
-    are searched; keys around the config of a tower are about the text model.
+    Keys of layers, and others that the row names, are read by the commands that need them. The row
+    of the whole model names keys of its other parts. With the variant comes the key that is meant
+    or contradicted. Keys of the config and around it are searched; keys around the config of a
+    tower are about the text model.
     """
     whole, params = type_row(str(model.outer.untracked.get("model_type"))), enc.params
     is_tower = model.key and model.key not in (*NESTED, whole.text)
     found = dict.fromkeys((*params.get("unread", ()), *sections_not_read(model)), ("plain", ""))
     row, turned = model.row, rotates(model)
     turns = [rotary(row, layer) for layer in (row.layers or [""]) if turned]
-    keys_of = [(keys.bases, keys.shares, keys.size) for keys in turns]
-    named = json.dumps({**row, "layers": keys_of, "rope": {}})
-    layered = {key for name in SCHEDULED.keys() & (row.keys() or {""}) for key in SCHEDULED[name]}
+    of_layers = [(keys.bases, keys.shares, keys.size) for keys in turns]
+    scheduled = [SCHEDULED[name] for name in SCHEDULED.keys() & (row.keys() or {""})]
+    is_chunked = "chunked" in str(model.get("layer_types", row.layer_types))
+    chunks = "attention_chunk_size" if is_chunked else ""
+    named = json.dumps(
+        {**row, "usual": chunks, "rope": scheduled, "layers": of_layers, "beside": whole.beside}
+    )
     for section in (model,) if is_tower else (model, model.outer):
         values = section.untracked.values
-        foreign = () if section is model else whole.beside or ()  # of other parts of the model
-        unread: set[str] = getattr(section.values, "unread", set()).difference(foreign, layered)
-        unread = {key for key in unread if json.dumps(key) not in named}
-        others = second_names(values, unread, params) if turned else {}
+        tracked: Collection[str] = getattr(section.values, "unread", ())
+        others = second_names(values, tracked, params) if turned else {}
         unset = sorted(EVIDENCE - values.keys())
-        for place, key in enumerate(sorted(unread)):
+        for place, key in enumerate(sorted(tracked)):
             near = get_close_matches(key[:80], unset, 1, MISSPELT) if place < SEEN else []
             repeats = any(
                 re.search(pattern, key) and values[key] == params.get(name)
@@ -1487,6 +1492,8 @@ def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
             is_off = enc.name == "none" and key in EVIDENCE
             if others.get(key):
                 found[key] = "second", others[key]
+            elif json.dumps(key) in named:
+                continue
             elif (near or is_about(key, values)) and not (repeats or is_off or key in others):
                 found[key] = ("misspelt", near[0]) if near else ("plain", "")
     return {key: found[key] for key in sorted(found)[:SEEN]}
