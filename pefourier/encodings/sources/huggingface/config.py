@@ -63,10 +63,10 @@ PAIRED: dict[str, Pairing] = {"halves": "halves", "interleaved": "neighbours"}  
 # rotary, axes (rotates on several axes), learned, sinusoidal, alibi, t5, relative (other biases
 # and vectors of lags), convolutional, mixer (no positions), none (no positions found), parts
 # (contains a text model), unbuilt (the default config builds no model); or several of these
-# kind: str; each word names a reader, if `READERS` of `model` has it
+# kind: str; the first word that names a reader in `READERS` of `model` selects it
 # otherwise: str; the reader if `switch` is off
 # switch: Sequence[Any]; key, values that switch the rotation on, default
-# reader: str; another reader, which is asked before those of the kind
+# reader: str; the reader, if it is not that of the kind
 # usual: Values; defaults of keys, by key
 # only: Values; supported values and the rule for others, by key
 # facts: Values; parameters of the rotation: backwards (by -p at position p), trailing (the last
