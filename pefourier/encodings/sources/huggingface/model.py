@@ -7,8 +7,8 @@ of a model's source code: sizes, the offset of the first position, the order of 
 name remote code (``auto_map``) are never followed.
 
 A key with a name about positions is unread if no reader has used it and its row does not name it. A
-key that is null, false or empty has no effect. `HARMLESS` lists keys that repeat what the reader knows, or that no model of
-transformers reads.
+key that is null, false or empty has no effect. `HARMLESS` lists keys that repeat what the reader
+knows, or that no model of transformers reads.
 
 Keys, defaults and their precedence are those of transformers 5.23; a config that it cannot compute
 or refuses is refused here. Its warnings become findings of the encoding, with codes that begin with
