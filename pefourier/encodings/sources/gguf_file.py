@@ -37,6 +37,7 @@ from pefourier.encodings.sources.huggingface import (
     family_lost,
     layer_schedule,
     lost_family,
+    noted,
     original_of_linear,
     trained_as_stated,
     type_row,
@@ -45,12 +46,10 @@ from pefourier.errors import WIDEST, PefourierError, is_count, is_number, shown,
 from pefourier.types import Counts, Fields, Places, Strings, Values, frozen, frozen_by_name
 from pefourier.writing.files import missing, os_errors, read_toml, split_spec, status_of
 
-SCALARS = {  # by type number
-    **{number: Struct(f"<{code}") for number, code in enumerate("BbHhIif?")},
-    **{number: Struct(f"<{code}") for number, code in enumerate("Qqd", 10)},
-}
-U32, U64 = SCALARS[4], SCALARS[10]
 STRING, ARRAY = 8, 9
+TYPE_CODES = dict(zip((*range(STRING), 10, 11, 12), "BbHhIif?Qqd", strict=True))
+SCALARS = {number: Struct(f"<{code}") for number, code in TYPE_CODES.items()}
+U32, U64 = SCALARS[4], SCALARS[10]
 LONGEST_LIST = 2**14  # largest list that is returned, such as one item per layer
 MOST_TEXTS = 2**22  # strings of a list that are skipped one by one
 MOST_AXES = 8
@@ -149,7 +148,7 @@ class Walk:
             return self.number(SCALARS[kind])
         if kind == STRING:
             return self.text()
-        inner = self.number(U32) if kind == ARRAY else None
+        inner: int = self.number(U32) if kind == ARRAY else ARRAY
         if inner != STRING and inner not in SCALARS:
             raise ValueError(f"at byte {self.at} it has an unknown type, or a list of lists")
         size = 8 if inner == STRING else SCALARS[inner].size
@@ -161,10 +160,8 @@ class Walk:
             return None
         if count > MOST_TEXTS:
             raise ValueError(f"it has a list of more than {MOST_TEXTS} strings")
-        data, offset, length_at = self.data, self.at, U64.unpack_from
         for _ in range(count):  # without reading them
-            offset += 8 + length_at(data, offset)[0]
-        self.at = offset
+            self.at += 8 + U64.unpack_from(self.data, self.at)[0]
         return None
 
     def tensor(self) -> TensorPlace:
@@ -200,11 +197,11 @@ class GgufFile(ModelConfig):
 
     @property
     def sections(self) -> Counts:
-        """Return the number of pairs on llama.cpp's axes t, y, x and e; empty if not set."""
+        """Return the number of pairs on llama.cpp's axes t, y, x and e; none if not set."""
         counts = self.metadata.get(f"{self.kind}.rope.dimension_sections") or []
         if not isinstance(counts, list) or not all(is_count(n, 0, WIDEST) for n in counts[:4]):
             raise self.wrong("rope.dimension_sections", counts, "four counts")
-        return tuple(map(int, counts[:4])) if sum(counts[:4]) else ()
+        return tuple(map(int, counts[:4]))
 
     @property
     def pairing(self) -> str | None:
@@ -215,8 +212,7 @@ class GgufFile(ModelConfig):
         """
         if self.is_listed("sections", "told") and all((*self.sections, 0, 0)[:2]):
             return "axes"
-        pairings = DECIDED["pairing"]
-        return next((name for name in pairings if self.is_listed("pairing", name)), None)
+        return next((name for name in DECIDED["pairing"] if self.is_listed("pairing", name)), None)
 
     def is_listed(self, table: str, key: str) -> bool:
         """Return whether a table of llama.cpp's decisions lists the file's architecture."""
@@ -311,24 +307,21 @@ class GgufFile(ModelConfig):
             partial=rotated_share(rotated, head),
             **({} if is_unscaled else scaling_of_file(self)),
         )
-        params = {**enc.params}
+        params, facts = enc.params, dict[str, Any]()
         times = log_multiplier(self)
         if times is not None and params["scaling"] == "yarn" and self.kind != "mistral3":
             # the factor of the logits in DeepSeek's layers: (0.1 m ln s + 1)^2
-            params["softmax_factor"] = logits_gain(times, params["factor"], self.label)
-        axis = self.axis_of_pairs(rotated // 2)
-        if axis is not None:
-            params["mrope_section"] = describe_axes(axis)
+            facts["softmax_factor"] = logits_gain(times, params["factor"], self.label)
+        if (axis := self.axis_of_pairs(rotated // 2)) is not None:
+            facts["mrope_section"] = describe_axes(axis)
         if unread:
-            params["unread"] = tuple(unread)
-        family = lost_family(type_row(self.kind), enc.params, longest or 0)
+            facts["unread"] = tuple(unread)
+        family = lost_family(type_row(self.kind), params, longest or 0)
         lost = [family_lost(self.label, longest or 0, family)] if family else []
-        before = family.get("trained") or known_original(self, enc.params)
-        if before and not trained_as_stated(enc.params):
-            params["trained"] = before
-        return replace(
-            enc, spec=self.spec, file=self, params=params, findings=(*enc.findings, *lost)
-        )
+        before = family.get("trained") or known_original(self, params)
+        if before and not trained_as_stated(params):
+            facts["trained"] = before
+        return noted(replace(enc, spec=self.spec, file=self), *lost, **facts)
 
 
 OF_POSITIONS = ("rope.", "attention.sliding_window", "attention.alibi", "attention.max_alibi")

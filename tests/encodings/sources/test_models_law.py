@@ -55,15 +55,15 @@ def module_of(kind, config):
     source = row.get("of")
     place = f"transformers.models.{source}.x" if source else type(config).__module__
     place = place.replace(".x", f".configuration_{source}")
-    return getattr(modeling(place), row["module"])
+    return getattr(modeling(place), row.module)
 
 
 def text_row(values):
     """Return the row of the text model of a config."""
     row = type_row(values["model_type"])
-    while row["kind"] == "parts":
-        inner = values.get(row["text"]) or {}
-        kind = inner.get("model_type", row["parts"][row["text"]])
+    while row.kind == "parts":
+        inner = values.get(row.text) or {}
+        kind = inner.get("model_type", row.parts[row.text])
         values, row = inner, type_row(kind)
     return row
 
@@ -75,8 +75,8 @@ def own_rotations(values, path):
     with quiet():
         cls = config_class(values["model_type"])
         config = cls.from_dict(cls._dict_from_json_file(str(path)))
-        while type_row(config.model_type)["kind"] == "parts":
-            config = getattr(config, type_row(config.model_type)["text"])
+        while type_row(config.model_type).kind == "parts":
+            config = getattr(config, type_row(config.model_type).text)
     module = module_of(config.model_type, config)
     return None if module is None else rotations(module, config)
 
@@ -252,10 +252,10 @@ def test_every_model_type_is_answered_as_transformers_computes_or_refused(kinds,
 def variants(kinds):
     for kind in kinds:
         row = type_row(kind)
-        if row["kind"] != "rotary":
+        if row.kind != "rotary":
             continue
         whole, _ = saved(kind)
-        whole |= {row["switch"][0]: row["switch"][1][0]} if "switch" in row else {}
+        whole |= {row.switch[0]: row.switch[1][0]} if "switch" in row else {}
         bare = {key: value for key, value in whole.items() if key not in KEYS}
         yield f"{kind}, switched on", whole
         for name, change in CHANGES.items():
@@ -274,7 +274,7 @@ def by_layer(kinds):
         for section in SECTIONS if "layers" in type_row(kind) else ():
             layers = {
                 layer: {**section, "rope_theta": 500.0 * 10**i}
-                for i, layer in enumerate(type_row(kind)["layers"])
+                for i, layer in enumerate(type_row(kind).layers)
             }
             values = {"model_type": kind, "rope_parameters": layers}
             yield f"{kind}, {section['rope_type']}", values
@@ -316,7 +316,7 @@ NOT_TURNED = {  # types whose defaults are refused, and part of the error
     **dict.fromkeys(("granitemoehybrid", "zamba2"), "expected a rotation"),
     "esm": "are learned",
 }
-ROTARY = [k for k in TYPES if type_row(k)["kind"] == "rotary" and "module" in type_row(k)]
+ROTARY = [k for k in TYPES if type_row(k).kind == "rotary" and "module" in type_row(k)]
 ROTARY.sort(key=lambda kind: type_row(kind).get("layout", "halves"))  # some kinds of each layout
 
 
@@ -354,7 +354,7 @@ def sines_of(kind, n, d):
     return made.weight
 
 
-SINES = [k for k in TYPES if type_row(k)["kind"] == "sinusoidal" and "table" in type_row(k)]
+SINES = [k for k in TYPES if type_row(k).kind.startswith("sinusoidal") and "table" in type_row(k)]
 
 
 @pytest.mark.parametrize("kind", SINES)
@@ -456,7 +456,7 @@ def reported(spec):
     return enc.name, enc.dim, frequencies, enc.params.get("layout"), enc.params.get("offset")
 
 
-PARTS = [kind for kind in TYPES if type_row(kind)["kind"] == "parts"]
+PARTS = [kind for kind in TYPES if type_row(kind).kind == "parts"]
 
 
 @some_and_all(PARTS, 150)
@@ -469,7 +469,7 @@ def test_a_part_of_a_config_is_what_its_own_type_is(kinds, least, tmp_path):
         except Exception:
             continue
         path.write_text(json.dumps(whole))
-        for part, usual in type_row(kind)["parts"].items():
+        for part, usual in type_row(kind).parts.items():
             inner = whole.get(part)
             if not isinstance(inner, dict) or not type_row(inner.get("model_type", usual)):
                 continue

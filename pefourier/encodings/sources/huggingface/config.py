@@ -9,8 +9,7 @@ Conventions
 -----------
 An error names the key, the file, the rule and the value. A key that is null counts as not set.
 
-`ModelRow` lists the keys of a row. A rotation's row also holds the differences from the defaults of
-`RotationKeys`; with ``layers`` it has such differences for each type of layer.
+`ModelRow` lists the keys of a row.
 
 Derive the positions of each layer of a model from its config, as runs of equal layers.
 
@@ -25,16 +24,17 @@ tokens before the query (1), or for the first distance without a visible token, 
 ``use_sliding_window`` is true; ``rotation_of``, the rotation of types of layers that have no
 rotation under their name; ``order``, the name of a function in `ORDERS` that reads the types of
 layers, and its arguments (coded: key, types by number; indexed: key, type of the layers that it
-lists, type of the others, default list; slides: by ``slides``; from end: by ``from_end``);
+lists, type of the others, default list; slides: by ``slides``);
 ``every`` [keys for the period of
-full_attention]; ``from_end``, the period of layers without positions, counted from the last layer;
-``dense_turn``, if dense layers at the start are rotated whatever their type.
+full_attention]; ``from_end``, the period of layers without positions, counted from the last layer,
+with which ``layer_types`` end too;
+``dense_turn``, the key that is 1 if dense layers at the start are rotated whatever their type.
 """
 
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import replace
 from functools import cache, cached_property, partial
 from itertools import cycle, islice
 from pathlib import Path
@@ -59,41 +59,21 @@ Pairing = Literal["halves", "neighbours"]
 PAIRED: dict[str, Pairing] = {"halves": "halves", "interleaved": "neighbours"}  # by layout
 
 
-@frozen
-class RotationKeys:
-    """Keys and defaults of a model type's configs for the rotation of one type of layer."""
-
-    size: Strings = ("head_dim",)  # keys of the size of a head, in order of priority
-    head: int | None = None  # default size; None: times * width // heads
-    times: int = 1  # multiple of width // heads
-    null: bool = False  # a key that is null means width // heads
-    width: Sized = (("hidden_size",), None)
-    heads: Sized = (("num_attention_heads",), None)
-    bases: Strings = ("rope_theta",)  # keys of the base besides rope_theta of the section
-    base: float = 10000.0
-    shares: Strings = ()  # keys of the rotated share of a head
-    share: float = 1.0
-    scaled_share: float | None = None  # default share with scaling, if different
-    whole: bool = False  # without scaling the whole head is rotated
-    fixed: bool = False  # the whole size is rotated, with or without scaling
-    added: Values = field(default_factory=dict)  # default keys by rope_type
-    rope: Values = field(default_factory=dict)  # default section
-
-
 # Facts about a model type, by key; a key that most types lack is for the types that differ.
 # rotary, axes (rotates on several axes), learned, sinusoidal, alibi, t5, relative (other biases
 # and vectors of lags), convolutional, mixer (no positions), none (no positions found), parts
 # (contains a text model), unbuilt (the default config builds no model); or several of these
-# kind: str; each word names a reader, if `READERS` of `model` has it
+# kind: str; the first word that names a reader in `READERS` of `model` selects it
 # otherwise: str; the reader if `switch` is off
 # switch: Sequence[Any]; key, values that switch the rotation on, default
-# reader: str; another reader, which is asked before those of the kind
+# reader: str; the reader, if it is not that of the kind
 # usual: Values; defaults of keys, by key
 # only: Values; supported values and the rule for others, by key
 # facts: Values; parameters of the rotation: backwards (by -p at position p), trailing (the last
 # rows of a head)
 # section: str; the function that reads the section of a rotation in a vendor's words
-# temperature: str; the function that reads the temperature of queries
+# temperature: Values; keys of the temperature of queries: scale, floor (default: the length before
+# scaling), switch, and the section that has them ("": that of the rotation)
 # reason: str; why the type is not supported
 # source: str; where the facts come from
 # types: str; types of a row by hand
@@ -106,25 +86,28 @@ class RotationKeys:
 # beside: Sequence[str]; keys of other parts of the model
 #
 # sizes: the keys of a config in order of priority, and the default
-# size: Sequence[str]
-# head: int | None
+# size: Sequence[str]; keys of the size of a head
+# head: int | None; default size; None: times * width // heads
 # times: int
-# null: bool
+# null: bool; a size that is null means width // heads
 # width: Sized
 # heads: Sized
 # length: tuple[str, int | None]; the longest sequence
 # original: int; trained length
 # families: Sequence[Values]; training setup of published models, by base
 #
-# the rotation
-# layers: dict[str, dict[str, Any]]; by type of layer
+# the rotation; defaults are in `USUAL`
+# layers: dict[str, dict[str, Any]]; differences by type of layer
 # layout: str; halves, interleaved, or the key that decides
-# bases: Sequence[str]
+# bases: Sequence[str]; keys of the base besides rope_theta of the section
 # base: float
-# shares: Sequence[str]
+# shares: Sequence[str]; keys of the rotated share of a head
 # share: float
-# whole: bool
-# rope: Values
+# scaled_share: float; default share with scaling, if different
+# whole: bool; without scaling the whole head is rotated
+# fixed: bool; the whole size is rotated, with or without scaling
+# added: Values; default keys by rope_type
+# rope: Values; default section
 # renamed: dict[str, str]; names of scalings
 # unread: list[str]; keys that the type ignores
 # unscaled: str; why a scaling is refused
@@ -149,7 +132,7 @@ class RotationKeys:
 # every: Sequence[str]
 # order: Sequence[Any]; the function that reads the types of layers, and its arguments
 # rotation_of: Mapping[str, str]
-# dense_turn: bool
+# dense_turn: str
 # without_window: str
 # window: int | None
 # windows: Sequence[str]
@@ -177,10 +160,10 @@ class RotationKeys:
 # resized: list[list[str]]; libraries that resize tables, with their methods
 # resized_lags: list[list[str]]
 class ModelRow(dict[str, Any]):
-    """Facts about a model type; a key that it lacks is None."""
+    """Facts about a model type, as attributes; a fact that it lacks is None."""
 
-    def __missing__(self, key: str) -> None:
-        return None
+    def __getattr__(self, name: str) -> Any:
+        return self.get(name)
 
 
 @cache
@@ -232,7 +215,7 @@ def kinds_by_class() -> dict[str, str]:
 
 def family_of(row: ModelRow, base: float, layer: str = "") -> Values:
     """Return the training setup of published models of a type with this base; empty: unknown."""
-    families: Sequence[Values] = row["families"] or ()
+    families: Sequence[Values] = row.families or ()
     fits = (f for f in families if f["base"] == base and layer in f.get("layers", [layer]))
     return next(fits, {})
 
@@ -242,24 +225,31 @@ def version() -> str:
     return str(model_types()["transformers"])
 
 
-def rotary(row: ModelRow, layer: str = "") -> RotationKeys:
-    """Return the rotation of a type of layer from a row.
+def rotary(row: ModelRow, layer: str = "") -> ModelRow:
+    """Return the keys and defaults of the rotation of a type of layer.
 
     >>> rotary(type_row("gemma3_text"), "full_attention").base
     1000000.0
     """
-    settings = row | (row["layers"] or {}).get(layer, {})
-    return RotationKeys(**{key: settings[key] for key in NAMES & settings.keys()})
+    return ModelRow(USUAL | row | (row.layers or {}).get(layer, {}))
 
 
-NAMES = {parameter.name for parameter in fields(RotationKeys)}
-
-
+USUAL = {  # keys and defaults of a rotation
+    "size": ("head_dim",),
+    "times": 1,
+    "width": (("hidden_size",), None),
+    "heads": (("num_attention_heads",), None),
+    "bases": ("rope_theta",),
+    "base": 10000.0,
+    "shares": (),
+    "share": 1.0,
+    "added": {},
+    "rope": {},
+}
 USUAL_LENGTH = 80
 NESTED = "thinker_config text_config llm_config language_config decoder".split()
 WIDTH = tuple("d_model hidden_size n_embd emb_dim dim".split())
 ORIGINAL = "original_max_position_embeddings"
-TUNED = "llama_4_scaling_beta"  # the scale of a temperature in the rope section
 LONGEST = tuple(
     """max_position_embeddings n_positions max_source_positions max_target_positions max_seq_len
     seq_length context_length""".split()
@@ -293,14 +283,24 @@ class ModelConfig(Section):
     row: ModelRow  # row of the model type; empty if unknown
     length: int | None = None
     d: int | None = None
-    grid: Counts = ()  # requested grid; empty: from the config
-    prefix: int = 0
-    is_sketch: bool = False  # whether a learned table may lack its vectors
+    grid: Counts = ()  # requested grid of a vision model; empty: from the config
+    prefix: int = 0  # requested rows before it
+    is_sketch: bool = False  # whether a learned table without weights has unknown vectors
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value of a key, or the default of the model type."""
         value = self.values.get(key, default)
-        return (self.row["usual"] or {}).get(key, value) if value is None else value
+        return (self.row.usual or {}).get(key, value) if value is None else value
+
+    @property
+    def folder(self) -> str:
+        """Return the folder of the file."""
+        return str(Path(self.file).parent)
+
+    @property
+    def shown_file(self) -> str:
+        """Return the name of the file for a message."""
+        return shown(self.file)
 
     @cached_property
     def rope_key(self) -> str:
@@ -313,7 +313,7 @@ class ModelConfig(Section):
 
     def own(self, name: str, usual: Strings) -> Sized:
         """Return keys and default of a size: the keys of the model type, then the usual keys."""
-        keys, default = self.row[name] or ((), None)
+        keys, default = self.row.get(name) or ((), None)
         return (*keys, *usual), default
 
     @property
@@ -324,7 +324,7 @@ class ModelConfig(Section):
     @property
     def query_heads(self) -> int | None:
         """Return the number of query heads in a rotated layer."""
-        keys, usual = rotary(self.row, next(iter(self.row["layers"] or [""]))).heads
+        keys, usual = rotary(self.row, next(iter(self.row.layers or [""]))).heads
         return self.count(*keys, *HEADS) or usual
 
     @cached_property
@@ -333,22 +333,16 @@ class ModelConfig(Section):
         single = self.count(*SINGLE, minimum=0) or 0
         return single + (self.count(*LAYERS) or 0)
 
-    @property
-    def computes(self) -> bool:
-        """Return whether the model computes its positions as sinusoids."""
-        key, expected = self.row["when"] or ("", None)
-        return "table" in self.row and (not key or self.get(key) is expected)
-
     def tables(self) -> dict[str, int | None]:
         """Return the rows of tables that limit the input, by side; None: unknown."""
-        ends = (self.row["ends"] or {}).items()
+        ends = (self.row.ends or {}).items()
         rows = {side: [self.sized(size) or 0 for size in sizes] for side, sizes in ends}
         return {side: sum(sizes) if sizes and all(sizes) else None for side, sizes in rows.items()}
 
     @property
     def lengths(self) -> Sized:
         """Return the keys of the longest sequence, and its default."""
-        key, default = self.row["length"] or (LONGEST[0], None)
+        key, default = self.row.length or (LONGEST[0], None)
         others: Strings = () if self.row else LENGTHS
         return (key, *LONGEST, *others), default
 
@@ -369,7 +363,7 @@ class ModelConfig(Section):
         """Return whether the length before scaling is set, or known for the published models."""
         own, ended = self.untracked, self.longest()
         sections = (own, own.section("rope_scaling"), own.section("rope_parameters"))
-        families = self.row["families"] or ()
+        families = self.row.families or ()
         is_set = any(section.get(ORIGINAL) for section in sections)
         return is_set or ended in [family.get("ended", 0) for family in families]
 
@@ -383,9 +377,9 @@ class ModelConfig(Section):
         """Return the dimension of the config, or the requested dimension if it sets none."""
         d = self.d if value is None else value
         if d is None:
-            raise PefourierError(f"{shown(self.file)} sets no {keys}; give the dimension by --d")
+            raise PefourierError(f"{self.shown_file} sets no {keys}; give the dimension by --d")
         if self.d not in (None, d):
-            statement = f"{shown(self.file)} sets a dimension of {value} ({keys})"
+            statement = f"{self.shown_file} sets a dimension of {value} ({keys})"
             raise PefourierError(f"{statement}, which contradicts --d {self.d}; leave out --d")
         return d
 
@@ -402,9 +396,14 @@ class ModelConfig(Section):
         try:
             enc = build(name, **parameters)
         except PefourierError as error:
-            raise PefourierError(f"{shown(self.file)}: {error}") from error
-        noted = {**enc.params, "path": self.file, "model_type": self.kind}
-        return replace(enc, params=noted, findings=(*findings, *enc.findings))
+            raise PefourierError(f"{self.shown_file}: {error}") from error
+        own = replace(enc, findings=tuple(findings))
+        return noted(own, *enc.findings, path=self.file, model_type=self.kind)
+
+
+def noted(enc: Encoding, *findings: Finding, **facts: Any) -> Encoding:
+    """Return an encoding with further findings, and parameters."""
+    return replace(enc, params={**enc.params, **facts}, findings=(*enc.findings, *findings))
 
 
 def first_names(names: Iterable[str]) -> str:
@@ -421,7 +420,7 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
     kind = model_type(config, "")
     while True:
         row = type_row(kind)
-        inner = row["parts"] or {}
+        inner = row.parts or {}
         name, _, remainder = part.partition(".")
         if name and (name in inner or (name.endswith("_config") and name in config.values)):
             part = remainder
@@ -429,16 +428,16 @@ def choose_part(config: Section, part: str) -> tuple[Section, str, str]:
             name = "vision_config"  # a tensor of the tower
         else:
             inside = (k for k in NESTED if isinstance(config.get(k), dict))
-            name = row["text"] or next(inside, "")
+            name = row.text or next(inside, "")
         if not name:
             return config, kind if row else stand_in(config.values) or kind, part
         usual = inner.get(name, "")
-        text = name == row["text"] and name not in config.values
-        if text and row["flat"]:
+        text = name == row.text and name not in config.values
+        if text and row.flat:
             kind = usual
             continue
         config = config.section(name)
-        values = row["inner"] or {} if text else config.values
+        values = row.inner or {} if text else config.values
         config = replace(config, values=TrackedKeys(values))
         stated = model_type(config, usual)
         kind = usual if usual and stated == kind else stated  # as in towers of Qwen2.5-VL
@@ -500,7 +499,7 @@ def layer_schedule(model: ModelConfig, rotations: Collection[str] | None) -> lis
     """
     number = model.layer_count
     rotary, sections = rotations is not None, rotations or ()
-    by_type, called = rotary and "" not in sections, model.row["rotation_of"] or {}
+    by_type, called = rotary and "" not in sections, model.row.rotation_of or {}
     kinds, laid = layer_types(model, number)
     if by_type and not kinds:
         kinds, laid = list(sections), False
@@ -528,28 +527,24 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
     Without a number of layers, each type is listed once. Empty if there are no types.
     """
     row = model.row
-    name, *settings = row["order"] or [""]
+    name, *settings = row.order or [""]
     once = stated_types(model.values) or (ORDERS[name](model, number, *settings) if name else [])
     if not once:
-        once = row["layer_types"] or []
-        if row["irregular"]:  # a formula of the class
+        once = row.layer_types or []
+        if row.irregular:  # a formula of the class
             return once, False
-        interval = model.count(*(row["every"] or EVERY))
+        interval = model.count(*(row.every or EVERY))
         if interval and FULL in once and len({*once}) == 2:
             windowed = [*({*once} - {FULL})] * (interval - 1)
             once = [FULL, *windowed] if once[0] == FULL else [*windowed, FULL]
         first = [FULL] * min(dense_layers(model), number)
-        once = [*first, *islice(cycle(once), number - len(first))] if number else once
+        start = -number % len(once) if row.from_end and once else 0
+        laid = islice(cycle(once), start, start + number - len(first))
+        once = [*first, *laid] if number else once
     return (once[:number], True) if number else (list(dict.fromkeys(once)), False)
 
 
 EVERY = ("sliding_window_pattern", "global_attn_every_n_layers")  # keys of the period of full
-
-
-def types_from_end(model: ModelConfig, number: int) -> list[str]:
-    """Return the type of each layer by a pattern that ends with the last layer, as in Muse."""
-    kinds = model.row["layer_types"]
-    return [kinds[(i - number) % len(kinds)] for i in range(number)]
 
 
 def coded_types(model: ModelConfig, _: int, key: str, types: Mapping[str, str]) -> list[str]:
@@ -572,7 +567,8 @@ def indexed_types(
 
 def dense_layers(model: ModelConfig) -> int:
     """Return the number of dense first layers that rotate whatever their type, as in Cohere."""
-    if not model.row["dense_turn"] or model.get("prefix_dense_sliding_window_pattern", 1) != 1:
+    key = model.row.dense_turn
+    if not key or model.get(key, 1) != 1:
         return 0
     kinds = model.get("mlp_layer_types")
     if isinstance(kinds, list):
@@ -591,7 +587,7 @@ def stated_types(values: Values) -> list[str]:
 
 def sliding_or_not(model: ModelConfig, number: int) -> list[str]:
     """Return the type of each layer if the config has a switch for windows, as in Qwen."""
-    rule, first = model.row["slides"]
+    rule, first = model.row.slides
     if rule != "after" and model.get("use_sliding_window") is not True:
         return [FULL] * number
     stated = model.count("max_window_layers", minimum=0)
@@ -608,7 +604,6 @@ ORDERS: dict[str, Callable[..., list[str]]] = {  # of layers, by the name in a r
     "coded": coded_types,
     "indexed": indexed_types,
     "slides": sliding_or_not,
-    "from end": types_from_end,
 }
 
 
@@ -621,36 +616,36 @@ def window_of(model: ModelConfig, kind: str, layer: int) -> int | None:
     is_local = any(name in kind for name in local) if kind else local
     # else the class has no window, or not here
     has_window = is_local and (not row or {"window", "windows", "slides", "square"} & row.keys())
-    has_switch = not row or (row["slides"] or ["after"])[0] != "after"
+    has_switch = not row or (row.slides or ["after"])[0] != "after"
     if not has_window or (has_switch and model.get("use_sliding_window", not row) is False):
         return None
-    keys = row["windows"] or ("sliding_window",)
+    keys = row.windows or ("sliding_window",)
     key = next((key for key in keys if key in model.values), keys[0])
-    window = model.get(key, row["window"])
-    if key not in model.values and not row["square"]:
+    window = model.get(key, row.window)
+    if key not in model.values and not row.square:
         usual: int | None = window
         return usual
     if isinstance(window, list):  # one per layer
         window = window[layer] if layer < len(window) else None
     size = Section(model.label, {key: window}).count(key, minimum=-1) or 0
-    if row["square"]:
-        block, pixels = (model.count(key) or usual for key, usual in row["square"])
+    if row.square:
+        block, pixels = (model.count(key) or usual for key, usual in row.square)
         return int((max(size, 0) // (block * pixels) * block) ** 2) or None
-    size += (row["shifted"] or {}).get(key, 0)  # plus the query itself
-    return size // (2 if row["halved"] else 1) if size > 0 else None
+    size += (row.shifted or {}).get(key, 0)  # plus the query itself
+    return size // (2 if row.halved else 1) if size > 0 else None
 
 
 def layers_without_positions(model: ModelConfig, number: int) -> set[int]:
     """Return the layers without positions in a rotary model."""
     row = model.row
-    keys = row["still"] or (("no_rope_layers",) if row["unrotated"] else ())
+    keys = row.still or (("no_rope_layers",) if row.unrotated else ())
     keys = keys if row else ("no_rope_layers", "layer_rope_theta")
     flags = next(filter(None, map(model.get, keys)), None)
     if isinstance(flags, list):  # 1, or a base, if a layer rotates
         return {i for i, rotates in enumerate(flags) if not rotates}
-    if row["from_end"]:
-        return set(range(number - 1, -1, -row["from_end"]))
-    usual = row["unrotated"] or []
+    if row.from_end:
+        return set(range(number - 1, -1, -row.from_end))
+    usual = row.unrotated or []
     if len(usual) < 2:
         return set(usual)
     step = model.count("no_rope_layer_interval") or usual[1] - usual[0]
@@ -666,44 +661,23 @@ def rotates_by_type(model: ModelConfig, kind: str) -> bool:
     row = model.row
     if any(name in kind for name in RECURRENT):
         return False
-    if row["without_window"] and model.get("sliding_window", ...) is None:
-        return bool(row["without_window"] == "all")
-    return kind in (row["turning"] or [kind])
+    if row.without_window and model.get("sliding_window", ...) is None:
+        return bool(row.without_window == "all")
+    return kind in (row.turning or [kind])
 
 
 def read_temperature(model: ModelConfig, length: int) -> Temperature | None:
     """Return how queries grow with their position; None if they do not."""
-    name = model.row["temperature"]
-    temperature = TEMPERATURES[name](model) if name else None
-    return temperature and temperature.over(length)
-
-
-def floored_temperature(model: ModelConfig) -> Temperature | None:
-    """Return the temperature of Llama 4's layers without positions."""
-    scale, floor = model.number("attn_scale"), model.count("floor_scale")
-    is_on = model.get("attn_temperature_tuning") and scale and floor
-    return Temperature("without positions", scale or 0.0, floor or 0, 1) if is_on else None
-
-
-def tuned_temperature(model: ModelConfig) -> Temperature | None:
-    """Return the temperature of Ministral 3, in the section of the rotation."""
-    section = model.section(model.rope_key)
-    if not section.values:
-        section = Section(model.rope_key, model.row["rope"] or {})
-    return temperature_in(section, TUNED)
-
-
-def temperature_in(section: Section, key: str) -> Temperature | None:
-    """Return the temperature with the scale under a key of a section."""
-    scale, before = section.number(key), section.count(ORIGINAL)
-    return Temperature("all", scale, before, 0) if scale and before else None
-
-
-TEMPERATURES: dict[str, Callable[[ModelConfig], Temperature | None]] = {
-    "floored": floored_temperature,
-    "tuned": tuned_temperature,
-    "params": lambda model: temperature_in(model.section("llama_4_scaling"), "beta"),
-}
+    keys, section = ModelRow(model.row.temperature or {}), Section("", {})
+    if keys:
+        section = model if keys.section is None else model.section(keys.section or model.rope_key)
+    if keys.section == "" and not section.values:
+        section = Section(model.rope_key, model.row.rope or {})
+    scale, floor = section.number(keys.scale or ""), section.count(keys.floor or ORIGINAL)
+    if not scale or not floor or not model.get(keys.switch, default=True):
+        return None
+    layers = "without positions" if keys.switch else "all"
+    return Temperature(layers, scale, floor, int("switch" in keys)).over(length)
 
 
 def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> Iterator[Finding]:
@@ -711,18 +685,18 @@ def lint_layers(model: ModelConfig, runs: Sequence[LayerRun], trained: int) -> I
     says = partial(finding, config=model.label, kind=shown(model.kind))
     # a majority of layers without positions in a model type that has few
     switches, number = model.get("no_rope_layers"), model.layer_count
-    step: Sequence[int] = model.row["unrotated"] or ()
+    step: Sequence[int] = model.row.unrotated or ()
     if isinstance(switches, list) and number and len(step) > 1:
         unrotated, usual = sum(not rotates for rotates in switches), number // (step[1] - step[0])
         if unrotated > max(number / 2, usual):
             yield says("layers-inverted", unrotated=unrotated, number=number, usual=usual)
     # windows in all layers of a model type that has layers with full attention
     windows = [run.window or trained for run in runs for _ in run.index]  # 0 is no window
-    is_stated = FULL in (model.row["layer_types"] or ()) and stated_types(model.values)
+    is_stated = FULL in (model.row.layer_types or ()) and stated_types(model.values)
     if is_stated and windows and (widest := max(windows)) < trained:
         layers, reach = len(windows), sum(windows) - len(windows)
         yield says("layers-no-global", layers=layers, reach=reach, widest=widest, trained=trained)
-    if model.row["indexer"]:
-        layouts = (model.row["indexer"], model.row["layout"] or "halves")
+    if model.row.indexer:
+        layouts = (model.row.indexer, model.row.layout or "halves")
         indexed, attended = map(PAIRED.get, layouts)
         yield finding("rope-indexer", indexed=indexed, attended=attended)

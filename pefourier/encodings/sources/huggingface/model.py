@@ -6,9 +6,9 @@ The rows of `pefourier.encodings.sources.huggingface.config` hold, by ``model_ty
 of a model's source code: sizes, the offset of the first position, the order of columns. Keys that
 name remote code (``auto_map``) are never followed.
 
-A key with a name about positions is unread if no reader has used it. A key that is null, false or
-empty has no effect. `HARMLESS` lists keys that repeat what the reader knows, or that no model of
-transformers reads.
+A key with a name about positions is unread if no reader has used it and its row does not name it. A
+key that is null, false or empty has no effect. `HARMLESS` lists keys that repeat what the reader
+knows, or that no model of transformers reads.
 
 Keys, defaults and their precedence are those of transformers 5.23; a config that it cannot compute
 or refuses is refused here. Its warnings become findings of the encoding, with codes that begin with
@@ -38,10 +38,10 @@ and parameters that are ``read`` (parameter: key of the config); ``d`` (``head``
 ``heads``; without ``width``, ``head`` times ``heads``); ``sides``, one per axis: a ``size`` over
 another, each [key, default] (``kernel``: size of the first patch); ``usual``, default sides;
 ``prefix``, and the key of ``registers``; ``merged``, the key for the side of blocks in the order of
-tokens; ``reference``, the base of both axes over a scale; ``rescaled``, the key and the default of
-the largest factor by which training stretches coordinates.
+tokens; ``reference``, the base of both axes over a scale.
 """
 
+import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -82,24 +82,24 @@ from pefourier.encodings.grids import (
 )
 from pefourier.encodings.registry import BUILDERS, REASONS, build
 from pefourier.encodings.sources.huggingface.config import (
+    LENGTHS,
     LONGEST,
     NESTED,
     ORIGINAL,
     PAIRED,
     SYNONYMS,
-    TUNED,
     WIDTH,
     LayerRun,
     ModelConfig,
     ModelRow,
     Pairing,
-    RotationKeys,
     as_timm,
     choose_part,
     family_of,
     first_names,
     layer_schedule,
     layers_without_positions,
+    noted,
     rotary,
     rotates_by_type,
     type_row,
@@ -136,51 +136,42 @@ LAYER = re.compile(r"(?:^|\.)(?:block|layers?)\.(\d{1,5})\.")
 PHASES = 2e-6  # phase error per position that float32 causes
 
 
-def sibling_tensors(model: ModelConfig, pattern: re.Pattern[str]) -> dict[str, str]:
-    """Return the matching tensors of the selected part in the config's folder, with their files.
+def sibling_tensors(model: ModelConfig, *patterns: re.Pattern[str]) -> dict[str, str]:
+    """Return the tensors in the config's folder that match the first fitting pattern, with files.
 
-    A part is a section of a name between dots: a layer, a module, or the whole name.
+    Of a selected part only: a section of a name between dots, such as a layer, or the whole name.
     """
-    part = model.part
-    return {
-        name: path
-        for name, path in all_tensors(folder_of(model))
-        if pattern.search(name) and (not part or f".{part}." in f".{name}.")
-    }
+    stored = [*all_tensors(model.folder)]
+    if part := model.part:
+        stored = [(name, path) for name, path in stored if f".{part}." in f".{name}."]
+    fits = ({name: path for name, path in stored if each.search(name)} for each in patterns)
+    return next(filter(None, fits), {})
 
 
-def grid_tensors(model: ModelConfig) -> dict[str, str]:
-    """Return tensors of positions on a grid, by their usual names."""
-    return sibling_tensors(model, GRID_TENSOR) or sibling_tensors(model, TENSOR)
-
-
-def folder_of(model: ModelConfig) -> str:
-    """Return the folder of a config."""
-    return os.path.split(model.file)[0] or "."
+GRIDS = (GRID_TENSOR, TENSOR)  # tables on a grid, by their usual names
 
 
 def all_tensors(folder: str) -> Iterator[tuple[str, str]]:
     """Yield the names of the tensors in a folder's weights, and their files."""
+    from pefourier.encodings.sources.tables import array_names  # loads zipfile
+
     with os_errors("look into", folder):
         files = sorted(path.name for path in Path(folder).iterdir())
     index = next(filter(INDEX.fullmatch, files), None)
-    if index is not None:
-        placed = Section(shown(index), read_object(inside(folder, index)))
-        for name, file in placed.section("weight_map").values.items():
-            if not isinstance(file, str) or "/" in file or os.sep in file:
-                raise placed.wrong(name, file, "the name of a file in the same folder")
-            yield name, inside(folder, file)
+    if index is None:
+        for path in (inside(folder, file) for file in filter(WEIGHTS.fullmatch, files)):
+            yield from ((name, path) for name in array_names(path))
         return
-    for file in filter(WEIGHTS.fullmatch, files):
-        from pefourier.encodings.sources.tables import array_names  # loads zipfile
-
-        path = inside(folder, file)
-        yield from ((name, path) for name in array_names(path))
+    placed = Section(shown(index), read_object(inside(folder, index)))
+    for name, file in placed.section("weight_map").values.items():
+        if not isinstance(file, str) or "/" in file or os.sep in file:
+            raise placed.wrong(name, file, "the name of a file in the same folder")
+        yield name, inside(folder, file)
 
 
 def first_row(model: ModelConfig) -> int:
     """Return the row of position 0 in the model's table."""
-    first = model.row["first"] or 0
+    first = model.row.first or 0
     if first != "padding":
         return int(first)
     padding = model.count("pad_token_id", minimum=0)
@@ -193,18 +184,19 @@ def offset_notes(kind: str, offset: int) -> Findings:
 
 
 def read_learned(model: ModelConfig) -> Encoding | None:
-    """Read learned positions from the weights in the config's folder."""
-    if has_no_table(model):
-        return None
+    """Read biases by displacement or learned positions from the weights in the config's folder."""
+    biases = read_displacements(model)
+    if biases or has_no_table(model):
+        return biases
     stated = model.get("position_embedding_type", "absolute")
-    if stated != "absolute" and not model.row["switch"]:
+    if stated != "absolute" and not model.row.switch:
         raise model.wrong("position_embedding_type", stated, "absolute or rotary")
     table = only_one(text_tensors(model), model, "positions")
     if table is None and model.row:
-        if model.is_sketch and model.longest() and not (model.part or model.row["axial"]):
+        if model.is_sketch and model.longest() and not (model.part or model.row.axial):
             return declared_table(model)
         raise UnknownPositions(
-            f"the positions of {shown(model.file)} are learned; put model.safetensors in its folder"
+            f"the positions of {model.shown_file} are learned; put model.safetensors in its folder"
         )
     return table and load_tensor(model, *table)
 
@@ -219,15 +211,16 @@ def first_of_layers(
 
 def one_of_several(variant: str, name: str, names: Sequence[str]) -> Findings:
     """Return the finding that one of several tables is read, if there are others."""
-    slots = {"name": shown(name), "count": len(names), "last": shown(names[-1])}
-    return () if names == [name] else (finding("biases-by-layer", variant, **slots),)
+    name, last, count = shown(name), shown(names[-1]), len(names)
+    note = finding("biases-by-layer", variant, name=name, count=count, last=last)
+    return (note,) if count > 1 or name != last else ()
 
 
 def only_one(tensors: Mapping[str, str], model: ModelConfig, noun: str) -> tuple[str, str] | None:
     """Return the name and the file of the only tensor; None if there is no tensor."""
     if len(tensors) > 1:
         raise PefourierError(
-            f"{shown(folder_of(model))} holds several tables of {noun}, "
+            f"{shown(model.folder)} holds several tables of {noun}, "
             f"{first_names(tensors)}; name one, {shown(model.file + '#' + next(iter(tensors)))}"
         )
     return next(iter(tensors.items()), None)
@@ -271,20 +264,25 @@ def unlike_config(model: ModelConfig, name: str, path: str, shape: Counts) -> Fi
     keys = model.lengths[0]
     if "decoder" in name.split("."):
         keys = ("max_target_positions", *keys)
-    first, rows = model.row["first"] or 0, model.count(*keys)
+    first, rows = model.row.first or 0, model.count(*keys)
     if first != "padding":  # its rows are included
         rows = rows and rows + first
-    elif model.row["table"]:  # such sinusoids grow on demand
+    elif model.row.table:  # such sinusoids grow on demand
         rows = None
-    width_keys = (*EMBEDDED, *model.own("width", WIDTH)[0])
-    widths = sorted({n for key in width_keys if (n := model.count(key))})
+    widths = {n for key in (*EMBEDDED, *model.own("width", WIDTH)[0]) if (n := model.count(key))}
     if rows in (None, shape[0]) and (not widths or shape[1] in widths):
         return ()
     is_transposed = rows in (None, shape[1]) and shape[0] in widths
-    slots: Fields = {"name": shown(name), "path": shown(path), "shape": shape}
-    slots["expected"] = f"({rows or 'any'}, {' or '.join(map(str, widths)) or 'any'})"
-    variant = "transposed" if is_transposed else "shape"
-    return (finding("weights-config", variant, config=model.label, **slots),)
+    note = finding(
+        "weights-config",
+        "transposed" if is_transposed else "shape",
+        config=model.label,
+        name=shown(name),
+        path=shown(path),
+        shape=shape,
+        expected=f"({rows or 'any'}, {' or '.join(map(str, sorted(widths))) or 'any'})",
+    )
+    return (note,)
 
 
 def as_stored(model: ModelConfig, enc: Encoding) -> Encoding:
@@ -294,19 +292,17 @@ def as_stored(model: ModelConfig, enc: Encoding) -> Encoding:
     float32, the table is returned, with a warning.
     """
     for name, path in text_tensors(model).items():
-        if not model.part and model.row["learned_part"] in name.split("."):
+        if not model.part and model.row.learned_part in name.split("."):
             continue
         stored = load_tensor(replace(model, length=None), name, path)
         rows = np.arange(len(stored))
         tolerance = 4 * stored.eps + PHASES * (rows + enc.params["offset"])
         apart = np.abs(stored.table() - enc.vectors(rows)) if stored.dim == enc.dim else np.inf
         if np.any(apart > tolerance[:, None]):
-            stored = load_tensor(model, name, path)
-            slots = {"name": shown(name), "path": shown(path), "kind": shown(model.kind)}
-            doubt = finding("weights-config", "sinusoids", **slots)
-            return replace(stored, findings=(*stored.findings, doubt))
-        findings = dict.fromkeys((*enc.findings, *stored.findings))
-        enc = replace(enc, findings=tuple(findings))
+            own = {"name": shown(name), "path": shown(path), "kind": shown(model.kind)}
+            doubt = finding("weights-config", "sinusoids", **own)
+            return noted(load_tensor(model, name, path), doubt)
+        enc = noted(enc, *(note for note in stored.findings if note not in enc.findings))
     return enc
 
 
@@ -359,14 +355,14 @@ def of_weights(
 
 def has_no_table(model: ModelConfig) -> bool:
     """Return whether a model lacks its type's table, and has only relative distances at most."""
-    return bool(model.row["relative"] and not model.get("position_biased_input"))
+    return bool(model.row.relative and not model.get("position_biased_input"))
 
 
 def declared_table(model: ModelConfig) -> Encoding:
     """Return a table of positions with the size of the config and unknown vectors."""
     longest, first = model.longest() or 1, first_row(model)
     # rows of padding are among the longest
-    length = max(longest - first, 1) if model.row["first"] == "padding" else longest
+    length = max(longest - first, 1) if model.row.first == "padding" else longest
     rows, sized = max(longest, first + length), build("learned", length=length, d=1)
     params = {"length": length, "rows": rows, "offset": first, "path": model.file}
     return replace(sized, params={**params, "model_type": model.kind})
@@ -380,7 +376,7 @@ def read_lags(model: ModelConfig) -> Encoding | None:
 
     Another part of the model may have other positions.
     """
-    row = model.row["xl"]
+    row = model.row.xl
     if model.part != row.get("part", model.part):
         return None
     if "part" not in row:
@@ -409,7 +405,7 @@ def read_terms(model: ModelConfig) -> Encoding | None:
 
     terms = distance_terms(model) if has_no_table(model) else ()
     if not terms:
-        return None
+        return read_kind(model)
     if "c2p" not in terms:
         raise model.wrong("pos_att_type", "|".join(terms), "c2p|p2c or c2p")
     longest, buckets = (
@@ -417,9 +413,9 @@ def read_terms(model: ModelConfig) -> Encoding | None:
         for key in ("max_relative_positions", "position_buckets")
     )
     longest = longest or model.longest() or 512
-    buckets, d = buckets if model.row["relative"] == "deberta-v2" else 0, model.width
+    buckets, d = buckets if model.row.relative == "deberta-v2" else 0, model.width
     settings = {"buckets": buckets, "max_distance": longest, "p2c": "p2c" in terms}
-    notes = [finding("with-convolution")] if "convolutional" in model.row["kind"] else []
+    notes = [finding("with-convolution")] if "convolutional" in model.row.kind else []
     tensor = only_one(sibling_tensors(model, VECTORS), model, "distances")
     if tensor is None:
         return model.build("deberta", d, finding("untrained", "lags"), *notes, **settings)
@@ -430,7 +426,7 @@ def read_terms(model: ModelConfig) -> Encoding | None:
         raise PefourierError(f"{name} of {shown(path)} must have shape {shape}; got {table.shape}")
     vectors = np.asarray(table, dtype=float)
     if "layer_norm" in str(model.get("norm_rel_ebd")).lower():
-        paths = dict(all_tensors(folder_of(model)))
+        paths = dict(all_tensors(model.folder))
         stem = name.replace("rel_embeddings.weight", "LayerNorm.")
         norms = [f"{paths.get(stem + key, path)}#{stem}{key}" for key in ("weight", "bias")]
         gain, shift = map(read_numbers, norms)
@@ -445,8 +441,8 @@ def read_terms(model: ModelConfig) -> Encoding | None:
 def read_alibi(model: ModelConfig) -> Encoding | None:
     """Read ALiBi, one column per head; None if the config switches it off."""
     row = model.row
-    attention = model.section(row["inside"]) if row["inside"] else model
-    alibi = attention.get("alibi", row["kind"] == "alibi")
+    attention = model.section(row.inside) if row.inside else model
+    alibi = attention.get("alibi", row.kind == "alibi")
     if not isinstance(alibi, bool):
         raise attention.wrong("alibi", alibi, "true or false")
     if not alibi:
@@ -465,32 +461,32 @@ def heads_of(model: ModelConfig) -> int:
 def check_part(model: ModelConfig) -> None:
     """Refuse a part after # other than encoder and decoder."""
     if model.part not in ("", "encoder", "decoder"):
-        raise unknown(f"part of {shown(model.file)}", model.part, ("encoder", "decoder"))
+        raise unknown(f"part of {model.shown_file}", model.part, ("encoder", "decoder"))
 
 
 def read_sinusoids(model: ModelConfig) -> Encoding | None:
-    """Read sinusoids that the model's source code computes; None if it has others."""
+    """Read sinusoids that the model's source code computes, or a learned table in their place."""
     row = model.row
-    if not model.computes:
-        return None
-    if model.part and model.part == row["learned_part"]:
-        return read_learned(model)
+    key, expected = row.when or ("", None)
+    if "table" not in row or model.get(key) is not expected or model.part == row.learned_part:
+        return read_learned(model) if "learned" in row.kind else None
     check_part(model)
-    offset, table = first_row(model), row["table"]
+    offset, table = first_row(model), row.table
     notes = offset_notes(model.kind, offset)
     enc = model.build("sinusoidal", model.width, *notes, **table, offset=offset)
-    if not row["cosines_first"]:
+    if not row.cosines_first:
         return as_stored(model, enc)
     return replace(enc, vectors=lambda x: exchanged(enc.vectors(x), table["layout"]))
 
 
 def read_rotary(model: ModelConfig) -> Encoding | None:
-    """Read a rotation; None, or no positions, if the config switches it off."""
+    """Read a rotation; no positions, or others, if the config switches it off."""
     if rotates(model):
         return read_rotation(model)
-    is_off = model.row["kind"] == "rotary" and not model.row["otherwise"]
-    is_off |= model.get("position_embedding_type") in ("nope", "none", "no_position")
-    return model.build("none", model.width) if is_off else None
+    if model.row.otherwise:
+        return READERS[model.row.otherwise](model)
+    is_off = model.get("position_embedding_type") in ("nope", "none", "no_position")
+    return model.build("none", model.width) if model.row.kind == "rotary" or is_off else None
 
 
 SCALED_FROM = 64  # patches per side at which PixArt's scale is 1
@@ -499,24 +495,24 @@ SCALED_FROM = 64  # patches per side at which PixArt's scale is 1
 def read_axes(model: ModelConfig) -> Encoding | None:
     """Read the positions on a vision model's grid, or its biases by displacement."""
     block = block_of(model)
-    if model.row["table_beside"] and model.part and grid_tensors(model):
+    if model.row.table_beside and model.part and sibling_tensors(model, *GRIDS):
         block = ModelRow(encoding="learned")
-    name = block["encoding"]
-    if name in (None, "learned") or block["stored"]:
+    name = block.encoding
+    if name in (None, "learned") or block.stored:
         enc = read_grid(model, block) if block else None
-        if enc is not None or not block["stored"]:
-            return enc
+        if enc is not None or not block.stored:
+            return enc or read_kind(model)
     elif BUILDERS[name].untrained:
         return read_biases(model, block)
     if model.part:
-        raise PefourierError(f"{shown(model.file)} has no part {shown(model.part)}; leave out #")
+        raise PefourierError(f"{model.shown_file} has no part {shown(model.part)}; leave out #")
     return formula(model, block)
 
 
 def block_of(model: ModelConfig) -> ModelRow:
     """Return the first block of the model's row that matches its config; empty without one."""
-    for block in map(ModelRow, model.row["axial"] or ()):
-        key, expected, usual = block["when"] or ("", None, None)
+    for block in map(ModelRow, model.row.axial or ()):
+        key, expected, usual = block.when or ("", None, None)
         if not key or model.get(key, usual) == expected:
             return block
     return ModelRow()
@@ -524,36 +520,32 @@ def block_of(model: ModelConfig) -> ModelRow:
 
 def formula(model: ModelConfig, block: ModelRow) -> Encoding:
     """Build the encoding that the model computes, or that its training starts from."""
-    sides, findings = sides_of(model, block)
-    parameters = (block["own"] or {}) | values_read(model, block)
-    if axis := block["reference"]:
+    sides, notes = sides_of(model, block)
+    parameters = {**(block.own or {}), **values_read(model, block)}
+    if axis := block.reference:
         parameters["reference"] = (side_of(model, axis, -1) / scale_of(model, axis),) * 2
-    if block["encoding"] in ("axial", "axial-rope"):
-        registers = model.count(block["registers"] or "", minimum=0) or 0
-        parameters["prefix"] = model.prefix or (block["prefix"] or 0) + registers
-    if block["note"]:
-        findings = (*findings, finding("grid-convention", note=block["note"]))
-    size = block["d"]  # of a head, or the width of the model if vectors are added to embeddings
-    head, width, heads = (value_of(model, size.get(k, ("", 0))) for k in ("head", "width", "heads"))
-    if not head and heads and width % heads:
+    registers = model.count(block.registers or "", minimum=0) or 0
+    parameters["prefix"] = model.prefix or (block.prefix or 0) + registers
+    if block.note:
+        notes = (*notes, finding("grid-convention", note=block.note))
+    size = block.d  # of a head, or the width of the model if vectors are added to embeddings
+    head, width = (value_of(model, size.get(key, ("", 0))) for key in ("head", "width"))
+    heads = value_of(model, size.get("heads", ("", 1)))
+    if not head and width % heads:
         raise PefourierError(f"{model.label}: {heads} heads do not divide its width {width}")
-    d = head or width // (heads or 1)
-    d = d if "width" in size else d * (heads or 1)
-    d, noted = model.dimension(d or None, "size of a head or width"), dict[str, Any]()
-    if block["merged"]:
-        noted["merged"] = side = value_of(model, block["merged"])
+    d = head or width // heads
+    d = model.dimension(d * (1 if width else heads) or None, "size of a head or width")
+    facts: Fields = {}
+    if block.merged:
+        facts["merged"] = side = value_of(model, block.merged)
         if side > 1:
-            key = block["merged"][0]
+            key = block.merged[0]
             merged = finding("tokens-in-blocks", key=key, side=side, config=model.label)
-            findings = (*findings, merged)
-    if block["rescaled"]:
-        key, usual = block["rescaled"]
-        noted["rescaled"] = model.number(key) if key in model.values else usual
-    if beside := model.row["table_beside"]:
-        noted["table_beside"] = grid = (isqrt(value_of(model, beside)),) * 2
-        findings = (*findings, finding("table-beside", key=beside[0], grid=size_of(grid)))
-    enc = model.named(findings, block["encoding"], d=d, grid=sides, **parameters)
-    return replace(enc, params={**enc.params, **noted})
+            notes = (*notes, merged)
+    if beside := model.row.table_beside:
+        facts["table_beside"] = grid = (isqrt(value_of(model, beside)),) * 2
+        notes = (*notes, finding("table-beside", key=beside[0], grid=size_of(grid)))
+    return noted(model.named(notes, block.encoding, d=d, grid=sides, **parameters), **facts)
 
 
 def value_of(model: ModelConfig, spec: Sequence[Any], place: int = 0) -> int:
@@ -569,21 +561,21 @@ def sides_of(model: ModelConfig, block: ModelRow) -> tuple[Counts, Findings]:
     """Return the sides of the grid: requested, from the config, or default sides with a note."""
     if model.grid:
         return tuple(model.grid), ()
-    if not block["sides"]:
-        usual = tuple(block["usual"])
+    if not block.sides:
+        usual = tuple(block.usual)
         return usual, (finding("grid-default", config=model.label, grid=size_of(usual)),)
-    places = range(-len(block["sides"]), 0)  # in a list, rows and columns are last
-    return tuple(side_of(model, *axis) for axis in zip(block["sides"], places, strict=True)), ()
+    places = range(-len(block.sides), 0)  # in a list, rows and columns are last
+    return tuple(side_of(model, *axis) for axis in zip(block.sides, places, strict=True)), ()
 
 
 def side_of(model: ModelConfig, axis: Values, place: int) -> int:
-    """Return the number of points along one axis."""
-    size, over, kernel = (
-        value_of(model, axis[key], place) if key in axis else 1
-        for key in ("size", "over", "kernel")
+    """Return the number of points along one axis; by default the kernel is as long as its step."""
+    size, over, kernel, again = (
+        value_of(model, axis.get(key, ("", 0)), place)
+        for key in ("size", "over", "kernel", "again")
     )
-    side = (size - kernel) // over + 1 if "kernel" in axis else size // over
-    side = -(-side // value_of(model, axis["again"])) if "again" in axis else side
+    over = over or 1
+    side = -(-((size - (kernel or over)) // over + 1) // (again or 1))
     if side < 1:
         raise PefourierError(f"{model.label} has no patch of {over} in {size}; give --grid")
     return side
@@ -596,7 +588,7 @@ def values_read(model: ModelConfig, block: ModelRow) -> Fields:
     kind = rope.get("rope_type", "axial")
     if kind not in ("axial", "default"):
         raise rope.wrong("rope_type", kind, "axial or default; scaling on axes is not supported")
-    for name, key in (block["read"] or {}).items():
+    for name, key in (block.read or {}).items():
         section = rope if rope.get(key) is not None else model
         value = section.parameter(key, Reals if name != "rho" else float)
         if value is not None:
@@ -617,13 +609,13 @@ def scale_of(model: ModelConfig, axis: Values) -> float:
 
 def read_grid(model: ModelConfig, block: ModelRow) -> Encoding | None:
     """Read the table of positions from the weights in the config's folder, on its grid."""
-    tensors = grid_tensors(model)
+    tensors = sibling_tensors(model, *GRIDS)
     if len(tensors) != 1:
         return None
     ((name, path),) = tensors.items()
     # the number of rows before the grid follows from the total
     enc = load_tensor(replace(model, length=None), name, path)
-    is_set = block["sides"] or model.grid
+    is_set = block.sides or model.grid
     sides, notes = sides_of(model, block) if is_set else (usual_grid(len(enc))[0], ())
     if others := [] if model.part else sorted(sibling_tensors(model, DISPLACED)):
         beside = one_of_several("beside", name, others)
@@ -632,15 +624,14 @@ def read_grid(model: ModelConfig, block: ModelRow) -> Encoding | None:
         return enc
     prefix = model.prefix or max(len(enc) - count_points(sides), 0)
     check_fit(f"{name} of {shown(path)}", len(enc), sides, prefix)
-    params = {**enc.params, "grid": sides, "prefix": prefix}
-    findings = (*enc.findings, *notes)
-    return replace(enc, domain=lattice(sides, prefix), params=params, findings=findings)
+    enc = replace(enc, domain=lattice(sides, prefix))
+    return noted(enc, *notes, grid=sides, prefix=prefix)
 
 
 def read_displacements(model: ModelConfig) -> Encoding | None:
     """Read the biases by displacement, or vectors by lag, of one layer; None without tables."""
     tensors = sibling_tensors(model, DISPLACED)
-    is_beside = not DISPLACED.search(model.part) and grid_tensors(model)
+    is_beside = not DISPLACED.search(model.part) and sibling_tensors(model, *GRIDS)
     return None if is_beside or not tensors else read_biases(model, ModelRow())
 
 
@@ -652,12 +643,12 @@ def read_biases(model: ModelConfig, block: ModelRow) -> Encoding:
     if not tensors:
         where = f" of {shown(model.part)}" if model.part else ""
         raise UnknownPositions(
-            f"the biases of {shown(model.file)} are learned, and its folder has no weights{where} "
+            f"the biases of {model.shown_file} are learned, and its folder has no weights{where} "
             "with biases; put model.safetensors there"
         )
     name, path, notes = first_of_layers(tensors, "windows")
     stored = read_named_table(path, name)
-    window = sides_of(model, block)[0] if model.grid or block["sides"] else ()
+    window = sides_of(model, block)[0] if model.grid or block.sides else ()
     rows, heads = stored.vectors.shape[0], stored.vectors.shape[-1]
     is_of_lags = "rel_pos_" in name
     fits = window_of_rows(rows, window, axes=1 if is_of_lags else 2)
@@ -764,8 +755,8 @@ def read_scaling(
     allowed = COMMON | kinds.keys()
     if needs_original and kind != "dynamic":
         allowed |= {ORIGINAL}
-    if model.row["temperature"] == "tuned":
-        allowed |= {TUNED, LONGEST[0]}
+    if (keys := model.row.temperature) and keys.get("section") == "":
+        allowed |= {keys["scale"], LONGEST[0]}
     for key in REQUIRED.get(scaling, "").split():
         implied = scaling == "yarn" and key in section.values  # null: the ratio of the lengths
         if section.get(key) is None and not implied:
@@ -776,7 +767,7 @@ def read_scaling(
     if settings.get("attention_factor") == 0:  # `rope` reads 0 as not set
         raise section.wrong("attention_factor", 0, "a number above 0, or null for the formula")
     if needs_original:
-        usual, longest = None if layered else model.row["original"], model.longest()
+        usual, longest = None if layered else model.row.original, model.longest()
         stated = stated_original(model, section, usual, layered=layered)
         original = (kind != "dynamic" and stated) or longest
         if original is None:
@@ -794,12 +785,12 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     kind = "default" if kind is None else kind
     if not isinstance(kind, str):
         raise section.wrong("rope_type", kind, "a string")
-    kind = str((model.row["renamed"] or {}).get(kind, kind))
-    if kind == "ntk" and model.row["section"]:
+    kind = str((model.row.renamed or {}).get(kind, kind))
+    if kind == "ntk" and model.row.section:
         return kind
     if kind not in TYPES:
         raise unknown(f"rope_type of {section.label}", kind, TYPES)
-    if TYPES[kind] != "none" and model.row["unscaled"]:
+    if TYPES[kind] != "none" and model.row.unscaled:
         why = f"{shown(model.kind)} {model.row['unscaled']}; give rope:inv_freq=FILE"
         raise PefourierError(f"rope_type {kind} of {section.label} is not supported: {why}")
     return kind
@@ -868,7 +859,8 @@ class ConfigCase:
     model: ModelConfig
     layer: str  # type of layer; empty if there is one rotation for all
     section: Section
-    type_keys: RotationKeys
+    type_keys: ModelRow
+    longest: int | None  # sequence that the config allows
     enc: Encoding
 
     @cached_property
@@ -894,14 +886,14 @@ class ConfigCase:
 def lint_keys(case: ConfigCase) -> Notes:
     """Report keys that contradict each other, or that only some readers read."""
     model, section, params, says = case.model, case.section, case.enc.params, case.says
-    scaling, unread = params["scaling"], model.row["unread"] or ()
+    scaling, unread = params["scaling"], model.row.unread or ()
     old, new = model.get("rope_scaling"), model.get("rope_parameters")
     sections: Fields = new if isinstance(new, dict) else {}
     # base and scaling under keys that only transformers 5 reads
     is_old = model.first("rope_scaling", "rope_theta", *case.type_keys.bases)[1] is not None
     unlike_older = params["rho"] != case.type_keys.base or scaling != "none"
     if sections and not is_old and unlike_older and section.get("rope_theta") is not None:
-        if model.row["since"] != 5:  # else older readers do not know the type
+        if model.row.since != 5:  # else older readers do not know the type
             is_older = re.match("[0-4][.]", str(model.get("transformers_version")))
             words = f" and scaling {scaling}" if scaling != "none" else ""
             yield says("rope-new-keys", "older" if is_older else "newer", scaling=words)
@@ -917,7 +909,7 @@ def lint_keys(case: ConfigCase) -> Notes:
             said = ", ".join(differences[:DIFFERENCES])
             yield says("rope-spellings", said=said, taken="rope_scaling")
     # type and rope_type that differ, or a factor without a type
-    names, factor = ALIASES | (model.row["renamed"] or {}), section.get("factor")
+    names, factor = ALIASES | (model.row.renamed or {}), section.get("factor")
     kinds = [kind for key in ("rope_type", "type") if (kind := section.get(key)) is not None]
     if len({names.get(str(kind), kind) for kind in kinds}) == 2 and "type" not in unread:
         yield says("rope-two-types", one=shown(kinds[0]), other=shown(kinds[1]))
@@ -945,7 +937,7 @@ def spelled_out(section: Values, base: object) -> Fields:
 def lint_lengths(case: ConfigCase) -> Notes:
     """Report lengths that contradict the scaling, and a base or scaling that is not set."""
     model, params, says, published = case.model, case.enc.params, case.says, case.published
-    scaling, rho, longest = params["scaling"], params["rho"], model.longest() or 0
+    scaling, rho, longest = params["scaling"], params["rho"], case.longest or 0
     stated, before = model.count(*LONGEST) or 0, params.get("original")
     # a long context without scaling
     original = model.count(ORIGINAL) or 0
@@ -964,7 +956,7 @@ def lint_lengths(case: ConfigCase) -> Notes:
     # a trained length that is missing, or that differs from the model family
     trained = published.get("trained")
     if scaling in ("yarn", "llama3", "longrope") and before:
-        if not (case.section.get(ORIGINAL) or original or model.row["original"]):
+        if not (case.section.get(ORIGINAL) or original or model.row.original):
             yield says("rope-original-missing")
         elif trained not in (None, before) and not (scaling == "llama3" and ratio <= 1):
             yield says("rope-original-unusual")
@@ -974,7 +966,7 @@ def lint_lengths(case: ConfigCase) -> Notes:
         return
     bases = {
         family["base"]: max(family.get("ended", 0), *family.get("lengths", (0,)), 0)
-        for family in model.row["families"] or ()
+        for family in model.row.families or ()
     }
     others = [base for base, reach in bases.items() if reach >= stated and base != rho]
     if others and bases.get(rho, 0) < stated:
@@ -995,7 +987,7 @@ def lint_sizes(case: ConfigCase) -> Notes:
             variant = "split" if width % heads else "unusual"
             yield says("rope-head-guessed", variant, width=width, heads=heads)
     # sections of M-RoPE that do not sum to the number of pairs
-    numbers = case.section.get("mrope_section", model.row["sections"])
+    numbers = case.section.get("mrope_section", model.row.sections)
     numbers, pairs = numbers if isinstance(numbers, list) else [], params["rotated"] // 2
     if numbers and all(isinstance(n, int) for n in numbers) and sum(numbers) != pairs:
         yield says("rope-sections", numbers=numbers, sum=sum(numbers), pairs=pairs)
@@ -1007,22 +999,22 @@ THETA = ("rope_theta", "rotary_emb_base")
 SHARE = ("partial_rotary_factor", "rotary_pct")
 DIMENSIONS = ("rotary_dim", "qk_rope_head_dim")  # numbers of rotated dimensions, not shares
 EVIDENCE = {"rope_parameters", "rope_scaling", "rotary_dim", *THETA, *SHARE}
-UNKNOWN = RotationKeys(  # keys for unknown model types
+UNKNOWN = ModelRow(  # keys for unknown model types
     size=("qk_rope_head_dim", "head_dim"),
     width=(WIDTH, None),
     heads=(HEADS, None),
-    bases=THETA,
     shares=(*SHARE, "rotary_dim"),
+    bases=THETA,
 )
-Layer = tuple[Section, RotationKeys]
+Layer = tuple[Section, ModelRow]
 
 
 def read_rotation(model: ModelConfig) -> Encoding:
     """Read rotary positions from the new ``rope_parameters`` or the old ``rope_scaling``."""
     if len(model.grid) > 1 and rotates_on_axes(model):
         rule = "rotates text by one position, without a grid"
-        raise PefourierError(f"{shown(model.file)} {rule}; name an image's part, #vision_config")
-    if model.part == INDEXER and model.row["indexer"]:
+        raise PefourierError(f"{model.shown_file} {rule}; name an image's part, #vision_config")
+    if model.part == INDEXER and model.row.indexer:
         return rotation_of_indexer(model)
     layer, section, type_keys = choose_layer(model, layer_sections(model))
     d = find_head(model, type_keys, layer)
@@ -1044,11 +1036,11 @@ def read_rotation(model: ModelConfig) -> Encoding:
         scaling=scaling,
         **scaled,
     )
-    facts: Fields = dict(model.row["facts"] or ())
+    facts: Fields = dict(model.row.facts or ())
     if unused:
         facts["unread"] = tuple(unused)
     factor = scaled.get("factor") or 1.0
-    if model.row["softmax"] and factor > 1 and (mscale := section.number("mscale_all_dim")):
+    if model.row.softmax and factor > 1 and (mscale := section.number("mscale_all_dim")):
         facts["softmax_factor"] = logits_gain(mscale, factor, section.label)
     if sections := sections_of(model):
         with suppress(PefourierError):  # sections that do not fit have a finding
@@ -1057,17 +1049,18 @@ def read_rotation(model: ModelConfig) -> Encoding:
     stated = stated_original(model, section, layered=bool(layer))
     if stated and scaled.get("original") != stated:  # dynamic and linear ignore it
         facts["trained"] = stated
-    enc = replace(enc, params={**enc.params, **facts})
-    case = ConfigCase(model.untracked, layer, section, type_keys, enc)
-    mistakes = (*lint_keys(case), *lint_lengths(case), *lint_sizes(case))
+    enc = noted(enc, **facts)
+    longest = model.longest()
+    case = ConfigCase(model.untracked, layer, section, type_keys, longest, enc)
+    enc = noted(enc, *lint_keys(case), *lint_lengths(case), *lint_sizes(case))
     family, trained = case.published, None
-    if not trained_as_stated(enc.params):  # infer the length from the family of models
-        if any(mistake.code == "rope-scaling-lost" for mistake in mistakes):
-            trained = family.get("trained")
-        elif scaling in ("linear", "proportional"):
-            trained = original_of_linear(model.longest(), factor, family.get("lengths", ()))
-    params = {**enc.params, "trained": trained} if trained else enc.params
-    return replace(enc, params=params, findings=(*enc.findings, *mistakes))
+    if trained_as_stated(enc.params):
+        return enc
+    if any(note.code == "rope-scaling-lost" for note in enc.findings):
+        trained = family.get("trained")
+    elif scaling in ("linear", "proportional"):
+        trained = original_of_linear(longest, factor, family.get("lengths", ()))
+    return noted(enc, trained=trained) if trained else enc
 
 
 def rotation_of_indexer(model: ModelConfig) -> Encoding:
@@ -1077,7 +1070,7 @@ def rotation_of_indexer(model: ModelConfig) -> Encoding:
     """
     enc = read_rotation(replace(model, part="", d=None))
     names = ("rho", "scaling", "length", *scaling_parameters(enc.params["scaling"]))
-    settings = {key: enc.params[key] for key in names} | {"layout": model.row["indexer"]}
+    settings = {key: enc.params[key] for key in names} | {"layout": model.row.indexer}
     rotated = enc.params["rotated"]
     d = max(model.count("index_head_dim") or 0, rotated)
     built = build("rope", spec=enc.spec, **settings, d=d, partial=rotated_share(rotated, d))
@@ -1087,8 +1080,8 @@ def rotation_of_indexer(model: ModelConfig) -> Encoding:
 def rotates(model: ModelConfig) -> bool:
     """Return whether a model rotates queries and keys, by its type or the keys of its config."""
     if model.row:
-        key, switch_values, usual = model.row["switch"] or ("", (None,), None)
-        return model.row["kind"] == "rotary" and model.get(key, usual) in switch_values
+        key, switch_values, usual = model.row.switch or ("", (None,), None)
+        return model.row.kind == "rotary" and model.get(key, usual) in switch_values
     has_evidence = any(model.untracked.get(key) is not None for key in EVIDENCE)
     usual = "rotary" if has_evidence else None
     return model.get("position_embedding_type", usual) in ("rotary", "rope")
@@ -1096,7 +1089,7 @@ def rotates(model: ModelConfig) -> bool:
 
 def layout_of(model: ModelConfig) -> str:
     """Return the layout of pairs, halves or interleaved."""
-    layout = str(model.row["layout"] or "halves")
+    layout = str(model.row.layout or "halves")
     if layout not in HALVED:
         return layout
     return "halves" if model.get(layout) is HALVED[layout] else "interleaved"
@@ -1124,7 +1117,7 @@ def head_by_layer(model: ModelConfig, layer: str, keys: Strings) -> int | None:
     return widths.pop() if widths else None
 
 
-def find_head(model: ModelConfig, type_keys: RotationKeys, layer: str = "") -> int:
+def find_head(model: ModelConfig, type_keys: ModelRow, layer: str = "") -> int:
     """Return the size of a head: from the config, the request, or the default of the type."""
     head = head_by_layer(model, layer, type_keys.size) if layer else None
     head = head or model.count(*type_keys.size)
@@ -1139,25 +1132,25 @@ def find_head(model: ModelConfig, type_keys: RotationKeys, layer: str = "") -> i
 
 
 def find_share(
-    model: ModelConfig, section: Section, type_keys: RotationKeys, d: int, scaling: str
+    model: ModelConfig, section: Section, type_keys: ModelRow, d: int, scaling: str
 ) -> tuple[float, Findings]:
     """Return the rotated share of a head, with findings."""
     if type_keys.fixed or (type_keys.whole and scaling == "none"):
         return 1.0, ()
     keys = tuple(key for key in type_keys.shares if key not in DIMENSIONS)
-    if not model.row["layers"] and (type_keys.whole or scaling != "none"):
+    if not model.row.layers and (type_keys.whole or scaling != "none"):
         keys = keys or SHARE[:1]
     partial, findings = reconcile(section, SHARE, model, keys)
-    is_listed = model.row["given_whole"] and section.key in model.row["layers"]
-    if partial is None and scaling == "none" and is_listed:
-        return 1.0, findings  # the default share of the class applies only without a section
-    dimensions = [key for key in type_keys.shares if key in DIMENSIONS]
-    rotated = model.count(*dimensions)
-    if partial is None and rotated:
-        partial = rotated_share(rotated, d)
-    elif partial is None and scaling != "none":
-        partial = type_keys.scaled_share
-    return type_keys.share if partial is None else partial, findings
+    rotated = model.count(*(key for key in type_keys.shares if key in DIMENSIONS))
+    if partial is not None:
+        return partial, findings
+    # the default share of the class applies only without a section
+    if scaling == "none" and model.row.given_whole and section.key in model.row.layers:
+        return 1.0, findings
+    if rotated:
+        return rotated_share(rotated, d), findings
+    scaled = None if scaling == "none" else type_keys.scaled_share
+    return type_keys.share if scaled is None else scaled, findings
 
 
 def layer_notes(model: ModelConfig) -> Notes:
@@ -1165,34 +1158,34 @@ def layer_notes(model: ModelConfig) -> Notes:
     row = model.row
     written = model.untracked.get("model_type")
     if not row or (isinstance(written, str) and not type_row(written)):
-        slots = {"like": shown(model.kind), "kind": shown(written or "none")}
-        variant = "like" if row else "halves"
-        yield finding("model-type-unknown", variant, config=model.label, **slots)
-    number = model.count(*LAYERS) or max(row["unrotated"] or [-1]) + 1  # by default
+        variant, kind = "like" if row else "halves", shown(written or "none")
+        like = shown(model.kind)
+        yield finding("model-type-unknown", variant, config=model.label, kind=kind, like=like)
+    number = model.count(*LAYERS) or max(row.unrotated or [-1]) + 1  # by default
     unrotated = sorted(layers_without_positions(model, number))
-    kinds = dict.fromkeys(row["layer_types"] or ())
-    turning = [kind for kind in kinds if rotates_by_type(model, kind)]
-    partial = {"still": first_few([*map(str, unrotated)]), "heads": row["heads_turned"]}
-    if row["turning"] and len(turning) < len(kinds):
-        partial["types"] = first_names(turning)
-    for key, names in partial.items():
-        if names:
-            yield finding("rope-some-layers", key, names=names)
+    if unrotated:
+        yield finding("rope-some-layers", "still", names=first_few([*map(str, unrotated)]))
+    if row.heads_turned:
+        yield finding("rope-some-layers", "heads", names=row.heads_turned)
+    kinds = {kind: rotates_by_type(model, kind) for kind in row.layer_types or ()}
+    names = first_names(kind for kind, turns in kinds.items() if turns)
+    if row.turning and names and not all(kinds.values()):
+        yield finding("rope-some-layers", "types", names=names)
     if rotates_on_axes(model):
         yield finding("rope-axes")
 
 
 def rotates_on_axes(model: ModelConfig) -> bool:
     """Return whether tokens of images and videos have positions on three axes (M-RoPE)."""
-    return bool(model.row["axes"]) or sections_of(model) is not None
+    return bool(model.row.axes) or sections_of(model) is not None
 
 
 def sections_of(model: ModelConfig) -> tuple[Counts, Interleaving] | None:
     """Return the number of pairs of each axis, and whether axes alternate (`axes_of_sections`)."""
-    interleaved, section = model.row["interleaved"] or False, model.section(model.rope_key)
+    interleaved, section = model.row.interleaved or False, model.section(model.rope_key)
     sections = section.parameter("mrope_section", Reals)
     if sections is None:
-        return (tuple(model.row["sections"]), interleaved) if model.row["sections"] else None
+        return (tuple(model.row.sections), interleaved) if model.row.sections else None
     if not all(n is not None and n == int(n) for n in sections):
         written = section.values["mrope_section"]
         raise section.wrong("mrope_section", written, "a list of whole numbers")
@@ -1204,58 +1197,46 @@ def sections_of(model: ModelConfig) -> tuple[Counts, Interleaving] | None:
 
 def layer_sections(model: ModelConfig) -> dict[str, Layer]:
     """Return the rotation of each type of layer; the empty name is for all layers."""
-    row = model.row
-    key, unread = model.rope_key, row["unread"] or ()
-    section = model.section(key)
+    row, key = model.row, model.rope_key
+    outer, unread = model.section(key), row.unread or ()
     if key in unread:
-        section = replace(section, values={})
-    elif "type" in unread and section.values:
-        section = replace(section, values={"rope_type": "default", **section.values})
-    if row["section"]:
-        section = SECTIONS[row["section"]](model, section)
-    names = [name for name, value in section.values.items() if isinstance(value, dict)]
-    if row["layers"]:
-        return dict(known_layers(model, key, section, names))
-    type_keys = rotary(row) if row else UNKNOWN
-    if names:
-        return {name: (section.section(name), type_keys) for name in names}
-    return {"": (replace(section, values=section.values or type_keys.rope), type_keys)}
-
-
-def known_layers(
-    model: ModelConfig, key: str, outer: Section, names: list[str]
-) -> Iterator[tuple[str, Layer]]:
-    """Yield the rotation of each type of layer, for model types with several."""
-    row = model.row
+        outer = replace(outer, values={})
+    elif "type" in unread and outer.values:
+        outer = replace(outer, values={"rope_type": "default", **outer.values})
+    if row.section:
+        outer = SECTIONS[row.section](model, outer)
+    names = [name for name, value in outer.values.items() if isinstance(value, dict)]
+    if not row.layers:
+        keys = rotary(row or UNKNOWN)
+        whole = replace(outer, values=outer.values or keys.rope)
+        return {name: (outer.section(name), keys) for name in names} or {"": (whole, keys)}
     reached = row.get("scaled" if key == "rope_scaling" else "flat", [])
     if outer.values and not names and reached is None:
         raise PefourierError(
             f"{key} of {model.label} is for all layers; model_type {shown(model.kind)} needs "
-            f"a section for each type of layer: {first_names(row['layers'])}"
+            f"a section for each type of layer: {first_names(row.layers)}"
         )
-    for layer in dict.fromkeys((*row["layers"], *names)):
-        type_keys = rotary(row, layer if layer in row["layers"] else next(iter(row["layers"])))
-        if outer.values.get(layer, ...) is None:
-            continue  # layers of this type have no positions
+    first, found = next(iter(row.layers)), dict[str, Layer]()
+    ignored = ("rope_theta", "partial_rotary_factor") if row.own_base else ()
+    above = {} if names else {k: v for k, v in outer.values.items() if k not in ignored}
+    for layer in dict.fromkeys((*row.layers, *names)):
+        keys = rotary(row, layer if layer in row.layers else first)
         if layer in names:
-            section = outer.section(layer)
-        elif outer.values and not names and layer in reached:
-            ignored = ("rope_theta", "partial_rotary_factor") if row["own_base"] else ()
-            shared = {k: v for k, v in outer.values.items() if k not in ignored}
-            section = replace(outer, values=shared)
-        else:
-            section = Section(f"{layer} of {outer.label}", type_keys.rope)
-        kind = section.first("rope_type", "type")[1]
-        is_above = isinstance(kind, str) and layer not in names
-        added = type_keys.added.get(kind, {}) if is_above else {}
-        yield layer, (replace(section, values={**added, **section.values}), type_keys)
+            found[layer] = outer.section(layer), keys
+        elif outer.values.get(layer, ...) is not None:  # else layers of this type have no positions
+            section = replace(outer, values=above)
+            if not (outer.values and not names and layer in reached):
+                section = Section(f"{layer} of {outer.label}", keys.rope)
+            added = keys.added.get(str(section.first("rope_type", "type")[1]), {})
+            found[layer] = replace(section, values={**added, **section.values}), keys
+    return found
 
 
 def choose_layer(
     model: ModelConfig, sections: Mapping[str, Layer]
-) -> tuple[str, Section, RotationKeys]:
+) -> tuple[str, Section, ModelRow]:
     """Return the rotation of the selected type of layer, or of any type if all are equal."""
-    part, file = model.part, shown(model.file)
+    part, file = model.part, model.shown_file
     if part and "" in sections:
         raise PefourierError(f"{file} has only one rotation; leave out {shown('#' + part)}")
     if part and part not in sections:
@@ -1263,7 +1244,7 @@ def choose_layer(
     if not sections:
         raise PefourierError(f"{file} sets no rotation for any type of layer")
     name = part or next(iter(sections))
-    if not part and len(unlike(sections)) > 1:
+    if not part and unlike(sections):
         raise PefourierError(
             f"{file} rotates by type of layer: {first_names(sections)}; "
             f"choose a type, such as {shown(model.file + '#' + name)}"
@@ -1271,9 +1252,10 @@ def choose_layer(
     return name, *sections[name]
 
 
-def unlike(sections: Mapping[str, Layer]) -> set[str]:
-    """Return a text for each different rotation of types of layers."""
-    return {str((section.values, type_keys)) for section, type_keys in sections.values()}
+def unlike(sections: Mapping[str, Layer]) -> bool:
+    """Return whether types of layers have different rotations."""
+    rotations = [(section.values, type_keys) for section, type_keys in sections.values()]
+    return any(rotation != rotations[0] for rotation in rotations)
 
 
 def reconcile(
@@ -1283,8 +1265,10 @@ def reconcile(
     inner, outer = section.number(*inside), config.number(*above)
     if None in (inner, outer) or inner == outer:
         return (outer if inner is None else inner), ()
-    slots = {"key": inside[0], "section": section.label, "inner": inner, "outer": outer}
-    return inner, (finding("rope-contradiction", **slots),)
+    said = finding(
+        "rope-contradiction", key=inside[0], section=section.label, inner=inner, outer=outer
+    )
+    return inner, (said,)
 
 
 @frozen_by_name
@@ -1314,7 +1298,7 @@ class ModelFile(ModelConfig):
         if self.part or not rotates(self):
             return []
         sections = layer_sections(self)
-        if len(unlike(sections)) < 2:
+        if not unlike(sections):
             return []
         laid = [run.part for run in self.layers if run.kind == "rotary"]
         return list(dict.fromkeys(laid)) or list(sections)
@@ -1348,10 +1332,7 @@ class ModelFile(ModelConfig):
         self,
         length: int | None = None,
         d: int | None = None,
-        grid: Counts = (),
-        prefix: int = 0,
-        *,
-        is_sketch: bool = False,
+        **placing: Any,
     ) -> Encoding:
         """Return the encoding of the positions that the config sets.
 
@@ -1362,29 +1343,21 @@ class ModelFile(ModelConfig):
             or longrope depend on the length, as in the model.
         d : int, optional
             Only if the config sets no dimension.
-        grid, prefix
-            Counts of the grid of a vision model, and rows before it, instead of the config's.
-        is_sketch
-            Whether a learned table without weights has its size, and unknown vectors.
+        placing
+            Further requests: the fields of `ModelConfig`.
         """
         own = select_part(self.spec, self.file, self.outer.values)  # no key is read yet
-        model = replace(own, length=length, d=d, grid=grid, prefix=prefix, is_sketch=is_sketch)
-        for key, (allowed, rule) in (model.row["only"] or {}).items():
+        model = replace(own, length=length, d=d, **placing)
+        for key, (allowed, rule) in (model.row.only or {}).items():
             if (value := model.get(key)) not in (None, *allowed):
                 raise UnknownPositions(str(model.wrong(key, value, rule)))
-        row = model.row
-        named = (*(row["kind"] or "").split(), row["reader"], row["otherwise"])
-        ways = READERS.keys() & {"sinusoidal", *(named if row else UNKNOWN_READERS)}
-        found = (read(model) for name, read in READERS.items() if name in ways)
-        enc = next(filter(None, found), None)
+        enc = READERS.get(model.row.reader, read_kind)(model)
         if enc is None:
             raise no_answer(model)
         notes = [] if split_spec(self.spec)[1] else [*tower_notes(self)]
-        enc = note_unread(enc, model)
         if key := next(filter(model.get, ("auto_map", "trust_remote_code")), None):
-            note = finding("remote-code", key=key, config=model.label, version=version())
-            notes.append(note)
-        return replace(enc, spec=self.spec, file=self, findings=(*enc.findings, *notes))
+            notes.append(finding("remote-code", key=key, config=model.label, version=version()))
+        return noted(replace(note_unread(enc, model), spec=self.spec, file=self), *notes)
 
 
 def open_config(spec: str) -> ModelFile:
@@ -1410,11 +1383,11 @@ def select_part(spec: str, file: str, values: Values) -> ModelFile:
 
 def no_answer(model: ModelConfig) -> PefourierError:
     """Return the error for a config with positions that are not supported."""
-    who = f"{shown(model.file)} (model_type {shown(model.kind)})"
+    who = f"{model.shown_file} (model_type {shown(model.kind)})"
     if not model.row:
         return UnknownPositions(f"{who} is unknown and sets no rotation; name an encoding")
-    kind = "none" if has_no_table(model) else (model.row["kind"] or "none").split()[0]
-    reason = model.row["reason"] or read_toml(REASONS)["kinds"][kind]
+    kind = "none" if has_no_table(model) else (model.row.kind or "none").split()[0]
+    reason = model.row.reason or read_toml(REASONS)["kinds"][kind]
     return UnknownPositions(f"{who} is not supported: {reason}")
 
 
@@ -1424,14 +1397,25 @@ def tower_notes(file: ModelFile) -> Notes:
         shown(f"{file.spec}#{key}")
         for key, value in file.outer.values.items()
         if isinstance(value, dict) and key != file.key and key.endswith("_config")
-        if type_row(choose_part(file.outer, key)[1])["axial"]
+        if type_row(choose_part(file.outer, key)[1]).axial
     ]
     if towers:
         yield finding("vision-tower", asked=" or ".join(towers))
 
 
 Reader = Callable[[ModelConfig], Encoding | None]
-READERS: dict[str, Reader] = {  # of what a row names; of several, the first that finds positions
+
+
+def read_kind(model: ModelConfig) -> Encoding | None:
+    """Read positions by the kind of the model type; without a type, by keys and weights."""
+    if not model.row:
+        ways = (read_displacements, read_alibi, read_rotary, read_learned)
+        return next(filter(None, (read(model) for read in ways)), None)
+    name = next(filter(READERS.get, (model.row.kind or "").split()), "")
+    return READERS[name](model) if name else None
+
+
+READERS: dict[str, Reader] = {  # by the name or the kind in a row
     "grid": read_axes,
     "lags": read_lags,
     "terms": read_terms,
@@ -1442,9 +1426,6 @@ READERS: dict[str, Reader] = {  # of what a row names; of several, the first tha
     "sinusoidal": read_sinusoids,
     "learned": read_learned,
 }
-UNKNOWN_READERS = ("relative", "alibi", "rotary", "learned")  # of an unknown type of model
-
-
 OF_POSITIONS = re.compile(
     "rope|rotary|yarn|alibi|position|nope|sliding|window|longrope|ntk|logn_attn|relative_att|"
     "local_attention|attention_chunk|max_pos|(context|ctx|seq(uence)?)_(len|size)|max_ctx|max_len$|"
@@ -1460,11 +1441,13 @@ HARMLESS = {*LONGEST, "rope_parameters"} | set(
 )
 LENGTHS_OF = ("length", "original", "trained")  # parameters of an encoding
 MISSPELT = 0.85  # similarity from which a key counts as a misspelling of another
-SCHEDULED = {  # keys of layers that have no effect in some configs of a row with the field
-    "slides": ("max_window_layers", "sliding_window"),
+SCHEDULED = {  # keys of layers that are read for rows with a field, and for unknown model types
+    "slides": ("use_sliding_window", "max_window_layers", "sliding_window"),
     "window": ("sliding_window",),
     "windows": ("sliding_window",),
-    "unrotated": ("no_rope_layer_interval",),
+    "without_window": ("sliding_window",),
+    "unrotated": ("no_rope_layers", "no_rope_layer_interval"),
+    "": ("no_rope_layers", "layer_rope_theta", "sliding_window", "use_sliding_window", *LENGTHS),
 }
 STATING = (  # keys that repeat a parameter of the encoding
     *(("_len(gth)?$", name) for name in LENGTHS_OF),
@@ -1477,21 +1460,29 @@ STATING = (  # keys that repeat a parameter of the encoding
 def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
     """Return the keys about positions that no reader has used, with variants of their finding.
 
-    With the variant comes the key that is meant or contradicted. Keys of the config and around it
-    are searched; keys around the config of a tower are about the text model.
+    Keys of layers, and others that the row names, are read by the commands that need them. The row
+    of the whole model names keys of its other parts. With the variant comes the key that is meant
+    or contradicted. Keys of the config and around it are searched; keys around the config of a
+    tower are about the text model.
     """
     whole, params = type_row(str(model.outer.untracked.get("model_type"))), enc.params
-    is_tower = model.key and model.key not in (*NESTED, whole["text"])
+    is_tower = model.key and model.key not in (*NESTED, whole.text)
     found = dict.fromkeys((*params.get("unread", ()), *sections_not_read(model)), ("plain", ""))
-    read_by_others(model)
-    idle = {key for name in SCHEDULED.keys() & model.row.keys() for key in SCHEDULED[name]}
+    row, turned = model.row, rotates(model)
+    turns = [rotary(row, layer) for layer in (row.layers or [""]) if turned]
+    of_layers = [(keys.bases, keys.shares, keys.size) for keys in turns]
+    scheduled = [SCHEDULED[name] for name in SCHEDULED.keys() & (row.keys() or {""})]
+    is_chunked = "chunked" in str(model.get("layer_types", row.layer_types))
+    chunks = "attention_chunk_size" if is_chunked else ""
+    named = json.dumps(
+        {**row, "usual": chunks, "rope": scheduled, "layers": of_layers, "beside": whole.beside}
+    )
     for section in (model,) if is_tower else (model, model.outer):
         values = section.untracked.values
-        foreign = () if section is model else whole["beside"] or ()  # of other parts of the model
-        unread: set[str] = getattr(section.values, "unread", set()).difference(foreign, idle)
-        others = second_names(values, unread, params) if rotates(model) else {}
+        tracked: Collection[str] = getattr(section.values, "unread", ())
+        others = second_names(values, tracked, params) if turned else {}
         unset = sorted(EVIDENCE - values.keys())
-        for place, key in enumerate(sorted(unread)):
+        for place, key in enumerate(sorted(tracked)):
             near = get_close_matches(key[:80], unset, 1, MISSPELT) if place < SEEN else []
             repeats = any(
                 re.search(pattern, key) and values[key] == params.get(name)
@@ -1501,6 +1492,8 @@ def find_unread(model: ModelFile, enc: Encoding) -> dict[str, tuple[str, str]]:
             is_off = enc.name == "none" and key in EVIDENCE
             if others.get(key):
                 found[key] = "second", others[key]
+            elif json.dumps(key) in named:
+                continue
             elif (near or is_about(key, values)) and not (repeats or is_off or key in others):
                 found[key] = ("misspelt", near[0]) if near else ("plain", "")
     return {key: found[key] for key in sorted(found)[:SEEN]}
@@ -1532,24 +1525,13 @@ def sections_not_read(model: ModelConfig) -> set[str]:
     row, key = model.row, model.rope_key
     if not row or not rotates(model):
         return set()
-    unread, section = set(row["unread"] or ()), model.section(key).values
+    unread, section = set(row.unread or ()), model.section(key).values
     is_by_layer = any(isinstance(value, dict) for value in section.values())
     untyped = "type" in unread and "type" in section and "rope_type" not in section
-    needs_layers = row["layers"] and row.get("flat", []) == [] and key == "rope_parameters"
-    if untyped or (not is_by_layer if needs_layers else is_by_layer and not row["layers"]):
+    needs_layers = row.layers and row.get("flat", []) == [] and key == "rope_parameters"
+    if untyped or (not is_by_layer if needs_layers else is_by_layer and not row.layers):
         unread.add(key)
     return {key for key in unread - {"type"} if model.get(key)}
-
-
-def read_by_others(model: ModelConfig) -> None:
-    """Read the keys of layers, their rotations and lengths that other commands use."""
-    with suppress(PefourierError):  # reported by the commands that need these keys
-        sections = layer_sections(model) if rotates(model) else None
-        for _, turns in (sections or {}).values():
-            for keys in (turns.bases, turns.shares, turns.size):
-                model.first(*keys)
-        layer_schedule(model, sections)
-        model.longest()
 
 
 def is_about(key: str, values: Values) -> bool:
@@ -1575,16 +1557,20 @@ def note_unread(enc: Encoding, model: ModelFile) -> Encoding:
 
     Keys that already have a finding get no second one.
     """
-    unread, findings = find_unread(model, enc), [*enc.findings]
-    if not unread:
-        return enc
-    said = " ".join(note.message for note in findings if note.code == "unread-key")
-    said = " ".join((said, *enc.params.get("unread", ())))
+    unread, notes = find_unread(model, enc), []
+    messages = [note.message for note in enc.findings if note.code == "unread-key"]
+    said = " ".join((*enc.params.get("unread", ()), *messages))
     for key in [key for key in unread if key not in said][:NAMED]:
         section = (model if key in model.values else model.outer).untracked
         variant, near = unread[key]
-        slots = {"value": shown(section.get(key, "…")), "other": shown(section.get(near))}
-        slots |= {"config": section.label, "key": shown(key), "near": near}
-        findings.append(finding("unread-key", variant, **slots))
-    params = {**enc.params, "unread": tuple(unread)}
-    return replace(enc, params=params, findings=tuple(findings))
+        note = finding(
+            "unread-key",
+            variant,
+            config=section.label,
+            key=shown(key),
+            value=shown(section.get(key, "…")),
+            near=near,
+            other=shown(section.get(near)),
+        )
+        notes.append(note)
+    return noted(enc, *notes, unread=tuple(unread)) if unread else enc
