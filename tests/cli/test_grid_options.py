@@ -15,6 +15,3 @@ def test_a_comma_pair_on_a_grid_is_a_point_of_it(run, extra):
     rows = [prefix + 25, prefix + 13, 0]
     assert record["positions"] == rows
     np.testing.assert_array_equal(np.load("codes.npy"), whole[rows])
-    for pos in ("5,4", "3,4,1"):
-        done = run(*words, "--pos", pos)
-        assert (done.status, done.out, pos in done.err) == (2, "", True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from published_configs import PUBLISHED, SMALL_LLAMA
 
 from pefourier import __version__
 from pefourier.cli.main import program
@@ -31,13 +32,16 @@ def test_positions_are_typed_in_three_ways_before_or_behind_encodings(run, typed
 
 
 REFUSED = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text())
-LLAMA = {"model_type": "llama", "head_dim": 128, "max_position_embeddings": 131072}
+MODELS = {"llama": SMALL_LLAMA | {"max_position_embeddings": 131072}}
+MODELS |= {"gemma": PUBLISHED["google/gemma-3-4b-it"], "marian": {"model_type": "marian"}}
 
 
 @pytest.mark.parametrize("line", REFUSED)
 def test_an_error_is_one_line_and_status_2(run, folder, line):
-    (folder / "llama.json").write_text(json.dumps(LLAMA))
-    for rows in (13, 24, 78, 161, 197):
+    for name, values in MODELS.items():
+        (folder / f"{name}.json").write_text(json.dumps(values))
+    np.savez("sam.npz", rel_pos_h=np.ones((49, 64)))
+    for rows in (13, 24, 28, 78, 161, 197):
         np.save(f"{rows}.npy", np.random.default_rng(0).normal(size=(rows, 6)))
     for name, text in (("e", "0,1\n"), ("p", "1,2\n3,4\n")):
         (folder / f"{name}.csv").write_text(text)

@@ -6,7 +6,6 @@ import pytest
 from pefourier.construction.operators import compare_operators
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import MANY, lag_sums
-from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
 from pefourier.questions.rotations import (
     base_bound,
@@ -181,15 +180,3 @@ def test_an_indexer_is_a_rotation_of_its_own(kind, last, written):
     layout = {"halves": "halves", "neighbours": "interleaved"}[last]
     by_name = load(f"rope:partial=.5,layout={layout}", 80, 128)
     assert compare_operators(load(f"{path}#indexer", 80), by_name).relation == "same"
-
-
-READINGS = ["layout", "rope:d=16", "partial-ignored", "scaling-ignored", "base=1e6"]
-
-
-@pytest.mark.parametrize("reading", READINGS)
-@pytest.mark.parametrize("spec", ["axial-rope:grid=4x4,d=16", "mixed-rope:grid=4x4,d=16"])
-def test_rotations_along_axes_are_not_misread_as_by_one_position(spec, reading):
-    with pytest.raises(PefourierError, match="along 2 axes"):
-        describe_context(spec, against=reading)
-    with pytest.raises(PefourierError, match="along 2 axes"):
-        describe_context("rope:d=16", 16, against=spec)

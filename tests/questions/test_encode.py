@@ -148,37 +148,6 @@ def test_python_gives_the_same_arrays(run, tmp_path):
     np.testing.assert_array_equal(frequencies, np.loadtxt(path))
 
 
-REFUSED = [  # options, part of the error
-    ("dft --what cos --out x.npy", "'dft'"),
-    ("xpos --what inv_freq --out x.npy", "'xpos'"),
-    ("mixed-rope --grid 3x3 --d 8 --what cos --out x.npy", "'mixed-rope'"),
-    ("axial-rope --grid 3x3 --d 8 --what inv_freq --out x.npy", "several axes"),
-    ("fope --d 8 --what inv_freq --out x.npy", "sums frequencies"),
-    ("rope --layout half --out x.npy", "--layout"),
-    ("rope --layout halves --what cos --out x.npy", "'halves'"),
-    ("rope --dtype bfloat16 --out x.csv", "bfloat16"),
-    ("rope --what complex --out x.csv", "complex"),
-    ("rope --what complex --dtype float16 --out x.npy", "complex float16"),
-    ("rope --rho 5e5 --d 128 --what inv_freq --dtype float16 --out x.npy", "float16 cannot hold"),
-    ("rope --what inv_freq --pos 5 --out x.npy", "--pos"),
-    ("rope --golden g.txt", "'.txt'"),
-    ("rope --golden g.json --what cos", "--golden"),
-    ("rope --golden g.json --out x.npy", "--golden"),
-    ("config.json#full --what cos --out x.npy", "'full'"),
-    ("config.json --what cos --out x.npy", "config.json#full_attention"),
-]
-
-
-@pytest.mark.parametrize(("options", "part"), REFUSED)
-@pytest.mark.usefixtures("folder")
-def test_what_cannot_be_written_is_refused_in_one_line(run, options, part):
-    Path("config.json").write_text(json.dumps({"model_type": "gemma3_text", **SIZES, **GEMMA}))
-    done = run("encode", *options.split())
-    assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)
-    assert part in done.err
-    assert [path.name for path in Path().iterdir()] == ["config.json"]
-
-
 @pytest.mark.usefixtures("folder")
 def test_a_number_that_does_not_fit_leaves_the_file_as_it_was(run, monkeypatch):
     monkeypatch.setattr("pefourier.encodings.sources.tables.AT_ONCE", 64)
@@ -273,4 +242,3 @@ def test_numbers_are_printed(run):
     assert (shown["verdict"], shown["numbers"], shown["out"]) == ("shown", table.tolist(), None)
     (waves,) = run("encode", "rope", "--d", 32, "--what", "inv_freq", "--json").results
     assert waves["numbers"] == pefourier.encode("rope", d=32, what="inv_freq")[:8].tolist()
-    assert run("encode", "rope", "--what", "complex").status == 2

@@ -1,13 +1,12 @@
 """Extensions equal published rows and transformers' modules; pairs with new angles are counted."""
 
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from published_configs import PUBLISHED
-from transformers import AutoConfig, MarianConfig
+from transformers import AutoConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from pefourier.encodings import load
@@ -173,26 +172,6 @@ def test_the_json_read_back_is_the_promised_rotation(name, written):
         omega = result.chosen.frequencies if result.name in ("", old.name) else old.frequencies
         np.testing.assert_allclose(new.frequencies, omega[omega != 0], rtol=1e-9)
         assert old.axes == new.axes
-
-
-NOT_EXTENDED = [
-    ("rope", {"trained": 4096, "to": 4096}, "4096 positions"),
-    ("rope", {"to": 4096}, "length 8192"),
-    ("dft", {"trained": 80, "to": 4096}, "dft"),
-    ("rope", {"trained": 80, "to": 4096, "criteria": ("distance",)}, "distance"),
-    ("rope:inv_freq=inv.npy", {"trained": 1024, "to": 8192}, "base"),
-    ("sinusoidal", {"trained": 512, "to": 8192}, "is not a rotation with a base"),
-    ("marian.json", {"to": 8192}, "is not a rotation with a base"),
-]
-
-
-@pytest.mark.parametrize(("spec", "options", "named"), NOT_EXTENDED)
-@pytest.mark.usefixtures("folder")
-def test_what_is_not_extended(spec, options, named):
-    np.save("inv.npy", np.array([1.0, 0.3, 0.01]))
-    Path("marian.json").write_text(MarianConfig().to_json_string())
-    with pytest.raises(PefourierError, match=named):
-        extend(spec, **options)
 
 
 GEMMA = {"model_type": "gemma2", "head_dim": 256, "num_hidden_layers": 26, "rope_theta": 1e4}

@@ -7,7 +7,6 @@ from grids import mixed_frequencies, residual_of_products, table_on, waves_on
 import pefourier
 from pefourier.encodings import load
 from pefourier.encodings.encoding import from_table, is_separable
-from pefourier.errors import PefourierError
 from pefourier.geometry.closest import closest_pair
 from pefourier.geometry.precision import precision
 from pefourier.geometry.products import toeplitz_residual
@@ -76,14 +75,6 @@ def test_rows_before_a_grid_are_left_out():
     assert check_faithful(from_table(table)).verdict == "collides"
     plain, grid = load("sinusoidal", 20, 8), named("sinusoidal", (20,), 8)
     np.testing.assert_array_equal(spectrum(plain).density, spectrum(grid).density)
-
-
-def test_points_beyond_a_lattice_are_refused():
-    enc = named("axial", (4, 6), 8)
-    for point in [(4, 0), (0, 6), (-1, 0), (1,), (1, 2, 3), 2]:
-        with pytest.raises(PefourierError, match="lattice"):
-            position_functions(enc, [point])
-    assert position_functions(enc, [(7, 7)], lattice=8).reconstructions[0].inverse_error is None
 
 
 def test_biases_of_displacements_have_answers_too(tmp_path, rng):

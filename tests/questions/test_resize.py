@@ -23,13 +23,6 @@ def both(spec, old, new, **facts):
     return resize(spec, new, grid=old, d=64, **facts)
 
 
-@pytest.fixture
-def table(rng, folder):
-    rows = rng.normal(size=(13, 4))
-    np.save(folder / "t.npy", rows)
-    return rows
-
-
 SIDES = "--from 3x4 --to 6x5 --prefix 1"
 
 
@@ -173,30 +166,6 @@ def test_biases_of_a_network_are_computed_again():
     assert np.abs(requested.table - expected).max() > 1e-4
 
 
-REFUSED = [
-    ("t.npy --from 3x4 --to 6x6", "--prefix 1"),
-    ("t.npy --to 6x6", "--from"),
-    (f"t.npy {SIDES} --method dinov3", "dinov3"),
-    ("axial --d 8 --from 4x4 --to 5", "4x4"),
-    ("window.npy --from 5x5 --to 9x9", "window"),
-    ("window.npy --to 9x9", "--from"),
-    ("sam.npz --to 8x8", "--from"),
-    (f"t.npy {SIDES} --out t.npy", "t.npy"),
-    (f"t.npy {SIDES} --out ./t.npy", "t.npy"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "named"), REFUSED)
-def test_what_does_not_fit_is_refused(arguments, named, run, table, rng):
-    np.save("window.npy", rng.normal(size=(28, 4)))
-    np.savez("sam.npz", rel_pos_h=rng.normal(size=(49, 64)))
-    done = run("resize", *arguments.split())
-    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-    assert named in done.err
-    np.testing.assert_array_equal(np.load("t.npy"), table)
-    assert pefourier.resize("sam.npz", (15,)).table.shape == (15, 64)
-
-
 @pytest.mark.parametrize(
     ("name", "key", "kind"),
     [("t.npy", "", "float16"), ("t.npz", "#pe", "float32"), ("t.safetensors", "#pe", "bfloat16")],
@@ -245,9 +214,3 @@ def test_a_grid_is_resized_as_torch_does(old, new, method, rng):
     assert (r.prefix, r.old, r.new) == (2, old, new)
     np.testing.assert_allclose(r.table[2:], expected, atol=1e-12)
     np.testing.assert_array_equal(r.table[:2], table[:2])
-
-
-@pytest.mark.parametrize("spec", ["t5", "deberta", "fire", "xl", "laplacian"])
-def test_vectors_of_other_points_than_positions_are_not_resized(spec):
-    with pytest.raises(PefourierError, match=r"encodes a (lag|graph), not a position"):
-        pefourier.resize(spec, (90,), d=4)

@@ -113,17 +113,6 @@ def test_the_lattice_is_the_length_where_that_is_set(case, folder):
         assert spectrum(timed).lattice == max(count, 16)
 
 
-ASKED = [("sigma", -1.0, "-1.0"), ("sigma", np.nan, "nan"), ("sigma", 0.01, "0.01")]
-ASKED += [("lattice", 1, "lattice"), ("method", "fft", "fft")]
-ASKED += [("method", "declared", "--method periodogram")]
-
-
-@pytest.mark.parametrize(("option", "value", "named"), ASKED)
-def test_what_cannot_be_requested_is_refused(option, value, named):
-    with pytest.raises(PefourierError, match=named):
-        spectrum(np.eye(4), **{option: value})
-
-
 @pytest.mark.parametrize("spec", ["rope:scaling=linear,factor=4", "tape", "mtan-fixed", "dft"])
 def test_eq_16_is_of_the_geometric_grid_alone(spec):
     assert spectrum(load(spec, 80, 64)).summary.lowest_bin_index is None
