@@ -9,7 +9,7 @@ import pytest
 @pytest.mark.parametrize("sigma", ["1e308", "0.02"])
 def test_extreme_bandwidths_give_a_density(run, sigma):
     """The largest sigma gives a flat density, and the smallest gives the nearest lattice points."""
-    (result,) = run("spectrum", "dft", "--d", "8", "--sigma", sigma, "--json").results
+    (result,) = run("spectrum dft --d 8 --sigma", sigma, "--json").results
     expected = np.full(5, 0.2) if sigma == "1e308" else np.array([1, 2, 2, 2, 1]) / 8
     np.testing.assert_allclose(result["density"], expected, rtol=1e-15)
 
@@ -51,7 +51,7 @@ REQUIRED = [  # value of --require for sinusoidal (injective), exit status, part
 @pytest.mark.usefixtures("folder")
 def test_a_requirement_that_is_not_met_exits_1(run, options, status, part):
     np.save("ones.npy", np.ones((8, 4)))
-    done = run("check-faithful", "sinusoidal", *options)
+    done = run("check-faithful sinusoidal", *options)
     assert (done.status, done.err.count("\n")) == (status, status)
     assert part in done.err
     assert "INJECTIVE" in done.out
@@ -59,7 +59,7 @@ def test_a_requirement_that_is_not_met_exits_1(run, options, status, part):
 
 def test_encode_then_check(run, tmp_path):
     out, typed = tmp_path / "codes.npy", "0,5,1000000005"
-    (written,) = run("encode", "dft", "--d", 16, "--pos", typed, "--out", out, "--json").results
+    (written,) = run("encode dft --d 16 --pos", typed, "--out", out, "--json").results
     assert (written["shape"], written["positions"]) == ([3, 16], [0, 5, 1000000005])
     vectors = np.load(out)
     np.testing.assert_array_equal(vectors[1], vectors[2])  # 1000000005 = 5 mod 16, exactly

@@ -15,7 +15,7 @@ def files(folder):
 
 
 def test_context_of_a_config(run):
-    (result,) = run("context", "llama.json", "--against", "scaling-ignored", "--json").results
+    (result,) = run("context llama.json --against scaling-ignored --json").results
     (rotation,) = result["rotations"]
     sizes = [rotation[key] for key in ("bound", "unseen", "critical_dimension")]
     assert sizes == [85133, 29, 70]

@@ -46,7 +46,7 @@ def test_an_error_is_one_line_and_status_2(run, folder, line):
     for name, text in (("e", "0,1\n"), ("p", "1,2\n3,4\n")):
         (folder / f"{name}.csv").write_text(text)
     before = sorted(folder.iterdir())
-    done = run(*line.split())
+    done = run(line)
     assert (done.status, done.out) == (2, "")
     assert (done.err.count("\n"), done.err[:11]) == (1, "pefourier: ")
     assert REFUSED[line] in done.err
@@ -78,7 +78,7 @@ def test_exceptions_end_in_one_line_and_a_status(run, monkeypatch, error, status
     assert len(done.err) < 300
     assert ("bug in pefourier" in done.err) == (status == 3)
     if status != 130:
-        debugged = run("spectrum", "--debug").err
+        debugged = run("spectrum --debug").err
         assert debugged.startswith("Traceback (most recent call last):\n")
         assert debugged.endswith(done.err)
 

@@ -182,7 +182,7 @@ def test_files_of_a_batch_are_read(folder, run, config):
         assert answer["findings"][0]["row"] == 0
     llama = config("llama")
     for options, status in (([], 0), (["--strict"], 1), (["--past", 4], 1)):
-        assert run("positions", "batch.npz", llama, *options).status == status
+        assert run("positions batch.npz", llama, *options).status == status
 
 
 FAMILIES = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "glm4v", "ernie4_5_vl_moe"]

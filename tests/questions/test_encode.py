@@ -142,7 +142,7 @@ def test_python_gives_the_same_arrays(run, tmp_path):
     turns = pefourier.encode("rope:layout=interleaved", [3], d=8, what="cos")
     np.testing.assert_array_equal(turns, np.repeat(cosines[3:4, :4], 2, axis=1))
     frequencies, path = pefourier.encode("rope:rho=500", d=8, what="inv_freq"), tmp_path / "f.csv"
-    assert run("encode", "rope:rho=500", "--d", 8, "--what", "inv_freq", "--out", path).status == 0
+    assert run("encode rope:rho=500 --d 8 --what inv_freq --out", path).status == 0
     again = pefourier.encode(f"rope:inv_freq={path}", length=9)
     np.testing.assert_array_equal(again, pefourier.encode("rope:rho=500", d=8, length=9))
     np.testing.assert_array_equal(frequencies, np.loadtxt(path))
@@ -156,12 +156,12 @@ def test_a_number_that_does_not_fit_leaves_the_file_as_it_was(run, monkeypatch):
         table[60] = number
         np.save("table.npy", table)
         Path("x.npy").write_bytes(b"before")
-        done = run("encode", "table.npy", "--dtype", "float16", "--out", "x.npy")
+        done = run("encode table.npy --dtype float16 --out x.npy")
         assert (done.status, len(done.err.splitlines())) == (2, 1)
         assert f"{number:.3g}" in done.err
         assert Path("x.npy").read_bytes() == b"before"
         assert len(list(Path().iterdir())) == 2
-        assert run("encode", "table.npy", "--dtype", "float32", "--out", "y.npy").status == 0
+        assert run("encode table.npy --dtype float32 --out y.npy").status == 0
         np.testing.assert_array_equal(np.load("y.npy"), table.astype(np.float32))
         Path("y.npy").unlink()
 
@@ -236,9 +236,9 @@ def test_golden_tolerances_pass_right_engines_and_fail_wrong_ones(dtype, d, tmp_
 
 def test_numbers_are_printed(run):
     table = pefourier.encode("rope", [3, 5], d=16)
-    done = run("encode", "rope", "--d", 16, "--pos", "3,5", "--out", "-")
+    done = run("encode rope --d 16 --pos 3,5 --out -")
     np.testing.assert_array_equal(np.loadtxt(done.out.splitlines(), delimiter=","), table)
-    (shown,) = run("encode", "rope", "--d", 16, "--pos", "3,5", "--json").results
+    (shown,) = run("encode rope --d 16 --pos 3,5 --json").results
     assert (shown["verdict"], shown["numbers"], shown["out"]) == ("shown", table.tolist(), None)
-    (waves,) = run("encode", "rope", "--d", 32, "--what", "inv_freq", "--json").results
+    (waves,) = run("encode rope --d 32 --what inv_freq --json").results
     assert waves["numbers"] == pefourier.encode("rope", d=32, what="inv_freq")[:8].tolist()

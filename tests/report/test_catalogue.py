@@ -13,8 +13,8 @@ from pefourier.report.catalogue import USED_BY, description, read_catalogue
 
 
 def test_the_list_is_the_same_in_all_forms(run):
-    records = json.loads(run("list", "--json").out)["results"]
-    rows = list(csv.reader(run("list", "--csv").out.splitlines()))
+    records = json.loads(run("list --json").out)["results"]
+    rows = list(csv.reader(run("list --csv").out.splitlines()))
     assert [row[0] for row in rows[1:]] == [r["encoding"] for r in records]
     _, _, table = run("list").out.partition("\n\n")
     words = [line.split()[0] for line in table.splitlines() if line[0] != " "]

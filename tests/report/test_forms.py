@@ -68,6 +68,6 @@ def test_a_fault_is_annotated_once(run, tmp_path):
     assert reported.status == 1
     assert reported.out.count("duplicate-rows") == 1
     for second, status in ("rope:rho=5e5", 1), ("rope:layout=interleaved", 1), ("rope", 0):
-        reported = run("compare", "rope", second, "--d", 8, "--format", "github")
+        reported = run("compare rope", second, "--d", 8, "--format", "github")
         assert (reported.status, reported.out.count("::error ")) == (status, status), reported.out
         assert "::notice title=pefourier compare rope::" in reported.out

@@ -136,7 +136,7 @@ def test_words_of_a_picture_are_whole_and_apart(run, monkeypatch, inputs, comman
     monkeypatch.setattr(
         plot, "save", lambda _path, draw, answers, _: requested.append((draw, answers))
     )
-    assert run(*command.split(), "--quiet", "--plot", "a.png").status < 2
+    assert run(command, "--quiet", "--plot", "a.png").status < 2
     ((draw, answers),) = requested
     look = plot.Look(3.4)
     with plot.figure_style():
@@ -189,7 +189,7 @@ def test_a_figure_looks_as_requested_and_is_the_same_on_every_run(
     files = []
     for name in "ab":
         path = tmp_path / f"{name}.{suffix}"
-        done = run("spectrum", "dft", "--d", 8, "--plot", path, *options)
+        done = run("spectrum dft --d 8 --plot", path, *options)
         assert (done.status, done.err) == (0, "")
         files.append(path.read_bytes())
         matplotlib.rcParams["font.size"] = 30

@@ -188,20 +188,20 @@ def test_explain_answers_in_every_form(run):
         word for word in ("p-RoPE", "nope", "gguf", "LOST") if not find_terms(word, EVERY)
     ] == []
     assert run("explain").out.count("\n") <= 40
-    assert len(run("explain", "all").out) > 5000
-    (record,) = run("explain", "gap", "--json").results
-    header, row = run("explain", "gap", "--csv").out.splitlines()
+    assert len(run("explain all").out) > 5000
+    (record,) = run("explain gap --json").results
+    header, row = run("explain gap --csv").out.splitlines()
     assert header == "term,group,meaning,formula,unit,range,good,source,also"
     assert row.startswith(f"gap,check-faithful,{record['meaning'].split(',')[0]}")
     both = run("explain", "rank, isometric", "--json").results
     assert [t["term"] for t in both] == ["rank", "rank", "isometric"]
-    assert run("explain", "Safe").out.startswith("safe (check-faithful): ")
-    assert len(run("explain", "--json").results) == len(EVERY)
+    assert run("explain Safe").out.startswith("safe (check-faithful): ")
+    assert len(run("explain --json").results) == len(EVERY)
 
 
 def test_the_yaml_of_the_hooks_is_that_of_the_package(run):
     yaml = pytest.importorskip("yaml")
-    lines = run("explain", "pre-commit").out.splitlines()
+    lines = run("explain pre-commit").out.splitlines()
     pasted = "\n".join(line for line in lines if line.startswith("    "))
     ((repository,), hooks) = yaml.safe_load(pasted), yaml.safe_load(HOOKS.read_text())
     assert (repository["repo"], len(repository["hooks"])) == ("local", len(hooks))
