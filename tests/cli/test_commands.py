@@ -20,10 +20,10 @@ PLACED += [("axial:grid=2x3", "1,2", {"position_y": "y", "position_x": "x"})]
 
 @pytest.mark.parametrize(("spec", "at", "heads"), PLACED)
 def test_csv_of_a_rebuilt_position_reads_back_by_its_axes(run, spec, at, heads):
-    words = ["reconstruct", spec, "--d", 8, "--pos", at]
-    (rebuilt,) = run(*words, "--json").results[0]["reconstructions"]
+    words = f"reconstruct {spec} --d 8 --pos {at}"
+    (rebuilt,) = run(words, "--json").results[0]["reconstructions"]
     values = np.full(np.shape(rebuilt["values"]), np.nan)
-    for row in csv.DictReader(run(*words, "--csv").out.splitlines()):
+    for row in csv.DictReader(run(words, "--csv").out.splitlines()):
         assert ",".join(row[head] for head in heads) == at
         values[tuple(int(row[axis]) for axis in heads.values())] = float(row["value"])
     assert values.tolist() == rebuilt["values"]
@@ -67,8 +67,8 @@ def test_encode_then_check(run, tmp_path):
 
 
 def test_an_order_of_rows_is_written_where_there_is_one(run, tmp_path):
-    words = ["compare", "rope:layout=interleaved", "rope", "--d", 8]
-    assert run(*words, "--permutation", tmp_path / "order.npy").status == 1
+    words = "compare rope:layout=interleaved rope --d 8 --permutation"
+    assert run(words, tmp_path / "order.npy").status == 1
     assert np.load(tmp_path / "order.npy").tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
     for a, b in (("rope", "rope:rho=9"), ("dft", "sinusoidal"), ("rope", "rope")):
         figure = ["--plot", tmp_path / "none.svg"]
@@ -107,3 +107,11 @@ def test_numbers_of_any_size_are_answered_without_a_warning(command, table, run,
     assert done.status in (0, 2)
     assert "Warning" not in done.err
     assert len(done.err.splitlines()) == done.status / 2
+
+
+def test_a_grid_has_a_base_for_each_axis(run):
+    """With base 11.1 the longest wavelength of FLUX's heads is the side of its 64 x 64 grid."""
+    rows, columns = run("design --grid 64x64 --d 112 --for turns --rho 1e4 --json").results
+    assert (rows["axis"], columns["axis"]) == ("y", "x")
+    assert round(rows["best"]["turns"], 1) == 11.1
+    assert [c["idle"] for c in rows["candidates"] if c["rho"] == 1e4] == [20]  # of 28

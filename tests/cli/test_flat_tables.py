@@ -150,12 +150,3 @@ def test_an_array_of_an_image_is_on_the_grid_of_its_axes(run, tmp_path, rng, sha
     assert pefourier.check(table).grid == sides
     done = run("resize", tmp_path / "image.npy", "--to", "12x12", "--out", tmp_path / "new.npy")
     assert (done.status, np.load(tmp_path / "new.npy").shape) == (0, (1, 12, 12, 16))
-
-
-@pytest.mark.parametrize("axes", [(), (0,), (1,), (0, 2), (0, 1), (1, 2)], ids=str)
-def test_a_resized_table_keeps_its_single_axes(run, tmp_path, rng, axes):
-    old, new = (np.expand_dims(rng.normal(size=(n, 16)), axes) for n in (36, 81))
-    np.save(tmp_path / "old.npy", old)
-    sides = ("--from", "6x6", "--to", "9x9", "--out", tmp_path / "new.npy")
-    assert run("resize", tmp_path / "old.npy", *sides).status == 0
-    assert np.load(tmp_path / "new.npy").shape == new.shape

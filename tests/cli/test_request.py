@@ -69,8 +69,8 @@ COUNTS = [("128k", 131072), ("3e5", 300_000), ("1M", 2**20), ("8K", 8192), ("1.5
 @pytest.mark.parametrize(("typed", "length"), COUNTS)
 def test_counts_and_bases_are_read_as_people_write_them(run, tmp_path, typed, length, option):
     assert load(f"rope:length={typed},d=8").params["length"] == length
-    words = ["encode", "rope", "--pos", "2k", "--out", tmp_path / "x.npy", "--json"]
-    (record,) = run(*words, "--d", "1e1", "-S", typed, option, "5e5").results
+    words = f"encode rope --pos 2k --d 1e1 -S {typed} {option} 5e5 --json --out"
+    (record,) = run(words, tmp_path / "x.npy").results
     assert [record["params"][key] for key in ("length", "d", "rho")] == [length, 10, 5e5]
     assert record["positions"] == [2048]
 

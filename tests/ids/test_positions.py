@@ -8,7 +8,6 @@ from planted_rows import APPLIED, drawn
 
 import pefourier
 from pefourier.errors import PefourierError
-from pefourier.ids.masks import describe_mask, read_mask
 
 LONE, OVER = "ids-lone-documents", "ids-offset ids-beyond"
 BOTH = f"ids-undecided {LONE}"
@@ -112,20 +111,9 @@ def test_sizes_are_refused_by_headers(folder, run):
         assert (done.status, "limit" in done.err) == (2, True)
 
 
-def test_masks_are_read(config):
+def test_wrong_masks_are_named(config):
     lag = np.subtract.outer(np.arange(8), np.arange(8))
     segments = np.array([[0, 0, 1, 1, 1, 2, 2, 2]])
-    own = (lag >= 0) & (segments.T == segments)
-    for visible, given, causal, window, two_sided, documents, pads in (
-        (lag >= 0, None, True, None, False, None, None),
-        ((lag >= 0) & (lag < 3), None, True, 3, False, None, None),
-        (abs(lag) < 7, None, False, 7, True, None, None),
-        (lag >= 0, segments, True, None, False, True, True),
-        (own, segments, True, None, False, False, False),
-    ):
-        seen = describe_mask(read_mask(visible[None]), given)
-        assert (seen.causal, seen.window, seen.two_sided) == (causal, window, two_sided)
-        assert (seen.documents_seen, seen.pads_seen) == (documents, pads)
     additive = np.where(lag >= 0, 0.0, -np.inf)[None, None]
     assert pefourier.positions(additive).verdict == "mask read"
     ids = np.r_[0, 0, :3, :3][None]

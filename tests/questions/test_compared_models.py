@@ -178,17 +178,6 @@ def test_models_that_part_beyond_a_length_are_different_and_rotations_the_same(w
     assert pefourier.compare(pair[0], pair[0]).same
 
 
-def test_buckets_of_t5_are_those_of_each_config(written):
-    t5 = {"model_type": "t5", "d_model": 64, "d_kv": 16, "num_heads": 4, "num_layers": 2}
-    keys = ("relative_attention_num_buckets", "relative_attention_max_distance")
-    pair = [
-        written(t5 | dict(zip(keys, sizes, strict=True)), f"{sizes[0]}.json")
-        for sizes in ((32, 128), (4, 20))
-    ]
-    found = pefourier.compare(*pair, length=200)
-    assert found.cause.changes == {"buckets": (32, 4), "max_distance": (128, 20)}
-
-
 @pytest.mark.parametrize("is_bool", [True, False])
 @pytest.mark.parametrize("other", [(5, 5), (6, 0), (2, 0)])
 def test_windows_of_masks_are_named(other, is_bool):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from pefourier.construction.operators import compare_operators
 from pefourier.encodings import load
 from pefourier.encodings.attention_decay import MANY, lag_sums
 from pefourier.questions.context import describe_context
@@ -162,21 +161,3 @@ def test_several_misreadings_come_together(mistakes, halves):
 def test_a_context_of_lags_has_the_positions_between_them(spec):
     """The context of 80 positions of ALiBi is 80, not its 159 lags."""
     assert describe_context(spec)[1].length == 80
-
-
-@pytest.mark.parametrize(
-    ("kind", "last"), [("deepseek_v32", "halves"), ("glm_moe_dsa", "neighbours")]
-)
-def test_an_indexer_is_a_rotation_of_its_own(kind, last, written):
-    """An indexer is listed as a separate rotation (sgl-project/sglang#13530)."""
-    own = {"model_type": kind, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128}
-    own |= {"index_head_dim": 128, "rope_theta": 1e4, "max_position_embeddings": 4096}
-    path = written(own)
-    _, found = describe_context(path)
-    reported = [(one.name, one.pairing) for one in found.rotations]
-    assert reported == [("", "neighbours"), ("indexer", last)]
-    indexer = found.rotations[-1]
-    assert (indexer.pairs, indexer.rotated, len(found.layers)) == (64, 32, 1)
-    layout = {"halves": "halves", "neighbours": "interleaved"}[last]
-    by_name = load(f"rope:partial=.5,layout={layout}", 80, 128)
-    assert compare_operators(load(f"{path}#indexer", 80), by_name).relation == "same"

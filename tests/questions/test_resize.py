@@ -167,12 +167,17 @@ def test_biases_of_a_network_are_computed_again():
 
 
 @pytest.mark.parametrize(
-    ("name", "key", "kind"),
-    [("t.npy", "", "float16"), ("t.npz", "#pe", "float32"), ("t.safetensors", "#pe", "bfloat16")],
+    ("name", "key", "kind", "axes"),
+    [
+        ("t.npy", "", "float16", (1, 13, 4)),
+        ("t.npz", "#pe", "float32", (13, 1, 4)),
+        ("t.npz", "#pe", "float32", (1, 1, 13, 4)),
+        ("t.safetensors", "#pe", "bfloat16", (13, 4)),
+    ],
 )
 @pytest.mark.usefixtures("folder")
-def test_what_is_written_has_the_type_and_the_axes_of_what_was_read(name, key, kind, run):
-    table = torch.randn(1, 13, 4, generator=torch.Generator().manual_seed(0))
+def test_what_is_written_has_the_type_and_the_axes_of_what_was_read(name, key, kind, axes, run):
+    table = torch.randn(axes, generator=torch.Generator().manual_seed(0))
     table = table.to(getattr(torch, kind))
     if kind == "bfloat16":
         save_file({"pe": table}, name)
@@ -186,7 +191,7 @@ def test_what_is_written_has_the_type_and_the_axes_of_what_was_read(name, key, k
         read, wide = read_table(out)[0], kind.replace("bfloat16", "float32")
         assert read.dtype == ("float64" if out == "o.csv" else wide)
         assert np.array_equal(read, made.astype(wide))
-    assert np.load("o.npy").shape == (1, 31, 4)
+    assert np.load("o.npy").shape == tuple(31 if n == 13 else n for n in axes)
 
 
 def test_a_table_on_no_grid_is_a_line_where_one_side_is_requested(rng):

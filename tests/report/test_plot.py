@@ -204,8 +204,8 @@ def test_a_figure_looks_as_requested_and_is_the_same_on_every_run(
 
 def test_a_png_that_no_screen_shows_is_refused(run, tmp_path):
     for dpi, status in ((2400, 2), (50, 0)):
-        words = ["spectrum", "dft", "--d", 8, "--plot", tmp_path / "a.png", "--width", 40]
-        assert run(*words, "--dpi", dpi).status == status
+        words = f"spectrum dft --d 8 --width 40 --dpi {dpi} --plot"
+        assert run(words, tmp_path / "a.png").status == status
         assert (tmp_path / "a.png").exists() == (status == 0)
 
 

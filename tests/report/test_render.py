@@ -14,7 +14,6 @@ from pefourier.encodings import load
 from pefourier.encodings.encoding import Finding
 from pefourier.encodings.registry import BUILDERS
 from pefourier.questions.check_faithful import check_faithful
-from pefourier.questions.reconstruct import position_functions
 from pefourier.report.terms import verdicts_by_command
 
 CONFIGS = {
@@ -143,18 +142,6 @@ def test_a_conclusion_ends_with_the_two_worst_findings():
     reported = replace(check_faithful(load("dft", 8, 8)), findings=found).conclusion
     assert reported.endswith(" Case 2. Case 3.")
     assert "Case 1" not in reported
-
-
-@pytest.mark.parametrize("sigma", [0, 4])
-def test_a_rebuilt_position_is_that_of_the_double_sum_on_a_long_lattice(sigma):
-    enc, n = load("rope:rho=5e5", 8192, 128), 8192
-    steps, k = 5e5 ** (-np.arange(64) / 64) * n / (2 * np.pi), np.arange(n // 2 + 1)
-    reach = k[:, None] - steps  # Eq. 15 written out, and the sum of Algorithm 1
-    g = (np.exp(-((reach / sigma) ** 2) / 2) if sigma else k[:, None] == np.rint(steps)).sum(axis=1)
-    h = np.roll(np.fft.irfft(g, n), 4096)
-    above, result = np.flatnonzero(h >= h.max() / 2), position_functions(enc, [4096], n, sigma)
-    assert result.first.peak == pytest.approx(h.max() / np.linalg.norm(h), rel=1e-9)
-    assert max(result.repeats[0])[1] == np.abs(above - 4096).max()
 
 
 @pytest.mark.usefixtures("folder")
