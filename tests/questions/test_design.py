@@ -105,11 +105,3 @@ def test_the_printed_base_meets_its_criterion(length, d, criterion):
     assert radians >= last * (1 - 1e-12)
     assert radians == pytest.approx(last, rel=1e-6)
     assert candidate.idle == 0 or criterion == "wavelength=3"
-
-
-@pytest.mark.parametrize(("length", "d"), [(90, 64), (80, 16)])
-def test_the_best_rank_is_the_largest_of_all_candidates(length, d):
-    result = design_base(length, d, criteria=("rank",))
-    ranks = {c.rho: (c.rank, c.stable_rank) for c in result.candidates}
-    assert ranks[result.best["rank"]] == max(ranks.values())
-    assert (result.verdict, result.other) == ("base found", {})
