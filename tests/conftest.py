@@ -62,6 +62,17 @@ def run(capsys):
 
 
 @pytest.fixture
+def ask(run):
+    """Return a function that runs a command and returns the record of its only result."""
+
+    def command(*arguments):
+        (record,) = run(*arguments, "--json").results
+        return record
+
+    return command
+
+
+@pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Change to an empty folder."""
     monkeypatch.chdir(tmp_path)

@@ -7,9 +7,9 @@ import pytest
 
 
 @pytest.mark.parametrize("sigma", ["1e308", "0.02"])
-def test_extreme_bandwidths_give_a_density(run, sigma):
+def test_extreme_bandwidths_give_a_density(ask, sigma):
     """The largest sigma gives a flat density, and the smallest gives the nearest lattice points."""
-    (result,) = run("spectrum dft --d 8 --sigma", sigma, "--json").results
+    result = ask("spectrum dft --d 8 --sigma", sigma)
     expected = np.full(5, 0.2) if sigma == "1e308" else np.array([1, 2, 2, 2, 1]) / 8
     np.testing.assert_allclose(result["density"], expected, rtol=1e-15)
 
@@ -57,9 +57,9 @@ def test_a_requirement_that_is_not_met_exits_1(run, options, status, part):
     assert "INJECTIVE" in done.out
 
 
-def test_encode_then_check(run, tmp_path):
+def test_encode_then_check(run, ask, tmp_path):
     out, typed = tmp_path / "codes.npy", "0,5,1000000005"
-    (written,) = run("encode dft --d 16 --pos", typed, "--out", out, "--json").results
+    written = ask("encode dft --d 16 --pos", typed, "--out", out)
     assert (written["shape"], written["positions"]) == ([3, 16], [0, 5, 1000000005])
     vectors = np.load(out)
     np.testing.assert_array_equal(vectors[1], vectors[2])  # 1000000005 = 5 mod 16, exactly

@@ -52,15 +52,15 @@ NOTED = {
 
 @pytest.mark.parametrize("spec", NOTED)
 @pytest.mark.usefixtures("folder")
-def test_rows_stay_rows_and_a_note_names_the_grid(run, spec):
+def test_rows_stay_rows_and_a_note_names_the_grid(ask, spec):
     size = ["--length", 197, "--d", D] if spec.startswith("py:") else []
-    (record,) = run("check-faithful", spec, *size, "--json").results
+    record = ask("check-faithful", spec, *size)
     vectors = {f["code"]: f["message"] for f in record["findings"]}
     assert "grid" not in record["params"]
     assert ("grid-unknown" in vectors) == bool(NOTED[spec])
     assert ("window-biases" in vectors) == (spec == "windows.npy")
     assert NOTED[spec] + "," in vectors.get("grid-unknown", ",")
-    (record,) = run("check-faithful", spec, *size, *NOTED[spec].split(), "--json").results
+    record = ask("check-faithful", spec, *size, *NOTED[spec].split())
     assert "grid-unknown" not in [f["code"] for f in record["findings"]]
 
 

@@ -25,9 +25,9 @@ ROOM = import_module("pefourier.questions.spectrum")  # the package exports the 
     "typed",
     ["--pos 5 40 75", "--pos 5,40,75", "--pos 5 --pos 40 --pos 75", "--positions 5,40 75"],
 )
-def test_positions_are_typed_in_three_ways_before_or_behind_encodings(run, typed):
+def test_positions_are_typed_in_three_ways_before_or_behind_encodings(ask, typed):
     for words in (["dft", *typed.split()], [*typed.split(), "dft"]):
-        (result,) = run("reconstruct", *words, "--json").results
+        result = ask("reconstruct", *words)
         assert [r["position"] for r in result["reconstructions"]] == [5, 40, 75]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from grids import table_on
 
-from pefourier.encodings import build
+from pefourier.encodings import build, load
 from pefourier.errors import PefourierError
 from pefourier.questions.check_faithful import LADDER, check_faithful, shortfalls
 from pefourier.questions.relations import relate
@@ -59,3 +59,9 @@ def test_masks_are_apart_from_biases():
             ask(np.where(np.abs(lag) > 3, -np.inf, slopes))
         with pytest.raises(PefourierError, match="-inf, a mask, at lag 1: "):
             ask(np.where(lag > 0, -np.inf, 0 * slopes))
+
+
+def test_the_most_positions_that_are_distinct():
+    for spec, length, d, most in (("dft", 80, 64, 64), ("shaw", 80, 16, 17), ("t5", 80, 12, 9)):
+        assert check_faithful(load(spec, length, d)).distinct_up_to == most
+    assert check_faithful(load("dft", 64, 64)).distinct_up_to is None

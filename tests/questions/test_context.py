@@ -26,7 +26,6 @@ QWEN = "rope:rho=1e6,scaling=yarn,factor=4,original={}"
 
 
 BOUNDS = [  # first m with B(m) < 0: the bound of arXiv 2405.14591 at published bases and heads
-    ("rope:rho=1e4", 64, 725),
     ("rope:rho=1e4", 128, 1707),
     ("rope:rho=1.2e4", 128, 1554),  # not monotone in the base
     ("rope:rho=1e7", 128, 144660),
@@ -34,7 +33,6 @@ BOUNDS = [  # first m with B(m) < 0: the bound of arXiv 2405.14591 at published 
     ("rope:scaling=yarn,factor=4,original=4096", 128, 4328),
     (LLAMA3, 128, 85133),
     (GPT_OSS.format("false"), 64, 64255),
-    ("rope:rho=1e6,scaling=linear,factor=8", 256, 573011),
 ]
 
 

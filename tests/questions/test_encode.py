@@ -234,11 +234,11 @@ def test_golden_tolerances_pass_right_engines_and_fail_wrong_ones(dtype, d, tmp_
         assert misses(engine) > 10
 
 
-def test_numbers_are_printed(run):
+def test_numbers_are_printed(run, ask):
     table = pefourier.encode("rope", [3, 5], d=16)
     done = run("encode rope --d 16 --pos 3,5 --out -")
     np.testing.assert_array_equal(np.loadtxt(done.out.splitlines(), delimiter=","), table)
-    (shown,) = run("encode rope --d 16 --pos 3,5 --json").results
+    shown = ask("encode rope --d 16 --pos 3,5")
     assert (shown["verdict"], shown["numbers"], shown["out"]) == ("shown", table.tolist(), None)
-    (waves,) = run("encode rope --d 32 --what inv_freq --json").results
+    waves = ask("encode rope --d 32 --what inv_freq")
     assert waves["numbers"] == pefourier.encode("rope", d=32, what="inv_freq")[:8].tolist()

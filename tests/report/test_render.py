@@ -87,8 +87,8 @@ def inputs(folder):
 
 @pytest.mark.usefixtures("inputs")
 @pytest.mark.parametrize("line", CASES)
-def test_a_verdict_is_reached_and_its_words_are_rendered(line, run):
-    (record,) = run(line, "--json").results
+def test_a_verdict_is_reached_and_its_words_are_rendered(line, ask):
+    record = ask(line)
     assert record["verdict"] == CASES[line]
     assert_stated(record, WORDS[line.split()[0], CASES[line]])
 
@@ -145,8 +145,8 @@ def test_a_conclusion_ends_with_the_two_worst_findings():
 
 
 @pytest.mark.usefixtures("folder")
-def test_signed_frequencies_are_counted_by_their_size(run):
+def test_signed_frequencies_are_counted_by_their_size(ask):
     np.save("signed.npy", -(1e4 ** (-np.arange(16) / 16)))
-    (record,) = run("spectrum rope:inv_freq=signed.npy -S 97 --json").results
+    record = ask("spectrum rope:inv_freq=signed.npy -S 97")
     slow = sum(abs(w) < 2 * np.pi / record["lattice"] for w in record["frequencies"])
     assert record["summary"]["below_first_bin"] == slow == 11
