@@ -43,16 +43,31 @@ class Run:
 
 @pytest.fixture
 def run(capsys):
-    """Return a function: run("spectrum", "dft") -> Run(status, out, err)."""
+    """Return a function: run("spectrum dft --d", 8) -> Run(status, out, err).
+
+    The first argument is split into words.
+    """
 
     def command(*arguments):
         capsys.readouterr()
-        status = main([str(argument) for argument in arguments])
+        words = [word for line in arguments[:1] for word in line.split()]
+        status = main([*words, *map(str, arguments[1:])])
         done = Run(status, *capsys.readouterr())
         if "--json" in arguments and done.out:
             answer = json.loads(done.out)
             assert list(faults(answer, published(), published())) == []
         return done
+
+    return command
+
+
+@pytest.fixture
+def ask(run):
+    """Return a function that runs a command and returns the record of its only result."""
+
+    def command(*arguments):
+        (record,) = run(*arguments, "--json").results
+        return record
 
     return command
 

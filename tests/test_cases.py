@@ -63,7 +63,7 @@ def test_every_case_is_answered(run, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(folder)
         write_case(case, folder)
         for ask in case["asks"]:
-            faults = faults_of(ask, run(*ask["run"].split(), "--json"))
+            faults = faults_of(ask, run(ask["run"], "--json"))
             if faults:
                 missed.setdefault(path.stem, []).append([ask["run"], *faults])
     with capsys.disabled():

@@ -178,7 +178,7 @@ def test_bases_and_scalings_are_designed_equal(run):
         found = [reported.to_dict()] if length == 64 else [one.to_dict() for one in reported]
         assert run("design", *options, "--d", 16, *words).results == found
     for to in (0, 20):
-        refused = run("design", "--extend-from", "missing.json", "--to", to)
+        refused = run("design --extend-from missing.json --to", to)
         with pytest.raises(PefourierError) as reported:
             pefourier.extend("missing.json", to)
         assert (refused.status, refused.err) == (2, f"pefourier: {reported.value}\n")

@@ -149,7 +149,7 @@ def test_every_output_is_whole_or_as_it_was(run, monkeypatch, command, before, l
     for disk in failing(monkeypatch, lasting):
         if before is not None:
             put(name, before)
-        done = run(*command.split())
+        done = run(command)
         if disk.has_failed:
             assert (done.status, done.out, contents(".")) == (2, "", earlier)
             assert done.err == f"pefourier: cannot write '{name}': {FULL}\n"
@@ -162,10 +162,10 @@ def test_every_output_is_whole_or_as_it_was(run, monkeypatch, command, before, l
 def test_the_recomputed_paper_is_whole_or_not_there(run, monkeypatch):
     claims = reproduce.all_claims()
     monkeypatch.setattr(reproduce, "all_claims", lambda *_: claims)
-    assert run("reproduce", "--out", "whole", "--quiet").status == 0
+    assert run("reproduce --out whole --quiet").status == 0
     whole = contents("whole")
     for disk in failing(monkeypatch, None):
-        done = run("reproduce", "--out", "some", "--quiet")
+        done = run("reproduce --out some --quiet")
         some = contents("some")
         assert some.items() <= whole.items()
         if disk.has_failed:
@@ -190,11 +190,11 @@ def without_times(folder):
 @pytest.mark.parametrize("lasting", [None, pytest.param(True, marks=pytest.mark.long)])
 def test_a_training_goes_on_after_any_fault(run, monkeypatch, folder, lasting):
     """Files are whole, complete runs are kept, and a resumed training equals an unbroken one."""
-    assert run(*TRAIN.split(), "--out", "whole").status == 0
+    assert run(TRAIN, "--out", "whole").status == 0
     whole = contents("whole")
     for disk in failing(monkeypatch, lasting):
         out = f"some{disk.n}"
-        done = run(*TRAIN.split(), "--out", out)
+        done = run(TRAIN, "--out", out)
         failed = disk.has_failed
         if failed:
             assert (done.status, done.err.count("\n"), FULL in done.err) == (2, 1, True)
@@ -202,7 +202,7 @@ def test_a_training_goes_on_after_any_fault(run, monkeypatch, folder, lasting):
             Path(out).mkdir(parents=True, exist_ok=True)  # an interrupted run removes a new folder
             for path in filter(Path.exists, (Path(out, "config.json"), Path(out, "summary.json"))):
                 json.loads(path.read_text())
-            done = run(*TRAIN.split(), "--out", out, "--resume")
+            done = run(TRAIN, "--out", out, "--resume")
         assert (done.status, done.err) == (0, "")
         assert contents(out).keys() == whole.keys()
         assert without_times(folder / out) == without_times(folder / "whole")
@@ -223,7 +223,7 @@ def test_a_table_is_not_half_written_by_a_short_write(run, monkeypatch):
     disk = Disk(sys.maxsize, lasting=False)
     monkeypatch.setattr(disk, "open_file", lambda *how: io.BufferedWriter(Short(disk, *how)))
     monkeypatch.setattr(files, "Path", disk.class_of_paths)
-    assert run("encode", "learned", "--d", 8, "--out", "x.npy").status == 0
+    assert run("encode learned --d 8 --out x.npy").status == 0
     assert np.load("x.npy").shape == (80, 8)
 
 
@@ -348,7 +348,7 @@ def test_a_deleted_working_directory_is_one_line(monkeypatch, run, tmp_path):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    done = run("encode", "dft", "--out", "x.npy")
+    done = run("encode dft --out x.npy")
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
     monkeypatch.chdir(tmp_path)
 
@@ -365,6 +365,6 @@ def test_minutes_of_work_are_refused_before_they_begin(run, monkeypatch, command
     """
     monkeypatch.setitem(COSTS, "positions in narrow formats", (1e-6, 1e4))
     begun = process_time()
-    done = run(*command.split())
+    done = run(command)
     assert (done.status, done.out, "the limit is" in done.err) == (2, "", True)
     assert process_time() - begun < 2

@@ -232,18 +232,7 @@ REFUSED = [
     lambda: Rotary("xpos", 8),
     lambda: Rotary("mixed-rope:heads=3", 16, grid=(2, 2)),
     lambda: rope(heads(4)[0], heads(5)[0]),
-    lambda: rope(*heads(3), position_ids=torch.arange(4)),
-    lambda: rope(*heads(3), position_ids=torch.arange(3), offset=1),
-    lambda: rope(*heads(3), position_ids=torch.arange(3.0)),
-    lambda: rope(*heads(3), position_ids=torch.ones(3) > 0, real_positions=True),
-    lambda: rope(*heads(3), position_ids=torch.arange(3) - 1),
-    lambda: rope(*heads(3), offset=-1),
     lambda: rope(*(x.transpose(1, 2) for x in heads(3))),
-    lambda: MODULES["table"]().rotate(
-        *heads(3), position_ids=torch.arange(3.0), real_positions=True
-    ),
-    lambda: MODULES["table"]().rotate(*heads(3), offset=4),
-    lambda: MODULES["table"]().rotate(*heads(3)),
     lambda: dinov3(14).rotate(*heads(201)),
     lambda: dinov3(14, prefix=5).rotate(*heads(196)),
     lambda: Rotary("axial-rope", 16),
@@ -258,6 +247,25 @@ REFUSED = [
 def test_sizes_that_do_not_fit_are_refused_in_one_line(act):
     with refusal():
         act()
+
+
+PLACED = [
+    ("rope", {"position_ids": torch.arange(4)}),
+    ("rope", {"position_ids": torch.arange(3), "offset": 1}),
+    ("rope", {"position_ids": torch.arange(3.0)}),
+    ("rope", {"position_ids": torch.ones(3) > 0, "real_positions": True}),
+    ("rope", {"position_ids": torch.arange(3) - 1}),
+    ("rope", {"offset": -1}),
+    ("table", {"position_ids": torch.arange(3.0), "real_positions": True}),
+    ("table", {"offset": 4}),
+    ("table", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "place"), PLACED)
+def test_places_that_do_not_fit_are_refused_in_one_line(name, place):
+    with refusal():
+        MODULES[name]().rotate(*heads(3), **place)
 
 
 def dinov3(side, **own):

@@ -133,7 +133,7 @@ def test_one_fold_or_too_short_a_training_supports_no_claim(tmp_path, how):
 def test_a_foreign_summary_is_stated(tmp_path, run, text):
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "summary.json").write_bytes(text.encode("latin-1"))
-    done = run("reproduce", "--out", tmp_path)
+    done = run("reproduce --out", tmp_path)
     assert done.status == 2
     assert (done.out, done.err.count("\n")) == ("", 1)
     assert "summary.json" in done.err
@@ -142,7 +142,7 @@ def test_a_foreign_summary_is_stated(tmp_path, run, text):
 @pytest.mark.drawn
 def test_files_are_written_whole_into_a_new_folder(tmp_path, run):
     out = tmp_path / "deep" / "figures"
-    assert run("reproduce", "--out", out).status == 0
+    assert run("reproduce --out", out).status == 0
     names = {f"figure{n}.{kind}" for n in (1, 2) for kind in ("pdf", "png")}
     names |= {"reproduction.json", "reproduction.md"}
     assert {p.name for p in out.iterdir()} == names

@@ -14,10 +14,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from texts import strings_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "pefourier"
 PAGES = (ROOT / "README.md", ROOT / ".github/CONTRIBUTING.md")
+PARSERS = {".toml": tomllib.loads, ".json": json.loads}
 LIMIT = 3.0
 SHOWN = 30  # matches that a failure lists
 VERSE = r"(?:it|they|one)\s+(?:is|are|was|were|has|have|does|do|asks?|says?|stands?)"
@@ -47,16 +49,6 @@ PATTERN = re.compile(
     "|".join(f"(?P<r{n}>{rule})" for n, rule in enumerate(RULES.values())),
     re.IGNORECASE | re.MULTILINE,
 )
-
-
-def strings_of(value):
-    """Yield the sentences of parsed TOML or JSON."""
-    if isinstance(value, str):
-        if value.count(" ") > 1:
-            yield value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from strings_of(inner)
 
 
 def pieces_of_source(name, source):
@@ -96,12 +88,9 @@ def pieces():
         if path.suffix == ".py":
             for kind, piece in pieces_of_source(name, path.read_text(encoding="utf-8")):
                 found[kind].append(piece)
-        elif path.suffix == ".toml":
-            texts = strings_of(tomllib.loads(path.read_text(encoding="utf-8")))
-            found["data text"] += [(name, 0, text) for text in texts]
-        elif path.suffix == ".json" and "schema" not in name and path.stat().st_size < 200_000:
-            texts = strings_of(json.loads(path.read_text(encoding="utf-8")))
-            found["data text"] += [(name, 0, text) for text in texts]
+        elif path.suffix in PARSERS and "schema" not in name and path.stat().st_size < 200_000:
+            texts = strings_of(PARSERS[path.suffix](path.read_text(encoding="utf-8")))
+            found["data text"] += [(name, 0, text) for text in texts if text.count(" ") > 1]
     for path in PAGES:
         text = prose_of(path.read_text(encoding="utf-8"))
         found["page"].append((path.name, 1, text))

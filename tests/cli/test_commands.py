@@ -7,9 +7,9 @@ import pytest
 
 
 @pytest.mark.parametrize("sigma", ["1e308", "0.02"])
-def test_extreme_bandwidths_give_a_density(run, sigma):
+def test_extreme_bandwidths_give_a_density(ask, sigma):
     """The largest sigma gives a flat density, and the smallest gives the nearest lattice points."""
-    (result,) = run("spectrum", "dft", "--d", "8", "--sigma", sigma, "--json").results
+    result = ask("spectrum dft --d 8 --sigma", sigma)
     expected = np.full(5, 0.2) if sigma == "1e308" else np.array([1, 2, 2, 2, 1]) / 8
     np.testing.assert_allclose(result["density"], expected, rtol=1e-15)
 
@@ -20,10 +20,10 @@ PLACED += [("axial:grid=2x3", "1,2", {"position_y": "y", "position_x": "x"})]
 
 @pytest.mark.parametrize(("spec", "at", "heads"), PLACED)
 def test_csv_of_a_rebuilt_position_reads_back_by_its_axes(run, spec, at, heads):
-    words = ["reconstruct", spec, "--d", 8, "--pos", at]
-    (rebuilt,) = run(*words, "--json").results[0]["reconstructions"]
+    words = f"reconstruct {spec} --d 8 --pos {at}"
+    (rebuilt,) = run(words, "--json").results[0]["reconstructions"]
     values = np.full(np.shape(rebuilt["values"]), np.nan)
-    for row in csv.DictReader(run(*words, "--csv").out.splitlines()):
+    for row in csv.DictReader(run(words, "--csv").out.splitlines()):
         assert ",".join(row[head] for head in heads) == at
         values[tuple(int(row[axis]) for axis in heads.values())] = float(row["value"])
     assert values.tolist() == rebuilt["values"]
@@ -51,15 +51,15 @@ REQUIRED = [  # value of --require for sinusoidal (injective), exit status, part
 @pytest.mark.usefixtures("folder")
 def test_a_requirement_that_is_not_met_exits_1(run, options, status, part):
     np.save("ones.npy", np.ones((8, 4)))
-    done = run("check-faithful", "sinusoidal", *options)
+    done = run("check-faithful sinusoidal", *options)
     assert (done.status, done.err.count("\n")) == (status, status)
     assert part in done.err
     assert "INJECTIVE" in done.out
 
 
-def test_encode_then_check(run, tmp_path):
+def test_encode_then_check(run, ask, tmp_path):
     out, typed = tmp_path / "codes.npy", "0,5,1000000005"
-    (written,) = run("encode", "dft", "--d", 16, "--pos", typed, "--out", out, "--json").results
+    written = ask("encode dft --d 16 --pos", typed, "--out", out)
     assert (written["shape"], written["positions"]) == ([3, 16], [0, 5, 1000000005])
     vectors = np.load(out)
     np.testing.assert_array_equal(vectors[1], vectors[2])  # 1000000005 = 5 mod 16, exactly
@@ -67,8 +67,8 @@ def test_encode_then_check(run, tmp_path):
 
 
 def test_an_order_of_rows_is_written_where_there_is_one(run, tmp_path):
-    words = ["compare", "rope:layout=interleaved", "rope", "--d", 8]
-    assert run(*words, "--permutation", tmp_path / "order.npy").status == 1
+    words = "compare rope:layout=interleaved rope --d 8 --permutation"
+    assert run(words, tmp_path / "order.npy").status == 1
     assert np.load(tmp_path / "order.npy").tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
     for a, b in (("rope", "rope:rho=9"), ("dft", "sinusoidal"), ("rope", "rope")):
         figure = ["--plot", tmp_path / "none.svg"]
@@ -107,3 +107,11 @@ def test_numbers_of_any_size_are_answered_without_a_warning(command, table, run,
     assert done.status in (0, 2)
     assert "Warning" not in done.err
     assert len(done.err.splitlines()) == done.status / 2
+
+
+def test_a_grid_has_a_base_for_each_axis(run):
+    """With base 11.1 the longest wavelength of FLUX's heads is the side of its 64 x 64 grid."""
+    rows, columns = run("design --grid 64x64 --d 112 --for turns --rho 1e4 --json").results
+    assert (rows["axis"], columns["axis"]) == ("y", "x")
+    assert round(rows["best"]["turns"], 1) == 11.1
+    assert [c["idle"] for c in rows["candidates"] if c["rho"] == 1e4] == [20]  # of 28

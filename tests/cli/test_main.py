@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from published_configs import PUBLISHED, SMALL_LLAMA
 
 from pefourier import __version__
 from pefourier.cli.main import program
@@ -24,25 +25,28 @@ ROOM = import_module("pefourier.questions.spectrum")  # the package exports the 
     "typed",
     ["--pos 5 40 75", "--pos 5,40,75", "--pos 5 --pos 40 --pos 75", "--positions 5,40 75"],
 )
-def test_positions_are_typed_in_three_ways_before_or_behind_encodings(run, typed):
+def test_positions_are_typed_in_three_ways_before_or_behind_encodings(ask, typed):
     for words in (["dft", *typed.split()], [*typed.split(), "dft"]):
-        (result,) = run("reconstruct", *words, "--json").results
+        result = ask("reconstruct", *words)
         assert [r["position"] for r in result["reconstructions"]] == [5, 40, 75]
 
 
 REFUSED = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text())
-LLAMA = {"model_type": "llama", "head_dim": 128, "max_position_embeddings": 131072}
+MODELS = {"llama": SMALL_LLAMA | {"max_position_embeddings": 131072}}
+MODELS |= {"gemma": PUBLISHED["google/gemma-3-4b-it"], "marian": {"model_type": "marian"}}
 
 
 @pytest.mark.parametrize("line", REFUSED)
 def test_an_error_is_one_line_and_status_2(run, folder, line):
-    (folder / "llama.json").write_text(json.dumps(LLAMA))
-    for rows in (13, 24, 78, 161, 197):
+    for name, values in MODELS.items():
+        (folder / f"{name}.json").write_text(json.dumps(values))
+    np.savez("sam.npz", rel_pos_h=np.ones((49, 64)))
+    for rows in (13, 24, 28, 78, 161, 197):
         np.save(f"{rows}.npy", np.random.default_rng(0).normal(size=(rows, 6)))
     for name, text in (("e", "0,1\n"), ("p", "1,2\n3,4\n")):
         (folder / f"{name}.csv").write_text(text)
     before = sorted(folder.iterdir())
-    done = run(*line.split())
+    done = run(line)
     assert (done.status, done.out) == (2, "")
     assert (done.err.count("\n"), done.err[:11]) == (1, "pefourier: ")
     assert REFUSED[line] in done.err
@@ -74,7 +78,7 @@ def test_exceptions_end_in_one_line_and_a_status(run, monkeypatch, error, status
     assert len(done.err) < 300
     assert ("bug in pefourier" in done.err) == (status == 3)
     if status != 130:
-        debugged = run("spectrum", "--debug").err
+        debugged = run("spectrum --debug").err
         assert debugged.startswith("Traceback (most recent call last):\n")
         assert debugged.endswith(done.err)
 

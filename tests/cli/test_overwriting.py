@@ -62,7 +62,7 @@ design --extend-from real.npy --to 4096 --plot x.png
 @pytest.mark.parametrize("words", CASES)
 def test_a_file_that_is_read_is_not_replaced(run, words):
     before = contents()
-    done = run(*words.split())
+    done = run(words)
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
     assert "which is read" in done.err
     assert contents() == before
@@ -78,7 +78,7 @@ def test_standard_input_is_not_replaced():
 
 def test_other_files_are_replaced(run):
     for words in ("encode t.npy --out t.csv", "encode dft --out t.npy --d 8") * 2:
-        assert run(*words.split()).status == 0
+        assert run(words).status == 0
 
 
 FULL = [

@@ -76,7 +76,7 @@ def test_a_folder_named_like_a_spec_is_read_as_a_folder(name, run):
 @pytest.mark.usefixtures("repository")
 def test_names_that_are_no_paths_are_refused(name, run):
     Path("dft#text").mkdir(exist_ok=True)
-    done = run("check-faithful", "--json", "--paths", "--", name, "a b.npy")
+    done = run("check-faithful --json --paths --", name, "a b.npy")
     assert (done.status, len(done.err.splitlines())) == (2, 1)
     refused, answered = done.results
     assert (set(refused), answered["spec"]) == ({"spec", "error"}, "a b.npy")

@@ -64,7 +64,7 @@ def test_a_suggested_command_has_the_value_as_one_word(run, folder, command, val
         path.parent.mkdir(exist_ok=True)
         config = PUBLISHED["meta-llama/Llama-3.1-8B"] | {"max_position_embeddings": 8192}
         path.write_text(json.dumps(config))
-    done = run(*command.split(), value)
+    done = run(command, value)
     found = suggestions(done.out + done.err)
     assert found
     for words in found:
@@ -82,5 +82,5 @@ def test_every_command_that_a_text_names_exists_and_whole_ones_run(run):
     assert {line.split()[0] for line in named} <= {*COMMANDS}
     whole = [line for line in named if not re.search(r"[A-Z….]|--", line)]
     planned = [line + " --plan" * line.startswith("train ") for line in whole if line not in LONG]
-    failed = [line for line in planned if run(*line.split()).status]
+    failed = [line for line in planned if run(line).status]
     assert (failed, len(planned) > 5) == ([], True)

@@ -53,7 +53,6 @@ KNOWN = [  # vectors and their known distance, pair and number of distinct vecto
     (from_table(np.ones((1, 4))), (np.inf, None, 1)),
     (from_table(np.array([[0.0], [1e-200], [1.0]])), (1e-200, (0, 1), 3)),  # its square is 0
     (waves_along([1.0], 1), (np.inf, None, 1)),
-    *((dft(p, p), (2**0.5, (0, 1), p)) for p in (2, 9, 128)),
     *((dft(p, k * p + 1), (0.0, (0, p), p)) for p in (2, 9, 128) for k in (1, 3)),
     (waves_along(2 * np.pi * np.array([10, 15]) / 60, 100, period=60), (0.0, (0, 12), 12)),
     *(
@@ -89,21 +88,16 @@ CURVE = np.outer(np.arange(150), 100.0 ** (-np.arange(6) / 6))
 WAVES = np.hstack([np.sin(CURVE), np.cos(CURVE)])
 TABLES = {
     "normal": RANDOM.standard_normal((150, 7)),
-    "one column": RANDOM.standard_normal((150, 1)),
     "wide": RANDOM.standard_normal((40, 300)),
-    "waves": WAVES,
     "shuffled waves": RANDOM.permutation(WAVES),
     "integers": RANDOM.integers(-90, 90, (150, 4)),
     "float32": RANDOM.standard_normal((150, 7)).astype(np.float32),
-    "float16": RANDOM.standard_normal((150, 7)).astype(np.float16),
     "unit vectors": np.eye(90),
     "shuffled grid": RANDOM.permutation(GRID),
-    "ramp": np.repeat(np.arange(150.0)[:, None], 3, axis=1) / 149,
     "offset": 1e6 + 1e-6 * RANDOM.standard_normal((150, 5)),
     "long and short": np.repeat([[100.0], [0.01]], 75, 0) * RANDOM.standard_normal((150, 7)),
     "clusters": np.repeat(np.eye(3) * 5, 50, 0) + 1e-9 * RANDOM.standard_normal((150, 3)),
     "tiny": 1e-90 * RANDOM.standard_normal((150, 5)),
-    "large": 1e90 * RANDOM.standard_normal((150, 5)),
     "rows and one far": np.vstack([RANDOM.standard_normal((90, 4)), np.full((1, 4), 1e9)]),
     "units apart": 5 + np.spacing(5.0) * RANDOM.integers(0, 60, (150, 4)),
     "equal halves": np.tile(RANDOM.standard_normal((60, 4)), (2, 1)),

@@ -8,31 +8,14 @@ from pefourier.questions.spectral_density import SMEAR
 from pefourier.questions.spectrum import spectrum
 
 
-def integral(found):
-    return float(np.trapezoid(found.density, np.log10(found.omega))) + found.at_zero
-
-
-@pytest.mark.parametrize("spec", ["rope", "dft", "learned", "rope:scaling=linear,factor=4", "xpos"])
-def test_all_energy_is_there(spec):
-    found = spectrum(load(spec, 64, 32)).measure.by_decade
-    assert integral(found) == pytest.approx(1, abs=4e-3)  # a Gaussian is cut at three widths
-
-
-@pytest.mark.parametrize(("rho", "plateau"), [(1e4, 1 / 4), (1e6, 1 / 6), (100.0, 1 / 2)])
-def test_a_rotation_has_the_same_share_in_every_decade_of_its_base(rho, plateau):
-    found = spectrum(load("rope", 16, 512, rho=rho)).measure.by_decade
-    inside = (found.omega > 2.5 / rho) & (found.omega < 0.4)
-    np.testing.assert_allclose(found.density[inside], plateau, rtol=2e-2)
-
-
 def test_the_sum_is_the_one_written_out():
     enc = load("fourier-features", 8, 8)
     assert enc.measure.frequencies.max() > np.pi  # this frequency is aliased
     found = spectrum(enc).measure.by_decade
-    at = np.log10(found.omega[17])
+    at = np.log10(found.omega)[:, None]
     folded = np.arccos(np.cos(enc.measure.frequencies))
     terms = np.exp(-0.5 * ((at - np.log10(folded)) / SMEAR) ** 2) / SMEAR / np.sqrt(2 * np.pi)
-    assert found.density[17] == pytest.approx(float(enc.measure.weights @ terms), rel=1e-12)
+    np.testing.assert_allclose(found.density, terms @ enc.measure.weights, rtol=1e-12)
 
 
 def test_frequency_zero_is_distinguished():

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from grids import table_on
 from sinusoids import pairs, stored
 
 from pefourier.encodings import load
@@ -25,14 +24,24 @@ def test_equal_within_phases_in_float32_but_not_beyond():
     assert (c.verdict, c.first_difference) == ("different", (10, 3))
 
 
-@pytest.mark.parametrize("kept", ["float16", "bfloat16", "in float32", "both"])
-@pytest.mark.parametrize("way", ["pow", "exp", "exact"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("size", [(40, 16), (300, 64), (9, 32)], ids=str)
+@pytest.mark.parametrize("spec", ["sinusoidal", "dft", "learned"])
+def test_order_signs_and_scale_are_found(spec, size, dtype, rng):
+    enc = load(spec, *size)
+    order, signs = rng.permutation(size[1]), rng.choice([-1, 1], size[1])
+    c = compare(enc, stored(2.5 * enc.table()[:, order] * signs, dtype))
+    assert c.verdict == "equivalent"
+    assert c.transform == {"columns": order.tolist(), "signs": signs.tolist(), "scale": 2.5}
+
+
+@pytest.mark.parametrize("kept", ["float16", "bfloat16", "in float32"])
+@pytest.mark.parametrize("way", ["pow", "exact"])
 def test_dumps_of_16_bits_agree_to_half_a_unit_and_noise_is_found(way, kept, rng):
     """Dumps computed by models or cast from the formula agree; noise of a few units is found."""
     exact, rho, d = load("rope:layout=halves,rho=5e5", 400, 32), 5e5, 32
     table, steps = torch.from_numpy(exact.table()), torch.arange(0, d, 2).float()
-    inv = 1 / rho ** (steps / d) if way == "pow" else torch.exp(steps * (-np.log(rho) / d))
-    phases = torch.outer(torch.arange(400).float(), inv)
+    phases = torch.outer(torch.arange(400).float(), 1 / rho ** (steps / d))
     made = table if way == "exact" else torch.cat([phases.cos(), phases.sin()], -1)
     form = torch.float16 if kept == "float16" else torch.bfloat16
 
@@ -41,24 +50,11 @@ def test_dumps_of_16_bits_agree_to_half_a_unit_and_noise_is_found(way, kept, rng
         return as_encoding(cast.float() if kept == "in float32" else cast)
 
     late = rng.normal(size=table.shape) * (np.arange(400) > 280)[:, None]
-    one = as_encoding(table.half()) if kept == "both" else exact
-    sound = compare(one, dump(0 * late))
+    sound = compare(exact, dump(0 * late))
     assert (sound.verdict, sound.transform, sound.same) == ("the same", {}, True)
-    noisy = compare(one, dump(4 * late * torch.finfo(form).eps))
+    noisy = compare(exact, dump(4 * late * torch.finfo(form).eps))
     assert (noisy.verdict, noisy.same, noisy.cause) == ("different", False, None)
-    assert compare(one, dump(late), tolerance=6.0).same
-
-
-@pytest.mark.parametrize("size", [(40, 16), (300, 64), (9, 32)], ids=str)
-@pytest.mark.parametrize("spec", ["sinusoidal", "dft", "learned"])
-def test_order_signs_and_scale_are_found(spec, size, rng):
-    enc = load(spec, *size)
-    order, signs = rng.permutation(size[1]), rng.choice([-1, 1], size[1])
-    for dtype in (np.float64, np.float32):
-        c = compare(enc, stored(2.5 * enc.table()[:, order] * signs, dtype))
-        assert c.verdict == "equivalent"
-        assert c.transform == {"columns": order.tolist(), "signs": signs.tolist(), "scale": 2.5}
-        assert c.max_difference <= c.tolerance * 2.5
+    assert compare(exact, dump(late), tolerance=6.0).same
 
 
 @pytest.mark.parametrize(("length", "farthest"), [(60, 15), (4, 1), (3, 1)])
@@ -90,19 +86,6 @@ def test_rows_in_another_order_are_a_difference(spec, rng):
     )
 
 
-def test_rows_of_a_grid_that_are_moved_are_a_difference_and_those_before_it_none():
-    enc = load("axial:convention=mae", None, 64, grid=(6, 8))
-    table = enc.table()
-    whole = np.vstack([np.zeros((1, 64)), table])
-    found = compare(*(table_on((6, 8), rows) for rows in (table, whole[:-1])))
-    assert (found.verdict, found.same) == ("different", False)
-    assert found.max_difference == np.abs(table - whole[:-1]).max()
-    assert compare(table, whole[:-1]).transform == {"offset": -1, "zero_rows": 1}
-    found = compare(enc, table_on((6, 8), whole, prefix=1))
-    assert (found.same, found.lengths) == (True, (48, 49))
-    assert "lengths-differ" in [f.code for f in found.findings]
-
-
 VERDICTS = [
     ("sinusoidal", "sinusoidal", "the same", None),
     ("sinusoidal", "sinusoidal:layout=halves", "equivalent", "interleaved to halves"),
@@ -116,29 +99,10 @@ VERDICTS = [
 ]
 
 
-@pytest.mark.parametrize("spec", ["sinusoidal", "learned"])
-def test_the_weakest_relation_is_geometry(spec, rng):
-    enc = load(spec, 80, 16)
-    turn = np.linalg.qr(rng.standard_normal((16, 16)))[0]
-    c = compare(enc, 3 * enc.table() @ turn)
-    assert (c.verdict, c.same, c.transform) == ("same geometry", False, {"scale": 3.0})
-    other = enc.table() @ turn
-    other[33] *= 1 + 1e-6
-    assert compare(enc, other).verdict == "different"
-
-
-@pytest.mark.parametrize("base", [1e4 * (1 + 1e-3), 2e4])
-def test_slow_waves_are_no_proof_of_one_geometry(base):
-    """Different bases are found, although 64 positions of slow pairs agree to 16 bits."""
-    phases = [np.outer(np.arange(64), rho ** (-np.arange(32) / 32)) for rho in (1e4, base)]
-    found = compare(*map(stored, map(pairs, phases)))
-    assert (found.verdict, found.cause.misreadings) == ("different", ("base",))
-
-
 @pytest.mark.parametrize(("one", "two", "verdict", "layout"), VERDICTS)
 def test_verdict_same_status_and_layout_agree(one, two, verdict, layout, run):
-    words = ["compare", one, two, "--d", 8, "-S", 40, "--quiet"]
-    reported, done = run(*words), run(*words, "--json")
+    words = f"compare {one} {two} --d 8 -S 40 --quiet"
+    reported, done = run(words), run(words, "--json")
     (record,) = done.results
     assert (reported.status, reported.err) == (done.status, "")
     assert reported.out.startswith(f"{one}: {verdict.upper()}. ")
@@ -204,11 +168,3 @@ def test_similarity_is_that_of_its_definitions(n, d, rng):
         one, two = (((t - t.mean(axis=0)) @ (t - t.mean(axis=0)).T).ravel() for t in (x, y))
         hsic = one @ two / np.sqrt((one @ one) * (two @ two))
         assert found.cka == pytest.approx(hsic, rel=1e-9)
-
-
-def test_the_tolerance_is_that_of_the_number_that_differs(rng):
-    table = np.c_[100 * rng.normal(size=(64, 4)), 0.01 * rng.normal(size=(64, 4))]
-    less = np.c_[table[:, :4], np.zeros((64, 4))]
-    c = compare(stored(table, np.float16), stored(less, np.float16))
-    assert (c.verdict, c.first_difference) == ("different", (0, 4))
-    assert c.tolerance < np.abs(table[0, 4])

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from pefourier.api import design
 from pefourier.encodings import load
-from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FORMATS, rounded
 from pefourier.questions.design import bases_with_bound, cast_distance, design_base
 from pefourier.report import render
@@ -55,30 +53,6 @@ def test_distance_after_rounding_is_that_of_all_pairs(spec, dtype):
         min(np.linalg.norm(x[i] - x[j]) for i in range(90) for j in range(i)) for x in tables
     )
     assert cast_distance(enc, exact, form) == pytest.approx(direct, rel=1e-9, abs=1e-12)
-
-
-SPANS = [("1h", "1"), ("1h", None), ("1s", "1h"), ("1 fortnight", "1h"), ("nan", "1")]
-SPANS += [("9", "-1"), ("9", "0"), ("1y", "1ns")]
-CRITERIA = ["beauty", "condition", "wavelength=x", "wavelength=0", "wavelength=inf"]
-LONG = {"span": "1d", "resolution": "10ms", "d": 64}  # too long for a table
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        *({"length": n, "d": d} for n, d in ((1, 64), (80, 7), (80, 2), ((4, 4, 4, 4), 16))),
-        *({"length": 80, "d": 16, "criteria": [name]} for name in CRITERIA),
-        *({"span": span, "resolution": step, "d": 16} for span, step in SPANS),
-        {"span": "1h", "resolution": "1s", "length": 9, "d": 16},
-        *(LONG | {"criteria": [name]} for name in ("bound", "rank")),
-        LONG | {"dtype": "bfloat16"},
-    ],
-    ids=str,
-)
-def test_what_has_no_base_is_refused(options):
-    with pytest.raises(PefourierError) as error:
-        design(**options)
-    assert "\n" not in str(error.value)
 
 
 def has_bound(rho, d, length):
@@ -131,11 +105,3 @@ def test_the_printed_base_meets_its_criterion(length, d, criterion):
     assert radians >= last * (1 - 1e-12)
     assert radians == pytest.approx(last, rel=1e-6)
     assert candidate.idle == 0 or criterion == "wavelength=3"
-
-
-@pytest.mark.parametrize(("length", "d"), [(90, 64), (80, 16)])
-def test_the_best_rank_is_the_largest_of_all_candidates(length, d):
-    result = design_base(length, d, criteria=("rank",))
-    ranks = {c.rho: (c.rank, c.stable_rank) for c in result.candidates}
-    assert ranks[result.best["rank"]] == max(ranks.values())
-    assert (result.verdict, result.other) == ("base found", {})

@@ -6,12 +6,8 @@ from grids import mixed_frequencies, residual_of_products, table_on, waves_on
 
 import pefourier
 from pefourier.encodings import load
-from pefourier.encodings.encoding import from_table, is_separable
-from pefourier.errors import PefourierError
-from pefourier.geometry.closest import closest_pair
-from pefourier.geometry.precision import precision
+from pefourier.encodings.encoding import from_table
 from pefourier.geometry.products import toeplitz_residual
-from pefourier.geometry.singular_values import decompose
 from pefourier.questions.check_faithful import check_faithful
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.relations import relate
@@ -29,34 +25,6 @@ def test_mixed_frequencies_are_rounder_than_axes():
     assert 0.27 < found.peak < 0.32  # 12 heads with random angles; 0.294 published
 
 
-CASES = {
-    "axial": waves_on((5, 7), [[1.0, 0], [0.2, 0], [0, 1.3], [0, 0.4], [0, 0.1]]),
-    "idle": waves_on((4, 5), [[0.9, 0], [0, 1.3], [0, 0]], [0.5, 0.3, 0.2]),
-    "frames": waves_on((2, 3, 4), [[1.0, 0, 0], [0, 1.3, 0], [0, 0, 0.7], [0, 0, 0.1]]),
-    "mixed": waves_on((4, 6), [[1.0, 0.3], [-0.2, 0.9], [0.1, 0.1]]),
-    "meeting": waves_on((6, 6), np.pi / 2 * np.array([[2, 2], [1, -1]])),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("declared", [True, False])
-def test_a_grid_answers_as_its_table(name, declared):
-    table = np.round(CASES[name].table(), 12) + 0.0
-    whole = from_table(table)
-    enc = CASES[name] if declared else table_on(CASES[name].domain.sides, table)
-    assert is_separable(enc) == (name in ("axial", "idle", "frames"))
-    a, b = closest_pair(enc), closest_pair(whole)
-    assert (a.pair, a.distinct) == (b.pair, b.distinct)
-    assert a.distance == pytest.approx(b.distance, rel=1e-9)
-    f, g = decompose(enc), decompose(whole)
-    np.testing.assert_allclose(f.sigma, g.sigma, atol=1e-11 * g.sigma[0])
-    for form, loss in precision(enc, a.distinct).items():
-        assert loss.distinct_cast == precision(whole, b.distinct)[form].distinct_cast
-    one, other = relate(enc), relate(table_on(CASES[name].domain.sides, table))
-    np.testing.assert_allclose(one.kernel, other.kernel, atol=1e-11)
-    assert other.toeplitz_residual < 1e-7
-
-
 @pytest.mark.parametrize("sides", [(28,), (4, 7), (2, 3, 4)], ids=str)
 @pytest.mark.parametrize("unit", [1.0, 1e-90, 1e90])
 def test_the_toeplitz_residual_is_that_of_all_products(sides, unit):
@@ -68,22 +36,12 @@ def test_the_toeplitz_residual_is_that_of_all_products(sides, unit):
 
 def test_rows_before_a_grid_are_left_out():
     table = named("axial:convention=mae", (3, 5), 16, prefix=2).table()
-    assert relate(table_on((3, 5), table, prefix=2)).prefix == 2
     r = check_faithful(table_on((3, 5), table, prefix=2))
     assert (r.length, r.prefix, r.grid, r.distinct) == (15, 2, (3, 5), 15)
     assert (r.closest_pair, r.displacement, r.prefix_zeros) == ((2, 3), (0, 1), 2)
-    assert r.toeplitz_residual < 1e-7
     assert check_faithful(from_table(table)).verdict == "collides"
     plain, grid = load("sinusoidal", 20, 8), named("sinusoidal", (20,), 8)
     np.testing.assert_array_equal(spectrum(plain).density, spectrum(grid).density)
-
-
-def test_points_beyond_a_lattice_are_refused():
-    enc = named("axial", (4, 6), 8)
-    for point in [(4, 0), (0, 6), (-1, 0), (1,), (1, 2, 3), 2]:
-        with pytest.raises(PefourierError, match="lattice"):
-            position_functions(enc, [point])
-    assert position_functions(enc, [(7, 7)], lattice=8).reconstructions[0].inverse_error is None
 
 
 def test_biases_of_displacements_have_answers_too(tmp_path, rng):
@@ -108,12 +66,9 @@ def test_grids_of_few_points_and_of_zeros_are_no_error(sides):
     middle = [tuple(n // 2 for n in sides)]
     for found in (check_faithful(enc), spectrum(enc), relate(enc), position_functions(enc, middle)):
         assert found.conclusion.endswith(".")
-    table = table_on(sides, enc.table())
-    assert check_faithful(table).rank == check_faithful(enc).rank
     zeros = table_on(sides, np.zeros((np.prod(sides), 4)))
     assert check_faithful(zeros).rank == 0
     assert np.isnan(spectrum(zeros).summary.lowest_bin_share)
-    assert spectrum(table_on((7, 11), np.ones((77, 3)))).verdict == "constant"
 
 
 def test_waves_as_long_as_the_side_are_not_idle_in_float32():

@@ -44,7 +44,7 @@ def test_the_next_step_is_a_command_that_answers(line, following, run, tmp_path,
     np.save("a.npy", table)
     np.save("b.npy", table[::-1] * np.arange(1, 17))
     (tmp_path / "mine.py").write_text(CODE)
-    asked = json.loads(run(*line.split(), "--json").out)["results"][0]
+    asked = json.loads(run(line, "--json").out)["results"][0]
     (command,) = re.findall("^Run `pefourier (.+)` to see [^`]+[.]$", asked["action"])
     assert command.startswith(following)
     assert asked["action"] in asked["conclusion"]

@@ -67,46 +67,6 @@ def test_a_position_that_comes_back_at_several_places_is_not_sharp():
     assert (result.verdict, result.farthest_repeat) == ("repeated", 72)
 
 
-@pytest.mark.parametrize("sigma", [None, 0, 1, 4])
-@pytest.mark.parametrize("noise", [0.0, 0.01])
-def test_smoothing_hides_no_repeats(sigma, noise):
-    """Periods of 24 and 168 positions repeat a day and a week, however frequencies are smoothed."""
-    angles = 2 * np.pi * np.arange(336)[:, None] / [24, 12, 168, 84]
-    table = np.hstack([np.cos(angles), np.sin(angles)])
-    table += noise * np.random.default_rng(0).standard_normal(table.shape)
-    result = position_functions(from_table(table), [24, 48], sigma=sigma)
-    assert (result.verdict, result.farthest_repeat) == ("repeated", 168)
-    assert result.is_hidden == (sigma != 0)
-
-
-def equal_ones(kind, grid):
-    """Return a table with equal rows: all rows, every second, or neighbouring grid points."""
-    rows = np.eye(12)[{"all": np.zeros(12, int), "two": np.arange(12) % 2}[kind]]
-    return load(rows, grid=grid) if grid else from_table(rows)
-
-
-@pytest.mark.parametrize("grid", [(), (4, 3)])
-@pytest.mark.parametrize("kind", ["all", "two"])
-@pytest.mark.parametrize("sigma", [None, 0, 1, 4])
-def test_positions_that_share_a_vector_are_not_sharp(kind, grid, sigma):
-    result = position_functions(equal_ones(kind, grid), sigma=sigma)
-    assert result.verdict in ("lost", "repeated", "shared vectors")
-    assert (result.vectors.rows, result.vectors.distinct) == (12, {"all": 1, "two": 2}[kind])
-
-
-def test_a_peak_that_smoothing_makes_is_named():
-    wave = position_functions(load("rope:rho=1", 16, 2), lattice=6)
-    assert (wave.verdict, wave.first.half_max) == ("smoothing alone", 1)
-    assert "coarse-lattice" in [note.code for note in wave.findings]
-    axial = position_functions(load("axial", None, 64, grid=(14, 14)))
-    assert (axial.verdict, axial.first.half_max, axial.plain_half_max) == (
-        "smoothing alone",
-        21,
-        196,
-    )
-    assert position_functions(load("axial", None, 64, grid=(14, 14)), sigma=0).verdict == "lost"
-
-
 @pytest.mark.parametrize(("spec", "sigma"), [("sinusoidal", None), ("rope:rho=100", 1), ("dft", 0)])
 def test_positions_that_cannot_be_told_apart_are_listed(spec, sigma):
     """They are the runs of positions at or above half of the peak, without the position itself."""
@@ -121,9 +81,3 @@ def test_positions_that_cannot_be_told_apart_are_listed(spec, sigma):
         assert r.reach == max(
             (min(abs(t - r.position), 64 - abs(t - r.position)) for t in high), default=0
         )
-
-
-def test_half_of_a_peak_has_a_margin_for_rounding():
-    """A cosine at exactly half of the peak counts, despite rounding: 24 of 48 samples."""
-    wave = position_functions(from_table(np.cos(np.arange(48)[:, None] * np.pi / 3)), sigma=0)
-    assert wave.first.half_max == 24

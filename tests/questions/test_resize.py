@@ -23,13 +23,6 @@ def both(spec, old, new, **facts):
     return resize(spec, new, grid=old, d=64, **facts)
 
 
-@pytest.fixture
-def table(rng, folder):
-    rows = rng.normal(size=(13, 4))
-    np.save(folder / "t.npy", rows)
-    return rows
-
-
 SIDES = "--from 3x4 --to 6x5 --prefix 1"
 
 
@@ -173,37 +166,18 @@ def test_biases_of_a_network_are_computed_again():
     assert np.abs(requested.table - expected).max() > 1e-4
 
 
-REFUSED = [
-    ("t.npy --from 3x4 --to 6x6", "--prefix 1"),
-    ("t.npy --to 6x6", "--from"),
-    (f"t.npy {SIDES} --method dinov3", "dinov3"),
-    ("axial --d 8 --from 4x4 --to 5", "4x4"),
-    ("window.npy --from 5x5 --to 9x9", "window"),
-    ("window.npy --to 9x9", "--from"),
-    ("sam.npz --to 8x8", "--from"),
-    (f"t.npy {SIDES} --out t.npy", "t.npy"),
-    (f"t.npy {SIDES} --out ./t.npy", "t.npy"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "named"), REFUSED)
-def test_what_does_not_fit_is_refused(arguments, named, run, table, rng):
-    np.save("window.npy", rng.normal(size=(28, 4)))
-    np.savez("sam.npz", rel_pos_h=rng.normal(size=(49, 64)))
-    done = run("resize", *arguments.split())
-    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-    assert named in done.err
-    np.testing.assert_array_equal(np.load("t.npy"), table)
-    assert pefourier.resize("sam.npz", (15,)).table.shape == (15, 64)
-
-
 @pytest.mark.parametrize(
-    ("name", "key", "kind"),
-    [("t.npy", "", "float16"), ("t.npz", "#pe", "float32"), ("t.safetensors", "#pe", "bfloat16")],
+    ("name", "key", "kind", "axes"),
+    [
+        ("t.npy", "", "float16", (1, 13, 4)),
+        ("t.npz", "#pe", "float32", (13, 1, 4)),
+        ("t.npz", "#pe", "float32", (1, 1, 13, 4)),
+        ("t.safetensors", "#pe", "bfloat16", (13, 4)),
+    ],
 )
 @pytest.mark.usefixtures("folder")
-def test_what_is_written_has_the_type_and_the_axes_of_what_was_read(name, key, kind, run):
-    table = torch.randn(1, 13, 4, generator=torch.Generator().manual_seed(0))
+def test_what_is_written_has_the_type_and_the_axes_of_what_was_read(name, key, kind, axes, run):
+    table = torch.randn(axes, generator=torch.Generator().manual_seed(0))
     table = table.to(getattr(torch, kind))
     if kind == "bfloat16":
         save_file({"pe": table}, name)
@@ -217,7 +191,7 @@ def test_what_is_written_has_the_type_and_the_axes_of_what_was_read(name, key, k
         read, wide = read_table(out)[0], kind.replace("bfloat16", "float32")
         assert read.dtype == ("float64" if out == "o.csv" else wide)
         assert np.array_equal(read, made.astype(wide))
-    assert np.load("o.npy").shape == (1, 31, 4)
+    assert np.load("o.npy").shape == tuple(31 if n == 13 else n for n in axes)
 
 
 def test_a_table_on_no_grid_is_a_line_where_one_side_is_requested(rng):
@@ -245,9 +219,3 @@ def test_a_grid_is_resized_as_torch_does(old, new, method, rng):
     assert (r.prefix, r.old, r.new) == (2, old, new)
     np.testing.assert_allclose(r.table[2:], expected, atol=1e-12)
     np.testing.assert_array_equal(r.table[:2], table[:2])
-
-
-@pytest.mark.parametrize("spec", ["t5", "deberta", "fire", "xl", "laplacian"])
-def test_vectors_of_other_points_than_positions_are_not_resized(spec):
-    with pytest.raises(PefourierError, match=r"encodes a (lag|graph), not a position"):
-        pefourier.resize(spec, (90,), d=4)

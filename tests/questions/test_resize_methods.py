@@ -71,7 +71,7 @@ def test_lags_of_sam_are_resized_linearly_by_default(rng, folder):
     np.savez(folder / "sam.npz", rel_pos_h=table)
     module = SamVisionAttention(SamVisionConfig(hidden_size=64, num_attention_heads=1), 14)
     expected = module.get_rel_pos(64, 64, torch.tensor(table)).numpy()
-    r = pefourier.resize("sam.npz", (127,), grid=(27,))
+    r = pefourier.resize("sam.npz", (127,))
     assert (r.method, r.library) == ("bilinear", "transformers 5.23 and segment-anything")
     lags = np.arange(64)[:, None] - np.arange(64) + 63
     np.testing.assert_allclose(r.table[lags], expected, atol=1e-5)

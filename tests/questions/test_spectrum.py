@@ -10,7 +10,6 @@ from pefourier.encodings import build, load
 from pefourier.encodings.encoding import as_encoding, from_table, without_mean
 from pefourier.errors import PefourierError
 from pefourier.questions.reconstruct import position_functions
-from pefourier.questions.spectral_density import at_nearest_points
 from pefourier.questions.spectrum import spectrum
 
 
@@ -40,12 +39,6 @@ def test_sinusoidal_density_is_eq_15_to_the_last_digits(d, rho, sigma):
     np.testing.assert_array_equal(rope.density, result.density)
 
 
-def test_published_numbers_of_eq_15():
-    result = spectrum(build("sinusoidal", d=256))
-    assert result.density.argmax() == 1
-    assert result.density[-1] == pytest.approx(5.2047e-107, rel=1e-4)
-
-
 @pytest.mark.parametrize("d", [8, 9, 256])
 def test_dft_on_its_own_lattice_is_eq_22(d):
     result = spectrum(build("dft", d=d))
@@ -57,24 +50,6 @@ def test_dft_on_its_own_lattice_is_eq_22(d):
     weights = np.where(np.arange(9) % 8 == 0, 1, 2) / 16
     expected = eq15(2 * np.pi * np.arange(9) / 16, weights, 16, 4)
     np.testing.assert_allclose(given.density, expected, rtol=1e-12)
-
-
-def test_sigma_zero_gives_each_frequency_to_its_nearest_point():
-    result = spectrum(build("sinusoidal", d=32), sigma=0, lattice=20)
-    steps = 10000.0 ** (-np.arange(0, 32, 2) / 32) * 20 / (2 * np.pi)
-    expected = np.bincount(np.rint(steps).astype(int), minlength=11) / 16
-    np.testing.assert_allclose(result.density, expected, atol=1e-15)
-    shared = at_nearest_points(np.array([1.5]), np.array([1.0]), 4)  # two points are equally near
-    assert shared.tolist() == [0, 0.5, 0.5, 0]
-
-
-def test_frequencies_above_pi_fold_back():
-    declared = spectrum(build("rope", d=2, rho=7.0), lattice=64, sigma=0).density
-    assert declared.argmax() == round(64 / (2 * np.pi))
-    for k, point in ((0, 0), (3, 3), (8, 8), (13, 3)):
-        wave = np.cos(2 * np.pi * k * np.arange(16) / 16)[:, None]
-        expected = np.eye(9)[point]
-        np.testing.assert_allclose(spectrum(wave, 16, 0).density, expected, atol=1e-15)
 
 
 @pytest.mark.parametrize("n", [15, 16])
@@ -111,17 +86,6 @@ def test_the_lattice_is_the_length_where_that_is_set(case, folder):
     for count in (12, 30):
         timed = load("mtan-fixed", None, 16, times=np.arange(count) / 3)
         assert spectrum(timed).lattice == max(count, 16)
-
-
-ASKED = [("sigma", -1.0, "-1.0"), ("sigma", np.nan, "nan"), ("sigma", 0.01, "0.01")]
-ASKED += [("lattice", 1, "lattice"), ("method", "fft", "fft")]
-ASKED += [("method", "declared", "--method periodogram")]
-
-
-@pytest.mark.parametrize(("option", "value", "named"), ASKED)
-def test_what_cannot_be_requested_is_refused(option, value, named):
-    with pytest.raises(PefourierError, match=named):
-        spectrum(np.eye(4), **{option: value})
 
 
 @pytest.mark.parametrize("spec", ["rope:scaling=linear,factor=4", "tape", "mtan-fixed", "dft"])
@@ -166,53 +130,3 @@ def test_the_peaks_of_a_mixed_helix_are_its_waves(rng):
     peaks = {round(peak["period"], 6): peak["share"] for peak in r.peaks}
     assert peaks[16] == pytest.approx(256 / (helix**2).sum(), rel=0.01)
     assert spectrum(load("learned", 256, 64)).peaks == spectrum(load("dft", 256, 64)).peaks == []
-
-
-def test_the_few_wavelengths_of_a_table_are_named():
-    steps = np.arange(100)[:, None]
-
-    def pairs(angles):
-        return spectrum(from_table(np.hstack([np.cos(angles), np.sin(angles)])))
-
-    two, one = pairs(2 * np.pi * steps / [32, 12.8]), pairs(2 * np.pi * steps / 12.8)
-    named = "FEW FREQUENCIES. Wavelengths of 12.8 and 32 positions carry all energy."
-    assert two.conclusion.startswith(named)
-    assert one.conclusion.startswith(
-        "ONE FREQUENCY. All energy is at one frequency, a wavelength of 12.8 positions."
-    )
-    assert pairs(1e-3 * steps**2).verdict == "mostly slow"  # a chirp
-
-
-def of_pairs(*omega):
-    """Write frequencies to a file and return the SPEC of their rotation."""
-    np.save("omega.npy", np.array(omega))
-    return "rope:inv_freq=omega.npy"
-
-
-MEASURED = [  # SPEC, positions, d, verdict: of the measure, whatever the lattice
-    ("rope", 80, 2, "one frequency"),
-    ("sinusoidal:rho=100", 80, 3, "mostly slow"),
-    ((1.6,) * 8, 80, 16, "one frequency"),
-    ((1.6, 2.0), 80, 4, "mostly fast"),
-    ((1.6, 0.5), 80, 4, "slow and fast"),
-    ("tape", 4096, 2, "one frequency"),
-    ("rope:scaling=linear,factor=8", 80, 16, "mostly slow"),
-    ("rope:scaling=linear,factor=100", 80, 64, "constant"),
-    ("alibi", 80, 8, "mostly slow"),
-]
-
-
-@pytest.mark.parametrize("lattice", [None, 8])
-@pytest.mark.parametrize(("source", "n", "d", "verdict"), MEASURED)
-@pytest.mark.usefixtures("folder")
-def test_verdicts_are_of_the_measure_and_not_of_the_lattice(source, n, d, verdict, lattice):
-    spec = source if isinstance(source, str) else of_pairs(*source)
-    assert [spectrum(load(spec, n, d), lattice, s).verdict for s in (None, 0)] == [verdict] * 2
-
-
-@pytest.mark.parametrize("spec", ["sinusoidal", "rope:scaling=linear,factor=100", "sinusoidal:d=7"])
-def test_the_share_in_the_mean_row_of_a_formula_is_that_of_its_table(spec):
-    enc = load(spec, 50, 16)
-    table = enc.table()
-    share = len(table) * (table.mean(axis=0) ** 2).sum() / (table**2).sum()
-    assert spectrum(enc).in_mean_row == pytest.approx(share, rel=1e-9)

@@ -77,10 +77,10 @@ def test_vectors_that_fewer_formats_report_apart_and_a_severer_finding_got_worse
 
 def test_a_renamed_file_is_compared_with_the_only_one_of_the_baseline(run):
     np.save("old.npy", sines(scale=2.0))
-    Path("base.json").write_text(run("check-faithful", "old.npy", "--json").out)
+    Path("base.json").write_text(run("check-faithful old.npy --json").out)
     np.save("new.npy", sines())
     Path("old.npy").unlink()
-    compared = run("check-faithful", "new.npy", "--baseline", "base.json", "--json")
+    compared = run("check-faithful new.npy --baseline base.json --json")
     reasons = json.loads(compared.out)["reasons"]
     assert (compared.status, {one["spec"] for one in reasons}) == (1, {"new.npy"})
     for specs in (["new.npy", "dft"], ["dft"]):  # not one file on each side
@@ -106,62 +106,61 @@ EDITED = [
 
 @pytest.mark.parametrize("content", [*FILES, *EDITED], ids=lambda x: str(x)[:40])
 def test_another_or_an_edited_file_is_refused_in_a_line(run, folder, content):
-    words = ("check-faithful", "rope", "-S", 9, "--d", 8)
+    words = "check-faithful rope -S 9 --d 8"
     if isinstance(content, tuple):
-        whole = json.loads(run(*words, "--json").out)
+        whole = json.loads(run(words, "--json").out)
         whole["results"][0] |= dict([content])
         whole["results"][0]["params"]["d"] = 10**400
         content = json.dumps(whole)
     (folder / "base").write_text(content)
-    done = run(*words, "--baseline", "base")
+    done = run(words, "--baseline", "base")
     assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
     assert "'base' is not an answer of check-faithful" in done.err
 
 
 def test_a_baseline_in_a_pipe_is_read(run, folder):
     os.mkfifo("pipe")
-    text = run("check-faithful", "rope", "-S", 9, "--json").out
+    text = run("check-faithful rope -S 9 --json").out
     writer = threading.Thread(target=(folder / "pipe").write_text, args=(text,))
     writer.start()
-    assert run("check-faithful", "rope", "-S", 9, "--baseline", "pipe").status == 0
+    assert run("check-faithful rope -S 9 --baseline pipe").status == 0
     writer.join()
 
 
 def test_the_command_fails_on_what_got_worse_and_says_what(run, folder):
     np.save("a.npy", sines())
     np.save("b.npy", sines())
-    (folder / "base").write_text(run("check-faithful", "a.npy", "b.npy", "--json").out)
-    done = run("check-faithful", "./a.npy", "b.npy", "--baseline", "base")
+    (folder / "base").write_text(run("check-faithful a.npy b.npy --json").out)
+    done = run("check-faithful ./a.npy b.npy --baseline base")
     assert (done.status, done.err) == (0, "")
     np.save("b.npy", sines(scale=0.5))
-    done = run("check-faithful", "a.npy", "b.npy", "dft", "nothing", "--baseline", "base", "--json")
+    done = run("check-faithful a.npy b.npy dft nothing --baseline base --json")
     answer = json.loads(done.out)
     reasons = [(r["spec"], r["kind"]) for r in answer["reasons"]]
     assert (done.status, reasons) == (2, [("nothing", "refused"), ("b.npy", "worse")])
     assert ("dft", "changed") in [(r["spec"], r["kind"]) for r in answer["remarks"]]
-    done = run("check-faithful", "dft", "--baseline", "base")
+    done = run("check-faithful dft --baseline base")
     assert (done.status, done.out, "'a.npy', 'b.npy'" in done.err) == (2, "", True)
 
 
 def test_parameters_that_changed_for_no_worse_count_where_it_is_strict(run, folder):
-    words = ("check-faithful", "rope", "-S", "300", "--d", "64")
-    (folder / "base").write_text(run(*words, "--rho", "5e5", "--json").out)
-    statuses = [run(*words, "--baseline", "base", *more).status for more in ((), ("--strict",))]
-    assert statuses == [0, 1]
-    done = run(*words, "--baseline", "base")
-    assert "params.rho 10000 instead of 500000" in done.err
-    assert run(*words, "--baseline", "base", "--quiet").err == ""
-    assert run(*words, "--baseline", "base", "--quiet", "--strict").err == done.err
+    words = "check-faithful rope -S 300 --d 64"
+    (folder / "base").write_text(run(words, "--rho", "5e5", "--json").out)
+    words += " --baseline base"
+    done = run(words)
+    assert (done.status, "params.rho 10000 instead of 500000" in done.err) == (0, True)
+    assert run(words, "--quiet").err == ""
+    strict = run(words, "--quiet", "--strict")
+    assert (strict.status, strict.err) == (1, done.err)
 
 
 def test_a_table_that_is_another_encoding_counts_where_it_is_strict(run, folder):
-    words = ("check-faithful", "a.npy", "--grid", "4x5", "-q")
-    table = ("--grid", "4x5", "--d", 16, "--out", "a.npy")
-    run("encode", "axial:convention=transformers", *table)
-    (folder / "base").write_text(run(*words, "--json").out)
-    run("encode", "axial:convention=mae", *table)
-    statuses = [run(*words, "--baseline", "base", *more).status for more in ((), ("--strict",))]
-    assert statuses == [0, 1]
+    words, table = "check-faithful a.npy --grid 4x5 -q", "--grid 4x5 --d 16 --out a.npy"
+    run(f"encode axial:convention=transformers {table}")
+    (folder / "base").write_text(run(words, "--json").out)
+    run(f"encode axial:convention=mae {table}")
+    words += " --baseline base"
+    assert [run(words).status, run(words, "--strict").status] == [0, 1]
 
 
 # a config, a key and its new value; by distances alone, a smaller base would be better

@@ -145,7 +145,7 @@ def test_names_of_files_are_text_in_each_form_of_a_command(run, folder, monkeypa
 def test_a_page_and_files_that_are_written_hold_names_as_text(run, folder, monkeypatch):
     monkeypatch.chdir(folder)
     for name in FILES:
-        assert run("report", "--out", "page.html", "--paths", "--", name).status == 0
+        assert run("report --out page.html --paths --", name).status == 0
         page = Path("page.html").read_text()
         assert plain_lines(page.replace("\t", " "))
         assert not re.search('<script|<img(?! src="data:)|alert\\(1\\)>', page)

@@ -9,7 +9,7 @@ from json_schema import FILE, as_text, faults, published, schema
 
 def test_the_published_schema_is_that_of_the_results(run):
     assert FILE.read_text() == as_text(schema()), "make schema"
-    assert json.loads(run("explain", "--schema").out) == published()
+    assert json.loads(run("explain --schema").out) == published()
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_the_published_schema_is_that_of_the_results(run):
 )
 def test_changed_answers_violate_the_schema(run, change, found):
     """The schema rejects changed answers; `run` checks every answer with --json against it."""
-    answer = json.loads(run("check-faithful", "dft", "--d", "4", "-S", "4", "--json").out)
+    answer = json.loads(run("check-faithful dft --d 4 -S 4 --json").out)
     change(wrong := copy.deepcopy(answer))
     reported = [*faults(wrong, published(), published())]
     assert any(found in one.replace("answer.schema", "answer") for one in reported)

@@ -136,7 +136,7 @@ def test_words_of_a_picture_are_whole_and_apart(run, monkeypatch, inputs, comman
     monkeypatch.setattr(
         plot, "save", lambda _path, draw, answers, _: requested.append((draw, answers))
     )
-    assert run(*command.split(), "--quiet", "--plot", "a.png").status < 2
+    assert run(command, "--quiet", "--plot", "a.png").status < 2
     ((draw, answers),) = requested
     look = plot.Look(3.4)
     with plot.figure_style():
@@ -189,7 +189,7 @@ def test_a_figure_looks_as_requested_and_is_the_same_on_every_run(
     files = []
     for name in "ab":
         path = tmp_path / f"{name}.{suffix}"
-        done = run("spectrum", "dft", "--d", 8, "--plot", path, *options)
+        done = run("spectrum dft --d 8 --plot", path, *options)
         assert (done.status, done.err) == (0, "")
         files.append(path.read_bytes())
         matplotlib.rcParams["font.size"] = 30
@@ -204,8 +204,8 @@ def test_a_figure_looks_as_requested_and_is_the_same_on_every_run(
 
 def test_a_png_that_no_screen_shows_is_refused(run, tmp_path):
     for dpi, status in ((2400, 2), (50, 0)):
-        words = ["spectrum", "dft", "--d", 8, "--plot", tmp_path / "a.png", "--width", 40]
-        assert run(*words, "--dpi", dpi).status == status
+        words = f"spectrum dft --d 8 --width 40 --dpi {dpi} --plot"
+        assert run(words, tmp_path / "a.png").status == status
         assert (tmp_path / "a.png").exists() == (status == 0)
 
 

@@ -346,32 +346,32 @@ def test_layers_that_are_not_there_and_weights_without_a_config_are_refused(tmp_
         use_of_model(path)
 
 
-def test_two_checkpoints_are_distinguished_by_what_moved(run):
+def test_two_checkpoints_are_distinguished_by_what_moved(run, ask):
     planted = np.ones((4, 8, 1))
     planted[2, [0, 1, 2, 4, 5, 6]] = 0
     plain = random_tensors() | {NORM: ones(24), Q: ones(32, 24), K: ones(16, 24)}
     write_model(Path("a"), changed(plain, lambda q, k: (planted * q, k)))
     write_model(Path("b"), plain)
-    (record,) = run("usage", "a", "--against", "b", "--json").results
+    record = ask("usage a --against b")
     moved = record["against"]
     assert moved["heads"][0] == {"layer": 0, "head": 2, "moved": pytest.approx(0.75)}
     assert len(moved["heads"]) == 5  # of eight
     assert moved["moved"] == pytest.approx(0.75 / 8)  # one head of two layers
     assert "usage-moved" in {f["code"] for f in record["findings"]}
-    assert run("usage", "a", "--against", "a", "--json").results[0]["against"]["moved"] == 0
+    assert run("usage a --against a --json").results[0]["against"]["moved"] == 0
     write_model(Path("c"), num_hidden_layers=1)
-    assert run("usage", "a", "--against", "c").status == 2
+    assert run("usage a --against c").status == 2
 
 
 @pytest.mark.parametrize("keys", [0, 1, 2])
-def test_means_of_activations_are_reported_like_weights(run, keys, rng):
+def test_means_of_activations_are_reported_like_weights(run, ask, keys, rng):
     """Means are reported for two query heads without keys, with one key head, or with two."""
     path = write_model(Path("m"), num_attention_heads=2, num_key_value_heads=2)
     means = rng.uniform(1, 2, size=(2, 2, 4)) * [1.0, 2.0, 3.0, 9.0]  # (q or k, heads, pairs)
     heads = [("q", 0), ("q", 1), *(("k", head) for head in range(keys))]
     names = [f"stats.layer00_head0{head}.{part}_abs_mean" for part, head in heads]
     np.savez("means.npz", **dict(zip(names, means.reshape(4, 4), strict=False)), other=np.ones(3))
-    (record,) = run("usage", "m/config.json", "--stats", "means.npz", "--json").results
+    record = ask("usage m/config.json --stats means.npz")
     shares = means**2 / (means**2).sum(axis=-1, keepdims=True)
     product = shares[0] * (shares[1, :keys] if keys else 1)
     product /= product.sum(axis=-1, keepdims=True)
@@ -541,6 +541,6 @@ def norm_before(model, attention, width):
 
 def test_a_page_says_which_frequencies_the_weights_beside_a_config_use(run):
     path = write_model(Path("m"))
-    assert run("report", "m/config.json", "--out", "page.html", "--json").status == 0
+    assert run("report m/config.json --out page.html --json").status == 0
     conclusion = use_of_model(path).conclusion
     assert html.escape(conclusion.partition(". ")[0]) in Path("page.html").read_text()

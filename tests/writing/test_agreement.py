@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from texts import strings_of
 
 import pefourier
 from pefourier.encodings.encoding import from_table
@@ -24,14 +25,6 @@ EMPTY = re.compile(
     r"of ''|\(\)|\bof of\b|  |\?\.|, [,.;]|: [.;]| \.|\bpairs \d+:|\blayers \d+ differ"
 )
 LABELS = re.compile(r"(row|layer|head|column|token|position|document|of [\d,]+) 1 ")
-
-
-def strings_of(value):
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from strings_of(inner)
 
 
 def messages():

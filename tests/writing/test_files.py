@@ -94,7 +94,7 @@ def test_what_is_being_written_goes_when_the_process_ends():
 def test_what_is_near_a_missing_file_is_suggested_but_a_picture_for_no_table(run):
     for there in ("codes.png", "codes.html", "codes.PDF", "llama31.json"):
         put(there, b"{}")
-    assert "Did you mean" not in run("check-faithful", "codes.npy").err
+    assert "Did you mean" not in run("check-faithful codes.npy").err
     put("codes.npz", b"")
     for typed, near in (("codes.npy", "codes.npz"), ("llama31.jsn", "llama31.json")):
         assert f"Did you mean '{near}'?" in run("check-faithful", typed).err

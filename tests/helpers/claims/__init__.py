@@ -52,8 +52,12 @@ def draws(question, rng, count):
 
 def read_conclusion(result):
     """Return the record of an answer, whose conclusion begins with its verdict's whole words."""
-    record = result.to_dict()
-    name = result.verdicts[result.verdict].name(result.verdict)
+    return assert_stated(result.to_dict(), result.verdicts)
+
+
+def assert_stated(record, verdicts):
+    """Fail unless the conclusion of a record begins with its verdict's whole words; return it."""
+    name = verdicts[record["verdict"]].name(record["verdict"])
     stated = f"{name}. {record['meaning']} {record['action']}".rstrip()
     assert record["conclusion"].startswith(stated)
     assert not re.search(r"nan|None|inf\b|–|\[|\{", stated)
