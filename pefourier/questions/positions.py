@@ -624,10 +624,11 @@ def recover(
         raise PefourierError(f"{shown(model.spec)} declares no frequencies to recover positions")
     is_whole = measured and measured.form and measured.form.part == "both"
     if not measured or not is_whole or len(measured) != len(reference):
-        count = len(measured) if measured else "none"
+        count = len(measured) if measured else "no"
         raise PefourierError(
             f"{shown(table.label)} must hold cosines and sines of {len(reference)} pairs, as "
-            f"{shown(model.spec)} does; it has {count}, up to {np.abs(table.table()).max():.4g}"
+            f"{shown(model.spec)} does; it has {count} pairs and "
+            f"numbers up to {np.abs(table.table()).max():.4g}"
         )
     bad = []  # first row that is not explained, for each order of cosines and sines
     for own in (measured, exchanged_waves(measured)):

@@ -40,7 +40,7 @@ def answers():
     ("kind", "find", "panels"),
     [
         (Spectrum, spectrum_of, 8),
-        (Reconstructions, position_functions, 12),
+        (Reconstructions, position_functions, 4),
         (Faithfulness, check_faithful, 2),
     ],
 )
@@ -48,3 +48,10 @@ def test_grids_and_sequences_are_drawn_in_one_figure(answers, kind, find, panels
     with plot.figure_style():
         figure = kind.draw(answers(find), plot.USUAL)
     assert [one.get_label() == "<colorbar>" for one in figure.axes].count(False) == panels
+
+
+def test_a_title_fits_its_half_of_a_narrow_figure():
+    enc = load("axial:order=xy,rho=500,scale=2.5", None, 8, grid=(3, 5))
+    with plot.figure_style():
+        axes, *_ = Spectrum.draw([Answer(enc, spectrum_of(enc))], plot.Look(3.4)).axes
+    assert 10 < len(axes.get_title()) <= 20
