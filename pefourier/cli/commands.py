@@ -15,9 +15,9 @@ from pefourier.cli.options import (
     FigureOptions,
     File,
     Lattice,
-    Points,
     Requirements,
     Sigma,
+    TypedPoints,
     answer_specs,
     check_count_of_specs,
     format_name,
@@ -81,7 +81,7 @@ def reconstruct(
     output: AnswerOptions,
     figure: FigureOptions,
     density: DensityOptions,
-    pos: Points = None,
+    pos: TypedPoints = None,
 ) -> None:
     """Reconstruct positions from an encoding.
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from functools import cache, cached_property
 from math import ceil, inf, pi
 from typing import Any
@@ -36,7 +36,7 @@ from pefourier.geometry.precision import FORMATS, Format, rounded, rounding_dist
 from pefourier.geometry.singular_values import decompose
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import base_bound, count_idle
-from pefourier.types import CsvTable, Fields, Ints, Strings, Texts, frozen, frozen_by_name, hidden
+from pefourier.types import CsvTable, Fields, Ints, Strings, Texts, frozen, hidden
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, agreeing, number, shortest
 
@@ -76,13 +76,14 @@ def bases_with_bound(d: int, length: int) -> tuple[float, ...]:
     return tuple(passing[k] for k in sorted(passing))
 
 
-@frozen_by_name
+@frozen
 class Candidate:
     """A base and its properties; distances are l2 between vectors of unit cosines and sines.
 
     Properties that need the table of vectors are None if that takes too long.
     """
 
+    _: KW_ONLY
     rho: float
     spec: str
     min_distance: float | None = None

@@ -58,7 +58,6 @@ from pefourier.types import (
     Texts,
     Values,
     frozen,
-    frozen_by_name,
     hidden,
 )
 from pefourier.writing.files import split_spec
@@ -203,7 +202,7 @@ VENDORS = dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), "yarn")  #
 FACTOR_DIGITS, BASE_DIGITS = 10, 7
 
 
-@frozen_by_name
+@frozen
 class Extension(Candidate):
     """One way to extend the context, and its effects."""
 

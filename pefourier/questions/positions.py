@@ -10,7 +10,7 @@ dump or a mask. A config sets the first id, the limit, the axes, and the effect 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,6 @@ from pefourier.types import (
     Values,
     frozen,
     frozen_arrays,
-    frozen_by_name,
     hidden,
 )
 from pefourier.writing.files import read_toml
@@ -228,7 +227,7 @@ WORDS = read_toml(Path(__file__).with_suffix(".toml"))  # of the answer
 WRONG_MASK = "wrong mask"
 
 
-@frozen_by_name
+@frozen
 class Positions(Result):
     """Result of checking the position ids of a batch."""
 
@@ -238,6 +237,7 @@ class Positions(Result):
     shown = WORDS["shown"]
     listed = WORDS["listed"]
 
+    _: KW_ONLY
     shape: Counts
     rows: tuple[Span, ...]
     positions: Array | None = None  # recovered from a dump of cosines and sines

@@ -14,10 +14,10 @@ from math import floor, isfinite, log10
 from shutil import get_terminal_size
 from string import Formatter
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import Any
 
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Counts, Ints, Strings
+from pefourier.types import Counts, Ints, Strings, frozen
 
 RUNNER = re.compile(r"(?<!\S)::|##(?=\[)")  # may be read as a command by workflow runners
 
@@ -185,7 +185,8 @@ def percent(share: float, digits: int = 3) -> str:
     return f"more than {below}%" if text == "100" and share < 1 else f"{text}%"
 
 
-class Verdict(NamedTuple):
+@frozen
+class Verdict:
     """The sentences of a verdict, with slots such as {r.gap:3} for fields of its result."""
 
     meaning: str

@@ -54,4 +54,4 @@ def test_a_title_fits_its_half_of_a_narrow_figure():
     enc = load("axial:order=xy,rho=500,scale=2.5", None, 8, grid=(3, 5))
     with plot.figure_style():
         axes, *_ = Spectrum.draw([Answer(enc, spectrum_of(enc))], plot.Look(3.4)).axes
-    assert 10 < len(axes.get_title()) <= 20
+    assert 10 < len(axes.get_title(loc="left")) <= 20

@@ -577,7 +577,7 @@ def test_a_failure_of_every_d_is_that_of_the_code():
         load(lambda length, d: np.zeros((length, d)) / (0 // 0), 9, 7)
     shapes = "of size 3 must match the existing size 4 at dimension 1. Target sizes: [9, 3]. "
 
-    def cosines(length, d):
+    def cosines(length, d):  # noqa: ARG001
         raise RuntimeError(f"The expanded size {shapes}Tensor sizes: [9, 4]")
 
     with refusal(part=shapes):
