@@ -321,7 +321,7 @@ def read_t5(model: ModelConfig) -> Encoding:
     if not model.part:
         tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
     if not tensors:
-        return model.build("t5", heads_of(model), finding("untrained", "t5"), **settings)
+        return model.build("t5", heads_of(model), finding("untrained", "lags"), **settings)
     name, path, notes = first_of_layers(tensors, "plain")
     bias, eps = read_table(path, name)
     if len(bias) != buckets:
