@@ -37,7 +37,7 @@ from pefourier.encodings.encoding import (
 from pefourier.geometry import keep_last
 from pefourier.geometry.products import mean_products, toeplitz_residual
 from pefourier.questions.result import Result
-from pefourier.types import Counts, CsvTable, Floats, Table, frozen
+from pefourier.types import Counts, CsvTable, Fields, Floats, Table, frozen
 from pefourier.writing.text import Verdict, number
 
 EXACT = 1e-6  # largest residual that counts as rounding
@@ -322,8 +322,7 @@ def relate(encoding: Encoding | ArrayLike) -> Relations | BiasRelations:
         kernel=k,
         lags=in_units(enc, np.arange(len(k))) if has_unit and k is not None else None,
         first_rise=first_lags(enc, k, partial(first_rise, eps=enc.eps)),
-        half=first_lags(enc, k, partial(first_low, level=0.5)),
-        tenth=first_lags(enc, k, partial(first_low, level=0.1)),
+        **fall_of(enc, k),
         zero=first_lags(enc, k, partial(first_low, level=-max(1e-12, enc.eps))),
         asymmetry=asymmetry(enc),
         distance_preservation=distance_preservation(enc) if sequence else None,
@@ -353,8 +352,7 @@ def relate_biases(source: Encoding, enc: Encoding) -> BiasRelations:
         length=prod((n + 1) // 2 for n in sides) if is_window else len(x),
         dimension=enc.dim,
         by_lag=means,
-        half=first_lags(enc, weights, partial(first_low, level=0.5)),
-        tenth=first_lags(enc, weights, partial(first_low, level=0.1)),
+        **fall_of(enc, weights),
         zero=first_lags(enc, means, first_change_of_sign),
         asymmetry=asymmetry(enc),
         encodings=(source,),
@@ -448,6 +446,12 @@ def first_lags(enc: Encoding, k: Floats | None, find: Callable[[Floats], int | N
         return None
     found = [find(line) for line in kernel_lines(k)]
     return found if k.ndim > 1 else in_units(enc, found[0])
+
+
+def fall_of(enc: Encoding, k: Floats | None) -> Fields:
+    """Return the first lags at which a curve is at most half, and a tenth."""
+    levels = {"half": 0.5, "tenth": 0.1}
+    return {n: first_lags(enc, k, partial(first_low, level=x)) for n, x in levels.items()}
 
 
 def first_low(line: Floats, level: float) -> int | None:
