@@ -187,11 +187,9 @@ def compare(
             )
         import numpy as np
 
-        from pefourier.encodings.sources.tables import write_npy
-        from pefourier.writing.files import write_whole
+        from pefourier.encodings.sources.tables import write_table
 
-        order = np.array(comparison.operator.permutation)
-        write_whole(permutation, lambda stream: write_npy(stream, order))
+        write_table(permutation, np.array(comparison.operator.permutation), "<i8")
     a, b = comparison.encodings
     words = f"is not the same as {b.label}: {comparison.verdict}"
     reasons = [] if comparison.same else [Reason(a.label, "unmet", words)]

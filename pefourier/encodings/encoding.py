@@ -418,8 +418,10 @@ class Measure:
         return np.sqrt(self.squared_length * self.weights)
 
     def kernel(self, lags: Array) -> Floats:
-        """Inner product of vectors `lags` apart, relative to their squared norm."""
-        return np.cos(self.angles(lags)) @ self.weights
+        """Inner product of vectors `lags` apart, relative to their squared norm, in blocks."""
+        blocks = row_blocks(len(lags), BLOCK, len(self))
+        parts = (np.cos(self.angles(lags[rows])) @ self.weights for rows in blocks)
+        return np.concatenate([np.zeros(0), *parts])
 
 
 NO_WAVES = Measure(np.zeros(0), np.zeros(0))  # no declared frequencies; false in a condition

@@ -205,7 +205,7 @@ def arranged(table: Table, own: Columns, what: str, layout: str | None) -> Table
     """
     cosines, sines = (table[:, columns] for columns in own)
     if what == "complex":
-        return np.asarray(cosines + 1j * sines)
+        return cosines + 1j * sines
     first, second = own
     if layout in ("half", "interleaved"):
         first, second = columns_of_blocks(layout.replace("half", "halves"), [len(first)])

@@ -455,7 +455,7 @@ def position_function(density: Floats, sides: Counts) -> Floats:
     axes = len(sides)
     weights = density if axes == 1 else density / multiplicity(sides)
     h = np.fft.irfftn(weights, sides, range(axes))  # inverse of numpy.rfftn
-    return np.asarray(h / np.linalg.norm(h))
+    return h / np.linalg.norm(h)
 
 
 def distinct_vectors(enc: Encoding, sides: Counts) -> Vectors:

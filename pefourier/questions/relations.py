@@ -22,14 +22,12 @@ from numpy.typing import ArrayLike
 
 from pefourier.construction.waves import numbers_look_random
 from pefourier.encodings.encoding import (
-    BLOCK,
     Encoding,
     Finding,
     as_encoding,
     axis_letters,
     finding,
     lattice_points,
-    row_blocks,
     steps_ahead,
     unit_of,
     without_prefix,
@@ -416,14 +414,11 @@ def kernel(enc: Encoding) -> Floats | None:
         return kernel_of_biases(enc.table(enc.domain.x[enc.domain.x <= 0])[::-1])
     sides = enc.domain.sides
     if len(sides) > 1 and enc.is_stationary:  # one half, and the other by symmetry
-        ahead, m = steps_ahead(sides), len(enc.measure)
-        blocks = (enc.measure.kernel(ahead[rows]) for rows in row_blocks(len(ahead), BLOCK, m))
-        half = np.concatenate([np.zeros(0), *blocks])
+        half = enc.measure.kernel(steps_ahead(sides))
         whole = np.concatenate([half[::-1], [1.0], half])
         return np.asarray(whole.reshape([2 * n - 1 for n in sides]))
     if len(sides) == 1 and enc.measure.squared_length:
-        parts = row_blocks(len(enc), BLOCK, len(enc.measure))
-        return np.concatenate([enc.measure.kernel(np.arange(b.start, b.stop)) for b in parts])
+        return enc.measure.kernel(np.arange(len(enc)))
     if enc.inverse_keys:  # scores of queries with the key at 0, where factors are 1
         table = enc.table()
         return np.asarray(table @ table[0] / (table[0] @ table[0]))

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import (
-    BLOCK,
     Encoding,
     Finding,
     axis_letters,
@@ -92,8 +91,7 @@ class Picture:
         """Frequencies of the table: by closed forms for sequences, or by the FFT of its columns."""
         enc, sides = self.points_of, self.grid
         if enc.is_stationary:
-            blocks = (np.arange(len(enc))[rows] for rows in row_blocks(len(enc), BLOCK))
-            kernel = np.concatenate([enc.measure.kernel(lags) for lags in blocks])
+            kernel = enc.measure.kernel(np.arange(len(enc)))
             neighbours = [float(kernel[1:2].sum()) if len(enc) > 1 else np.nan]
             density = sampled_density(kernel)
         else:

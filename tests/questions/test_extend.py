@@ -31,9 +31,7 @@ def test_yarn_of_qwen_is_the_published_one():
     bands = [(band.treatment, band.pairs) for band in yarn.bands]
     assert bands == [("kept", 24), ("blended", 16), ("stretched", 24)]
     assert yarn.band_counts == "24/16/24"
-    bounds = {
-        way.way: bound_of(enc) for way, enc in zip(result.ways, result.rotations, strict=True)
-    }
+    bounds = {way.way: way.bound for way in result.candidates}
     assert (bounds["yarn"], bounds["unchanged"]) == (66234, 27115)
     assert (yarn.below[".99"], yarn.below[".9"]) == (743, 2453)
     np.testing.assert_allclose([c for _, c in yarn.cosine], [0.9997, 0.981, 0.766], atol=6e-4)

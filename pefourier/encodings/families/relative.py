@@ -604,7 +604,7 @@ def fire(
         hidden = np.maximum(share[..., None] * inner[0] + start, 0.0)
         # sums have one order for any number of rows, unlike hidden @ outer
         terms = (hidden[..., i, None] * weights for i, weights in enumerate(outer))
-        return np.asarray(sum(terms, shifts))
+        return sum(terms, shifts)
 
     def between(queries: Places, keys: Places) -> Floats:
         lag = keys - queries[:, None]

@@ -201,8 +201,7 @@ def float8(kind: str, bits: Array) -> Array:
     """
     import torch
 
-    numbers: Array = torch.tensor(bits).view(getattr(torch, kind)).float().numpy()
-    return numbers
+    return torch.tensor(bits).view(getattr(torch, kind)).float().numpy()
 
 
 DECODERS: dict[str, Callable[[Array], Array]] = {
