@@ -84,26 +84,20 @@ def frozen(kind: type[T]) -> type[T]:
     return with_shared(kind, __eq__=are_equal, __hash__=hash_of)
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field, hidden))
-def frozen_by_name(kind: type[T]) -> type[T]:
-    """Make a frozen dataclass that compares by its fields, which are given by name."""
-    return with_shared(kind, kw_only=True, __eq__=are_equal, __hash__=hash_of)
-
-
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field, hidden))
 def frozen_arrays(kind: type[T]) -> type[T]:
     """Make a frozen dataclass of arrays, which compares by identity."""
     return with_shared(kind)
 
 
-def with_shared(kind: type[T], *, kw_only: bool = False, **methods: Any) -> type[T]:
+def with_shared(kind: type[T], **methods: Any) -> type[T]:
     """Make a dataclass with shared methods, unless the class has its own."""
     methods |= {"__setattr__": assign_once, "__getattr__": computed}
     if kind.__repr__ is object.__repr__:
         methods["__repr__"] = in_full
     for name in methods.keys() - vars(kind).keys():
         setattr(kind, name, methods[name])
-    return dataclass(eq=False, repr=False, kw_only=kw_only)(kind)
+    return dataclass(eq=False, repr=False)(kind)
 
 
 def assign_once(self: Any, name: str, value: object) -> None:

@@ -15,9 +15,9 @@ from pefourier.cli.options import (
     FigureOptions,
     File,
     Lattice,
-    Points,
     Requirements,
     Sigma,
+    TypedPoints,
     answer_specs,
     check_count_of_specs,
     format_name,
@@ -81,7 +81,7 @@ def reconstruct(
     output: AnswerOptions,
     figure: FigureOptions,
     density: DensityOptions,
-    pos: Points = None,
+    pos: TypedPoints = None,
 ) -> None:
     """Reconstruct positions from an encoding.
 
@@ -187,11 +187,9 @@ def compare(
             )
         import numpy as np
 
-        from pefourier.encodings.sources.tables import write_npy
-        from pefourier.writing.files import write_whole
+        from pefourier.encodings.sources.tables import write_table
 
-        order = np.array(comparison.operator.permutation)
-        write_whole(permutation, lambda stream: write_npy(stream, order))
+        write_table(permutation, np.array(comparison.operator.permutation), "<i8")
     a, b = comparison.encodings
     words = f"is not the same as {b.label}: {comparison.verdict}"
     reasons = [] if comparison.same else [Reason(a.label, "unmet", words)]

@@ -13,21 +13,21 @@ from typer import Argument, Option
 
 from pefourier.cli.options import (
     AnswerOptions,
-    Count,
     Dimension,
     EncodingOptions,
     FigureOptions,
     File,
+    GridSides,
     Lattice,
     Length,
     OutputOptions,
     Paths,
-    Points,
     Prefix,
     Requirements,
-    Sides,
     Sigma,
     Specs,
+    TypedPoints,
+    WholeNumber,
     answer_each,
     check_count_of_specs,
     format_name,
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
 
 
 @group
-class Reach:
+class ReachOptions:
     """Requested and trained lengths of a model, as in `api.context`."""
 
     length: Annotated[
         Length,
         "Number of positions to examine, such as 128k (for the trained length use --trained).",
     ] = None
-    trained: Annotated[Count, "Trained length, if you know it."] = None
+    trained: Annotated[WholeNumber, "Trained length, if you know it."] = None
     d: Annotated[int | None, "Head size; for named rotations only."] = None
     against: Annotated[
         str | None,
@@ -75,7 +75,7 @@ def context(
     output: AnswerOptions,
     figure: FigureOptions,
     required: Requirements,
-    reach: Reach,
+    reach: ReachOptions,
     specs: Specs,
     require: Annotated[
         Literal["fits"] | None,
@@ -138,7 +138,7 @@ def brief_line(answer: "Answer") -> str:
 
 
 @group
-class Batch:
+class BatchOptions:
     """Facts about position ids, as in `api.positions`."""
 
     mask: Annotated[
@@ -157,14 +157,14 @@ class Batch:
         "and its mirror (default: any of the three).",
     ] = None
     length: Annotated[Length, "Limit: ids must be below N (default: limit of the config)."] = None
-    past: Annotated[Count, "Tokens in the cache: ids are expected from N on."] = None
+    past: Annotated[WholeNumber, "Tokens in the cache: ids are expected from N on."] = None
 
 
 @register("positions")
 def positions(
     output: AnswerOptions,
     figure: FigureOptions,
-    batch: Batch,
+    batch: BatchOptions,
     ids: Annotated[
         str,
         Argument(metavar="INPUT"),
@@ -265,9 +265,10 @@ def design(
     length: Annotated[
         Length, "Number of positions, such as 64k; with --extend-from, the trained length."
     ] = None,
-    d: Annotated[Count, "Dimension of a vector, or size of a head."] = None,
+    d: Annotated[WholeNumber, "Dimension of a vector, or size of a head."] = None,
     grid: Annotated[
-        Sides, "Grid, such as 14x14 or 8x30x52, in place of --length; each axis gets its own base."
+        GridSides,
+        "Grid, such as 14x14 or 8x30x52, in place of --length; each axis gets its own base.",
     ] = None,
     span: Annotated[
         str | None,
@@ -299,7 +300,7 @@ def design(
         "Extend this rotation (a model's config, or rope:…) to the length --to by linear, ntk, "
         "yarn, llama3, and the bases of --rho and --for (turns, bound, wavelength=K).",
     ] = None,
-    to: Annotated[Count, "Number of positions to extend to, such as 128k."] = None,
+    to: Annotated[WholeNumber, "Number of positions to extend to, such as 128k."] = None,
     engine: Annotated[
         Literal["transformers", "vllm", "llama.cpp"] | None,
         "Engine whose settings to print for an extension (default: transformers, for GGUF "
@@ -456,7 +457,7 @@ def encode(
     output: OutputOptions,
     figure: FigureOptions,
     storage: Storage,
-    pos: Points = None,
+    pos: TypedPoints = None,
 ) -> None:
     """Write vectors, or what engines store, to a file, or print them.
 

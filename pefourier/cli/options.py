@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 SHORT_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8_e4m3"}
 OF_POINTS = ("times", "edges")  # options whose files define the points
-Group = TypeVar("Group")
+Kind = TypeVar("Kind")
 ANNOTATIONS = {"github", "sarif"}  # forms that other programs show next to a file
 
 
 @dataclass_transform()
-def group(kind: type[Group]) -> type[Group]:
+def group(kind: type[Kind]) -> type[Kind]:
     """Make a dataclass of options; without comparison, which would take a millisecond each."""
     return dataclass(eq=False, repr=False)(kind)
 
@@ -128,13 +128,13 @@ def as_path(argument: str) -> str:
     return argument if unmistakable or Path(argument).is_absolute() else f"./{argument}"
 
 
-Count = Annotated[int | None, Option(metavar="N", parser=count)]
+WholeNumber = Annotated[int | None, Option(metavar="N", parser=count)]
 Length = Annotated[int | None, Option("--length", "-S", metavar="N", parser=count)]
-Sides = Annotated[Sequence[int] | None, Option(metavar="HxW", parser=sides)]
+GridSides = Annotated[Sequence[int] | None, Option(metavar="HxW", parser=sides)]
 File = Annotated[str | None, Option(metavar="FILE")]
-Dimension = Annotated[Count, "Dimension of a vector (default: 256)."]
+Dimension = Annotated[WholeNumber, "Dimension of a vector (default: 256)."]
 Prefix = Annotated[
-    Count,
+    WholeNumber,
     "Number of rows before the grid that have no place on it: class, register and "
     "distillation tokens.",
 ]
@@ -151,13 +151,13 @@ Paths = Annotated[
     "Treat every argument as the path of a file or folder, whatever it looks like; write -- "
     "before the paths. For hooks and scripts that receive names from others.",
 ]
-Points = Annotated[
+TypedPoints = Annotated[
     list[Any] | None,
     Option("--pos", "--positions", metavar="POS...", parser=point),
     "Positions, such as 5 40 75 or 5,40,75; on a grid, points such as 3,4.",
 ]
 Lattice = Annotated[
-    Count,
+    WholeNumber,
     "Number N of lattice points, on a grid along each axis (default: the dimension d, or the "
     "length if you pass a longer one or a config sets it; the sides of a grid).",
 ]
@@ -196,7 +196,7 @@ class FigureOptions:
         if self.width is not None and not 3 <= self.width <= 40:
             raise PefourierError(f"--width must be 3 to 40 inch, got {self.width}")
 
-    def draw(self, results: Results, **drawing: Any) -> None:
+    def draw(self, results: Outcomes, **drawing: Any) -> None:
         """Write the figure of all answers if requested; matplotlib is imported only then."""
         if self.plot is None:
             return
@@ -277,7 +277,7 @@ class EncodingOptions:
         "all its rows).",
     ] = None
     grid: Annotated[
-        Sides,
+        GridSides,
         "Sides of the grid whose points are the rows, such as 14x14 (rows x columns) or 8x30x52 "
         "(frames x rows x columns); the last axis varies fastest.",
     ] = None
@@ -345,7 +345,7 @@ def has_setting(enc: Encoding, name: str, value: Any) -> bool:
 
 
 @group
-class Results:
+class Outcomes:
     """Answer or refusal for each SPEC, in the given order."""
 
     per_spec: list[Any]
@@ -363,14 +363,14 @@ class Results:
 
 def answer_each(
     sources: Sequence[Any], ask: Callable[[Any], Any], *, quiet: bool, skip: bool = False
-) -> Results:
+) -> Outcomes:
     """Answer each SPEC, or note its refusal; raise if all are refused.
 
     With `skip`, configs without a known positional encoding are skipped.
     """
     from pefourier.report.render import Refusal
 
-    results = Results([])
+    results = Outcomes([])
     for source in sources:
         try:
             results.per_spec.append(ask(source))
@@ -417,7 +417,7 @@ class Requirements:
         "model have changed.",
     ] = None
 
-    def check(self, page: Page, results: Results, **limits: str | None) -> Page:
+    def check(self, page: Page, results: Outcomes, **limits: str | None) -> Page:
         """Return a page with unmet requirements and changes from a baseline.
 
         Changes that are not worse are remarks, unless `strict`.
@@ -448,7 +448,7 @@ def answer_specs(
     output: AnswerOptions,
     figure: FigureOptions,
     *,
-    check: Callable[[Page, Results], Page] = lambda page, _: page,
+    check: Callable[[Page, Outcomes], Page] = lambda page, _: page,
     skip: bool = False,
     **drawing: Any,
 ) -> None:
@@ -479,12 +479,12 @@ def print_result(
     from pefourier.report.render import answer_of, page_of
 
     parts = result if isinstance(result, tuple) else (result,)
-    results = Results(list(map(answer_of, parts)))
+    results = Outcomes(list(map(answer_of, parts)))
     figure.draw(results)
     output.print(replace(page_of(results.per_spec), reasons=reasons))
 
 
-def print_and_exit(page: Page, results: Results, output: OutputOptions) -> None:
+def print_and_exit(page: Page, results: Outcomes, output: OutputOptions) -> None:
     """Print a page and its reasons; exit with status 2 for a refusal, 1 for another reason."""
     for remark in page.remarks:
         note(remark.text, quiet=output.quiet)

@@ -12,7 +12,7 @@ which each pair rotates.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import KW_ONLY, field, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -29,7 +29,7 @@ from pefourier.encodings.loader import source_of
 from pefourier.encodings.model_positions import ModelPositions, describe_positions
 from pefourier.geometry.precision import FLOAT32_EPS, float_blocks
 from pefourier.geometry.tolerance import stored_tolerance
-from pefourier.types import Counts, Fields, Texts, frozen, frozen_by_name, hidden
+from pefourier.types import Counts, Fields, Texts, frozen, hidden
 from pefourier.writing.text import ranges
 
 Field = Literal["layers", "rotations", "windows", "factors"]
@@ -109,10 +109,11 @@ def similarity_of(first: Encoding, second: Encoding) -> Similarity:
     return Similarity(mean, cka, len(rows) if len(rows) < len(first) else None)
 
 
-@frozen_by_name
+@frozen
 class Outcome:
     """Outcome of one strategy: a verdict, the number of differing units, and evidence."""
 
+    _: KW_ONLY
     verdict: str = "different"
     compared: Texts = ("codes",)  # outputs, rotations, layers, windows, factors
     differing: int  # how many of `counted` units differ, such as pairs

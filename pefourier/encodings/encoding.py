@@ -418,8 +418,9 @@ class Measure:
         return np.sqrt(self.squared_length * self.weights)
 
     def kernel(self, lags: Array) -> Floats:
-        """Inner product of vectors `lags` apart, relative to their squared norm."""
-        return np.cos(self.angles(lags)) @ self.weights
+        """Inner product of vectors `lags` apart, relative to their squared norm, in blocks."""
+        blocks = row_blocks(len(lags), BLOCK, len(self)) or [slice(0)]
+        return np.concatenate([np.cos(self.angles(lags[rows])) @ self.weights for rows in blocks])
 
 
 NO_WAVES = Measure(np.zeros(0), np.zeros(0))  # no declared frequencies; false in a condition

@@ -24,9 +24,8 @@ from pefourier.encodings.encoding import (
 )
 from pefourier.errors import MAX_HEADS as MAX_HEADS
 from pefourier.errors import OtherGrid, PefourierError, check_count, shown
-from pefourier.types import Array, Fields, Ints, Table
+from pefourier.types import Array, Counts, Fields, Ints, Table
 
-Sides = tuple[int, ...]
 OF_CLASS_TOKEN = 3  # rows for the class token: from it, to it, with itself (BEiT)
 LONGEST_SIDE = 2  # longer side over shorter side, at most, of a proposed grid
 USUAL_PREFIX = 8  # rows before a proposed grid, at most
@@ -93,7 +92,7 @@ def check_fit(subject: str, rows: int, sides: Ints, prefix: int) -> None:
         raise OtherGrid(f"{fact}, {points} points", f"{grid_options(*usual_grid(rows))} would fit")
 
 
-def usual_grid(rows: int, prefix: int = 0) -> tuple[Sides, int]:
+def usual_grid(rows: int, prefix: int = 0) -> tuple[Counts, int]:
     """Return the most likely grid for a number of rows, and its prefix, `prefix` if nonzero.
 
     This is a square after the fewest rows, or else a grid with sides that differ at most by a
@@ -109,7 +108,7 @@ def usual_grid(rows: int, prefix: int = 0) -> tuple[Sides, int]:
     return next(iter((*squares, *slender)), (most_square(rows - prefix), prefix))
 
 
-def most_square(count: int) -> Sides:
+def most_square(count: int) -> Counts:
     """Return the two sides of a grid of `count` points with the smallest difference.
 
     >>> most_square(77), most_square(13)
@@ -231,7 +230,7 @@ def on_common_grid(a: Encoding, b: Encoding) -> tuple[Encoding, Encoding]:
     return a, b
 
 
-def window_of_rows(enc: Encoding, sides: Sides) -> Sides:
+def window_of_rows(enc: Encoding, sides: Counts) -> Counts:
     """Return the window if rows are its biases, maybe with those of a class token; otherwise ().
 
     `sides` may be those of the window or, with a class token, those of its displacements.
@@ -244,7 +243,7 @@ def window_of_rows(enc: Encoding, sides: Sides) -> Sides:
 
 
 def biases_within(
-    window: Sides,
+    window: Counts,
     bias: Table,
     name: str,
     *,

@@ -13,15 +13,15 @@ from weakref import WeakKeyDictionary
 Progress = Callable[[int, int], object]  # called as progress(done, total) during long work
 THREADS = 2  # results computed at the same time
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Made = TypeVar("Made")
 
 
-def keep_last(function: Callable[..., Result]) -> Callable[..., Result]:
+def keep_last(function: Callable[..., Made]) -> Callable[..., Made]:
     """Keep the result about the last encoding, which other questions and figures need again."""
-    last: WeakKeyDictionary[Any, Result] = WeakKeyDictionary()
+    last: WeakKeyDictionary[Any, Made] = WeakKeyDictionary()
 
     @wraps(function)
-    def kept(enc: Any, *rest: Any) -> Result:
+    def kept(enc: Any, *rest: Any) -> Made:
         if (result := last.get(enc)) is None:
             result = function(enc, *rest)
             last.clear()
@@ -44,7 +44,7 @@ def is_cramped() -> bool:
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
-def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+def map_ahead(function: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:
     """Yield results in order, computed two at a time, or singly in a limited address space.
 
     >>> list(map_ahead(abs, [-1, 2, -3]))

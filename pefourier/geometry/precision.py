@@ -85,7 +85,7 @@ COLUMNS_OF_ZEROS = 16  # times as long if numbers round to zero or one unit: mor
 AT_ONCE = 2**17  # numbers of the vectors processed at a time
 MOST_PLACES = 10  # decimals with this many places do not count as rounded
 NEAR_TOP = 15  # scale by 2^15, near the top of float16's range, so small numbers stay normal
-Columns = Callable[[Indices, slice], Floats]  # (rows, columns) -> numbers of a table
+ColumnsAt = Callable[[Indices, slice], Floats]  # (rows, columns) -> numbers of a table
 
 
 @frozen
@@ -271,7 +271,7 @@ def format_losses(
 
 def format_loss(
     enc: Encoding,
-    columns: Columns,
+    columns: ColumnsAt,
     count: int,
     first: Indices | None,
     min_distance: float,
@@ -340,7 +340,7 @@ def row_by_row(enc: Encoding) -> Encoding:
     return replace(enc, domain=positions(len(enc)), measure=line)
 
 
-def vector_columns(enc: Encoding) -> tuple[Columns, int]:
+def vector_columns(enc: Encoding) -> tuple[ColumnsAt, int]:
     """Return a function for columns of the vectors, and the number of columns.
 
     Columns are those of the table, or the cosines and sines of a declared inner product.
@@ -444,7 +444,7 @@ def phase_errors(s: Array, omega: Floats, eps: float) -> Floats:
     return errors
 
 
-def count_distinct(columns: Columns, n: int, count: int) -> tuple[int, int]:
+def count_distinct(columns: ColumnsAt, n: int, count: int) -> tuple[int, int]:
     """Count the distinct rows of a table, and the leading rows that are all distinct.
 
     Rows are compared by growing blocks of columns. Only rows that still share all values with

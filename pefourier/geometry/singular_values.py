@@ -26,7 +26,6 @@ columns restores the digits lost by squaring.
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import Literal
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from pefourier.encodings.encoding import (
     FLOAT64_EPS,
     Encoding,
     Measure,
+    Wave,
     axis_encodings,
     is_separable,
     row_blocks,
@@ -43,7 +43,6 @@ from pefourier.geometry import Progress, keep_last, map_ahead
 from pefourier.geometry.precision import stored_resolution
 from pefourier.types import Floats, Ints, frozen_arrays
 
-Wave = Literal["cosines", "sines"]
 BLOCK = 2**20  # numbers of a block: 8 MiB
 SHARP = 2.0**-9  # of the largest singular value: above it, squares keep enough digits
 Entries = Callable[[slice, slice], Floats]  # (rows, columns) -> float64 block of a matrix
@@ -51,16 +50,16 @@ ALL = slice(None)
 
 
 @frozen_arrays
-class Part:
+class MatrixPart:
     """Singular values of a matrix and, on demand, rows of its left singular vectors."""
 
     sigma: Floats  # descending
     vectors: Callable[[slice, slice], Floats]  # (rows, columns) -> block of left vectors
 
 
-def part_of(sigma: Floats, vectors: Floats) -> Part:
+def part_of(sigma: Floats, vectors: Floats) -> MatrixPart:
     """Return a part with its left singular vectors in memory."""
-    return Part(sigma, lambda rows, columns: vectors[rows, columns])
+    return MatrixPart(sigma, lambda rows, columns: vectors[rows, columns])
 
 
 def factor(
@@ -69,7 +68,7 @@ def factor(
     m: int,
     progress: Progress | None = None,
     products: Callable[[], Floats] | None = None,
-) -> Part:
+) -> MatrixPart:
     """Return singular values and left singular vectors of an (n, m) matrix.
 
     `products` computes the inner products (m, m) of its columns, if they have a formula.
@@ -80,7 +79,7 @@ def factor(
     if n <= m:
         return part_of(*long_svd(lambda block: entries(ALL, block).T, m, n, progress))
     sigma, right = long_svd(lambda block: entries(block, ALL), n, m, progress, products)
-    return Part(sigma, lambda rows, k: entries(rows, ALL) @ (right[:, k] / sigma[k]))
+    return MatrixPart(sigma, lambda rows, k: entries(rows, ALL) @ (right[:, k] / sigma[k]))
 
 
 def long_svd(
@@ -130,10 +129,10 @@ FEW_PRODUCTS = 2**30  # n m^2 up to which direct products are faster than Fourie
 MOST_WAVES = 2**13  # frequencies up to which inner products are decomposed: more take minutes
 SLOW = np.pi / 2  # radians per position: sums of two frequencies stay below half a rotation
 ORTHOGONAL = 64 * FLOAT64_EPS  # inner product, as a share, that counts as 0: rounding only
-WAVES: tuple[Wave, Wave] = ("cosines", "sines")
+WAVES: tuple[Wave, Wave] = ("cos", "sin")
 
 
-def even_odd_svd(measure: Measure, n: int, progress: Progress | None) -> tuple[Part, ...]:
+def even_odd_svd(measure: Measure, n: int, progress: Progress | None) -> tuple[MatrixPart, ...]:
     """Return the even and the odd part of an encoding that declares its inner products."""
     half, m = (n + 1) // 2, len(measure)
     parts = []
@@ -168,7 +167,7 @@ def dirichlet_products(measure: Measure, n: int, wave: Wave) -> Floats:
     :math:`(D(\omega_i - \omega_j) \pm D(\omega_i + \omega_j)) / 2` times both amplitudes.
 
     >>> waves = Measure(np.array([0.0, 0.1]), np.full(2, 0.5), squared_length=2.0)
-    >>> dirichlet_products(waves, 3, "cosines").round(4)
+    >>> dirichlet_products(waves, 3, "cos").round(4)
     array([[3.    , 2.99  ],
            [2.99  , 2.9801]])
     """
@@ -179,7 +178,7 @@ def dirichlet_products(measure: Measure, n: int, wave: Wave) -> Floats:
         is_zero = sine == 0
         return np.where(is_zero, n, np.sin(n * x / 2) / np.where(is_zero, 1.0, sine))
 
-    sums = kernel(np.add.outer(omega, omega)) * (1 if wave == "cosines" else -1)
+    sums = kernel(np.add.outer(omega, omega)) * (1 if wave == "cos" else -1)
     halves = (kernel(np.subtract.outer(omega, omega)) + sums) / 2
     return np.multiply.outer(amplitudes, amplitudes) * halves
 
@@ -216,7 +215,7 @@ def mirror_waves(measure: Measure, n: int, wave: Wave) -> Entries:
         group = int(np.sqrt(len(distances))) + 1
         first = measure.angles(distances[::group], columns, per=2)[:, None]
         steps = measure.angles(2 * np.arange(group), columns, per=2)
-        if wave == "cosines":
+        if wave == "cos":
             sums = np.cos(first) * np.cos(steps)
             sums -= np.sin(first) * np.sin(steps)
         else:
@@ -244,7 +243,7 @@ class Factors:
     sigma: Floats  # (min(n, d),) descending
     tolerance: float
     parts: tuple[
-        Part, ...
+        MatrixPart, ...
     ]  # the whole table, or its even and odd part; none if rows are orthogonal
     is_separable: bool = False  # each column depends on one axis of a grid
 
@@ -345,7 +344,7 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     """
     n, d, eps = len(enc), enc.dim, enc.eps
     lines = axis_encodings(enc)
-    parts: tuple[Part, ...] = ()
+    parts: tuple[MatrixPart, ...] = ()
     measure = enc.measure if enc.is_stationary and enc.domain.is_line else None
     if lines is not None:
         parts = factor_on_axes([line.float_table() for line in lines])
@@ -366,7 +365,7 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
     return Factors(n, d, sigma, float(tolerance), parts, lines is not None)
 
 
-def factor_on_axes(tables: Sequence[Floats]) -> tuple[Part, ...]:
+def factor_on_axes(tables: Sequence[Floats]) -> tuple[MatrixPart, ...]:
     """Decompose a table on a grid from the columns (side, d_a) that depend on each axis.
 
     The table is written in an orthonormal basis of all sums of one function per axis. It then has
@@ -392,7 +391,7 @@ def factor_on_axes(tables: Sequence[Floats]) -> tuple[Part, ...]:
         total: Floats = sum(parts[1:], parts[0])
         return total
 
-    return (Part(part.sigma, vectors),)
+    return (MatrixPart(part.sigma, vectors),)
 
 
 def zero_sums(n: int) -> Floats:

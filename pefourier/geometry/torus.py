@@ -114,11 +114,11 @@ def directions_of(density: Floats, sides: Ints) -> list[dict[str, Floats]]:
     width = np.pi / DIRECTIONS
     bins = np.rint(np.arctan2(y, x) / width).astype(int) % DIRECTIONS
     aimed = (y != 0) | (x != 0)  # frequencies with a direction
-    radial = np.bincount(ring, weights=flat).astype(float, copy=False)
+    radial = np.bincount(ring, weights=flat)
     angular = np.bincount(bins[aimed], weights=flat[aimed], minlength=DIRECTIONS)
     return [
-        {"omega": step * np.arange(len(radial), dtype=float), "density": radial},
-        {"angle": width * np.arange(DIRECTIONS, dtype=float), "density": angular.astype(float)},
+        {"omega": step * np.arange(len(radial)), "density": radial},
+        {"angle": width * np.arange(DIRECTIONS), "density": angular.astype(float)},
     ]
 
 

@@ -371,7 +371,7 @@ class Block:
         return (axes.swapaxes(2, 3) if self.by_columns else axes).reshape(3, -1)
 
 
-Layout = Sequence[int | Block]  # of a document: numbers of text tokens, and blocks
+DocumentLayout = Sequence[int | Block]  # of a document: numbers of text tokens, and blocks
 
 
 def times_of(frames: int, interval: float) -> Counts:
@@ -394,7 +394,7 @@ def blocks_of(
         yield Block(times_of(count, 1.0 if rate is None else rate * second), *sides)
 
 
-def layout_of(kinds: Any, blocks: dict[int, Iterator[Block]]) -> Layout:
+def layout_of(kinds: Any, blocks: dict[int, Iterator[Block]]) -> DocumentLayout:
     """Return the layout of the tokens of one document (0: text, 1: image, 2: video)."""
     parts: list[int | Block] = []
     token = 0
@@ -416,7 +416,7 @@ def layout_of(kinds: Any, blocks: dict[int, Iterator[Block]]) -> Layout:
     return parts
 
 
-def ids_of(layout: Layout, rule: str) -> Numbers:
+def ids_of(layout: DocumentLayout, rule: str) -> Numbers:
     """Return the ids (3, n) of a document.
 
     >>> ids_of([1, Block((0,), 1, 2), 1], AUTHORS).tolist()
@@ -467,7 +467,7 @@ class Image(Piece):
         return f"in image {self.number + 1} of {self.count}"
 
 
-def blocks_in(layout: Layout) -> list[tuple[int, Block, Image]]:
+def blocks_in(layout: DocumentLayout) -> list[tuple[int, Block, Image]]:
     """Return the index of each block among the parts of a document, and its tokens."""
     sizes = [part if isinstance(part, int) else part.tokens for part in layout]
     starts = np.cumsum([0, *sizes]).tolist()
@@ -478,7 +478,7 @@ def blocks_in(layout: Layout) -> list[tuple[int, Block, Image]]:
     ]
 
 
-def other_layouts(layout: Layout, rule: str, axes: Numbers) -> Iterator[Recounted]:
+def other_layouts(layout: DocumentLayout, rule: str, axes: Numbers) -> Iterator[Recounted]:
     """Yield what the ids are if all blocks, or one of several, are read in another way."""
     blocks, readings, intervals = blocks_in(layout), list(READINGS), []
     for _, block, tokens in blocks:
@@ -555,7 +555,7 @@ def judge_flat(document: Document, *, is_text: bool = False) -> Span:
     return describe(document, axes - 1, wrong, doubt="text")
 
 
-def judge_axes(document: Document, layout: Layout | None) -> Span:
+def judge_axes(document: Document, layout: DocumentLayout | None) -> Span:
     """Judge a document on three axes (3, n).
 
     Without a layout, that of the ids is read from them: then they follow one, or break it.
@@ -587,7 +587,7 @@ def judge_axes(document: Document, layout: Layout | None) -> Span:
     return describe(document, expected, found)
 
 
-def read_layout(axes: Numbers) -> Layout:
+def read_layout(axes: Numbers) -> DocumentLayout:
     """Read text and blocks from ids (3, n): text is equal on all axes, and blocks are grids."""
     parts: list[int | Block] = []
     token = 0

@@ -44,11 +44,11 @@ NUMBER = re.compile(r"[-−]?\d+(\.\d+)?(e[+-]?\d+)?")
 
 # A part of a page is a paragraph, a table (rows, the header first), or one of these by its keys:
 # label and text; command; picture and caption; listed; summary with the parts inside or the terms.
-Part = str | Sequence[Strings] | Fields
-Section = tuple[str, Sequence[Part]]  # heading and content
+PagePart = str | Sequence[Strings] | Fields
+PageSection = tuple[str, Sequence[PagePart]]  # heading and content
 
 
-def figure(draw: Callable[..., Any], answers: Any, caption: str) -> Part:
+def figure(draw: Callable[..., Any], answers: Any, caption: str) -> PagePart:
     """Draw answers as a figure with a caption."""
     return {"picture": b64encode(render("svg", draw, answers, USUAL)).decode(), "caption": caption}
 
@@ -60,7 +60,7 @@ def terms_by_name() -> Mapping[tuple[str, str], Term]:
     return {(term.group, spelling(name)): term for term in terms for name in term.names}
 
 
-def explanations(names: Iterable[str], groups: Strings) -> Part:
+def explanations(names: Iterable[str], groups: Strings) -> PagePart:
     """Explain names of rows, columns, verdicts and findings, by the first group that has them."""
     known, listed = terms_by_name(), []
     for name in dict.fromkeys(map(str.strip, names)):
@@ -70,7 +70,7 @@ def explanations(names: Iterable[str], groups: Strings) -> Part:
     return {"summary": "Glossary", "terms": listed}
 
 
-def document(title: str, lead: str, sections: Sequence[Section]) -> str:
+def document(title: str, lead: str, sections: Sequence[PageSection]) -> str:
     """Make the complete page; equal sections give equal text."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
@@ -143,7 +143,7 @@ def study_of(enc: Encoding, options: Values, progress: Callable[[str], Progress]
     return Study(enc, {question: Answer(enc, result) for question, result in results.items()})
 
 
-def line_of(question: str, specs: Iterable[str], options: Values) -> Part:
+def line_of(question: str, specs: Iterable[str], options: Values) -> PagePart:
     """Show the command line of a section."""
     takes = OPTIONS.get(question, options)
     others = () if question in SMOOTHED else SMOOTHING
@@ -172,7 +172,7 @@ def encodings_document(
     return document(title or f"Positional encodings: {listed}", "", sections)
 
 
-def glance(studies: Sequence[Study]) -> Part:
+def glance(studies: Sequence[Study]) -> PagePart:
     """Table of verdicts, with a row for each encoding."""
     questions = [question for question in HEADINGS if question not in OPTIONS]
     rows = [["encoding", "vectors", *questions]]
@@ -184,7 +184,7 @@ def glance(studies: Sequence[Study]) -> Part:
     return rows
 
 
-def question_section(question: str, studies: Sequence[Study], options: Values) -> Section:
+def question_section(question: str, studies: Sequence[Study], options: Values) -> PageSection:
     """Make a section: conclusions, findings and figures, then folded numbers and glossary."""
     answers = [study.answers[question] for study in studies if question in study.answers]
     if not answers:

@@ -11,7 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from pefourier.errors import PefourierError, command_line, shown
-from pefourier.pages.document import Part, Section, document, explanations, figure, page_written
+from pefourier.pages.document import (
+    PagePart,
+    PageSection,
+    document,
+    explanations,
+    figure,
+    page_written,
+)
 from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
 from pefourier.train.report import all_words, summary_page
@@ -66,7 +73,7 @@ def folder_document(folder: TrainFolder, title: str = "") -> str:
         figure(draw, summary, training_figures.CAPTIONS[name])
         for name, draw in training_figures.pictures(summary).items()
     ]
-    sections: list[Section] = [
+    sections: list[PageSection] = [
         ("Which encoding", parts_of_words(answer.conclusion)),
         ("How sure", [{"listed": listed}]),
         ("What it costs", [costs(summary), COSTS]),
@@ -98,7 +105,7 @@ def costs(summary: Summary) -> list[Texts]:
     return rows
 
 
-def settings_part(folder: TrainFolder) -> list[Part]:
+def settings_part(folder: TrainFolder) -> list[PagePart]:
     """Commands, settings and versions of a folder."""
     trained = [("program", "version"), *folder.config.get("versions", {}).items()]
     gone = [f"{name} {value}" for name, value in earlier_options(folder.config).items()]

@@ -79,7 +79,7 @@ from pefourier.errors import OtherGrid, PefourierError
 from pefourier.geometry.interpolation import recovered_sides
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.questions.result import Result
-from pefourier.types import Array, Fields, Texts, Values, frozen_by_name
+from pefourier.types import Array, Fields, Texts, Values, frozen
 from pefourier.writing.text import Verdict, agreeing, first_few, joined_runs, number
 
 LARGE = 2**20  # numbers in a table of cosines and sines, above which only pairs are compared
@@ -93,7 +93,7 @@ UNREAD = ("unread-key", "gguf-unread")
 INTERPOLATED = 20 * FLOAT32_EPS  # of the largest number: difference of two float32 resizes
 
 
-@frozen_by_name
+@frozen
 class Comparison(Outcome, Result):
     """Result of comparing encodings a and b; `transform` maps a to b."""
 

@@ -140,7 +140,8 @@ class Context(Result):
         "read differently": Verdict(
             "If the config is read as {r.against.other}, the rotation changes: the cosine between "
             "both first falls below 0.99 at position "
-            "{r.against.below[.99]:,}.{r.against.logits_in_words}",
+            "{r.against.below[.99]:,}.{r.against.is_scaled:? Logits are multiplied by "
+            "{r.against.logits:4}.}",
         ),
         "logits scaled": Verdict(
             "If the config is read as {r.against.other}, the cosine between both rotations stays "

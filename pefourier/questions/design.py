@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cache, cached_property
+from dataclasses import KW_ONLY, replace
+from functools import cache
 from math import ceil, inf, pi
 from typing import Any
 
@@ -36,7 +36,7 @@ from pefourier.geometry.precision import FORMATS, Format, rounded, rounding_dist
 from pefourier.geometry.singular_values import decompose
 from pefourier.questions.result import Result, csv_table
 from pefourier.questions.rotations import base_bound, count_idle
-from pefourier.types import CsvTable, Fields, Ints, Strings, Texts, frozen, frozen_by_name, hidden
+from pefourier.types import CsvTable, Fields, Ints, Strings, Texts, frozen, hidden, later
 from pefourier.writing.page import labelled_fields
 from pefourier.writing.text import Verdict, agreeing, number, shortest
 
@@ -76,13 +76,14 @@ def bases_with_bound(d: int, length: int) -> tuple[float, ...]:
     return tuple(passing[k] for k in sorted(passing))
 
 
-@frozen_by_name
+@frozen
 class Candidate:
     """A base and its properties; distances are l2 between vectors of unit cosines and sines.
 
     Properties that need the table of vectors are None if that takes too long.
     """
 
+    _: KW_ONLY
     rho: float
     spec: str
     min_distance: float | None = None
@@ -158,21 +159,11 @@ class Design(Result):
     best: dict[str, float | None]  # None if no base is suitable
     other: dict[str, float | None]  # the criterion not chosen by default; empty with --for
     tried: tuple[Candidate, ...] = hidden()  # as far as the criteria need them
-    is_long: bool = hidden()  # too long for tables and searches
     dft_serves: bool  # 2 < length <= d, no grid: the DFT lattice is better than any base
     dtype: str | None = None  # the format to which vectors were rounded
     axis: str = ""  # of a grid: t, y or x; otherwise empty
-
-    @cached_property
-    def candidates(self) -> tuple[Candidate, ...]:
-        """All candidates by ascending base, with the properties of their tables."""
-        if self.is_long or self.tried[0].rank is not None:
-            return self.tried
-        return candidates_of(self.tried, self.length, self.d, self.dtype)
-
-    def extra_fields(self) -> Fields:
-        """Return the candidates, which the default text does not need."""
-        return {"candidates": self.candidates}
+    _: KW_ONLY
+    candidates: tuple[Candidate, ...]  # by ascending base, with the properties of their tables
 
     @property
     def verdict(self) -> str:
@@ -316,17 +307,19 @@ def design_base(
     params = {"length": length, "d": d, "for": tuple(criteria), "bases": tuple(bases)}
     params |= {"dtype": dtype, **({"axis": axis} if axis else {})}
     spec = f"rope on axis {axis}" if axis else "rope"
+    bases_tried = tuple(replace(c, best_by=best_by[c.rho]) for c in found)
+    is_done = is_long or found[0].rank is not None
     return Design(
         length=length,
         d=d,
         criteria=tuple(criteria),
         best={name: best[name] for name in criteria},
         other={name: best[name] for name in others if name not in criteria},
-        tried=tuple(replace(c, best_by=best_by[c.rho]) for c in found),
-        is_long=is_long,
+        tried=bases_tried,
         dft_serves=2 < length <= d and not axis,
         dtype=dtype,
         axis=axis,
+        candidates=bases_tried if is_done else later(candidates_of, bases_tried, length, d, dtype),
         encodings=(replace(build("rope", length=2, d=d), spec=spec, params=params),),
     )
 

@@ -54,7 +54,7 @@ COMPLEX = {"float64": "<c16", "float32": "<c8"}
 UNSHARED = ("xpos", "rope++", "mixed-rope")  # differ by queries and keys, heads, or pairs
 PLACES = {0, 1, 2, 3, 17, 255, 256, 1023, 4095, 4096}  # positions of golden rows
 MOST_ROWS, MOST_COLUMNS = 8, 6  # of printed numbers
-DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}  # bits of significands
+DIGITS = {"float64": 53} | {name: FORMATS[name].digits for name in BITS if name in FORMATS}
 
 
 def layout_of(enc: Encoding, what: str, layout: str | None = None) -> str | None:
@@ -205,7 +205,7 @@ def arranged(table: Table, own: Columns, what: str, layout: str | None) -> Table
     """
     cosines, sines = (table[:, columns] for columns in own)
     if what == "complex":
-        return np.asarray(cosines + 1j * sines)
+        return cosines + 1j * sines
     first, second = own
     if layout in ("half", "interleaved"):
         first, second = columns_of_blocks(layout.replace("half", "halves"), [len(first)])

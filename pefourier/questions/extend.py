@@ -22,7 +22,6 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from math import inf, pi
 from shlex import quote
 from typing import Literal
@@ -58,8 +57,8 @@ from pefourier.types import (
     Texts,
     Values,
     frozen,
-    frozen_by_name,
     hidden,
+    later,
 )
 from pefourier.writing.files import split_spec
 from pefourier.writing.page import labelled_fields
@@ -203,7 +202,7 @@ VENDORS = dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), "yarn")  #
 FACTOR_DIGITS, BASE_DIGITS = 10, 7
 
 
-@frozen_by_name
+@frozen
 class Extension(Candidate):
     """One way to extend the context, and its effects."""
 
@@ -332,27 +331,10 @@ class Extensions(Result):
     trained_frequencies: Floats  # of the rotation in training
     criteria: Texts
     ways: tuple[Extension, ...] = hidden()  # without properties of tables
-    rotations: tuple[Encoding, ...] = hidden(compare=False)  # of the ways
     best: dict[str, float | None]  # the base for each criterion
     settings: Settings  # what to type for the recommended way
     choice: int = hidden()  # index of the recommended way
-
-    @cached_property
-    def candidates(self) -> tuple[Extension, ...]:
-        """All ways, the unchanged rotation first, with the properties of their tables."""
-        dtype = self.encoding.params["dtype"]
-        return tuple(
-            replace(way, bound=bound_of(enc), **properties_of_table(enc, dtype))
-            for way, enc in zip(self.ways, self.rotations, strict=True)
-        )
-
-    def extra_fields(self) -> Fields:
-        """Return the candidates, which the default text does not need."""
-        return {"candidates": self.candidates}
-
-    def __getstate__(self) -> Fields:
-        """Return the state to pickle, with the candidates in place of rotations."""
-        return {**super().__getstate__(), "candidates": self.candidates, "rotations": ()}
+    candidates: tuple[Extension, ...]  # all ways, with the properties of their tables
 
     @property
     def verdict(self) -> str:
@@ -535,10 +517,15 @@ def extend(
         trained_frequencies=known,
         criteria=tuple(criteria),
         ways=tuple(ways),
-        rotations=tuple(enc for _, enc in rotations),
         best=best,
         settings=settings,
         choice=choice,
+        candidates=later(
+            lambda: tuple(
+                replace(way, bound=bound_of(enc), **properties_of_table(enc, dtype))
+                for way, (_, enc) in zip(ways, rotations, strict=True)
+            )
+        ),
         encodings=(replace(source, params={**source.params, "to": length, "dtype": dtype}),),
     )
 

@@ -10,7 +10,7 @@ dump or a mask. A config sets the first id, the limit, the axes, and the effect 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,6 @@ from pefourier.types import (
     Values,
     frozen,
     frozen_arrays,
-    frozen_by_name,
     hidden,
 )
 from pefourier.writing.files import read_toml
@@ -228,7 +227,7 @@ WORDS = read_toml(Path(__file__).with_suffix(".toml"))  # of the answer
 WRONG_MASK = "wrong mask"
 
 
-@frozen_by_name
+@frozen
 class Positions(Result):
     """Result of checking the position ids of a batch."""
 
@@ -238,6 +237,7 @@ class Positions(Result):
     shown = WORDS["shown"]
     listed = WORDS["listed"]
 
+    _: KW_ONLY
     shape: Counts
     rows: tuple[Span, ...]
     positions: Array | None = None  # recovered from a dump of cosines and sines
@@ -624,10 +624,11 @@ def recover(
         raise PefourierError(f"{shown(model.spec)} declares no frequencies to recover positions")
     is_whole = measured and measured.form and measured.form.part == "both"
     if not measured or not is_whole or len(measured) != len(reference):
-        count = len(measured) if measured else "none"
+        count = len(measured) if measured else "no"
         raise PefourierError(
             f"{shown(table.label)} must hold cosines and sines of {len(reference)} pairs, as "
-            f"{shown(model.spec)} does; it has {count}, up to {np.abs(table.table()).max():.4g}"
+            f"{shown(model.spec)} does; it has {count} pairs and "
+            f"numbers up to {np.abs(table.table()).max():.4g}"
         )
     bad = []  # first row that is not explained, for each order of cosines and sines
     for own in (measured, exchanged_waves(measured)):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, cached_property
-from math import ceil, prod
+from math import prod
 from operator import lt
 from typing import Any, ClassVar
 
@@ -82,8 +82,8 @@ class LineReconstruction(Reconstruction):
 
     @property
     def reach(self) -> int:
-        """Distance to the last sample of the peak."""
-        return ceil(self.width / 2 - EXACT) - 1
+        """Distance to the last sample of the peak at or above half of it."""
+        return int(self.width / 2 + EXACT)
 
     @property
     def confused(self) -> str | None:
@@ -455,7 +455,7 @@ def position_function(density: Floats, sides: Counts) -> Floats:
     axes = len(sides)
     weights = density if axes == 1 else density / multiplicity(sides)
     h = np.fft.irfftn(weights, sides, range(axes))  # inverse of numpy.rfftn
-    return np.asarray(h / np.linalg.norm(h))
+    return h / np.linalg.norm(h)
 
 
 def distinct_vectors(enc: Encoding, sides: Counts) -> Vectors:

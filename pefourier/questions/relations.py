@@ -22,14 +22,12 @@ from numpy.typing import ArrayLike
 
 from pefourier.construction.waves import numbers_look_random
 from pefourier.encodings.encoding import (
-    BLOCK,
     Encoding,
     Finding,
     as_encoding,
     axis_letters,
     finding,
     lattice_points,
-    row_blocks,
     steps_ahead,
     unit_of,
     without_prefix,
@@ -37,7 +35,7 @@ from pefourier.encodings.encoding import (
 from pefourier.geometry import keep_last
 from pefourier.geometry.products import mean_products, toeplitz_residual
 from pefourier.questions.result import Result
-from pefourier.types import Counts, CsvTable, Floats, Table, frozen
+from pefourier.types import Counts, CsvTable, Fields, Floats, Table, frozen
 from pefourier.writing.text import Verdict, number
 
 EXACT = 1e-6  # largest residual that counts as rounding
@@ -322,8 +320,7 @@ def relate(encoding: Encoding | ArrayLike) -> Relations | BiasRelations:
         kernel=k,
         lags=in_units(enc, np.arange(len(k))) if has_unit and k is not None else None,
         first_rise=first_lags(enc, k, partial(first_rise, eps=enc.eps)),
-        half=first_lags(enc, k, partial(first_low, level=0.5)),
-        tenth=first_lags(enc, k, partial(first_low, level=0.1)),
+        **fall_of(enc, k),
         zero=first_lags(enc, k, partial(first_low, level=-max(1e-12, enc.eps))),
         asymmetry=asymmetry(enc),
         distance_preservation=distance_preservation(enc) if sequence else None,
@@ -353,8 +350,7 @@ def relate_biases(source: Encoding, enc: Encoding) -> BiasRelations:
         length=prod((n + 1) // 2 for n in sides) if is_window else len(x),
         dimension=enc.dim,
         by_lag=means,
-        half=first_lags(enc, weights, partial(first_low, level=0.5)),
-        tenth=first_lags(enc, weights, partial(first_low, level=0.1)),
+        **fall_of(enc, weights),
         zero=first_lags(enc, means, first_change_of_sign),
         asymmetry=asymmetry(enc),
         encodings=(source,),
@@ -418,14 +414,11 @@ def kernel(enc: Encoding) -> Floats | None:
         return kernel_of_biases(enc.table(enc.domain.x[enc.domain.x <= 0])[::-1])
     sides = enc.domain.sides
     if len(sides) > 1 and enc.is_stationary:  # one half, and the other by symmetry
-        ahead, m = steps_ahead(sides), len(enc.measure)
-        blocks = (enc.measure.kernel(ahead[rows]) for rows in row_blocks(len(ahead), BLOCK, m))
-        half = np.concatenate([np.zeros(0), *blocks])
+        half = enc.measure.kernel(steps_ahead(sides))
         whole = np.concatenate([half[::-1], [1.0], half])
         return np.asarray(whole.reshape([2 * n - 1 for n in sides]))
     if len(sides) == 1 and enc.measure.squared_length:
-        parts = row_blocks(len(enc), BLOCK, len(enc.measure))
-        return np.concatenate([enc.measure.kernel(np.arange(b.start, b.stop)) for b in parts])
+        return enc.measure.kernel(np.arange(len(enc)))
     if enc.inverse_keys:  # scores of queries with the key at 0, where factors are 1
         table = enc.table()
         return np.asarray(table @ table[0] / (table[0] @ table[0]))
@@ -448,6 +441,12 @@ def first_lags(enc: Encoding, k: Floats | None, find: Callable[[Floats], int | N
         return None
     found = [find(line) for line in kernel_lines(k)]
     return found if k.ndim > 1 else in_units(enc, found[0])
+
+
+def fall_of(enc: Encoding, k: Floats | None) -> Fields:
+    """Return the first lags at which a curve is at most half, and a tenth."""
+    levels = {"half": 0.5, "tenth": 0.1}
+    return {n: first_lags(enc, k, partial(first_low, level=x)) for n, x in levels.items()}
 
 
 def first_low(line: Floats, level: float) -> int | None:

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from pefourier.encodings.encoding import (
-    BLOCK,
     Encoding,
     Finding,
     axis_letters,
@@ -66,7 +65,7 @@ RECOMPUTED = "anew"  # computed by the formula, as models do at every size, not 
 
 
 @frozen
-class Waves:
+class TableWaves:
     """Distances of a table on a lattice, and its frequencies."""
 
     nearest: float | None  # smallest distance of two vectors over the RMS norm; None for one point
@@ -78,7 +77,7 @@ class Waves:
 
 @frozen
 class Picture:
-    """Vectors of a table on a lattice, with `Waves` that are computed on first access."""
+    """Vectors of a table on a lattice, with `TableWaves` that are computed on first access."""
 
     name: str = hidden()  # before or after
     grid: Counts
@@ -88,12 +87,11 @@ class Picture:
     points_of: Encoding = hidden(compare=False)  # the vectors on their lattice
 
     @cached_property
-    def waves(self) -> Waves:
+    def waves(self) -> TableWaves:
         """Frequencies of the table: by closed forms for sequences, or by the FFT of its columns."""
         enc, sides = self.points_of, self.grid
         if enc.is_stationary:
-            blocks = (np.arange(len(enc))[rows] for rows in row_blocks(len(enc), BLOCK))
-            kernel = np.concatenate([enc.measure.kernel(lags) for lags in blocks])
+            kernel = enc.measure.kernel(np.arange(len(enc)))
             neighbours = [float(kernel[1:2].sum()) if len(enc) > 1 else np.nan]
             density = sampled_density(kernel)
         else:
@@ -103,7 +101,7 @@ class Picture:
             neighbours = similarities(neighbour_products(table, sides))
         waves = [omega * n / (2 * np.pi) for omega, n in zip(half_plane(sides), sides, strict=True)]
         cycles = np.linalg.norm(lattice_points(waves), axis=1)
-        return Waves(
+        return TableWaves(
             nearest=self.nearest,
             neighbours=neighbours,
             cycles=float(cycles @ density.ravel()),
@@ -146,7 +144,7 @@ class Picture:
 
 
 @frozen
-class Method:
+class MethodResult:
     """Result of resizing a table by one method."""
 
     method: str
@@ -257,7 +255,7 @@ class Resizing(Result):
     prefix: int
     method: str
     make_table: Callable[[], Array] = hidden(compare=False)
-    make_methods: Callable[[], list[Method]] = hidden(compare=False)
+    make_methods: Callable[[], list[MethodResult]] = hidden(compare=False)
     before: Picture = hidden()
     after: Picture = hidden()
     unseen: list[Unseen]  # by axis; empty if frequencies are not declared
@@ -272,7 +270,7 @@ class Resizing(Result):
         return as_stored(self.encoding, self.make_table())
 
     @cached_property
-    def methods(self) -> list[Method]:
+    def methods(self) -> list[MethodResult]:
         """The results of all methods; empty if the table was recomputed."""
         return self.make_methods()
 
@@ -348,7 +346,7 @@ class Resizing(Result):
 
     def series(self) -> CsvTable:
         """Column names for CSV, and one row for each method."""
-        return csv_table(self.methods, labelled_fields(Method))
+        return csv_table(self.methods, labelled_fields(MethodResult))
 
 
 def resize(encoding: Source, to: Ints | str, method: str = "", **params: Any) -> Resizing:
@@ -392,7 +390,7 @@ def resize(encoding: Source, to: Ints | str, method: str = "", **params: Any) ->
     computed = formula if by_formula and not method else None
     old, new, table_sides = check_new_sides(enc, to)
     prefix, shape = enc.domain.prefix, enc.domain.sides
-    make_methods: Callable[[], list[Method]] = list
+    make_methods: Callable[[], list[MethodResult]] = list
     libraries = methods_of(enc, table_sides)
     if computed is not None:
         method, libraries = RECOMPUTED, {}
@@ -522,7 +520,7 @@ def check_new_sides(encoding: Encoding, new: Ints) -> tuple[Counts, ...]:
 
 def compare_methods(
     names: Strings, rows: Floats, chosen: Floats, states: Sequence[Picture]
-) -> list[Method]:
+) -> list[MethodResult]:
     """Compare the results of methods with the chosen table, in blocks of columns."""
     (before, after), size = states, states[0].norm or np.nan
     blocks = [*row_blocks(rows.shape[1], NUMBERS_AT_ONCE, len(chosen))]
@@ -534,7 +532,7 @@ def compare_methods(
             products += neighbour_products(part, after.grid)
             largest = max(largest, float(np.abs(part - chosen[:, columns]).max()))
         norm = float(np.sqrt(products[0].mean()))
-        methods.append(Method(name, norm / size, similarities(products), largest))
+        methods.append(MethodResult(name, norm / size, similarities(products), largest))
     return methods
 
 

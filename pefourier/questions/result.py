@@ -6,13 +6,13 @@ Results hold numbers and arrays; `report.render` makes text and records from any
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pefourier.encodings.encoding import Encoding
 from pefourier.errors import PefourierError, shorten
 from pefourier.report import render
-from pefourier.types import Array, CsvTable, Fields, Floats, frozen_by_name, hidden
+from pefourier.types import Array, CsvTable, Fields, Floats, frozen, hidden
 from pefourier.writing.escapes import in_html
 from pefourier.writing.page import plain
 from pefourier.writing.text import Verdict, printable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SENTENCE = 180  # characters of a conclusion in one line
 
 
-@frozen_by_name
+@frozen
 class Result:
     """A result and the encodings that it describes; `pefourier explain FIELD` explains a field."""
 
@@ -36,6 +36,7 @@ class Result:
     figure: ClassVar[str] = ""  # function of `report.figures` that draws answers
     curves: ClassVar[str] = ""  # function of `report.figures` for the chart of a terminal
     on_grid = False  # whether points have several axes
+    _: KW_ONLY
     encodings: tuple[Encoding, ...] = hidden(default=(), compare=False)
 
     @classmethod

@@ -400,13 +400,12 @@ class FrequencyReading:
         """Whether angles differ, only the size of logits, or neither."""
         if self.below[".99"] is not None:
             return "read differently"
-        return "read alike" if isclose(self.logits, 1, rel_tol=NOTICED) else "logits scaled"
+        return "logits scaled" if self.is_scaled else "read alike"
 
     @property
-    def logits_in_words(self) -> str:
-        """A sentence on the change in the size of logits, if there is one."""
-        is_same = isclose(self.logits, 1, rel_tol=NOTICED)
-        return "" if is_same else f" Logits are multiplied by {number(self.logits, 4)}."
+    def is_scaled(self) -> bool:
+        """Whether the size of logits changes."""
+        return not isclose(self.logits, 1, rel_tol=NOTICED)
 
 
 def read_against(

@@ -29,7 +29,7 @@ import numpy as np
 from pefourier.encodings.encoding import Encoding, Finding, Findings, finding
 from pefourier.encodings.model_positions import ModelPositions
 from pefourier.errors import PefourierError, command_line, shown
-from pefourier.geometry import map_ahead
+from pefourier.geometry import Progress, map_ahead
 from pefourier.questions.result import Result
 from pefourier.types import Counts, CsvTable, Fields, Floats, Ints, frozen, hidden
 from pefourier.weights.model import (
@@ -54,7 +54,7 @@ from pefourier.weights.pair_energy import (
 )
 from pefourier.writing.text import Verdict, number, percent, ranges
 
-Progress = Callable[[str], Callable[[int, int], object]]
+Begin = Callable[[str], Progress]
 PAIR_FIELDS = ("index", "wavelength", "turns", "share_q", "share_k", "share")
 MOST_MOVED = 5  # heads that a comparison lists
 STRONGEST = 3  # pairs in the short answer, of each rotation
@@ -182,7 +182,8 @@ class Usage(Result):
     command = "usage"
     figure = "usage"
     verdicts = {
-        code: verdict._replace(
+        code: replace(
+            verdict,
             meaning=verdict.meaning + "{r.moved_in_words}",
             action=verdict.action or "{r.next_step}",
         )
@@ -337,7 +338,7 @@ def use_of_model(
     against: str | None = None,
     stats: str | None = None,
     base: str | None = None,
-    begin: Progress | None = None,
+    begin: Begin | None = None,
 ) -> Usage:
     """Measure which rotary frequencies a model uses, from its weights or its mean activations.
 
@@ -439,7 +440,7 @@ def measure_rows(
     model: ModelWeights,
     layers: Ints | None = None,
     limit: int | None = None,
-    begin: Progress | None = None,
+    begin: Begin | None = None,
 ) -> tuple[ModelPositions, list[LayerEnergies], PairLayout]:
     """Return the rotations of a model, the energies of its rows, and the layout of its pairs.
 

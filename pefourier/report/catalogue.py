@@ -159,8 +159,10 @@ def description(record: Fields) -> str:
 
 def convention_line(convention: Values) -> str:
     """Describe a published convention: its settings and its source."""
-    values = ", ".join(assignment(*item) for item in convention["params"].items())
-    facts = [values, *(convention[key] for key in ("source", "note") if key in convention)]
+    facts = [
+        settings_of(convention),
+        *(convention[key] for key in ("source", "note") if key in convention),
+    ]
     return paragraph(f"    convention={convention['convention']}: {'. '.join(facts)}.", " " * 6)
 
 
@@ -173,6 +175,11 @@ def rows(records: Sequence[Fields]) -> list[list[str]]:
         parameters = ",".join(assignment(*default) for default in defaults)
         table.append([*words, ", ".join(users_of(record)), record["paper"], parameters])
     return table
+
+
+def settings_of(convention: Values) -> str:
+    """Return the parameters that a convention sets, as typed."""
+    return ", ".join(assignment(*item) for item in convention["params"].items())
 
 
 def assignment(key: str, value: Any) -> str:

@@ -147,7 +147,7 @@ def draw_kernels(axes: Axes, answers: Answers) -> None:
     for i, a in enumerate(answers):
         curves = a.result.kernel_lines or {"": ([], [])}  # lags and inner products, by axis
         for (name, (lags, line)), dashes in zip(curves.items(), plot.LINES, strict=False):
-            style: Fields = {"color": f"C{i}", "linestyle": dashes} if name else {}
+            style: Fields = {"color": f"C{i}"} | ({"linestyle": dashes} if name else {})
             label = entry(axes, a.encoding, f" along {name}" if name else "")
             axes.plot(lags, line, label=label, **style)
             steps += [lags[1]] if len(line) > plot.DENSE else []
@@ -392,7 +392,7 @@ def spectrum_on_grids(answers: Answers, look: Look) -> Figure:
     rows = len(answers)
     figure, panels = make_panels(look, 0.4 + 3.2 * rows, rows, 2)
     for (plane_axes, sums), a in zip(panels, answers, strict=True):
-        plane_axes.set_title(caption(a.encoding, 2.8))
+        plane_axes.set_title(caption(a.encoding, plot.width_of(plane_axes) / 2 - 0.2))
         sums.set(xlabel="ω (radians per point)", ylabel="share of energy")
         if not a.result.on_grid:
             sums.plot(a.result.omega, a.result.density, label="of a sequence")
@@ -431,32 +431,39 @@ def reconstruct(answers: Answers, look: Look) -> Figure:
     height = 1.0 + 1.6 * len(answers)
     figure, panels = make_panels(look, height, len(answers), share="y")
     for axes, a in zip(panels, answers, strict=True):
-        for r in a.result.reconstructions:
-            axes.plot(r.values, label=f"s = {r.position}")
-        tops = np.array([top for peaks in a.result.repeats for top, _ in peaks], dtype=int)
-        for r in a.result.reconstructions if len(tops) else ():
-            places = np.append(r.position + tops, r.position - tops) % a.result.lattice
-            axes.plot(places, r.values[places], "v", color="0.3", label="repeated position")
-        label = f"position (a circle: {a.result.lattice} is 0 again)"
-        axes.set(title=entry(axes, a.encoding), xlabel=label, ylabel="reconstructed value")
+        draw_functions(axes, a, entry(axes, a.encoding))
     return figure
+
+
+def draw_functions(axes: Axes, answer: Answer, title: str) -> None:
+    """Draw the reconstructed functions of a sequence, with marks at repeated positions."""
+    result = answer.result
+    for r in result.reconstructions:
+        axes.plot(r.values, label=f"s = {r.position}")
+    tops = np.array([top for peaks in result.repeats for top, _ in peaks], dtype=int)
+    for r in result.reconstructions if len(tops) else ():
+        places = np.append(r.position + tops, r.position - tops) % result.lattice
+        axes.plot(places, r.values[places], "v", color="0.3", label="repeated position")
+    label = f"position (a circle: {result.lattice} is 0 again)"
+    axes.set(title=title, xlabel=label, ylabel="reconstructed value")
 
 
 def reconstruct_on_grids(answers: Answers, look: Look) -> Figure:
     """Draw reconstructed points as pictures, one row per encoding; of frames, that of the peak."""
-    count = max(len(a.result.reconstructions) for a in answers)
+    points = [a.result.reconstructions if a.result.on_grid else ["all"] for a in answers]
+    count = max(map(len, points))
     width = look.width or max(3.0, 2.1 * count)
     height = (width / count + 0.85) * len(answers)
     figure, panels = make_panels(look, height, len(answers), count, width=width)
-    for row, a in zip(panels, answers, strict=True):
-        for axes in row[len(a.result.reconstructions) :]:
+    for row, a, of_row in zip(panels, answers, points, strict=True):
+        title = caption(a.encoding, width / count)
+        for axes in row[len(of_row) :]:
             axes.set_axis_off()
-        for axes, r in zip(row, a.result.reconstructions, strict=False):
-            axes.set_title(f"{caption(a.encoding, width / count)}\n({r.point}), peak {r.peak:.3f}")
-            if r.values.ndim == 1:
-                axes.plot(r.values)
-                axes.set(xlabel="position", ylabel="reconstructed value")
-            else:
-                heat(axes, r.values[r.position[:-2]], "", place="bottom")
-                axes.set(xlabel="column", ylabel="row")
+        for axes, r in zip(row, of_row, strict=False):
+            if not a.result.on_grid:
+                draw_functions(axes, a, title)
+                continue
+            heat(axes, r.values[r.position[:-2]], "", place="bottom")
+            named = f"{title}\n({r.point}), peak {r.peak:.3f}"
+            axes.set(title=named, xlabel="column", ylabel="row")
     return figure

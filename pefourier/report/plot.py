@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pefourier.errors import PefourierError
+from pefourier.errors import PefourierError, shorten
 from pefourier.types import Fields, frozen
 from pefourier.writing.files import write_whole
 from pefourier.writing.text import printable
@@ -155,7 +155,7 @@ def show_equal_curves(figure: Figure) -> None:
                 first.set(linewidth=first.get_linewidth() + THICKER, alpha=PALE)
                 end = f" ({EQUAL} to {label.strip()})"
                 end = end if len(name + end) <= room else f" ({EQUAL})"
-                line.set_label(f"{name[: room - len(end)]}{end}")
+                line.set_label(shorten(name, room - len(end) - 1) + end)
 
 
 def is_equal_curve(first: Any, second: Any) -> bool:

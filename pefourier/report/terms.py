@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from pefourier.errors import PefourierError, unknown
-from pefourier.report.catalogue import assignment, name_behind, read_catalogue, spec_text
+from pefourier.report.catalogue import name_behind, read_catalogue, settings_of, spec_text
 from pefourier.types import Fields, Strings, Texts, frozen
 from pefourier.writing.files import read_toml
 from pefourier.writing.page import Page, fields_of, flattened
@@ -128,10 +128,10 @@ def encoding_terms(records: Sequence[Fields]) -> Iterable[Term]:
     for record in records:
         for convention in record.get("conventions", ()):
             name = convention["convention"]
-            values = ", ".join(assignment(*item) for item in convention["params"].items())
             note = f" {capital(convention['note'])}." if "note" in convention else ""
             spec = f"{record['encoding']}:convention={name}"
-            meaning = f"A published model's choice of parameters, {spec}: {values}.{note}"
+            chosen = f"{spec}: {settings_of(convention)}.{note}"
+            meaning = f"A published model's choice of parameters, {chosen}"
             yield Term(name, "conventions", meaning, source=convention["source"])
 
 

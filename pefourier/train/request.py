@@ -34,7 +34,7 @@ from pefourier.train.options import (
     flag_of,
 )
 from pefourier.train.store import NOT_NUMBERS, read_configuration, read_rank, stored_options
-from pefourier.types import Counts, Ints, frozen, frozen_by_name
+from pefourier.types import Counts, Ints, frozen
 from pefourier.writing.files import check_suffix
 
 AT_RMS = "@rms="
@@ -46,7 +46,7 @@ MOST_MINUTES = 10_000
 FASTER = 10
 
 
-@frozen_by_name
+@frozen
 class Schedule:
     """Duration and pace of training in steps."""
 

@@ -75,7 +75,7 @@ A difference in F1 from the reference is
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import KW_ONLY, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ from scipy.special import nctdtrinc, ndtr, stdtr, stdtrit
 from pefourier.train.data.split import FOLDS
 from pefourier.train.options import BESIDE, FIND, LEVEL, WITHOUT_VECTORS, seeds_of
 from pefourier.train.store import MEASURES
-from pefourier.types import Array, Fields, Strings, Texts, Values, frozen, frozen_by_name
+from pefourier.types import Array, Fields, Strings, Texts, Values, frozen
 from pefourier.writing.files import read_toml
 
 RESAMPLES = 10_000
@@ -635,10 +635,11 @@ class LengthMeans:
     reason: str = ""
 
 
-@frozen_by_name
+@frozen
 class DatasetSummary(Decision):
     """Summary of a dataset: the decision, and each encoding's scores, difference and verdict."""
 
+    _: KW_ONLY
     dataset: str
     split: str
     leaky: bool
@@ -692,10 +693,11 @@ class DatasetSummary(Decision):
         return f"{f'series of {self.shortest} to' if padded else 'windows of'} {self.length} rows"
 
 
-@frozen_by_name
+@frozen
 class Summary(Decision):
     """Summary of all datasets: average ranks and the overall decision."""
 
+    _: KW_ONLY
     reference: str
     datasets: tuple[DatasetSummary, ...]
     ranks: dict[str, float]

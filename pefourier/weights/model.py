@@ -189,7 +189,7 @@ class MergedTensor(Tensor):
         """Return the merged rows from first to last (last - first, columns)."""
         a, b = self.a.rows(0, self.a.shape[0]), self.b.rows(first, last)
         added = self.scale * (b.astype(np.float32) @ a.astype(np.float32))
-        return np.asarray(super().rows(first, last).astype(np.float32) + added)
+        return super().rows(first, last).astype(np.float32) + added
 
 
 def is_adapter(path: str) -> bool:

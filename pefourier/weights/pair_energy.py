@@ -333,7 +333,7 @@ def summarise(
 def known_heads(parts: Sequence[Floats]) -> Floats:
     """Return the shares of all heads of some layers that have shares."""
     heads = np.concatenate(parts)
-    return np.asarray(heads[~np.isnan(heads).any(axis=1)])
+    return heads[~np.isnan(heads).any(axis=1)]
 
 
 def groups_of(shares: Sequence[LayerShares]) -> Floats:

@@ -14,10 +14,10 @@ from math import floor, isfinite, log10
 from shutil import get_terminal_size
 from string import Formatter
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import Any
 
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Counts, Ints, Strings
+from pefourier.types import Counts, Ints, Strings, frozen
 
 RUNNER = re.compile(r"(?<!\S)::|##(?=\[)")  # may be read as a command by workflow runners
 
@@ -131,10 +131,8 @@ def parts_of_words(*texts: Callable[[], str]) -> list[str | Sequence[Strings]]:
     return [next(parts) if line == TABLE else line for line in lines if line]
 
 
-def paragraph(text: str, indent: str = "", goes_on: str = "") -> str:
+def paragraph(text: str, indent: str = "") -> str:
     r"""Wrap a text to the terminal's width, at most `WIDEST`; indent all lines but the first.
-
-    All lines but the last end with `goes_on`, such as a line continuation of a shell command.
 
     >>> paragraph("codes " * 20, "    ").splitlines()[1]
     '    codes codes codes codes'
@@ -142,8 +140,8 @@ def paragraph(text: str, indent: str = "", goes_on: str = "") -> str:
     if SET_ASIDE.get() is not None:  # a document wraps its own lines
         return f"{text}\n"
     width = max(min(WIDEST, get_terminal_size((WIDEST, 24)).columns), 24)
-    lines = wrap(text, width - len(goes_on), subsequent_indent=indent, **WHOLE)
-    return f"{goes_on}\n".join(lines) + "\n"
+    lines = wrap(text, width, subsequent_indent=indent, **WHOLE)
+    return "\n".join(lines) + "\n"
 
 
 def number(value: float | str | None, digits: int = 4, missing: str = "–") -> str:
@@ -185,7 +183,8 @@ def percent(share: float, digits: int = 3) -> str:
     return f"more than {below}%" if text == "100" and share < 1 else f"{text}%"
 
 
-class Verdict(NamedTuple):
+@frozen
+class Verdict:
     """The sentences of a verdict, with slots such as {r.gap:3} for fields of its result."""
 
     meaning: str

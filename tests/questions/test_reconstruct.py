@@ -81,3 +81,13 @@ def test_positions_that_cannot_be_told_apart_are_listed(spec, sigma):
         assert r.reach == max(
             (min(abs(t - r.position), 64 - abs(t - r.position)) for t in high), default=0
         )
+
+
+def test_half_of_a_peak_has_a_margin_for_rounding():
+    """A cosine at exactly half of the peak counts, despite rounding: 24 of 48 samples."""
+    wave = position_functions(from_table(np.cos(np.arange(48)[:, None] * np.pi / 3)), sigma=0)
+    assert wave.first.half_max == 24
+    (peak,) = position_functions(
+        from_table(np.cos(np.arange(48)[:, None] * np.pi / 24)), [40], sigma=0
+    ).reconstructions
+    assert (peak.half_max_count, peak.reach, peak.confused) == (17, 8, "0, 32-39, 41-47")

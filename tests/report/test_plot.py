@@ -59,9 +59,11 @@ def test_equal_curves_are_visible_and_named_in_the_legend():
 
     line = np.sin(np.arange(20))
     named = {"a": line, "b": line + 1e-5, "c": -line, "d": line[:9], "e (equal to a)": line}
+    named |= {f"{'f' * 60} along x": line}
     axes, *_ = plot.draw_styled(draw, named, plot.USUAL).axes
-    labels = [curve.get_label() for curve in axes.lines]
+    *labels, long = (curve.get_label() for curve in axes.lines)
     assert labels == ["a", "b (equal to a)", "c", "d", "e (equal to a)"]
+    assert long.endswith("f along x (equal)")
     first, second, *others = (curve.get_linewidth() for curve in axes.lines)
     assert (first > 2 * second, {second, *others}) == (True, {second})
 
@@ -101,10 +103,12 @@ LLAMA, GEMMA, QWEN = "Llama-3.1-8B.json", "gemma-3-4b-it.json", "Qwen2-VL-7B-Ins
 LONG = "rope:scaling=yarn,factor=4,original=4096 rope:rho=500,layout=interleaved"
 MANY = "none onehot ramp learned sinusoidal tape fourier-features dft rope xpos time2vec"
 GRIDS = "axial axial-rope sinusoidal --grid 6x9 --d 16"
+MIXED = "axial:grid=6x9 sinusoidal:layout=halves,rho=500 --d 16"
 PICTURES = [
     f"spectrum {LONG} {LLAMA} --axis log --d 128",
     f"spectrum {GRIDS}",
     f"reconstruct {GRIDS} --pos 2,3 4,5",
+    f"reconstruct {MIXED}",
     f"check-faithful {MANY} --d 16",
     f"context {LLAMA} {GEMMA} --length 128k",
     "compare rope xpos --d 128 -S 600",

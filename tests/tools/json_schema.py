@@ -78,13 +78,10 @@ KINDS |= {"context": (Context,), "usage": (Usage,), "design": (Design, Extension
 KINDS |= {"positions": (Positions,)}
 KINDS |= {"resize": (Resizing,), "encode": (Written,), "explain": (terms.Term,)}
 KINDS |= {"plan": (DatasetPlan,), "reproduce": (Claim,)}
-CANDIDATES = {"candidates": {"type": "array", "items": OBJECT}}
 BESIDE = {  # fields of a record that its dataclass lacks
     kind: {**LAYERS, "softmax_factor": NUMBER} for kind in (LineFaithfulness, GridFaithfulness)
 } | {
     Comparison: {"other": OBJECT},
-    Design: CANDIDATES,
-    Extensions: CANDIDATES,
     Resizing: {"before": OBJECT, "after": OBJECT, "methods": {"type": "array", "items": OBJECT}},
 }
 PLAINLY = {  # records without a dataclass

@@ -44,8 +44,8 @@ from pefourier.types import Array, Counts, Fields, Floats, Places, Reals, frozen
 
 AxesLayout = Literal["interleaved", "halves", "axis-halves", "mismatched"]
 Coordinates = Callable[[Domain, NDArray[Any]], NDArray[Any]]  # coordinates of points, (n, axes)
-Line = tuple[float, float]  # slope and value at index 0 of the coordinate of an axis
-LINES: dict[str, Callable[[float], Line]] = {  # as functions of the side
+AxisLine = tuple[float, float]  # slope and value at index 0 of the coordinate of an axis
+LINES: dict[str, Callable[[float], AxisLine]] = {  # as functions of the side
     "unit": lambda n: (1 / n, 0.0),
     "2pi": lambda n: (2 * pi / (n + 1e-6), 0.0),
     "centred": lambda n: (2 / n, -1.0),
@@ -237,7 +237,7 @@ def pairs_of_axes(name: str, axes: Axes, d: int) -> Pairs:
     return Pairs(np.pad(blocks, idle), np.pad(omega, idle), tuple(n for n in sizes if n))
 
 
-def coordinate(axes: Axes, place: int, side: int, across: list[int]) -> Line:
+def coordinate(axes: Axes, place: int, side: int, across: list[int]) -> AxisLine:
     """Coordinate of an axis as a linear function of the index of a point."""
     if axes.normalise != "own" and across:
         side = (max if axes.normalise == "max" else min)(across)

@@ -82,13 +82,13 @@ def learnable_sinusoidal(
 
 
 Mapping = Literal["gaussian", "sam", "nerf", "perceiver"]
-Coordinates = Literal["own", "unit", "position", "centred", "closed"]
+FeatureCoordinates = Literal["own", "unit", "position", "centred", "closed"]
 SCALE = 10.0  # of Tancik et al. for images
 OWN_LINES = LINES | {  # step of a coordinate between points, and its value at the first point
     "position": lambda _: (1.0, 0.0),
     "centred": lambda n: (2 / n, 1 / n - 1),
 }
-USUAL: dict[Mapping, Coordinates] = {  # coordinates that the authors of each mapping use
+USUAL: dict[Mapping, FeatureCoordinates] = {  # coordinates that the authors of each mapping use
     "gaussian": "unit",
     "sam": "centred",
     "nerf": "closed",
@@ -108,7 +108,7 @@ def fourier_features(
     prefix: int = 0,
     mapping: Mapping = "gaussian",
     scale: float = SCALE,
-    coordinates: Coordinates = "own",
+    coordinates: FeatureCoordinates = "own",
     seed: int = 0,
 ) -> Encoding:
     """Fourier features (Tancik et al., 2020): sines and cosines at frequency vectors.

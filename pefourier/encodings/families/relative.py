@@ -40,7 +40,7 @@ from pefourier.encodings.registry import encoding
 from pefourier.errors import LARGEST, PefourierError, check_count, check_size
 from pefourier.types import Array, Counts, Floats, Places
 
-Parts = tuple[Floats, ...]  # arrays of learned numbers
+Network = tuple[Floats, ...]  # arrays of learned numbers
 
 
 def by_lag(
@@ -335,7 +335,7 @@ def tupe(
     check_size("tupe", max(length, d, buckets), d)
 
     @cache  # drawn when first used, because a refused size must not cost time
-    def weights() -> Parts:
+    def weights() -> Network:
         draw = stream(seed).normal
         p = draw(0.0, scale, (length, d))
         p -= p.mean(axis=1, keepdims=True)
@@ -453,7 +453,7 @@ def swin2_bias(coordinates: Floats, weights: Floats, shifts: Floats, heads: Floa
         return 16 / (1 + np.exp(-(hidden @ heads)))
 
 
-def of_network(domain: Domain, sides: Places, network: Parts) -> Encoding:
+def of_network(domain: Domain, sides: Places, network: Network) -> Encoding:
     """Biases of SwinV2 from the W, b and V of a network, which also apply to other windows."""
 
     def vectors(x: Array) -> Floats:
@@ -604,7 +604,7 @@ def fire(
         hidden = np.maximum(share[..., None] * inner[0] + start, 0.0)
         # sums have one order for any number of rows, unlike hidden @ outer
         terms = (hidden[..., i, None] * weights for i, weights in enumerate(outer))
-        return np.asarray(sum(terms, shifts))
+        return sum(terms, shifts)
 
     def between(queries: Places, keys: Places) -> Floats:
         lag = keys - queries[:, None]

@@ -288,8 +288,20 @@ def riflex(head: Head, *, factor: float, original: int, repeat: int) -> Rotation
     return theta, 1.0
 
 
-Extension = Literal["linear", "ntk", "dynamic", "yarn", "longrope", "llama3"]
-Scaling = Literal["none", Extension, "proportional", "cut", "clip", "riflex", "factors"]
+Scaling = Literal[
+    "none",
+    "linear",
+    "ntk",
+    "dynamic",
+    "yarn",
+    "longrope",
+    "llama3",
+    "proportional",
+    "cut",
+    "clip",
+    "riflex",
+    "factors",
+]
 SCALINGS: dict[str, Callable[..., Rotation]] = {
     "none": unscaled,
     "linear": linear,

@@ -14,7 +14,7 @@ such as vocabularies, are skipped.
 
 import mmap
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from math import log, prod
 from pathlib import Path
 from struct import Struct
@@ -43,7 +43,7 @@ from pefourier.encodings.sources.huggingface import (
     type_row,
 )
 from pefourier.errors import WIDEST, PefourierError, is_count, is_number, shown, unknown
-from pefourier.types import Counts, Fields, Places, Strings, Values, frozen, frozen_by_name
+from pefourier.types import Counts, Fields, Places, Strings, Values, frozen
 from pefourier.writing.files import missing, os_errors, read_toml, split_spec, status_of
 
 STRING, ARRAY = 8, 9
@@ -182,13 +182,14 @@ BETAS = ("beta_fast", "beta_slow")
 FOURTH = "every fourth layer"
 
 
-@frozen_by_name
+@frozen
 class GgufFile(ModelConfig):
     """Metadata and factor tensors of a GGUF file, with the interface of `ModelFile`.
 
     The values are the keys of the architecture; for lists by layer, the first item.
     """
 
+    _: KW_ONLY
     metadata: Values
     factors: Mapping[str, tuple[float, ...]]
     spec: str

@@ -201,8 +201,7 @@ def float8(kind: str, bits: Array) -> Array:
     """
     import torch
 
-    numbers: Array = torch.tensor(bits).view(getattr(torch, kind)).float().numpy()
-    return numbers
+    return torch.tensor(bits).view(getattr(torch, kind)).float().numpy()
 
 
 DECODERS: dict[str, Callable[[Array], Array]] = {
@@ -484,10 +483,10 @@ class RowBlocks:
     kind: str = ""  # name in .safetensors, for types that numpy lacks
 
 
-Rows = Array | RowBlocks
+TableRows = Array | RowBlocks
 
 
-def write_npy(stream: IO[bytes], table: Rows, _name: str = "") -> None:
+def write_npy(stream: IO[bytes], table: TableRows, _name: str = "") -> None:
     """Write a .npy file, unlike numpy.save also to a pipe; a full disk raises a clear error."""
     header = {"descr": table.dtype.str, "fortran_order": False, "shape": table.shape}
     NPY.write_array_header_1_0(stream, header)
@@ -495,20 +494,20 @@ def write_npy(stream: IO[bytes], table: Rows, _name: str = "") -> None:
         stream.write(block.data)
 
 
-def write_csv(stream: BinaryIO, table: Rows, _name: str = "") -> None:
+def write_csv(stream: BinaryIO, table: TableRows, _name: str = "") -> None:
     """Write numbers with 17 digits, which read back exactly."""
     for block in getattr(table, "blocks", [table]):
         np.savetxt(stream, block.reshape(len(block), -1), fmt="%.17g", delimiter=",")
 
 
-def write_npz(stream: BinaryIO, table: Rows, name: str) -> None:
+def write_npz(stream: BinaryIO, table: TableRows, name: str) -> None:
     """Write a .npz file; unlike numpy.savez also with the array name "file"."""
     with zipfile.ZipFile(stream, "w") as archive:
         with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
             write_npy(member, table)
 
 
-def write_tensors(stream: BinaryIO, tensors: Mapping[str, Rows]) -> None:
+def write_tensors(stream: BinaryIO, tensors: Mapping[str, TableRows]) -> None:
     """Write tensors by name as .safetensors: length of the header, JSON header, data."""
     entries, end = {}, 0
     for name, value in tensors.items():
@@ -525,7 +524,7 @@ def write_tensors(stream: BinaryIO, tensors: Mapping[str, Rows]) -> None:
 
 
 WRITTEN = {kind: name for name, (kind, _) in SAFETENSORS.items()}
-Writer = Callable[[BinaryIO, Rows, str], None]  # with a table's name
+Writer = Callable[[BinaryIO, TableRows, str], None]  # with a table's name
 WRITERS: dict[str, Writer] = {
     ".npy": write_npy,
     ".npz": write_npz,

@@ -44,7 +44,7 @@ from pefourier.encodings.encoding import (
     numbers,
     row_blocks,
 )
-from pefourier.errors import PefourierError, check_size, shown
+from pefourier.errors import LONGEST, PefourierError, check_size, shown
 from pefourier.types import Array, Counts, frozen
 from pefourier.writing.files import read_toml
 
@@ -214,7 +214,7 @@ def words_of(error: BaseException) -> str:
     """Return the type of an exception and its text, if the text can be shown."""
     text = ""
     with suppress(ValueError, TypeError, AttributeError):  # __str__ may fail
-        text = shown(str(error))
+        text = shown(str(error), 2 * LONGEST)
     return f"{type(error).__name__}: {text or 'that cannot be shown'}"
 
 

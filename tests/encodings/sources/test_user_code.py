@@ -575,6 +575,13 @@ def test_objects_of_a_class_are_called(monkeypatch):
 def test_a_failure_of_every_d_is_that_of_the_code():
     with refusal("ZeroDivisionError"):
         load(lambda length, d: np.zeros((length, d)) / (0 // 0), 9, 7)
+    shapes = "of size 3 must match the existing size 4 at dimension 1. Target sizes: [9, 3]. "
+
+    def cosines(length, d):  # noqa: ARG001
+        raise RuntimeError(f"The expanded size {shapes}Tensor sizes: [9, 4]")
+
+    with refusal(part=shapes):
+        load(cosines, 9, 7)
 
 
 LONG, WIDE = 60, 32

@@ -34,7 +34,7 @@ with which ``layer_types`` end too;
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from functools import cache, cached_property, partial
 from itertools import cycle, islice
 from pathlib import Path
@@ -51,7 +51,7 @@ from pefourier.encodings.sources.json_object import (
     TrackedKeys,
 )
 from pefourier.errors import PefourierError, shown
-from pefourier.types import Counts, Fields, Strings, Values, frozen, frozen_by_name
+from pefourier.types import Counts, Fields, Strings, Values, frozen
 from pefourier.writing.text import first_few
 
 Sized = tuple[Strings, int | None]  # keys of a size in order of priority, and its default
@@ -273,10 +273,11 @@ SYNONYMS = [  # names of one setting
 ]
 
 
-@frozen_by_name
+@frozen
 class ModelConfig(Section):
     """A model's config, the selected part of it, and the requested sizes."""
 
+    _: KW_ONLY
     file: str
     part: str  # after the #
     kind: str  # model_type

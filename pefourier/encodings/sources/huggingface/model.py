@@ -46,7 +46,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, replace
 from difflib import get_close_matches
 from functools import cached_property, partial
 from math import isqrt
@@ -118,8 +118,8 @@ from pefourier.types import (
     Strings,
     Texts,
     Values,
+    frozen,
     frozen_arrays,
-    frozen_by_name,
 )
 from pefourier.writing.files import inside, is_folder, os_errors, read_toml, split_spec
 from pefourier.writing.text import first_few
@@ -317,7 +317,7 @@ def read_t5(model: ModelConfig) -> Encoding:
     if not model.part:
         tensors = {k: path for k, path in tensors.items() if "encoder" in k.split(".")} or tensors
     if not tensors:
-        return model.build("t5", heads_of(model), finding("untrained", "t5"), **settings)
+        return model.build("t5", heads_of(model), finding("untrained", "lags"), **settings)
     name, path, notes = first_of_layers(tensors, "plain")
     bias, eps = read_table(path, name)
     if len(bias) != buckets:
@@ -1271,7 +1271,7 @@ def reconcile(
     return inner, (said,)
 
 
-@frozen_by_name
+@frozen
 class ModelFile(ModelConfig):
     """The positions that a config sets, or an inner config that a SPEC names.
 
@@ -1279,6 +1279,7 @@ class ModelFile(ModelConfig):
     `pefourier.encodings.model_positions.ModelPositions` describes the positions over a length.
     """
 
+    _: KW_ONLY
     spec: str
     outer: Section  # the whole file
 
