@@ -246,18 +246,6 @@ def test_gradients_of_vectors_are_those_of_an_eager_twin(held, act):
     assert (trained != running.injected[act].start).flatten(1).any(dim=1).all()
 
 
-@pytest.mark.parametrize("spec", SPECS)
-def test_training_begins_at_the_formula_and_leaves_alone_what_does_not_turn(held, spec):
-    one = rotation(spec)
-    assert_allclose(one.rotated(np.zeros_like(one.frequencies)).vectors, one.vectors)
-    (found,) = fit.fit(held, SIZES, members([spec]), epochs(2, 0.01))
-    unrotated = one.frequencies == 0
-    assert_array_equal(found.injection.frequencies[unrotated], 0)
-    assert (np.abs(found.injection.frequencies - one.frequencies)[~unrotated] > 1e-4).all()
-    again = one.rotated(found.injection.frequencies - one.frequencies)
-    assert_allclose(again.vectors, found.injection.vectors, atol=1e-12)
-
-
 def test_only_rotations_that_say_their_frequencies_are_trained():
     own = load("rope", 8, 8)
     for measure in (None, load("rope", 8, 8, rho=500.0).measure):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refusal
 from training import CPU, SIZES, injection, small
 
@@ -105,7 +106,7 @@ def test_the_order_free_model_is_its_definition_and_drops_before_its_head(rng):
     h = 2 * np.maximum(facts @ w["project.w"] + w["project.b"], 0) - 1
     expected = h @ w["head.w"] + w["head.b"]
     assert (sizes.logits(p, {}, x) - sizes.logits(p, {}, x.flip(2))).abs().max() < 1e-12
-    np.testing.assert_allclose(sizes.logits(p, {}, x, Changed())[0], expected, atol=1e-12)
+    assert_allclose(sizes.logits(p, {}, x, Changed())[0], expected, atol=1e-12)
 
 
 LENGTHS = (3, model.FEW_TOKENS["cpu"] + 1)  # written out, and by torch's kernel
@@ -249,4 +250,4 @@ def test_what_padding_holds_changes_no_score(tmp_path, rng):
     assert repr(found[0]) == repr(found[1])  # intervals of one run are NaN, unequal to itself
     saved = load_classifier(next(models.glob("*none*")))
     other = np.where((np.arange(6) < lengths[:, None])[..., None], x, -5.0)
-    np.testing.assert_array_equal(saved.logits(x, lengths), saved.logits(other, lengths))
+    assert_array_equal(saved.logits(x, lengths), saved.logits(other, lengths))

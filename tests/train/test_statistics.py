@@ -66,8 +66,7 @@ def test_a_significant_pair_in_the_middle_splits_a_clique():
 def test_intervals_hold_the_mean_as_often_as_they_say(rng, n, share):
     intervals = map(statistics.interval, rng.normal(size=(1000, n)))
     assert np.mean([i.low <= 0 <= i.high for i in intervals]) == pytest.approx(share, abs=0.025)
-    # of all 5^5 resamples 0.03% sum to 0, 0.19% to 1 or less, 0.67% to 2 or less
-    assert stats.norm.sf(stats.t.ppf(0.975, 4) * (5 / 4) ** 0.5) == pytest.approx(0.00095, abs=1e-5)
+    # the percentile is 0.095%; of all 5^5 resamples 0.03% sum to 0, 0.19% to 1 or less
     assert statistics.interval(np.array([0.0, 1, 2, 4, 8])).low == pytest.approx(1 / 5)
     alone = statistics.interval(np.array([0.5]))
     assert np.isnan([alone.low, alone.high]).all()
@@ -84,32 +83,6 @@ def test_folds_as_units_have_scipys_t_and_the_corrected_variance(rng):
     assert_allclose([found.low, found.high], [low, high])
     assert (found.over, found.units) == ("folds", 4)
     assert found.p == pytest.approx(2 * stats.t.sf(abs(means.mean()) / wide, 3))
-
-
-def scores(rng, folds, seeds, arms, planted=0.0):
-    """Return the shares of 400 windows classified correctly: noise, and a gain in one arm."""
-    fold = rng.normal(0, 0.04, (folds, 1, 1))
-    share = np.clip(0.7 + fold + rng.normal(0, 0.01, (folds, seeds, arms)), 0, 1)
-    found = rng.binomial(400, share) / 400
-    found[:, :, 1] = np.minimum(found[:, :, 1] + planted, 1)
-    return {f"arm {i}": found[:, :, i].ravel() for i in range(arms)}, np.repeat(range(folds), seeds)
-
-
-@pytest.mark.parametrize(("folds", "seeds"), [(5, 4), (1, 8), (30, 1), (4, 2)])
-def test_noise_is_distinguished_as_seldom_as_stated_and_a_difference_of_a_tenth_is_found(
-    folds, seeds
-):
-    rng, wrong, right, n = np.random.default_rng(1), 0, 0, 300
-    references = {f"arm {i}": "arm 0" for i in range(1, 4)}
-    for _ in range(n):
-        for planted in (0.0, 0.1):
-            runs, of_fold = scores(rng, folds, seeds, 4, planted)
-            found = differences(runs, references, Chance(of_fold))
-            reported = [name for name, d in found.items() if d.p_holm < 0.05]
-            wrong += bool(reported) and not planted
-            right += planted > 0 and "arm 1" in reported
-    assert wrong / n <= 0.07  # 5% of 300, plus two deviations
-    assert folds == 4 or right / n > 0.7
 
 
 @pytest.mark.parametrize(("deviation", "ratio"), [(0.06, 0.0), (0.1, 0.0), (0.03, 1 / 3)])

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
+from refusals import refusal
 
-from pefourier.errors import PefourierError
 from pefourier.train.data.load import load_task
 from pefourier.train.ensembles import SPREAD, parameters, plan_training, resolve
 from pefourier.train.options import Options
@@ -127,7 +128,7 @@ def test_zones_and_rows_out_of_order_are_one_clock(tmp_path):
         path = tmp_path / f"{name}.csv"
         path.write_text("\n".join(["id,time,v,label", *body]))
         tasks.append(load_task(str(path)))
-    np.testing.assert_array_equal(tasks[0].rows, tasks[1].rows)
+    assert_array_equal(tasks[0].rows, tasks[1].rows)
     assert (tasks[0].uneven, tasks[1].uneven) == (True, True)
 
 
@@ -142,9 +143,8 @@ REFUSED = {
 def test_other_files_are_refused_with_a_way_out(tmp_path, name):
     text, named = REFUSED[name]
     (tmp_path / name).write_text(text)
-    with pytest.raises(PefourierError, match=named) as refused:
+    with refusal(named):
         load_task(str(tmp_path / name))
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("seeds", [3, 8, 30])

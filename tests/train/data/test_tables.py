@@ -1,11 +1,10 @@
 """Series in long form."""
 
-import re
-
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
+from refusals import refusal
 
-from pefourier.errors import PefourierError
 from pefourier.train.data import split
 from pefourier.train.data.load import load_task
 from pefourier.train.data.split import from_examples
@@ -45,14 +44,14 @@ def test_examples_in_long_form_are_those_of_an_array(tmp_path, rng, separator):
     found = read(tmp_path / "x.csv")
     array = from_examples("x", x, np.array(["no", "yes"])[y], lengths=lengths)
     for name in ("rows", "labels", "lengths"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(array, name))
+        assert_array_equal(getattr(found, name), getattr(array, name))
     assert (found.classes, found.shortest, found.remarks["channels"]) == (
         ("no", "yes"),
         4,
         ["a", "b"],
     )
     for one, other in zip(found.folds, array.folds, strict=True):
-        np.testing.assert_array_equal(one.test, other.test)
+        assert_array_equal(one.test, other.test)
 
 
 HEAD = "id,time,a,label\n"
@@ -85,9 +84,8 @@ REFUSED = {  # the text of a file, and part of the error
 @pytest.mark.parametrize("text", REFUSED, ids=range(len(REFUSED)))
 def test_lines_that_are_no_series_are_refused(tmp_path, text):
     (tmp_path / "x.csv").write_text(text)
-    with pytest.raises(PefourierError, match=re.escape(REFUSED[text])) as caught:
+    with refusal(part=REFUSED[text]):
         read(tmp_path / "x.csv")
-    assert "\n" not in str(caught.value)
 
 
 OK, FAULT = ["ok"] * 8, ["fault"]
@@ -119,9 +117,8 @@ def test_labels_that_make_no_classes_are_refused(tmp_path, name, monkeypatch):
     labels = [change.get(i, "ok" if i % 5 else "fault") for i in range(40)]
     (tmp_path / "map.csv").write_text("\n".join(f"{i:02d},{'ab'[i % 2]}" for i in range(39)))
     path = of_series(tmp_path / "x.csv", labels, head=HEADS.get(name, "id,time,label,v"))
-    with pytest.raises(PefourierError, match=named) as refused:
+    with refusal(named):
         read(path, **settings)
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +185,7 @@ def test_groups_are_left_out_one_at_a_time_where_there_are_few(tmp_path, count, 
         tested |= test
         assert count > 4 or (len(train), len(test)) == (count - 1, 1)
     assert tested == set(group)
-    with pytest.raises(PefourierError, match="exclude each other"):
+    with refusal("exclude each other"):
         read(path, window=window, split="chronological")
     labels = ["0" if i < 16 or i % 2 else "1" for i in range(48)]  # a group of one class
     task = read(of_series(tmp_path / "x.csv", labels, group=[f"g{i // 16}" for i in range(48)]))
@@ -201,11 +198,11 @@ def test_columns_have_the_roles_that_are_given(tmp_path):
     path, head = tmp_path / "y.csv", "unit,hour,state,v"
     of_series(path, labels, head=head, group=[i // 8 for i in range(40)])
     path.write_text(path.read_text().replace(",group", ",plant", 1))
-    with pytest.raises(PefourierError, match="--columns"):
+    with refusal("--columns"):
         read(path)
     task = read(path, columns="time=hour,series=unit,label=state,group=plant")
     assert (task.remarks["channels"], task.groups) == (["v"], 5)
-    np.testing.assert_array_equal(task.rows, plain.rows)
+    assert_array_equal(task.rows, plain.rows)
     assert read(path, columns="time=hour,series=unit,label=state,group=unit").groups == 40
     # with a role given, the column of that name is a channel
     path = of_series(tmp_path / "z.csv", [0, 1] * 20, head="id,time,y,label")
@@ -229,7 +226,7 @@ def test_columns_have_the_roles_that_are_given(tmp_path):
 def test_columns_that_are_not_there_are_refused(tmp_path, monkeypatch, name, settings, named):
     monkeypatch.chdir(tmp_path)
     of_series(tmp_path / "x.csv", [0, 1] * 10)
-    with pytest.raises(PefourierError, match=named):
+    with refusal(named):
         read(name, **settings)
 
 
