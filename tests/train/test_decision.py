@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 import pytest
-import simulate_tests as simulation
 from scipy import stats
 from training import of_datasets, result
 
@@ -174,15 +173,6 @@ def test_what_is_worse_than_the_best_is_what_each_step_says(rng):
             expected |= new
         assert worse_of(runs) == expected
     assert {2, 3} <= {*verdicts}
-
-
-def test_the_headline_of_noise_names_a_best_encoding_in_a_twentieth_at_most():
-    """Two families of Holm's method, as before, do so more often."""
-    wrong, _ = simulation.headline_rates((0,) * 6, 30, 120)
-    assert wrong[2] <= 0.05 + 2 * (0.05 * 0.95 / 120) ** 0.5
-    assert wrong[2] < wrong[0]
-    _, named = simulation.headline_rates((0, 0, 0, 0, 0, 1), 30, 40)
-    assert named[2] > 0.9
 
 
 def test_ranks_decide_over_datasets_where_they_report_something():

@@ -16,6 +16,7 @@ from pefourier.train import program as fit
 from pefourier.train import saved_models
 from pefourier.train.model import (
     OTHERWISE,
+    Transformer,
     bias_of_lag_keys,
     load_injection,
     scale_to_rms,
@@ -202,25 +203,20 @@ def with_lags(one, trained):
     return mix
 
 
-def eager_logits(p, i, mix, x):
-    """Return the logits of one member's classifier, written out."""
-    own = {name: value[i] for name, value in p.items() if not name.startswith("codes")}
+def logits_with(mix, p, x, monkeypatch):
+    """Return the logits of one member whose attention is written out."""
 
-    def linear(name, z):
-        return z @ own[f"{name}.w"] + own[f"{name}.b"]
+    def attention(_, p, _layer, h, *_rest):
+        mixed = mix(*(h[0] @ p["0.qkv.w"][0]).unflatten(2, (3, 2, 8)).unbind(2)).flatten(2)
+        return (mixed @ p["0.out.w"][0] + p["0.out.b"][0])[None]
 
-    def normed(n, z):
-        return F.layer_norm(z, (16,), *(own[f"0.norm{n}.{k}"].flatten() for k in ("gain", "shift")))
-
-    h = linear("project", x[i])
-    mixed = mix(*(h @ own["0.qkv.w"]).unflatten(2, (3, 2, 8)).unbind(2)).flatten(2)
-    h = normed(1, h + linear("0.out", mixed))
-    h = normed(2, h + linear("0.narrow", linear("0.wide", h).relu()))
-    return linear("head", h.mean(1))
+    with monkeypatch.context() as patched:
+        patched.setattr(Transformer, "attention", attention)
+        return SIZES.logits(p, {}, x)[0]
 
 
 @pytest.mark.parametrize("act", ["rotate", "key", "key-query"])
-def test_gradients_of_vectors_are_those_of_an_eager_twin(held, act):
+def test_gradients_of_vectors_are_those_of_an_eager_twin(held, act, monkeypatch):
     every = members({"rotate": SPECS, "key": KEYS, "key-query": BOTH}[act])
     running = fit.Program(held, SIZES, every, epochs(1, 1e-3))
     p, trained = running.parameters, running.parameters[f"codes.{act}"]
@@ -235,7 +231,9 @@ def test_gradients_of_vectors_are_those_of_an_eager_twin(held, act):
             start = one.frequencies if act == "rotate" else one.vectors
             rows, columns = map(slice, start.shape)
             own = before[i, rows, columns].clone().requires_grad_()
-            logits = eager_logits(p, i, (rotated if act == "rotate" else with_lags)(one, own), x)
+            mix = (rotated if act == "rotate" else with_lags)(one, own)
+            alone = {name: value[i : i + 1] for name, value in p.items()}
+            logits = logits_with(mix, alone, x[i : i + 1], monkeypatch)
             loss = F.cross_entropy(logits, y[i], running.weights[i], reduction="none").mean()
             (expected,) = torch.autograd.grad(loss, own)
             if act == "rotate":

@@ -62,10 +62,7 @@ def test_a_significant_pair_in_the_middle_splits_a_clique():
     assert statistics.cliques(ranks, p) == [("a", "b"), ("c", "d")]
 
 
-@pytest.mark.parametrize(("n", "share"), [(5, 0.92), (8, 0.94)])  # plain percentiles: 0.85, 0.89
-def test_intervals_hold_the_mean_as_often_as_they_say(rng, n, share):
-    intervals = map(statistics.interval, rng.normal(size=(1000, n)))
-    assert np.mean([i.low <= 0 <= i.high for i in intervals]) == pytest.approx(share, abs=0.025)
+def test_intervals_are_percentiles_of_resamples():
     # the percentile is 0.095%; of all 5^5 resamples 0.03% sum to 0, 0.19% to 1 or less
     assert statistics.interval(np.array([0.0, 1, 2, 4, 8])).low == pytest.approx(1 / 5)
     alone = statistics.interval(np.array([0.5]))
@@ -106,10 +103,8 @@ def test_nothing_is_surer_than_its_windows():
     """Runs that all classify two of 20 windows otherwise show no difference; folds of 500 do."""
     same, spread = np.full(8, 0.1), np.array([0.0, 0.1, 0.2, 0.1])
     few, many = (Chance(np.zeros(8), windows=n) for n in (20, 2000))
-    p, low, high = statistics.t_test(same, few)
-    assert p > 0.1
-    assert low < 0 < high
-    assert statistics.t_test(same, many)[0] < 0.001
+    p = [statistics.t_test(same, chance)[0] for chance in (few, many)]
+    assert p[0] > 0.1 > 100 * p[1]
     for values, chance, variance in (
         (same, few, 0.1 * 0.9 / 20),
         (spread, Chance(np.zeros(4), windows=50), spread.var(ddof=1) / 4 + 0.1 * 0.9 / 50),
@@ -120,6 +115,20 @@ def test_nothing_is_surer_than_its_windows():
         assert error == pytest.approx(variance**0.5)
     for value, p in ((0.0, 1.0), (0.25, 0.0)):  # all equal: no noise
         assert statistics.t_test(np.full(5, value), Chance(FIVE)) == (p, value, value)
+
+
+def test_the_draw_of_few_windows_is_added_to_the_spread_of_trainings():
+    chance = Chance(FIVE, variances={"a": 0.003}, number=40)
+    training = (0.02 - 5 * 0.003) * (1 / 5 + 1 / 3)
+
+    def finds(windows):
+        error, degrees = chance.error(0.02, 5, 0.0, "a", windows / 40)
+        assert error**2 == pytest.approx(0.003 / (windows / 40) + training)
+        assert degrees == pytest.approx(4 * (error**2 / training) ** 2)
+        return error * statistics.detectable(degrees) <= 0.2
+
+    needed = statistics.windows_needed(0.2, 0.02**0.5, chance, "a")
+    assert [finds(windows) for windows in (needed - 4, needed)] == [False, True]
 
 
 def test_what_resamples_share_is_added_to_their_spread():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose
 from refusals import refusal
 
@@ -38,7 +39,6 @@ def test_gaussian_features_are_those_of_the_paper(coordinates):
 
 
 def test_sams_features_are_those_of_transformers():
-    torch = pytest.importorskip("torch")
     sam = pytest.importorskip("transformers.models.sam.modeling_sam")
     module = sam.SamPositionalEmbedding(sam.SamVisionConfig(num_pos_feats=10))
     matrix = np.random.RandomState(0).normal(0.0, 1.0, (2, 10))

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from pefourier.encodings import build, load
@@ -98,16 +99,6 @@ def test_findings_name_what_eigenvectors_leave_open():
     assert codes(build("random-walk", d=5, edges=apart)) == []
 
 
-def test_nodes_that_an_automorphism_exchanges_share_a_vector(rng):
-    half = drawn(rng)
-    edges = [*half.tolist(), *(half + 12).tolist(), [3, 15]]  # two copies, and a bridge
-    enc = build("random-walk", d=24, edges=edges)
-    assert_array_equal(enc.table()[:12], enc.table()[12:])
-    answer = check_faithful(enc)
-    assert (answer.verdict, answer.distinct <= 12) == ("collides", True)
-    assert check_faithful(build("laplacian", d=23, edges=edges)).faithful
-
-
 def test_edges_come_from_a_file_in_any_order(run, folder):
     (folder / "e.csv").write_text("source,target\n2,1\n0,1\n1,0\n3,2\n")
     np.save("e.npy", [[0, 1], [1, 2], [2, 3]])
@@ -185,7 +176,6 @@ def test_several_decays_stand_side_by_side():
 
 
 def test_recurrent_states_are_those_of_torch():
-    torch = pytest.importorskip("torch")
     d, bound = 3, 3**-0.5
     stream = np.random.RandomState(1)
     w, u = stream.uniform(-bound, bound, 3 * d), stream.uniform(-bound, bound, (3 * d, d))

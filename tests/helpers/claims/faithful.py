@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 from grids import table_on
+from sinusoids import pairs
 
 from claims import SAME, Claim
 from pefourier.encodings import load
@@ -78,12 +79,9 @@ CHANGES = {
 }
 
 
-def waves(position, omega, order="halves"):
-    """Return sines and cosines of positions in halves or in neighbouring columns."""
-    phases = np.outer(position, omega)
-    if order == "pairs":
-        return np.stack([np.sin(phases), np.cos(phases)], axis=-1).reshape(len(phases), -1)
-    return np.hstack([np.sin(phases), np.cos(phases)])
+def waves(position, omega):
+    """Return sines, then cosines, of positions."""
+    return pairs(np.outer(position, omega))
 
 
 def grid_table(rng):

@@ -4,7 +4,6 @@ import os
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
 from refusals import refusal
 
 from pefourier.train.data import load, split
@@ -31,7 +30,7 @@ REFUSED = {  # arrays of an archive, and part of the error
     "too few y": ({"y": Y[:-1]}, "y of shape (n,)"),
     "one class": ({"y": Y * 0}, "1 classes in 40"),
     "classes of one": ({"y": np.arange(40)}, "40 classes in 40"),
-    "missing": ({"X": np.where(X > 2, np.nan, X)}, "--missing"),
+    "missing": ({"X": np.where(X == X[7, 3, 1], np.nan, X)}, "example 7, row 3, channel 1"),
     "large": ({"X": np.where(X > 2, 1e300, X)}, "1e+300"),
     "infinite": ({"X": np.where(X > 2, np.inf, X)}, "inf"),
     **{f"{y[0]}": ({"y": y}, f"{y[0]}") for y in (Y - np.inf, Y + 0.5, Y * np.nan)},
@@ -156,15 +155,7 @@ def test_the_rarer_class_is_positive_unless_one_is_named(rng, labels, names, cla
             load.name_positives([task], wrong)
 
 
-def test_missing_numbers_are_named_or_dealt_with_as_requested(tmp_path, rng):
-    x = rng.normal(size=(40, 6, 2))
-    x[7, [0, 3], 1] = np.nan
-    path = archive(tmp_path, X=x, y=np.arange(40) % 2)
-    with refusal("example 7, row 0, channel 1"):
-        read(path)
-    for how in ("previous", "mean", "drop"):
-        with refusal("here is missing"):
-            split.fill_series([np.array([[np.nan, 1.0]] * 2)], how, lambda *_: "here")
-    task = read(path, missing="drop")
-    assert_array_equal(task.rows[42:46], x[7, [1, 2, 4, 5]].astype(np.float32))
-    assert (task.dropped, task.lengths[7]) == ((split.Dropped("missing", 2),), 4)
+@pytest.mark.parametrize("how", ["previous", "mean", "drop"])
+def test_a_channel_without_numbers_is_refused(how):
+    with refusal("here is missing"):
+        split.fill_series([np.array([[np.nan, 1.0]] * 2)], how, lambda *_: "here")

@@ -12,13 +12,12 @@ from pefourier.train.statistics import detectable
 
 ROWS, SERIES = 12, 20
 START = np.datetime64("2024-03-30T22:00:00")
-ONE = ["timestamp as time", "label as label", "the whole file as one series"]
 
 
-def table(head, cells, *, rows=lambda _: ROWS, series=SERIES, by=","):
+def table(head, cells, *, rows=lambda _: ROWS, by=","):
     """Return a file of series; `cells` gives a line's cells from series, row and random numbers."""
     rng = np.random.default_rng(0)
-    places = [(s, t) for s in range(series) for t in range(rows(s))]
+    places = [(s, t) for s in range(SERIES) for t in range(rows(s))]
     lines = [by.join(cells(s, t, rng.normal(size=3).round(3))) for s, t in places]
     return "\n".join([head, *lines]) + "\n"
 
@@ -27,20 +26,7 @@ def stamp(t, minutes=10):
     return str(START + np.timedelta64(minutes * t, "m"))
 
 
-def state(t):
-    return "fault" if t in (4, 5) else "ok"
-
-
 FILES = {
-    # times with a zone, and a named state in each row
-    "plant.csv": (
-        table(
-            "Timestamp,machine,temp,pressure,state",
-            lambda s, t, x: [f"{stamp(t)}+01:00", f"m{s}", *map(str, x[:2]), state(t)],
-        ),
-        {"window": 4},
-        {"channels": ["temp", "pressure"], "windows": 60, "classes": ("ok", "fault")},
-    ),
     # a spreadsheet with decimal commas and other column names
     "export.csv": (
         table(
@@ -66,17 +52,6 @@ FILES = {
         ),
         {},
         {"channels": ["hr"], "windows": SERIES, "left out": ["number 1", "ward"]},
-    ),
-    # one recording without a column of series
-    "one.csv": (
-        table(
-            "timestamp,value,label",
-            lambda _, t, x: [stamp(t), str(x[0]), "0" if state(t % 40) == "ok" else "1"],
-            rows=lambda _: 400,
-            series=1,
-        ),
-        {"window": 6},
-        {"channels": ["value"], "columns": ONE},
     ),
     # accelerations separated by tabs, whose column y is no label
     "moves.tsv": (
