@@ -218,7 +218,10 @@ def originals():
         old = {"_use_new_zipfile_serialization": False}
         torch.save({"pe": tensor.half().T}, f"{folder}/3.pth", **old)
         torch.save({"pe": tensor, "s": torch.eye(3).to_sparse()}, f"{folder}/4.pt")
-        save_file({"pe": tensor, "codes": tensor.half(), "a": tensor[0]}, f"{folder}/5.safetensors")
+        save_file(
+            {"pe": tensor, "codes": tensor.half(), "a": tensor[0].clone()},
+            f"{folder}/5.safetensors",
+        )
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 

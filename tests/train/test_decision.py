@@ -101,6 +101,12 @@ def test_nothing_that_is_stated_of_drawn_runs_contradicts(seed, monkeypatch):
             check_dataset(found, data)
         if len(found.datasets) == 1:
             (data,) = found.datasets
+            several = len({d.reference for d in data.differences.values()}) > 1
+            for row in report.answer_table(found)[1][1:]:
+                d = data.differences.get(row[0])
+                assert row[-1] == data.verdicts.get(row[0], "–")
+                assert d is None or float(row[-3].split()[0]) == pytest.approx(d.mean, abs=6e-4)
+                assert not several or row[-4] == (d.reference if d else "–")
             assert headline.startswith(report.conclude_dataset(found, data))
             assert (found.verdict, found.best, found.worse) == (data.verdict, data.best, data.worse)
         elif not found.best:

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from pandas import read_csv
 from refusals import refusal
 from safetensors.numpy import load_file, save_file
+from sklearn.metrics import confusion_matrix
 from training import CPU, SIZES, injection, lines, small
 
 from pefourier.pages.training import read_train_folder
@@ -24,7 +25,12 @@ from pefourier.train.model import scale_to_rms
 from pefourier.train.options import Options
 from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
-from pefourier.train.run_artifacts import file_of_model, file_of_run, name_of_run
+from pefourier.train.run_artifacts import (
+    class_probabilities,
+    file_of_model,
+    file_of_run,
+    name_of_run,
+)
 from pefourier.train.saved_models import load_classifier, load_models, predict_windows, save_model
 from pefourier.train.store import key_of
 
@@ -47,12 +53,9 @@ def test_each_run_is_read_back_and_says_what_it_stated(trained, options):
         assert_array_equal(trace["test_rows"], task.starts[fold.test])
         assert_array_equal(trace["test_labels"], labels)
         p = trace["test_probabilities"]
-        assert_allclose(p.sum(axis=1), 1, atol=1e-6)
-        odds = trace["test"][:, 1] - trace["test"][:, 0] - trace["threshold"]
-        assert_allclose(p[:, 1], 1 / (1 + np.exp(-odds)), atol=1e-6)
+        assert_allclose(p, class_probabilities(trace["test"], trace["threshold"]), atol=1e-6)
         assert_array_equal(p.argmax(axis=1), predicted := model.predict(raw))
-        counts = [[int(((predicted == b) & (labels == a)).sum()) for b in (0, 1)] for a in (0, 1)]
-        assert counts == row["confusion"]
+        assert confusion_matrix(labels, predicted).tolist() == row["confusion"]
         assert row["accuracy"] == pytest.approx(np.mean(predicted == labels))
     with refusal(r"\(n, 6, 2\), got \(6, 2\)"):
         model.logits(raw[0])
@@ -161,24 +164,24 @@ def test_predictions_are_the_scores_of_training(tmp_path, rng, run, kind):
     task, several = load_task(str(new), asked), load_models(str(models), ("none",))
     each = [predict_windows(task, [model])[2] for model in several]
     assert_allclose(predict_windows(task, several)[2], np.mean(each, axis=0))
-    refused = [("", " and "), ("", "holds no models")]
+    wrong = {"9 rows": (4, 9, 1), "2 channels": (4, 8, 2)} if kind == "npz" else {}
+    for named, shape in wrong.items():
+        np.savez(tmp_path / "wrong.npz", X=rng.normal(size=shape))
+        with refusal(named):
+            predict_windows(load_task(str(tmp_path / "wrong.npz"), asked), several)
+    refused = [(models, None, " and "), (tmp_path, None, "holds no models")]
     if kind == "recordings":
         assert table.series[::10].tolist() == ["s00", "s01", "s02"]
         assert table.window[:3].tolist() == [0, 8, 16]
         other = new.read_text().replace("time,v", "time,w")
-        refused += [(other, "channels w, the models v; use --channels v")]
-        refused += [("series,time,v\na,0,1\na,1,2\n", "2 of 8 rows")]
-    places = [(models,), (tmp_path,), *[(models, "-e", "none")] * 2]
-    for (change, named), place in zip(refused, places, strict=False):
-        if change:
-            new.write_text(change)
-        done = run(*words, *place)
+        refused.append((file_of_model(models, key_of(row)), other, "channels w, the models v; use"))
+        short = "series,time,v\na,0,1\na,1,2\n"
+        refused.append((file_of_model(models, key_of(row)), short, "2 of 8 rows"))
+    for place, text, named in refused:
+        if text is not None:
+            new.write_text(text)
+        done = run(*words, place)
         assert (done.status, named in done.err) == (2, True), done.err
-    assert run("train", "--predict", models, new, "-e", "none").status == 2
-    for shape in ((4, 9, 1), (4, 8, 2)) if kind == "npz" else ():
-        np.savez(new, X=rng.normal(size=shape))
-        with refusal(r"9 rows|2 channels"):
-            predict_windows(load_task(str(new), asked), several)
 
 
 TASK = "order:count=60,length=8"

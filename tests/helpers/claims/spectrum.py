@@ -114,10 +114,14 @@ def energy_of(answer):
         energy = ((enc.domain.basis.T @ table) ** 2).sum(axis=1)
         return enc.domain.omega[:, None], energy / total, mean
     sides = enc.domain.sides
-    k = np.stack(np.unravel_index(np.arange(len(table)), sides), axis=1) / sides
-    places = np.stack(np.unravel_index(np.arange(len(table)), sides), axis=1)
+    k = (places := grid_of(sides)) / sides
     energy = (np.abs(np.exp(-2j * np.pi * k @ places.T) @ table) ** 2).sum(axis=1) / len(table)
     return 2 * np.pi * (k - np.round(k)), energy / total, mean
+
+
+def grid_of(sides):
+    """Return all points of a lattice."""
+    return np.indices(sides).reshape(len(sides), -1).T
 
 
 def numbers(c):

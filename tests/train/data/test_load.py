@@ -5,18 +5,14 @@ import os
 import numpy as np
 import pytest
 from refusals import refusal
+from training import read_task
 
 from pefourier.train.data import load, split
 from pefourier.train.ensembles import remarks_on_task
-from pefourier.train.options import Options
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(40, 5, 2))
 Y = np.arange(40) % 2
-
-
-def read(path, **settings):
-    return load.load_task(str(path), Options(**settings))
 
 
 def archive(tmp_path, **arrays):
@@ -55,7 +51,7 @@ def test_bad_archives_are_refused_in_one_line(tmp_path, name):
     arrays = {"X": X, "y": Y, **arrays}
     arrays = {name: array for name, array in arrays.items() if array is not None}
     with refusal(part=named):
-        read(archive(tmp_path, **arrays))
+        read_task(archive(tmp_path, **arrays))
 
 
 def test_what_is_no_archive_is_stated(tmp_path):
@@ -66,7 +62,7 @@ def test_what_is_no_archive_is_stated(tmp_path):
     (tmp_path / "array.npy").rename(tmp_path / "array.npz")
     for name in ("pipe", "folder", "missing", "text", "array"):
         with refusal(rf"{name}\.npz"):
-            read(tmp_path / f"{name}.npz")
+            read_task(tmp_path / f"{name}.npz")
 
 
 def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
@@ -74,7 +70,7 @@ def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
     y = (rng.random(300) < 0.1 + 0.6 * (groups % 3 == 0)).astype(int) + (groups % 7 == 5)
     x = rng.normal(size=(300, 4, 2))
     path = archive(tmp_path, X=x, y=y, groups=np.array([f"person {g}" for g in groups]), time=y)
-    task = read(path)
+    task = read_task(path)
     assert sorted(np.concatenate([fold.test for fold in task.folds])) == list(range(300))
     for fold in task.folds:
         assert sum(len({*groups[one]}) for one in (fold.train, fold.valid, fold.test)) == 23
@@ -83,7 +79,7 @@ def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
     assert np.ptp(shares, axis=0).max() < 0.1, shares
     assert (task.leaky, task.groups) == (False, 23)
     assert any("'time' (300,)" in line for line in remarks_on_task(task))
-    shuffled = read(path, split="random")
+    shuffled = read_task(path, split="random")
     assert shuffled.leaky
     assert set(groups[shuffled.folds[0].train]) & set(groups[shuffled.folds[0].test])
 
@@ -111,24 +107,24 @@ def test_bad_requests_are_refused(tmp_path, monkeypatch, name, options, named):
     lines = [f"{t},{t % 7},{int(t % 100 >= 80)}" for t in range(400)]
     (tmp_path / "own.csv").write_text("\n".join(["time,a,label", *lines]))
     with refusal(part=named):
-        read(name, **options)
+        read_task(name, **options)
 
 
 def test_parts_of_an_archive_are_trained_and_tested_on(tmp_path, rng):
     x, y = rng.normal(size=(60, 5, 2)), np.array(["a", "b"])[np.arange(60) % 2]
     parts = {"X_train": x[:40], "y_train": y[:40], "X_test": x[40:], "y_test": y[40:]}
     path = archive(tmp_path, **parts)
-    (fold,) = read(path).folds
+    (fold,) = read_task(path).folds
     assert fold.test.tolist() == list(range(40, 60))
     assert sorted([*fold.train, *fold.valid]) == list(range(40))
-    assert [len(f.test) for f in read(path, resamples=7).folds] == [20] * 7
-    assert len(read(path, split="random").folds) == 5
+    assert [len(f.test) for f in read_task(path, resamples=7).folds] == [20] * 7
+    assert len(read_task(path, split="random").folds) == 5
     for change in ({"X_test": x[40:, :4]}, {"y_test": y[:19]}, {"y_test": np.array("a")}):
         with refusal(r"X_test \("):
-            read(archive(tmp_path, **parts | change))
+            read_task(archive(tmp_path, **parts | change))
     for own, how in ((parts, "random"), ({"X": x, "y": y}, "blocks")):
         with refusal("--resamples"):
-            read(archive(tmp_path, **own), resamples=2, split=how)
+            read_task(archive(tmp_path, **own), resamples=2, split=how)
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from refusals import refusal
+from training import read_task
 
 from pefourier.train.data import split
-from pefourier.train.data.load import load_task
 from pefourier.train.data.split import from_examples
-from pefourier.train.options import Options
-
-
-def read(path, **settings):
-    return load_task(str(path), Options(**settings))
 
 
 def of_series(path, labels, rows=12, group=None, head="id,time,label,v", seed=0):
@@ -41,7 +36,7 @@ def test_examples_in_long_form_are_those_of_an_array(tmp_path, rng, separator):
     rng.shuffle(lines)
     lines = [separator.join("id,time,a,b,label".split(",")), *lines]
     (tmp_path / "x.csv").write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
-    found = read(tmp_path / "x.csv")
+    found = read_task(tmp_path / "x.csv")
     array = from_examples("x", x, np.array(["no", "yes"])[y], lengths=lengths)
     for name in ("rows", "labels", "lengths"):
         assert_array_equal(getattr(found, name), getattr(array, name))
@@ -85,7 +80,7 @@ REFUSED = {  # the text of a file, and part of the error
 def test_lines_that_are_no_series_are_refused(tmp_path, text):
     (tmp_path / "x.csv").write_text(text)
     with refusal(part=REFUSED[text]):
-        read(tmp_path / "x.csv")
+        read_task(tmp_path / "x.csv")
 
 
 OK, FAULT = ["ok"] * 8, ["fault"]
@@ -118,7 +113,7 @@ def test_labels_that_make_no_classes_are_refused(tmp_path, name, monkeypatch):
     (tmp_path / "map.csv").write_text("\n".join(f"{i:02d},{'ab'[i % 2]}" for i in range(39)))
     path = of_series(tmp_path / "x.csv", labels, head=HEADS.get(name, "id,time,label,v"))
     with refusal(named):
-        read(path, **settings)
+        read_task(path, **settings)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +127,7 @@ def test_labels_that_make_no_classes_are_refused(tmp_path, name, monkeypatch):
 )
 def test_labels_of_a_column_are_classes(tmp_path, labels, settings, classes, rarer):
     positive = ("fault",) if "fault" in classes else ()
-    task = read(of_series(tmp_path / "x.csv", labels), window=settings, positive=positive)
+    task = read_task(of_series(tmp_path / "x.csv", labels), window=settings, positive=positive)
     assert (task.classes, task.labels.sum()) == (classes, rarer)
 
 
@@ -141,7 +136,7 @@ def test_whole_series_stand_on_one_side_and_none_of_their_windows_is_lost(
     tmp_path, rows, window, series
 ):
     labels = [["0"] * rows if i % 3 else ["0"] * (rows - 3) + ["1"] * 3 for i in range(series)]
-    task = read(of_series(tmp_path / "x.csv", labels), window=window)
+    task = read_task(of_series(tmp_path / "x.csv", labels), window=window)
     assert len(task.starts) == series * (rows // window)
     assert (task.classes, len(task.folds)) == (("normal", "anomaly"), min(5, series // 3))
     for fold in task.folds:
@@ -154,7 +149,7 @@ def test_whole_series_stand_on_one_side_and_none_of_their_windows_is_lost(
 
 def test_what_borders_of_blocks_and_short_series_drop_is_counted(tmp_path):
     label = ["1" if i % 40 > 30 else "0" for i in range(403)]
-    task = read(of_series(tmp_path / "x.csv", [label, label, ["0"] * 3]), window=4)
+    task = read_task(of_series(tmp_path / "x.csv", [label, label, ["0"] * 3]), window=4)
     dropped = {drop.reason: drop.count for drop in task.dropped}
     assert dropped == {"short": 1, "end": 6, "border": 200 - len(task.starts)}
     assert 0 < dropped["border"] < 80
@@ -171,7 +166,7 @@ def test_groups_are_left_out_one_at_a_time_where_there_are_few(tmp_path, count, 
     group = [f"g{i // 2 % count}" for i in range(48)]
     path = of_series(tmp_path / "x.csv", [marked if i % 2 else "0" for i in range(48)], group=group)
     window = 3 if cut else None
-    task = read(path, window=window)
+    task = read_task(path, window=window)
     if count == 1:
         assert len(task.folds) == 5
         assert cut or task.dropped == (split.Dropped("one group", 1),)
@@ -186,27 +181,29 @@ def test_groups_are_left_out_one_at_a_time_where_there_are_few(tmp_path, count, 
         assert count > 4 or (len(train), len(test)) == (count - 1, 1)
     assert tested == set(group)
     with refusal("exclude each other"):
-        read(path, window=window, split="chronological")
+        read_task(path, window=window, split="chronological")
     labels = ["0" if i < 16 or i % 2 else "1" for i in range(48)]  # a group of one class
-    task = read(of_series(tmp_path / "x.csv", labels, group=[f"g{i // 16}" for i in range(48)]))
+    task = read_task(
+        of_series(tmp_path / "x.csv", labels, group=[f"g{i // 16}" for i in range(48)])
+    )
     assert (len(task.folds), task.dropped) == (2, (split.Dropped("untested", 1),))
 
 
 def test_columns_have_the_roles_that_are_given(tmp_path):
     labels = ["no" if i % 2 else "yes" for i in range(40)]
-    plain = read(of_series(tmp_path / "x.csv", labels))
+    plain = read_task(of_series(tmp_path / "x.csv", labels))
     path, head = tmp_path / "y.csv", "unit,hour,state,v"
     of_series(path, labels, head=head, group=[i // 8 for i in range(40)])
     path.write_text(path.read_text().replace(",group", ",plant", 1))
     with refusal("--columns"):
-        read(path)
-    task = read(path, columns="time=hour,series=unit,label=state,group=plant")
+        read_task(path)
+    task = read_task(path, columns="time=hour,series=unit,label=state,group=plant")
     assert (task.remarks["channels"], task.groups) == (["v"], 5)
     assert_array_equal(task.rows, plain.rows)
-    assert read(path, columns="time=hour,series=unit,label=state,group=unit").groups == 40
+    assert read_task(path, columns="time=hour,series=unit,label=state,group=unit").groups == 40
     # with a role given, the column of that name is a channel
     path = of_series(tmp_path / "z.csv", [0, 1] * 20, head="id,time,y,label")
-    task = read(path, columns="label=y")
+    task = read_task(path, columns="label=y")
     assert (task.remarks["channels"], task.classes) == (["label"], ("0", "1"))
 
 
@@ -227,7 +224,7 @@ def test_columns_that_are_not_there_are_refused(tmp_path, monkeypatch, name, set
     monkeypatch.chdir(tmp_path)
     of_series(tmp_path / "x.csv", [0, 1] * 10)
     with refusal(named):
-        read(name, **settings)
+        read_task(name, **settings)
 
 
 def test_missing_numbers_of_a_series_are_filled_or_their_rows_dropped(tmp_path):
@@ -236,7 +233,7 @@ def test_missing_numbers_of_a_series_are_filled_or_their_rows_dropped(tmp_path):
     lines[0], lines[2] = "00,0,0,", "00,2,0,NaN"
     path.write_text("\n".join(["id,time,label,v", *lines]))
     for how, rows in (("previous", [1, 1, 1, 3]), ("mean", [2, 1, 2, 3]), ("drop", [1, 3])):
-        task = read(path, missing=how)
+        task = read_task(path, missing=how)
         assert task.rows[: len(rows), 0].tolist() == rows
         assert (task.filled, task.lengths is None) == (2 * (how != "drop"), how != "drop")
     assert (task.lengths[0], task.dropped) == (2, (split.Dropped("missing", 2),))
