@@ -171,16 +171,13 @@ def test_what_is_odd_is_found(spec, findings):
 
 
 @pytest.mark.parametrize("layout", ["halves", "interleaved"])
-def test_xpos_is_the_formula_and_its_products_with_keys_depend_on_the_lag(layout):
+def test_xpos_is_the_formula(layout):
     enc = load(f"xpos:span=7,layout={layout}", length=12, d=6)
     i, s = np.arange(3), np.arange(12)[:, None]
     zeta, theta = (2 * i / 6 + 0.4) / 1.4, 10000.0 ** (-2 * i / 6)
-    query, key = (zeta ** (sign * s / 7) * np.exp(1j * s * theta) for sign in (1, -1))
+    query = zeta ** (s / 7) * np.exp(1j * s * theta)
     parts = np.stack([query.real, query.imag], axis=1 if layout == "halves" else 2)
     assert_allclose(enc.table(), parts.reshape(12, 6), rtol=1e-12, atol=1e-15)
-    products = (query @ key.conj().T).real
-    for lag in range(-11, 12):
-        assert_allclose(np.ptp(np.diagonal(products, lag)), 0, atol=1e-12)
     assert not enc.measure.squared_length
     assert not load("xpos", length=2, d=4).vectors(np.array([10**6]))[:, [0, 2]].any()
 

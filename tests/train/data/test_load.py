@@ -74,9 +74,6 @@ def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
     assert sorted(np.concatenate([fold.test for fold in task.folds])) == list(range(300))
     for fold in task.folds:
         assert sum(len({*groups[one]}) for one in (fold.train, fold.valid, fold.test)) == 23
-    counts = np.array([np.bincount(task.labels[fold.test], minlength=3) for fold in task.folds])
-    shares = counts[:, :2] / counts.sum(axis=0)[:2]  # the third class has few groups
-    assert np.ptp(shares, axis=0).max() < 0.1, shares
     assert (task.leaky, task.groups) == (False, 23)
     assert any("'time' (300,)" in line for line in remarks_on_task(task))
     shuffled = read_task(path, split="random")

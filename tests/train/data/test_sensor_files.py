@@ -79,7 +79,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_files_are_read_as_they_are_meant(tmp_path, name):
     text, settings, facts = FILES[name]
-    (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / name).write_text(text, encoding="utf-8-sig")
     task = load_task(str(tmp_path / name), Options(**settings))
     found = {"windows": len(task.starts)} | dict(task.remarks)
     found |= {key: getattr(task, key) for key in facts if hasattr(task, key)}

@@ -104,6 +104,7 @@ NUMBERS = ",".join(map(str, range(ROWS)))
 SHAPES = {  # channels, and what writes the series
     "long": (2, in_long_form()),
     "units": (2, in_long_form("Time [s],unit_number,isFaulty,a,b")),
+    "semicolons": (2, in_long_form(by=";")),
     "blanks": (2, in_long_form("timestamp_ms,trial,activityID,a,b", by=" ")),
     "trials": (2, in_long_form("t,subject,trial,y,a,b", cells="{t} p{i:02d} {i} {y} {a} {b}")),
     "clock backwards": (

@@ -7,7 +7,6 @@ from refusals import refusal
 from training import read_task
 
 from pefourier.train.data import split
-from pefourier.train.data.split import from_examples
 
 
 def of_series(path, labels, rows=12, group=None, head="id,time,label,v", seed=0):
@@ -21,32 +20,6 @@ def of_series(path, labels, rows=12, group=None, head="id,time,label,v", seed=0)
             lines.append(f"{name:02d},{t},{label},{rng.normal():.3f}{extra}")
     path.write_text("\n".join(lines) + "\n")
     return str(path)
-
-
-@pytest.mark.parametrize("separator", [",", ";", "\t"])
-def test_examples_in_long_form_are_those_of_an_array(tmp_path, rng, separator):
-    """The order of lines does not matter, and shorter series are padded without effect."""
-    x, y, lengths = rng.normal(size=(40, 6, 2)), np.arange(40) % 2, 4 + np.arange(40) % 3
-    x = np.where((np.arange(6) < lengths[:, None])[..., None], x, 0).astype(np.float32)
-    lines = [
-        separator.join([f"s{i:02d}", str(t / 2), *map(str, x[i, t]), ("no", "yes")[y[i]]])
-        for i in range(40)
-        for t in range(lengths[i])
-    ]
-    rng.shuffle(lines)
-    lines = [separator.join("id,time,a,b,label".split(",")), *lines]
-    (tmp_path / "x.csv").write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
-    found = read_task(tmp_path / "x.csv")
-    array = from_examples("x", x, np.array(["no", "yes"])[y], lengths=lengths)
-    for name in ("rows", "labels", "lengths"):
-        assert_array_equal(getattr(found, name), getattr(array, name))
-    assert (found.classes, found.shortest, found.remarks["channels"]) == (
-        ("no", "yes"),
-        4,
-        ["a", "b"],
-    )
-    for one, other in zip(found.folds, array.folds, strict=True):
-        assert_array_equal(one.test, other.test)
 
 
 HEAD = "id,time,a,label\n"
@@ -129,22 +102,6 @@ def test_labels_of_a_column_are_classes(tmp_path, labels, settings, classes, rar
     positive = ("fault",) if "fault" in classes else ()
     task = read_task(of_series(tmp_path / "x.csv", labels), window=settings, positive=positive)
     assert (task.classes, task.labels.sum()) == (classes, rarer)
-
-
-@pytest.mark.parametrize(("rows", "window", "series"), [(60, 4, 40), (24, 4, 40), (30, 7, 12)])
-def test_whole_series_stand_on_one_side_and_none_of_their_windows_is_lost(
-    tmp_path, rows, window, series
-):
-    labels = [["0"] * rows if i % 3 else ["0"] * (rows - 3) + ["1"] * 3 for i in range(series)]
-    task = read_task(of_series(tmp_path / "x.csv", labels), window=window)
-    assert len(task.starts) == series * (rows // window)
-    assert (task.classes, len(task.folds)) == (("normal", "anomaly"), min(5, series // 3))
-    for fold in task.folds:
-        parts = [set(task.starts[p] // rows) for p in (fold.train, fold.valid, fold.test)]
-        assert sum(map(len, parts)) == len(set.union(*parts)) == series
-        assert len(fold.train) + len(fold.valid) + len(fold.test) == len(task.starts)
-    ends = [split.Dropped("end", series * (rows % window))] if rows % window else []
-    assert list(task.dropped) == ends
 
 
 def test_what_borders_of_blocks_and_short_series_drop_is_counted(tmp_path):
