@@ -251,7 +251,8 @@ def test_only_rotations_that_say_their_frequencies_are_trained():
 
 
 def test_other_commands_report_trained_vectors(held, tmp_path):
-    added, found = fit.fit(held, SIZES, members(["learned", "rope"]), epochs(3, 0.02))
+    trained = fit.fit(held, SIZES, members(["learned", "rope", "xpos"]), epochs(3, 0.02))
+    added, found, _ = trained
     for outcome in (added, found):
         saved_models.save_model(str(tmp_path), held.task, outcome, SIZES)
     path, rotated = (str(*tmp_path.glob(f"*{name}-*")) for name in ("learned", "rope"))
@@ -261,6 +262,9 @@ def test_other_commands_report_trained_vectors(held, tmp_path):
     assert_allclose(omega, found.injection.frequencies.ravel(), rtol=1e-6)
     start = pefourier.spectrum("rope", sigma=0, **sizes).frequencies
     assert np.abs(np.asarray(start) - omega).max() > 1e-3
-    longer = lengthen(found, rotation("rope", length=20), 20)
-    angle = np.arange(20)[:, None] * found.injection.frequencies
-    assert_allclose(longer.vectors, np.hstack([np.cos(angle), np.sin(angle)]))
+    for outcome in trained[1:]:
+        one = rotation(outcome.member.encoding, length=20)
+        angle = np.arange(20)[:, None] * outcome.injection.frequencies
+        size = np.tile(np.hypot(*np.split(one.vectors, 2, axis=1)), 2)  # of xpos
+        expected = size * np.hstack([np.cos(angle), np.sin(angle)])
+        assert_allclose(lengthen(outcome, one, 20).vectors, expected, atol=1e-12)
