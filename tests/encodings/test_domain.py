@@ -5,9 +5,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from pefourier.encodings import load
-from pefourier.encodings.encoding import without_prefix, (
+from pefourier.encodings.encoding import (
     nodes,
     periodogram,
+    without_prefix,
 )
 
 
