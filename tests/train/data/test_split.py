@@ -1,5 +1,7 @@
 """Windows and folds of recordings: no avoidable leak between parts."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -11,6 +13,12 @@ from pefourier.train.data import split
 def series_of(rng, **own):
     _, rows, label = recording(rng, **own)
     return split.Series("s", rows, label.astype(bool), "s", "s")
+
+
+def quiet(name, n, group="", label=None):
+    """Return a recording without events, or with the given events."""
+    label = np.zeros(n, bool) if label is None else label
+    return split.Series(name, np.zeros((n, 1), np.float32), label, group or name, "c")
 
 
 def rows_of(task, windows):
@@ -54,6 +62,24 @@ def test_what_is_tested_is_trained_on_at_no_other_place_at_that_time(rng, how):
         lost += len(task.starts) - len(np.unique(used))
     overlap = sum(drop.count for drop in task.dropped if drop.reason == "overlap")
     assert how == "chronological" or 0 < overlap <= lost
+
+
+def starts_of(series, row):
+    """Return the starts of blocks in the recording that begins at a row."""
+    return [s.start - s.first for s in split.block_spans(series, 10, 20) if s.first == row]
+
+
+def test_borders_are_the_same_rows_in_all_recordings_of_one_length():
+    """Recordings of one length share borders, which are a window apart and avoid all events."""
+    three = [quiet("a", 1212), quiet("b", 1200), quiet("c", 900)]
+    expected = [0, *(i * 1212 // 10 + 10 for i in range(1, 10))]
+    assert starts_of(three, 0) == starts_of(three, 1212) == expected
+    assert starts_of(three, 2412) == [0, *range(100, 900, 90)]  # recorded at another time
+    near = [b.start - a.stop for a, b in pairwise(split.block_spans([quiet("a", 1200)], 10, 20))]
+    assert near == [20] * 9
+    event = (np.arange(1200) >= 470) & (np.arange(1200) < 500)  # near the border at 480
+    both = [quiet("a", 1200, "r", event), quiet("b", 1200, "r")]
+    assert starts_of(both, 0) == starts_of(both, 1200) != [0, *range(130, 1200, 120)]
 
 
 def test_validation_and_test_windows_do_not_overlap_whatever_the_stride(rng):
