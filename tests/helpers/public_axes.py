@@ -209,7 +209,7 @@ def vjepa2_of_ones(grid, d):
     return made.apply_rotary_embeddings(torch.ones(1, 1, ids[0].numel(), d), ids)[0, 0]
 
 
-TABLES = {
+OF_IMAGES = {
     "diffusers": diffusers_table,
     "transformers": transformers_table,
     "detr": detr_like(detr.DetrSinePositionEmbedding),
@@ -234,7 +234,7 @@ VIDEOS = {
     "ltx": ltx_rotation,
     "cosmos": cosmos_rotation,
 }
-TABLES = {name: ((3, 5), 32, made) for name, made in TABLES.items()}
+TABLES = {name: ((3, 5), 32, made) for name, made in OF_IMAGES.items()}
 TABLES["cogvideox"] = ((2, 3, 5), 64, cogvideox_table)
 ROTATIONS = {name: ((3, 5), 32, made) for name, made in IMAGES.items()}
 ROTATIONS |= {name: ((2, 3, 5), 128, made) for name, made in VIDEOS.items()}
