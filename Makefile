@@ -83,7 +83,7 @@ fuzz: $(BIN)/pytest  ## feed damaged and malicious files for SECONDS=3600, until
 
 bench: $(BIN)/pytest  ## benchmark against other libraries; ONLY=commands; CHECK=1 lists commands that became slower
 ifdef CHECK
-	$(BIN)/python tests/tools/bench.py check
+	PYTHONPATH=tests/helpers $(BIN)/python tests/tools/bench.py check
 else
 	$(BIN)/python -m pip install --quiet '.[bench]'
 	PYTHONPATH=tests/helpers $(BIN)/python tests/tools/bench.py $(ONLY)

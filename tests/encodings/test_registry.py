@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refusal
 
 from pefourier.encodings import build, load
@@ -24,7 +24,7 @@ MEANT |= {"T5": "t5", "ALiBi:causal=true": "alibi:causal=true"}
 def test_common_names_are_aliases(typed, meant):
     assert source_of(typed) == "name"
     assert load(typed, 9, 8).spec == load(typed, 9, 8).label == meant
-    np.testing.assert_array_equal(load(typed, 9, 8).table(), load(meant, 9, 8).table())
+    assert_array_equal(load(typed, 9, 8).table(), load(meant, 9, 8).table())
     assert Options(encoding=(typed,)).encoding == (meant,)
 
 

@@ -12,12 +12,17 @@ def table_on(sides, table, prefix=0, **facts):
     return replace(from_table(np.asarray(table), **facts), domain=lattice(sides, prefix))
 
 
-def waves_on(sides, frequencies, weights=None):
-    """Return an encoding of cosines and sines of declared frequencies (m, axes)."""
+def waves_on(domain, frequencies, weights=None, **facts):
+    """Return an encoding of cosines and sines of declared frequencies (m,) or (m, axes).
+
+    The domain may be the sides of a grid or a number of positions.
+    """
     frequencies = np.asarray(frequencies, dtype=float)
-    m, domain = len(frequencies), lattice(sides)
+    m, is_line = len(frequencies), isinstance(domain, int)
+    domain = positions(domain) if is_line else lattice(domain)
     weights = np.full(m, 1 / m) if weights is None else np.asarray(weights)
-    measure = Measure(frequencies, weights, squared_length=float(m))
+    facts = {"squared_length": 1.0 if is_line else float(m), **facts}
+    measure = Measure(frequencies, weights, **facts)
 
     def vectors(x):
         phases = measure.phases(domain.places(x))
@@ -56,15 +61,7 @@ def residual_of_products(table, sides, points=slice(None)):
 
 def waves_along(frequencies, length, weights=None, **facts):
     """Return the encoding of cosines and sines that a measure of positions declares."""
-    omega = np.asarray(frequencies, dtype=float)
-    weights = np.full(len(omega), 1 / len(omega)) if weights is None else np.asarray(weights)
-    measure = Measure(omega, weights, **{"squared_length": 1.0, **facts})
-
-    def vectors(x):
-        phases = measure.phases(x)
-        return np.hstack([np.cos(phases), np.sin(phases)]) * np.tile(measure.amplitudes, 2)
-
-    return Encoding("waves", positions(length), 2 * len(omega), vectors, measure=measure)
+    return waves_on(length, frequencies, weights, **facts)
 
 
 def smooth_table(rng, sides, d=24, reach=2**0.5, noise=0.0):

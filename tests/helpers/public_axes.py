@@ -11,13 +11,10 @@ import warnings
 from functools import partial
 
 import numpy as np
-import pytest
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    pytest.importorskip("diffusers")
+    import torch
     from diffusers.models import embeddings
     from diffusers.models.transformers import (
         transformer_cosmos,
@@ -212,33 +209,40 @@ def vjepa2_of_ones(grid, d):
     return made.apply_rotary_embeddings(torch.ones(1, 1, ids[0].numel(), d), ids)[0, 0]
 
 
-TABLES = {
-    "diffusers": ((3, 5), 32, diffusers_table),
-    "transformers": ((3, 5), 32, transformers_table),
-    "cogvideox": ((2, 3, 5), 64, cogvideox_table),
-    "detr": ((3, 5), 32, detr_like(detr.DetrSinePositionEmbedding)),
-    "sam2-sine": ((3, 5), 32, detr_like(sam2.Sam2SinePositionEmbedding)),
-    "deformable-detr": ((3, 5), 32, detr_like(deformable.DeformableDetrSinePositionEmbedding)),
-    "dino": ((3, 5), 32, dino_table),
+OF_IMAGES = {
+    "diffusers": diffusers_table,
+    "transformers": transformers_table,
+    "detr": detr_like(detr.DetrSinePositionEmbedding),
+    "sam2-sine": detr_like(sam2.Sam2SinePositionEmbedding),
+    "deformable-detr": detr_like(deformable.DeformableDetrSinePositionEmbedding),
+    "dino": dino_table,
 }
-ROTATIONS = {
-    "dinov3": ((3, 5), 32, dinov3_rotation),
-    "pixtral": ((3, 5), 32, pixtral_rotation),
-    "qwen2-vl": ((3, 5), 32, qwen2_rotation),
+IMAGES = {
+    "dinov3": dinov3_rotation,
+    "pixtral": pixtral_rotation,
+    "qwen2-vl": qwen2_rotation,
+    "hunyuan-dit": hunyuan_dit_rotation,
+    "lumina": lumina_rotation,
+}
+VIDEOS = {
+    "qwen2-vl-text": QWEN2_TEXT,
+    "qwen3-vl-text,rho=1e6": QWEN3_TEXT,
+    "z-image": z_image_rotation,
+    "qwen-image": qwen_image_rotation,
+    "hunyuan-video": hunyuan_video_rotation,
+    "wan": wan_rotation,
+    "ltx": ltx_rotation,
+    "cosmos": cosmos_rotation,
+}
+TABLES = {name: ((3, 5), 32, made) for name, made in OF_IMAGES.items()}
+TABLES["cogvideox"] = ((2, 3, 5), 64, cogvideox_table)
+ROTATIONS = {name: ((3, 5), 32, made) for name, made in IMAGES.items()}
+ROTATIONS |= {name: ((2, 3, 5), 128, made) for name, made in VIDEOS.items()}
+ROTATIONS |= {
     "qwen2-vl,rows=blocks": ((4, 6), 32, QWEN2_BLOCKS),
-    "qwen2-vl-text": ((2, 3, 5), 128, QWEN2_TEXT),
-    "qwen3-vl-text,rho=1e6": ((2, 3, 5), 128, QWEN3_TEXT),
     "llama4": ((4, 4), 32, llama4_rotation),
-    "hunyuan-dit": ((3, 5), 32, hunyuan_dit_rotation),
-    "lumina": ((3, 5), 32, lumina_rotation),
     "cogvideox": ((2, 3, 5), 64, cogvideox_rotation),
     "flux": ((3, 5), 128, flux_rotation),
     "lumina2": ((2, 3, 5), 96, lumina2_rotation),
-    "z-image": ((2, 3, 5), 128, z_image_rotation),
     "flux2": ((3, 5), 128, flux2_rotation),
-    "qwen-image": ((2, 3, 5), 128, qwen_image_rotation),
-    "hunyuan-video": ((2, 3, 5), 128, hunyuan_video_rotation),
-    "wan": ((2, 3, 5), 128, wan_rotation),
-    "ltx": ((2, 3, 5), 128, ltx_rotation),
-    "cosmos": ((2, 3, 5), 128, cosmos_rotation),
 }

@@ -11,6 +11,7 @@ import torch
 from pefourier.errors import PefourierError
 from pefourier.report import plot
 from pefourier.train import ensembles, store
+from pefourier.train.data.load import load_task
 from pefourier.train.model import Transformer, load_injection
 from pefourier.train.options import Options
 from pefourier.train.request import Schedule
@@ -31,6 +32,11 @@ SMALL = {
 def small(**own):
     """Return the small request with options of its own."""
     return Options(**{**SMALL, **own})
+
+
+def read_task(path, **settings):
+    """Return the task of a dataset, read with options of its own."""
+    return load_task(str(path), Options(**settings))
 
 
 def train_aside(folder, *, resume=False, timeout=60, steps=SMALL["steps"], stop=False):

@@ -57,8 +57,8 @@ def ruler():
 
 def write_inputs(folder):
     """Write the files that commands read: a table, configs, a dump, ids and weights."""
-    import gguf
     from safetensors.numpy import save_file
+    from stored import gguf_bytes
 
     rng = np.random.default_rng(0)
     np.save(folder / "table.npy", rng.standard_normal((4096, 768), dtype=np.float32))
@@ -71,16 +71,11 @@ def write_inputs(folder):
     omega = CONFIG["rope_theta"] ** (-np.arange(64) / 64) / np.where(np.arange(64) > 30, 4, 1)
     phases = np.outer(np.arange(131072, dtype=np.float32), omega.astype(np.float32))
     np.save(folder / "dump.npy", np.hstack([np.cos(phases), np.sin(phases)]))
-    writer = gguf.GGUFWriter(folder / "model.gguf", "llama")
-    for key in ("context_length", "embedding_length", "block_count"):
-        value = {"context_length": 131072, "embedding_length": 4096, "block_count": 32}[key]
-        writer.add_uint32(f"llama.{key}", value)
-    writer.add_uint32("llama.attention.head_count", 32)
-    writer.add_uint32("llama.rope.dimension_count", 128)
-    writer.add_float32("llama.rope.freq_base", 500000.0)
-    for part in ("header", "kv_data", "tensors"):
-        getattr(writer, f"write_{part}_to_file")()
-    writer.close()
+    header = {"general.architecture": "llama", "llama.context_length": 131072}
+    header |= {"llama.embedding_length": 4096, "llama.block_count": 32}
+    header |= {"llama.attention.head_count": 32, "llama.rope.dimension_count": 128}
+    header["llama.rope.freq_base"] = 500000.0
+    (folder / "model.gguf").write_bytes(gguf_bytes(header.items()))
     (folder / "model").mkdir()
     sizes = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 4}
     (folder / "model" / "config.json").write_text(json.dumps(CONFIG | sizes))

@@ -44,14 +44,11 @@ def draw(found, look=plot.USUAL):
     rows.legend(loc="upper center", bbox_to_anchor=(1.1, 1.2), ncols=2).set_in_layout(False)
     for number, (positions, means) in enumerate(found.items()):
         at = np.arange(len(means)) + 0.2 * (2 * number - 1)
-        low, high = (
-            [abs(m.mean - end) for m, end in zip(means, ends, strict=True)]
-            for ends in ([m.low for m in means], [m.high for m in means])
-        )
+        mean, *ends = np.transpose([(m.mean, m.low, m.high) for m in means])
         panel.errorbar(
             at,
-            [m.mean for m in means],
-            (low, high),
+            mean,
+            np.abs(mean - ends),
             fmt="oD"[number],
             linestyle="none",
             label=POSITIONS[positions],

@@ -35,7 +35,8 @@ import numpy as np
 import torch
 import torch.nested._internal.ops  # torch imports this module by itself at a later time
 import typer
-from stored import TABLE, gguf_bytes, npy_bytes, npy_file, npz_file, put
+from safetensors.torch import save_file
+from stored import TABLE, gguf_bytes, npy_bytes, npy_file, npz_file, put, safetensors_bytes
 from tiny_models import write_model
 
 from pefourier.api import positions
@@ -173,6 +174,7 @@ def tampered(rng, text):
     return json.dumps(tree).encode()
 
 
+OF_TENSORS = [*VALUES, *range(0, 49, 4), "F64", "F32", "F16", "BF16", "U8", "F8_E4M3", "C64", "F4"]
 DESCR = ["<f8", ">f4", "<f2", "|O", "<U3", "|S5", "|V8", "<M8[s]", "<c16", "<f16", "|b1", "<i8"]
 DESCR += ["f8,O", "(2,)f8", "e", "p", [("a", "<f8"), ("b", "|O")], ("<f8", (2, 3)), "", "os", None]
 WAYS = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]
@@ -190,22 +192,13 @@ def forged(rng):
 
 
 def safetensors_file(rng):
-    """Return a .safetensors file of tensors one after another, or with a few wrong offsets."""
-    pieces, end = [], 0
-    sizes = {"F64": 8, "F32": 4, "BF16": 2, "U8": 1, "F8_E4M3": 1, "C64": 8, "F4": 0.5}
-    for name in rng.sample(["a", "b", "pe", ""], rng.choice([0, 1, 2, 2])):
-        kind = rng.choice(sorted(sizes) if rng.random() < 0.4 else ["F32", "F64"])
-        shape = [rng.choice([0, 1, 2, 4, 8]) for _ in range(rng.choice([0, 1, 2, 2, 3]))]
-        begin, end = end, end + int(np.prod(shape) * sizes[kind])
-        offsets = [begin + rng.choice([0] * 30 + [-8, 1]), end]
-        entry = {"dtype": kind, "shape": shape, "data_offsets": offsets}
-        if rng.random() < 0.1:
-            entry[rng.choice([*entry, "x"])] = copy.deepcopy(rng.choice(VALUES))
-        pieces.append(f"{json.dumps(name)}:{json.dumps(entry)}")
-    pieces += pieces[:1] * (rng.random() < 0.1)
-    header = ("{" + ",".join(pieces) + "}").encode()
-    length = len(header) + (rng.choice([1, -1, 2**40]) if rng.random() < 0.05 else 0)
-    return little(max(0, length), 8) + header + bytes(end)
+    """Return a .safetensors file whose header has other types, shapes and places of tensors."""
+    whole = originals()["5.safetensors"]
+    end = 8 + int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8:end])
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
+        alter(rng, header, OF_TENSORS)
+    return safetensors_bytes(header, whole[end:])
 
 
 def little(number, width):
@@ -225,6 +218,10 @@ def originals():
         old = {"_use_new_zipfile_serialization": False}
         torch.save({"pe": tensor.half().T}, f"{folder}/3.pth", **old)
         torch.save({"pe": tensor, "s": torch.eye(3).to_sparse()}, f"{folder}/4.pt")
+        save_file(
+            {"pe": tensor, "codes": tensor.half(), "a": tensor[0].clone()},
+            f"{folder}/5.safetensors",
+        )
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 

@@ -16,6 +16,7 @@ from pefourier.train import program as fit
 from pefourier.train import saved_models
 from pefourier.train.model import (
     OTHERWISE,
+    Transformer,
     bias_of_lag_keys,
     load_injection,
     scale_to_rms,
@@ -202,25 +203,20 @@ def with_lags(one, trained):
     return mix
 
 
-def eager_logits(p, i, mix, x):
-    """Return the logits of one member's classifier, written out."""
-    own = {name: value[i] for name, value in p.items() if not name.startswith("codes")}
+def logits_with(mix, p, x, monkeypatch):
+    """Return the logits of one member whose attention is written out."""
 
-    def linear(name, z):
-        return z @ own[f"{name}.w"] + own[f"{name}.b"]
+    def attention(_, p, _layer, h, *_rest):
+        mixed = mix(*(h[0] @ p["0.qkv.w"][0]).unflatten(2, (3, 2, 8)).unbind(2)).flatten(2)
+        return (mixed @ p["0.out.w"][0] + p["0.out.b"][0])[None]
 
-    def normed(n, z):
-        return F.layer_norm(z, (16,), *(own[f"0.norm{n}.{k}"].flatten() for k in ("gain", "shift")))
-
-    h = linear("project", x[i])
-    mixed = mix(*(h @ own["0.qkv.w"]).unflatten(2, (3, 2, 8)).unbind(2)).flatten(2)
-    h = normed(1, h + linear("0.out", mixed))
-    h = normed(2, h + linear("0.narrow", linear("0.wide", h).relu()))
-    return linear("head", h.mean(1))
+    with monkeypatch.context() as patched:
+        patched.setattr(Transformer, "attention", attention)
+        return SIZES.logits(p, {}, x)[0]
 
 
 @pytest.mark.parametrize("act", ["rotate", "key", "key-query"])
-def test_gradients_of_vectors_are_those_of_an_eager_twin(held, act):
+def test_gradients_of_vectors_are_those_of_an_eager_twin(held, act, monkeypatch):
     every = members({"rotate": SPECS, "key": KEYS, "key-query": BOTH}[act])
     running = fit.Program(held, SIZES, every, epochs(1, 1e-3))
     p, trained = running.parameters, running.parameters[f"codes.{act}"]
@@ -235,7 +231,9 @@ def test_gradients_of_vectors_are_those_of_an_eager_twin(held, act):
             start = one.frequencies if act == "rotate" else one.vectors
             rows, columns = map(slice, start.shape)
             own = before[i, rows, columns].clone().requires_grad_()
-            logits = eager_logits(p, i, (rotated if act == "rotate" else with_lags)(one, own), x)
+            mix = (rotated if act == "rotate" else with_lags)(one, own)
+            alone = {name: value[i : i + 1] for name, value in p.items()}
+            logits = logits_with(mix, alone, x[i : i + 1], monkeypatch)
             loss = F.cross_entropy(logits, y[i], running.weights[i], reduction="none").mean()
             (expected,) = torch.autograd.grad(loss, own)
             if act == "rotate":
@@ -246,18 +244,6 @@ def test_gradients_of_vectors_are_those_of_an_eager_twin(held, act):
     assert (trained != running.injected[act].start).flatten(1).any(dim=1).all()
 
 
-@pytest.mark.parametrize("spec", SPECS)
-def test_training_begins_at_the_formula_and_leaves_alone_what_does_not_turn(held, spec):
-    one = rotation(spec)
-    assert_allclose(one.rotated(np.zeros_like(one.frequencies)).vectors, one.vectors)
-    (found,) = fit.fit(held, SIZES, members([spec]), epochs(2, 0.01))
-    unrotated = one.frequencies == 0
-    assert_array_equal(found.injection.frequencies[unrotated], 0)
-    assert (np.abs(found.injection.frequencies - one.frequencies)[~unrotated] > 1e-4).all()
-    again = one.rotated(found.injection.frequencies - one.frequencies)
-    assert_allclose(again.vectors, found.injection.vectors, atol=1e-12)
-
-
 def test_only_rotations_that_say_their_frequencies_are_trained():
     own = load("rope", 8, 8)
     for measure in (None, load("rope", 8, 8, rho=500.0).measure):
@@ -265,7 +251,8 @@ def test_only_rotations_that_say_their_frequencies_are_trained():
 
 
 def test_other_commands_report_trained_vectors(held, tmp_path):
-    added, found = fit.fit(held, SIZES, members(["learned", "rope"]), epochs(3, 0.02))
+    trained = fit.fit(held, SIZES, members(["learned", "rope", "xpos"]), epochs(3, 0.02))
+    added, found, _ = trained
     for outcome in (added, found):
         saved_models.save_model(str(tmp_path), held.task, outcome, SIZES)
     path, rotated = (str(*tmp_path.glob(f"*{name}-*")) for name in ("learned", "rope"))
@@ -275,6 +262,9 @@ def test_other_commands_report_trained_vectors(held, tmp_path):
     assert_allclose(omega, found.injection.frequencies.ravel(), rtol=1e-6)
     start = pefourier.spectrum("rope", sigma=0, **sizes).frequencies
     assert np.abs(np.asarray(start) - omega).max() > 1e-3
-    longer = lengthen(found, rotation("rope", length=20), 20)
-    angle = np.arange(20)[:, None] * found.injection.frequencies
-    assert_allclose(longer.vectors, np.hstack([np.cos(angle), np.sin(angle)]))
+    for outcome in trained[1:]:
+        one = rotation(outcome.member.encoding, length=20)
+        angle = np.arange(20)[:, None] * outcome.injection.frequencies
+        size = np.tile(np.hypot(*np.split(one.vectors, 2, axis=1)), 2)  # of xpos
+        expected = size * np.hstack([np.cos(angle), np.sin(angle)])
+        assert_allclose(lengthen(outcome, one, 20).vectors, expected, atol=1e-12)

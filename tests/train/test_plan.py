@@ -53,17 +53,6 @@ def test_refusals_are_those_of_training(trained):
         assert len(messages) == 1
 
 
-def test_what_is_dropped_is_planned_and_noted(tmp_path):
-    path, notes = tmp_path / "x.csv", []
-    text = ["id,time,label,v"]
-    text += [f"{i:02d},{t},{int(16 < t < 20)},{t % 7}" for i in range(12) for t in range(23)]
-    path.write_text("\n".join([*text, "99,0,0,1"]))
-    (planned,) = plan_training(Options(dataset=(str(path),), window=4), notes.append)
-    assert {drop.reason: drop.count for drop in planned.dropped} == {"short": 1, "end": 36}
-    assert len(notes) == 2  # of --minutes, and one line for a dataset
-    assert notes[-1].count("dropped ") == 2
-
-
 def test_minutes_choose_runs_and_steps_as_the_plan_says(tmp_path, monkeypatch):
     """A step of one seed takes a tenth of a second: 6 minutes are 3240 steps."""
     monkeypatch.setattr(ensembles, "seconds_of_steps", lambda of, *_: 0.1 * len(of.runs) / 2)

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from functools import partial
 
-import numpy as np
 import pytest
 import torch.distributed as dist
 from forked import Forked
+from numpy.testing import assert_allclose
 from refusals import refusal
 from training import lines, numbers, small, train_aside
 
@@ -28,7 +28,7 @@ def assert_close(found, whole):
     """Assert equal runs whose scores differ at most by rounding in other stacks."""
     found = sorted(numbers(found))
     assert [n[:4] for n in found] == [n[:4] for n in whole]
-    np.testing.assert_allclose([n[7] for n in found], [n[7] for n in whole], atol=0.05)
+    assert_allclose([n[7] for n in found], [n[7] for n in whole], atol=0.05)
 
 
 def started(folder, rank=None, port=None, **own):

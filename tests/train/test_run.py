@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from refusals import refusal
-from training import SMALL, lines, numbers, small
+from training import SMALL, archives, lines, numbers, small
 
 from pefourier.errors import PefourierError
 from pefourier.train import ensembles
@@ -41,19 +41,16 @@ def test_a_folder_gets_the_whole_answer(tmp_path):
     assert (reported["positive"], found.reference) == ("A first", "sinusoidal")
 
 
-def test_a_run_goes_on_where_data_have_moved_but_not_with_others(tmp_path, rng):
-    given = {"dataset": ("msl",), "window": 20, "out": str(tmp_path / "out")}
+def test_a_run_goes_on_where_data_have_moved_but_not_with_others(tmp_path):
+    given = {"dataset": ("smd",), "window": 20, "out": str(tmp_path / "out")}
     given |= {"encoding": ("none", "dft"), "seeds": 1, "steps": 4, "folds": 1}
-    rows, found = rng.normal(size=(3, 400, 2)).astype(np.float32), []
-    for folder, event in (("one", 300), ("moved", 300), ("other", 200)):
-        label = (np.arange(400) % 100 >= 80) & (np.arange(400) < event)
-        (tmp_path / folder / "msl").mkdir(parents=True)
-        for name, own in zip(("A-1", "B-1", "C-1"), rows, strict=True):
-            path = tmp_path / folder / "msl" / f"{name}.npz"
-            np.savez(path, train=own, test=own, label=label)
+    found = []
+    for folder in ("one", "moved", "other"):
+        archives(tmp_path / folder / "smd", np.random.default_rng(0))
         options = small(**given, data=str(tmp_path / folder), resume=bool(found))
         if folder == "other":
-            with refusal(r"^--resume: 'msl' \(windows\) has changed"):
+            (tmp_path / "other" / "smd" / "machine-1-2.npz").unlink()
+            with refusal(r"^--resume: 'smd' \(windows\) has changed"):
                 run_comparison(options)
         else:
             found.append(run_comparison(options))

@@ -9,8 +9,10 @@ from itertools import product
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from pandas import read_csv
 from refusals import refusal
 from safetensors.numpy import load_file, save_file
+from sklearn.metrics import confusion_matrix
 from training import CPU, SIZES, injection, lines, small
 
 from pefourier.pages.training import read_train_folder
@@ -23,7 +25,12 @@ from pefourier.train.model import scale_to_rms
 from pefourier.train.options import Options
 from pefourier.train.request import parse_arm
 from pefourier.train.run import run_comparison
-from pefourier.train.run_artifacts import file_of_model, file_of_run, name_of_run
+from pefourier.train.run_artifacts import (
+    class_probabilities,
+    file_of_model,
+    file_of_run,
+    name_of_run,
+)
 from pefourier.train.saved_models import load_classifier, load_models, predict_windows, save_model
 from pefourier.train.store import key_of
 
@@ -46,12 +53,9 @@ def test_each_run_is_read_back_and_says_what_it_stated(trained, options):
         assert_array_equal(trace["test_rows"], task.starts[fold.test])
         assert_array_equal(trace["test_labels"], labels)
         p = trace["test_probabilities"]
-        assert_allclose(p.sum(axis=1), 1, atol=1e-6)
-        odds = trace["test"][:, 1] - trace["test"][:, 0] - trace["threshold"]
-        assert_allclose(p[:, 1], 1 / (1 + np.exp(-odds)), atol=1e-6)
+        assert_allclose(p, class_probabilities(trace["test"], trace["threshold"]), atol=1e-6)
         assert_array_equal(p.argmax(axis=1), predicted := model.predict(raw))
-        counts = [[int(((predicted == b) & (labels == a)).sum()) for b in (0, 1)] for a in (0, 1)]
-        assert counts == row["confusion"]
+        assert confusion_matrix(labels, predicted).tolist() == row["confusion"]
         assert row["accuracy"] == pytest.approx(np.mean(predicted == labels))
     with refusal(r"\(n, 6, 2\), got \(6, 2\)"):
         model.logits(raw[0])
@@ -137,61 +141,47 @@ def written(path, rng, kind):
 
 
 @pytest.mark.parametrize("kind", ["npz", "long", "recordings", "time"])
-def test_predictions_are_the_scores_of_training(tmp_path, rng, kind):
+def test_predictions_are_the_scores_of_training(tmp_path, rng, run, kind):
+    """The file has a line for each window, with the label and probability of training."""
     labelled, new = written(tmp_path / "own", rng, kind)
-    models, out = tmp_path / "models", tmp_path / "out"
+    models, out, file = tmp_path / "models", tmp_path / "out", tmp_path / "p.csv"
     own = {"window": 8} if kind == "recordings" else {}
-    own |= {"positions": "time"} if kind == "time" else {}
+    positions = "time" if kind == "time" else "index"
     encodings = ("mtan" if kind == "time" else "sinusoidal", "none")
-    own |= {"dataset": (str(labelled),), "encoding": encodings, "seeds": 1}
-    options = small(**own, out=str(out), save_models=str(models))
-    run_comparison(options)
-    asked = Options(
-        dataset=(str(new),), predict=str(models), positions=options.positions, out=str(out)
-    )
-    task = load_task(str(new), asked)
+    own |= {"dataset": (str(labelled),), "encoding": encodings, "positions": positions}
+    run_comparison(small(**own, seeds=1, out=str(out), save_models=str(models)))
+    words = ["train", new, "--out", file, "--json", "--positions", positions, "--predict"]
     for row in lines(out):
-        one = load_models(str(file_of_model(models, key_of(row))), asked.encoding)
-        _, _, p = predict_windows(task, one)
+        answer = run(*words, file_of_model(models, key_of(row))).results
+        table, names = read_csv(file, dtype={"label": str}), [one["label"] for one in answer]
+        assert [one["windows"] for one in answer] == [(table.label == c).sum() for c in names]
         with np.load(file_of_run(out, key_of(row))) as trace:
-            at = trace["test_rows"] // 8
-            assert_allclose(p[at], trace["test_probabilities"], atol=2e-6)
-    assert len(p) == 30
-    with refusal(" and "):
-        load_models(str(models), asked.encoding)
-    several = load_models(str(models), ("none",))
+            at, p = trace["test_rows"] // 8, trace["test_probabilities"]
+        assert_array_equal(table.label[at], np.array(names)[p.argmax(axis=1)])
+        assert_allclose(table.probability[at], p.max(axis=1), atol=3e-6)
+    assert len(table) == 30
+    asked = Options(predict=str(models), positions=positions)
+    task, several = load_task(str(new), asked), load_models(str(models), ("none",))
     each = [predict_windows(task, [model])[2] for model in several]
     assert_allclose(predict_windows(task, several)[2], np.mean(each, axis=0))
-    for shape in ((4, 9, 1), (4, 8, 2)) if kind == "npz" else ():
-        np.savez(new, X=rng.normal(size=shape))
-        with refusal(r"9 rows|2 channels"):
-            predict_windows(load_task(str(new), asked), several)
-
-
-def test_the_file_has_a_line_for_each_window(tmp_path, rng, run):
-    labelled, new = written(tmp_path / "own", rng, "recordings")
-    models, out = tmp_path / "models", tmp_path / "p.csv"
-    own = {"dataset": (str(labelled),), "encoding": ("dft",), "seeds": 1, "window": 8}
-    run_comparison(small(**own, save_models=str(models)))
-    answer = run("train", "--predict", models, new, "--out", out, "--json")
-    with out.open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["series"] for row in rows[::10]] == ["s00", "s01", "s02"]
-    assert [row["window"] for row in rows[:3]] == ["0", "8", "16"]
-    counts = {record["label"]: record["windows"] for record in answer.results}
-    assert counts == {c: sum(row["label"] == c for row in rows) for c in counts}
-    assert {*counts} == {"a", "b"}
-    assert all(0.5 <= float(row["probability"]) <= 1 for row in rows)
-    text = new.read_text()
-    for change, named in (
-        (text.replace("time,v", "time,w"), "channels w, the models v; use --channels v"),
-        ("series,time,v\na,0,1\na,1,2\n", "2 of 8 rows"),
-    ):
-        new.write_text(change)
-        done = run("train", "--predict", models, new, "--out", out)
+    wrong = {"9 rows": (4, 9, 1), "2 channels": (4, 8, 2)} if kind == "npz" else {}
+    for named, shape in wrong.items():
+        np.savez(tmp_path / "wrong.npz", X=rng.normal(size=shape))
+        with refusal(named):
+            predict_windows(load_task(str(tmp_path / "wrong.npz"), asked), several)
+    refused = [(models, None, " and "), (tmp_path, None, "holds no models")]
+    if kind == "recordings":
+        assert table.series[::10].tolist() == ["s00", "s01", "s02"]
+        assert table.window[:3].tolist() == [0, 8, 16]
+        other = new.read_text().replace("time,v", "time,w")
+        refused.append((file_of_model(models, key_of(row)), other, "channels w, the models v; use"))
+        short = "series,time,v\na,0,1\na,1,2\n"
+        refused.append((file_of_model(models, key_of(row)), short, "2 of 8 rows"))
+    for place, text, named in refused:
+        if text is not None:
+            new.write_text(text)
+        done = run(*words, place)
         assert (done.status, named in done.err) == (2, True), done.err
-    assert run("train", "--predict", models, new).status == 2
-    assert run("train", "--predict", tmp_path, new, "--out", out).status == 2
 
 
 TASK = "order:count=60,length=8"

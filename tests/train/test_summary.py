@@ -70,29 +70,6 @@ def test_verdicts_of_planted_runs_are_stated_in_files(case, tmp_path):
         assert (d.p < 0.05) == (d.low > 0 or d.high < 0)
 
 
-def few_windows(right):
-    """Return runs of one seed on folds of eight windows, by the windows that each gets right."""
-    rows = []
-    for encoding, counts in right.items():
-        for fold, (a, b) in enumerate(counts):
-            f1 = np.mean([2 * n / (n + 4 + m) for n, m in ((a, 4 - b), (b, 4 - a))])
-            own = {"fold": fold, "windows": 8, "trained": 24, "step": 40, "budget": BUDGET}
-            table = [[a, 4 - a], [4 - b, b]]
-            rows.append(result(encoding, float(f1), confusion=table, **own))
-    return rows
-
-
-def test_nineteen_against_thirty_five_of_forty_windows_is_a_difference():
-    counts = {"none": [(2, 2)] * 4 + [(1, 2)], "sinusoidal": [(3, 4)] * 5}
-    found = statistics.summarize_runs(few_windows(counts))
-    assert (found.verdict, found.best) == ("best", ("sinusoidal",))
-    few = {"none": [(2, 2)] * 3 + [(2, 3)] * 2, "sinusoidal": [(3, 3)] * 5}
-    found = statistics.summarize_runs(few_windows(few))
-    (data,) = found.datasets
-    assert (found.verdict, data.verdicts["none"]) == ("too few", "too few")
-    assert f"about {data.differences['none'].windows} " in report.conclude_all(found)
-
-
 def test_a_scaled_encoding_is_compared_at_its_size():
     scores = {"sinusoidal": 0.5, "dft@rms=1": 0.6, "sinusoidal@rms=1": 0.1}
     rows = [result(e, v, seed=seed) for e, v in scores.items() for seed in range(2)]

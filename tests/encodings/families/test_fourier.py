@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose
+from refusals import refusal
 
 import pefourier
 from pefourier.encodings import build, load
@@ -37,7 +39,6 @@ def test_gaussian_features_are_those_of_the_paper(coordinates):
 
 
 def test_sams_features_are_those_of_transformers():
-    torch = pytest.importorskip("torch")
     sam = pytest.importorskip("transformers.models.sam.modeling_sam")
     module = sam.SamPositionalEmbedding(sam.SamVisionConfig(num_pos_feats=10))
     matrix = np.random.RandomState(0).normal(0.0, 1.0, (2, 10))
@@ -110,9 +111,9 @@ def test_nothing_folds_at_irregular_times_and_even_ones_do():
     even = pefourier.spectrum("mtan-fixed", d=6, times=np.arange(9) * 0.1 + 5)
     assert "aliased-frequencies" in [f.code for f in even.findings]
     assert even.omega[-1] <= np.pi
-    with pytest.raises(pefourier.PefourierError, match="lattice"):
+    with refusal("lattice"):
         pefourier.spectrum("mtan-fixed:scale=1e10", d=6, times=IRREGULAR)
-    with pytest.raises(pefourier.PefourierError, match="even steps"):
+    with refusal("even steps"):
         pefourier.reconstruct("mtan-fixed", d=6, times=IRREGULAR)
 
 

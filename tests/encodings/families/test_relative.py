@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from refusals import refusal
 
@@ -19,8 +20,6 @@ from pefourier.encodings.families.relative import (
 )
 from pefourier.questions.compare import compare
 from pefourier.questions.spectrum import spectrum
-
-torch = pytest.importorskip("torch")
 
 
 @pytest.mark.parametrize(("buckets", "longest"), [(4, 3), (16, 64), (64, 1000)])

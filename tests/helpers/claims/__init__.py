@@ -33,6 +33,11 @@ class Claim(SimpleNamespace):
         away = np.linalg.norm(table[:, None] - table[None], axis=-1)
         return away <= SAME * (np.sqrt((table**2).sum() / len(table)) or 1.0)
 
+    @cached_property
+    def singular(self):
+        """The singular values of the table."""
+        return np.linalg.svd(self.table, compute_uv=False)
+
     @property
     def again(self):
         """The number of rows that equal an earlier row."""

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 from grids import table_on
+from sinusoids import pairs
 
 from claims import SAME, Claim
 from pefourier.encodings import load
@@ -78,12 +79,9 @@ CHANGES = {
 }
 
 
-def waves(position, omega, order="halves"):
-    """Return sines and cosines of positions in halves or in neighbouring columns."""
-    phases = np.outer(position, omega)
-    if order == "pairs":
-        return np.stack([np.sin(phases), np.cos(phases)], axis=-1).reshape(len(phases), -1)
-    return np.hstack([np.sin(phases), np.cos(phases)])
+def waves(position, omega):
+    """Return sines, then cosines, of positions."""
+    return pairs(np.outer(position, omega))
 
 
 def grid_table(rng):
@@ -148,8 +146,9 @@ def spans_less(c):
     span = re.search(r"span (?:only )?(\d+) of (\d+)|$", c.text).groups(0)
     rank, dim = int(span[0]) or c.answer.rank, int(span[1])
     assert dim in (0, c.table.shape[1])
-    values = np.linalg.svd(c.table, compute_uv=False)
-    near = np.abs(np.log10(values / (values.max() or 1) + 1e-300) + 14) < 2.5  # may be rounding
+    near = (
+        np.abs(np.log10(c.singular / (c.singular.max() or 1) + 1e-300) + 14) < 2.5
+    )  # may be rounding
     assert abs(rank - rank_of(c.table)) <= near.sum()
     return all_differ(c) and rank < len(c.table)
 
@@ -166,13 +165,12 @@ def coordinates_read(c):
 
 def amplifies(c):
     (printed,) = c.read(r"up to ([\d.e+]+)")
-    values = np.linalg.svd(c.table, compute_uv=False)
-    condition = values[0] / values[len(c.table) - 1]
+    condition = c.singular[0] / c.singular[len(c.table) - 1]
     return all_differ(c) and printed > 1 and abs(printed / condition - 1) < 6e-3
 
 
 def amplifies_nothing(c):
-    values = np.linalg.svd(c.table, compute_uv=False)[: len(c.table)]
+    values = c.singular[: len(c.table)]
     return all_differ(c) and values[0] - values[-1] <= 1e-12 * values[0] * len(values)
 
 

@@ -5,7 +5,7 @@ import re
 import numpy as np
 from grids import table_on
 
-from claims.spectrum import agrees, energy_of, named, numbers, on_grid, short
+from claims.spectrum import agrees, energy_of, grid_of, named, numbers, on_grid, short
 from pefourier.encodings import load
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import spectrum
@@ -50,7 +50,7 @@ def rebuilt(answer, sigma):
     steps = omega * np.array(sides) / (2 * np.pi)
     if len(sides) == 1:
         steps = np.minimum(np.abs(steps), np.inf if sigma else sides[0] // 2)
-    k = np.stack(np.unravel_index(np.arange(np.prod(sides)), sides), axis=1)
+    k = grid_of(sides)
     weights, reach = 0, int(12 * sigma / min(sides)) + 2
     for sign in (1, -1):
         along = 1
@@ -65,11 +65,6 @@ def rebuilt(answer, sigma):
         weights = weights + shares @ along
     values = np.array([(np.cos(2 * np.pi * (k0 / sides) @ k.T) @ weights) for k0 in grid_of(sides)])
     return values.reshape(sides) / np.linalg.norm(values)
-
-
-def grid_of(sides):
-    """Return all points of a lattice."""
-    return np.stack(np.unravel_index(np.arange(np.prod(sides)), sides), axis=1)
 
 
 def kernel(apart, sigma):

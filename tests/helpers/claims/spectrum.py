@@ -3,15 +3,12 @@
 import re
 
 import numpy as np
-from grids import table_on
+from grids import table_on, waves_on
 
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import (
     BasisDomain,
-    Encoding,
     as_encoding,
-    equal_pairs,
-    positions,
     without_mean,
 )
 from pefourier.encodings.registry import BUILDERS
@@ -47,14 +44,7 @@ def of_waves(rng, number):
     omega = rng.uniform(0, 7, size=rng.integers(1, 7)) * rng.choice([1, 1e-3, 0.3])
     omega[rng.random(len(omega)) < 0.3] = rng.choice([0.0, omega[0], np.pi / 2, np.pi / 2 + 1e-3])
     n = int(rng.integers(2, 100))
-
-    def vectors(x):
-        return np.hstack([np.cos(np.outer(x, omega)), np.sin(np.outer(x, omega))])
-
-    m = len(omega)
-    return f"waves {omega} {n}", Encoding(
-        "waves", positions(n), 2 * m, vectors, measure=equal_pairs(omega), spec="w"
-    )
+    return f"waves {omega} {n}", waves_on(n, omega, squared_length=float(len(omega)))
 
 
 def mixture(rng, number):
@@ -124,10 +114,14 @@ def energy_of(answer):
         energy = ((enc.domain.basis.T @ table) ** 2).sum(axis=1)
         return enc.domain.omega[:, None], energy / total, mean
     sides = enc.domain.sides
-    k = np.stack(np.unravel_index(np.arange(len(table)), sides), axis=1) / sides
-    places = np.stack(np.unravel_index(np.arange(len(table)), sides), axis=1)
+    k = (places := grid_of(sides)) / sides
     energy = (np.abs(np.exp(-2j * np.pi * k @ places.T) @ table) ** 2).sum(axis=1) / len(table)
     return 2 * np.pi * (k - np.round(k)), energy / total, mean
+
+
+def grid_of(sides):
+    """Return all points of a lattice."""
+    return np.indices(sides).reshape(len(sides), -1).T
 
 
 def numbers(c):

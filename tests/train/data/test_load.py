@@ -1,23 +1,18 @@
 """Data as tasks: archives of a user, leaks between parts, and errors."""
 
 import os
-import re
 
 import numpy as np
 import pytest
+from refusals import refusal
+from training import read_task
 
-from pefourier.errors import PefourierError
 from pefourier.train.data import load, split
 from pefourier.train.ensembles import remarks_on_task
-from pefourier.train.options import Options
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(40, 5, 2))
 Y = np.arange(40) % 2
-
-
-def read(path, **settings):
-    return load.load_task(str(path), Options(**settings))
 
 
 def archive(tmp_path, **arrays):
@@ -31,7 +26,7 @@ REFUSED = {  # arrays of an archive, and part of the error
     "too few y": ({"y": Y[:-1]}, "y of shape (n,)"),
     "one class": ({"y": Y * 0}, "1 classes in 40"),
     "classes of one": ({"y": np.arange(40)}, "40 classes in 40"),
-    "missing": ({"X": np.where(X > 2, np.nan, X)}, "--missing"),
+    "missing": ({"X": np.where(X == X[7, 3, 1], np.nan, X)}, "example 7, row 3, channel 1"),
     "large": ({"X": np.where(X > 2, 1e300, X)}, "1e+300"),
     "infinite": ({"X": np.where(X > 2, np.inf, X)}, "inf"),
     **{f"{y[0]}": ({"y": y}, f"{y[0]}") for y in (Y - np.inf, Y + 0.5, Y * np.nan)},
@@ -55,9 +50,8 @@ def test_bad_archives_are_refused_in_one_line(tmp_path, name):
     arrays, named = REFUSED[name]
     arrays = {"X": X, "y": Y, **arrays}
     arrays = {name: array for name, array in arrays.items() if array is not None}
-    with pytest.raises(PefourierError, match=re.escape(named)) as caught:
-        read(archive(tmp_path, **arrays))
-    assert "\n" not in str(caught.value)
+    with refusal(part=named):
+        read_task(archive(tmp_path, **arrays))
 
 
 def test_what_is_no_archive_is_stated(tmp_path):
@@ -67,8 +61,8 @@ def test_what_is_no_archive_is_stated(tmp_path):
     np.save(tmp_path / "array.npy", X)
     (tmp_path / "array.npy").rename(tmp_path / "array.npz")
     for name in ("pipe", "folder", "missing", "text", "array"):
-        with pytest.raises(PefourierError, match=rf"{name}\.npz"):
-            read(tmp_path / f"{name}.npz")
+        with refusal(rf"{name}\.npz"):
+            read_task(tmp_path / f"{name}.npz")
 
 
 def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
@@ -76,16 +70,13 @@ def test_examples_of_a_group_stay_on_one_side(tmp_path, rng):
     y = (rng.random(300) < 0.1 + 0.6 * (groups % 3 == 0)).astype(int) + (groups % 7 == 5)
     x = rng.normal(size=(300, 4, 2))
     path = archive(tmp_path, X=x, y=y, groups=np.array([f"person {g}" for g in groups]), time=y)
-    task = read(path)
+    task = read_task(path)
     assert sorted(np.concatenate([fold.test for fold in task.folds])) == list(range(300))
     for fold in task.folds:
         assert sum(len({*groups[one]}) for one in (fold.train, fold.valid, fold.test)) == 23
-    counts = np.array([np.bincount(task.labels[fold.test], minlength=3) for fold in task.folds])
-    shares = counts[:, :2] / counts.sum(axis=0)[:2]  # the third class has few groups
-    assert np.ptp(shares, axis=0).max() < 0.1, shares
     assert (task.leaky, task.groups) == (False, 23)
     assert any("'time' (300,)" in line for line in remarks_on_task(task))
-    shuffled = read(path, split="random")
+    shuffled = read_task(path, split="random")
     assert shuffled.leaky
     assert set(groups[shuffled.folds[0].train]) & set(groups[shuffled.folds[0].test])
 
@@ -112,25 +103,25 @@ def test_bad_requests_are_refused(tmp_path, monkeypatch, name, options, named):
     monkeypatch.chdir(tmp_path)
     lines = [f"{t},{t % 7},{int(t % 100 >= 80)}" for t in range(400)]
     (tmp_path / "own.csv").write_text("\n".join(["time,a,label", *lines]))
-    with pytest.raises(PefourierError, match=re.escape(named)):
-        read(name, **options)
+    with refusal(part=named):
+        read_task(name, **options)
 
 
 def test_parts_of_an_archive_are_trained_and_tested_on(tmp_path, rng):
     x, y = rng.normal(size=(60, 5, 2)), np.array(["a", "b"])[np.arange(60) % 2]
     parts = {"X_train": x[:40], "y_train": y[:40], "X_test": x[40:], "y_test": y[40:]}
     path = archive(tmp_path, **parts)
-    (fold,) = read(path).folds
+    (fold,) = read_task(path).folds
     assert fold.test.tolist() == list(range(40, 60))
     assert sorted([*fold.train, *fold.valid]) == list(range(40))
-    assert [len(f.test) for f in read(path, resamples=7).folds] == [20] * 7
-    assert len(read(path, split="random").folds) == 5
+    assert [len(f.test) for f in read_task(path, resamples=7).folds] == [20] * 7
+    assert len(read_task(path, split="random").folds) == 5
     for change in ({"X_test": x[40:, :4]}, {"y_test": y[:19]}, {"y_test": np.array("a")}):
-        with pytest.raises(PefourierError, match=r"X_test \("):
-            read(archive(tmp_path, **parts | change))
+        with refusal(r"X_test \("):
+            read_task(archive(tmp_path, **parts | change))
     for own, how in ((parts, "random"), ({"X": x, "y": y}, "blocks")):
-        with pytest.raises(PefourierError, match="--resamples"):
-            read(archive(tmp_path, **own), resamples=2, split=how)
+        with refusal("--resamples"):
+            read_task(archive(tmp_path, **own), resamples=2, split=how)
 
 
 @pytest.mark.parametrize(
@@ -153,19 +144,11 @@ def test_the_rarer_class_is_positive_unless_one_is_named(rng, labels, names, cla
     reported = [classes[label] for label in found.labels]
     assert reported == [f"{x:.0f}" if labels.dtype.kind == "f" else str(x) for x in labels]
     for wrong in (classes[:2], ("upp",)):
-        with pytest.raises(PefourierError, match=r"names both|'upp'|has 3"):
+        with refusal(r"names both|'upp'|has 3"):
             load.name_positives([task], wrong)
 
 
-def test_missing_numbers_are_named_or_dealt_with_as_requested(tmp_path, rng):
-    x = rng.normal(size=(40, 6, 2))
-    x[7, [0, 3], 1] = np.nan
-    path = archive(tmp_path, X=x, y=np.arange(40) % 2)
-    with pytest.raises(PefourierError, match="example 7, row 0, channel 1"):
-        read(path)
-    for how in ("previous", "mean", "drop"):
-        with pytest.raises(PefourierError, match="here is missing"):
-            split.fill_series([np.array([[np.nan, 1.0]] * 2)], how, lambda *_: "here")
-    task = read(path, missing="drop")
-    np.testing.assert_array_equal(task.rows[42:46], x[7, [1, 2, 4, 5]].astype(np.float32))
-    assert (task.dropped, task.lengths[7]) == ((split.Dropped("missing", 2),), 4)
+@pytest.mark.parametrize("how", ["previous", "mean", "drop"])
+def test_a_channel_without_numbers_is_refused(how):
+    with refusal("here is missing"):
+        split.fill_series([np.array([[np.nan, 1.0]] * 2)], how, lambda *_: "here")

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from refusals import refusal
 from training import EVENTS, archives, recording
 
-from pefourier.errors import PefourierError
 from pefourier.train.data import load, split
 from pefourier.train.options import Options
 
@@ -61,10 +62,10 @@ def test_layouts_of_smd_are_the_same_task(tmp_path, rng):
             (folder / part).mkdir(parents=True, exist_ok=True)
             np.savetxt(folder / part / f"{name}.txt", own, delimiter=",", fmt="%.9g")
     first, other = read("smd", tmp_path), read("smd", tmp_path / "text")
-    np.testing.assert_allclose(first.rows, other.rows, atol=1e-6)
-    np.testing.assert_array_equal(first.labels, other.labels)
+    assert_allclose(first.rows, other.rows, atol=1e-6)
+    assert_array_equal(first.labels, other.labels)
     for mine, theirs in zip(first.folds, other.folds, strict=True):
-        np.testing.assert_array_equal(mine.test, theirs.test)
+        assert_array_equal(mine.test, theirs.test)
 
 
 HEAD = "chan_id,spacecraft,anomaly_sequences,class,num_values\n"
@@ -90,7 +91,7 @@ def test_msl_as_published_counts_both_ends_of_an_event(tmp_path):
     (tmp_path / "data" / "labeled_anomalies.csv").rename(tmp_path / "labeled_anomalies.csv")
     (only,) = load.read_recordings("msl", str(tmp_path))
     assert only.name == "A-1"
-    np.testing.assert_array_equal(only.label, label.astype(bool))
+    assert_array_equal(only.label, label.astype(bool))
 
 
 LISTS = {  # what the list of anomalies holds, and what is named
@@ -111,19 +112,18 @@ LISTS |= {HEAD + f'A-1,MSL,"{events}",,\n': "labeled_anomalies.csv" for events i
 @pytest.mark.parametrize("text", LISTS, ids=range(len(LISTS)))
 def test_labels_of_msl_are_whole_or_refused(tmp_path, text):
     as_published(tmp_path, text)
-    with pytest.raises(PefourierError, match=LISTS[text]) as caught:
+    with refusal(LISTS[text]):
         read("msl", tmp_path)
-    assert "\n" not in str(caught.value)
 
 
 def test_what_is_missing_or_of_another_dataset_is_stated(tmp_path, rng):
     found = archives(tmp_path / "smd", rng)
     as_published(tmp_path / "nasa", HEAD)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(PefourierError, match="--data DIR"):
+    with refusal("--data DIR"):
         load.load_task("smd")
     for name, folder in (("smd", "empty"), ("msl", "smd"), ("smd", "nasa")):
-        with pytest.raises(PefourierError, match=f"holds no {name}"):
+        with refusal(f"holds no {name}"):
             read(name, tmp_path / folder)
     path = tmp_path / "smd" / "machine-1-2.npz"
     train, test, label = found["machine-1-2"]
@@ -134,10 +134,10 @@ def test_what_is_missing_or_of_another_dataset_is_stated(tmp_path, rng):
         ({"train": train, "test": test, "label": label + 1}, "0 or 1, got 2"),
     ):
         np.savez(path, **arrays)
-        with pytest.raises(PefourierError, match=named):
+        with refusal(named):
             read("smd", tmp_path)
     path.write_bytes(path.read_bytes()[:99])
-    with pytest.raises(PefourierError, match=r"machine-1-2\.npz.*download it again"):
+    with refusal(r"machine-1-2\.npz.*download it again"):
         read("smd", tmp_path)
 
 
@@ -150,7 +150,7 @@ def test_a_machine_without_one_of_its_files_is_stated(tmp_path, part):
     path = tmp_path / part / "machine-1-2.txt"
     path.write_text("0,1\n2,x\n")
     for named in (".*'x'.*download it again", "|There is no such file"):
-        with pytest.raises(PefourierError, match=rf"{part}/machine-1-2\.txt{named}"):
+        with refusal(rf"{part}/machine-1-2\.txt{named}"):
             read("smd", tmp_path)
         path.unlink(missing_ok=True)
 
@@ -175,7 +175,7 @@ def test_channels_that_are_no_rows_of_numbers_are_refused(tmp_path, name, part):
         path.write_bytes(content)
     else:
         np.save(path, content)
-    with pytest.raises(PefourierError, match=named):
+    with refusal(named):
         read("msl", tmp_path)
 
 
@@ -185,5 +185,5 @@ def test_recordings_are_scaled_by_their_unlabelled_part(rng):
     found = load.scale_recording("x", (train, rows, np.zeros(1000)), 0.01, "x", "x").rows
     scale = np.maximum(train.std(axis=0), 0.01)
     expected = np.clip((rows - train.mean(axis=0)) / scale, -20, 20)
-    np.testing.assert_array_equal(found, expected.astype(np.float32))
+    assert_array_equal(found, expected.astype(np.float32))
     assert np.abs(found).max() == 20

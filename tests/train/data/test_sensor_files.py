@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
+from refusals import refusal
 
-from pefourier.errors import PefourierError
 from pefourier.train.data.load import load_task
 from pefourier.train.ensembles import SPREAD, parameters, plan_training, resolve
 from pefourier.train.options import Options
@@ -11,13 +12,12 @@ from pefourier.train.statistics import detectable
 
 ROWS, SERIES = 12, 20
 START = np.datetime64("2024-03-30T22:00:00")
-ONE = ["timestamp as time", "label as label", "the whole file as one series"]
 
 
-def table(head, cells, *, rows=lambda _: ROWS, series=SERIES, by=","):
+def table(head, cells, *, rows=lambda _: ROWS, by=","):
     """Return a file of series; `cells` gives a line's cells from series, row and random numbers."""
     rng = np.random.default_rng(0)
-    places = [(s, t) for s in range(series) for t in range(rows(s))]
+    places = [(s, t) for s in range(SERIES) for t in range(rows(s))]
     lines = [by.join(cells(s, t, rng.normal(size=3).round(3))) for s, t in places]
     return "\n".join([head, *lines]) + "\n"
 
@@ -26,20 +26,7 @@ def stamp(t, minutes=10):
     return str(START + np.timedelta64(minutes * t, "m"))
 
 
-def state(t):
-    return "fault" if t in (4, 5) else "ok"
-
-
 FILES = {
-    # times with a zone, and a named state in each row
-    "plant.csv": (
-        table(
-            "Timestamp,machine,temp,pressure,state",
-            lambda s, t, x: [f"{stamp(t)}+01:00", f"m{s}", *map(str, x[:2]), state(t)],
-        ),
-        {"window": 4},
-        {"channels": ["temp", "pressure"], "windows": 60, "classes": ("ok", "fault")},
-    ),
     # a spreadsheet with decimal commas and other column names
     "export.csv": (
         table(
@@ -65,17 +52,6 @@ FILES = {
         ),
         {},
         {"channels": ["hr"], "windows": SERIES, "left out": ["number 1", "ward"]},
-    ),
-    # one recording without a column of series
-    "one.csv": (
-        table(
-            "timestamp,value,label",
-            lambda _, t, x: [stamp(t), str(x[0]), "0" if state(t % 40) == "ok" else "1"],
-            rows=lambda _: 400,
-            series=1,
-        ),
-        {"window": 6},
-        {"channels": ["value"], "columns": ONE},
     ),
     # accelerations separated by tabs, whose column y is no label
     "moves.tsv": (
@@ -103,7 +79,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_files_are_read_as_they_are_meant(tmp_path, name):
     text, settings, facts = FILES[name]
-    (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / name).write_text(text, encoding="utf-8-sig")
     task = load_task(str(tmp_path / name), Options(**settings))
     found = {"windows": len(task.starts)} | dict(task.remarks)
     found |= {key: getattr(task, key) for key in facts if hasattr(task, key)}
@@ -127,7 +103,7 @@ def test_zones_and_rows_out_of_order_are_one_clock(tmp_path):
         path = tmp_path / f"{name}.csv"
         path.write_text("\n".join(["id,time,v,label", *body]))
         tasks.append(load_task(str(path)))
-    np.testing.assert_array_equal(tasks[0].rows, tasks[1].rows)
+    assert_array_equal(tasks[0].rows, tasks[1].rows)
     assert (tasks[0].uneven, tasks[1].uneven) == (True, True)
 
 
@@ -142,9 +118,8 @@ REFUSED = {
 def test_other_files_are_refused_with_a_way_out(tmp_path, name):
     text, named = REFUSED[name]
     (tmp_path / name).write_text(text)
-    with pytest.raises(PefourierError, match=named) as refused:
+    with refusal(named):
         load_task(str(tmp_path / name))
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("seeds", [3, 8, 30])

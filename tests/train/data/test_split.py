@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from training import recording
 
 from pefourier.train.data import split
@@ -85,8 +86,8 @@ def test_validation_and_test_windows_do_not_overlap_whatever_the_stride(rng):
     one = series_of(rng)
     dense, sparse = (split.split_series("s", [one], 20, stride=stride) for stride in (5, None))
     for a, b in zip(dense.folds, sparse.folds, strict=True):
-        np.testing.assert_array_equal(dense.starts[a.test], sparse.starts[b.test])
-        np.testing.assert_array_equal(dense.starts[a.valid], sparse.starts[b.valid])
+        assert_array_equal(dense.starts[a.test], sparse.starts[b.test])
+        assert_array_equal(dense.starts[a.valid], sparse.starts[b.valid])
         assert len(a.train) > 3 * len(b.train)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from pefourier.train.data import synthetic
 from pefourier.train.data.load import load_task
@@ -29,12 +30,12 @@ def places(name, sides):
 
 def test_the_class_is_which_event_is_first_or_how_far_two_are_apart_on_a_ring():
     first, second, y = places("order:noise=0,length=9", (9,))
-    np.testing.assert_array_equal(y, first[:, 0] > second[:, 0])
+    assert_array_equal(y, first[:, 0] > second[:, 0])
     assert min(np.bincount(first[:, 0], minlength=9)) > 60
     x, y, _ = synthetic.draw_examples("lags:noise=0,length=10,short=2,long=5")
     events = np.array([np.flatnonzero(row) for row in x[:, :, 0]])
     lag = np.diff(events)[:, 0]
-    np.testing.assert_array_equal(np.minimum(lag, 10 - lag), np.where(y, 5, 2))
+    assert_array_equal(np.minimum(lag, 10 - lag), np.where(y, 5, 2))
     assert min(np.bincount(events.ravel(), minlength=10)) > 150
 
 
@@ -44,7 +45,7 @@ def test_the_class_is_which_event_is_first_or_how_far_two_are_apart_on_a_ring():
 )
 def test_the_class_of_a_grid_is_which_mark_is_left(name, sides, gap):
     a, b, y = places(f"{name},count=20000", sides)
-    np.testing.assert_array_equal(y, a[:, 1] > b[:, 1])
+    assert_array_equal(y, a[:, 1] > b[:, 1])
     assert np.abs(a[:, 1] - b[:, 1]).min() == gap
     assert abs(((a[:, 0] < b[:, 0]) == y).mean() - 0.5) < 0.2  # rows do not determine the class
     for mark in (a, b):
