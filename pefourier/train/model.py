@@ -91,17 +91,6 @@ class Injection:
         """Vector of every place, shape (places, k), or the distinct vectors of all times."""
         return np.take(self.vectors, self.index, axis=0) if self.index.ndim == 1 else self.vectors
 
-    def rotated(self, change: Array) -> "Injection":
-        """Injection with other frequencies, or slopes and shifts, changed by `change`."""
-        if self.act == "add":
-            lines = self.places @ (self.frequencies + change)
-            vectors = np.hstack([lines[:, :1], np.sin(lines[:, 1:])])
-        else:
-            cosine, sine = np.split(self.vectors, 2, axis=1)
-            rotation = np.exp(1j * (self.places @ change)) * (cosine + 1j * sine)
-            vectors = np.hstack([rotation.real, rotation.imag])
-        return replace(self, vectors=vectors, frequencies=self.frequencies + change)
-
 
 NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int))
 
@@ -314,26 +303,36 @@ class StackVectors:
 
         The shape is (M, places, k), or (M, B, places, k) if places are times of `windows` (M, B).
         """
-        vectors = self.vectors
-        if trained is not None and self.places is not None:
-            are_lines = self.start.shape[2] == vectors.shape[2]
-            change = torch.where(self.learn, trained if are_lines else trained - self.start, 0.0)
-            # no matrix product: a GPU would compute its angles in bfloat16
-            angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (M, U, k or k / 2)
-            if are_lines:
-                moved = torch.cat([angle[..., :1], angle[..., 1:].sin()], dim=2)
-                vectors = torch.where(self.learn.any(dim=1, keepdim=True), moved, vectors)
-            else:
-                from pefourier.nn import rotate_pairs  # imports much more, only for rotations
-
-                vectors = rotate_pairs(vectors, angle.cos(), angle.sin())
-        elif trained is not None:
-            vectors = torch.where(self.learn, trained, vectors)
-        index = self.index
+        vectors, index = self.with_trained(trained), self.index
         if windows is not None and index.dim() == 3:
             index = torch.take_along_dim(index, windows[:, :, None], dim=1)  # (M, B, places)
         rows = index.flatten(1)[:, :, None].expand(-1, -1, vectors.shape[2])
         return vectors.gather(1, rows).view(*index.shape, -1)
+
+    def with_trained(self, trained: Tensor | None) -> Tensor:
+        """Return the distinct vectors (M, U, k) with trained numbers."""
+        vectors = self.vectors
+        if trained is None:
+            return vectors
+        if self.places is None:
+            return torch.where(self.learn, trained, vectors)
+        are_lines = self.start.shape[2] == vectors.shape[2]
+        change = torch.where(self.learn, trained if are_lines else trained - self.start, 0.0)
+        # no matrix product: a GPU would compute its angles in bfloat16
+        angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (M, U, k or k / 2)
+        if are_lines:
+            moved = torch.cat([angle[..., :1], angle[..., 1:].sin()], dim=2)
+            return torch.where(self.learn.any(dim=1, keepdim=True), moved, vectors)
+        from pefourier.nn import rotate_pairs  # imports much more, only for rotations
+
+        return rotate_pairs(vectors, angle.cos(), angle.sin())
+
+
+def with_frequencies(injection: Injection, frequencies: Array) -> Injection:
+    """Return a trained injection with other frequencies, or slopes and shifts."""
+    stack = StackVectors(injection.act, [injection], torch.device("cpu"), torch.float64)
+    (vectors,) = stack.with_trained(torch.as_tensor(frequencies[None])).numpy()
+    return replace(injection, vectors=vectors, frequencies=frequencies)
 
 
 def of_windows(table: Tensor) -> Tensor:
