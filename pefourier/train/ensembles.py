@@ -171,7 +171,14 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     if options.d is None:
         model = replace(model, d=-(-max(LEAST_D, model.tokens) // even) * even)
     batch, steps = batch_and_steps(task, options.batch_size)
-    check_memory(model, batch, device)
+    # at least half of the activations, and parameters, gradients and Adam's two means
+    needs = model.bytes_between_layers(batch) // 2 + 16 * model.size
+    if needs > (memory := device_memory(device)):  # before anything is allocated
+        raise PefourierError(
+            f"--d {model.d}, --heads {model.heads}, --layers {model.layers} and --batch-size "
+            f"{batch} on windows of {model.tokens} tokens need at least {needs / 2**30:,.0f} GiB "
+            f"per run, and {memory / 2**30:,.0f} GiB are available; choose smaller values"
+        )
     injections: dict[str, Injection] = {}
     arms = {name: parse_arm(name) for name in options.encoding}
     for arm in arms.values():
@@ -215,18 +222,6 @@ def load_for(model: Transformer, spec: str, seed: int, task: Task) -> Injection:
     if task.times is not None:
         times = task.times_of_tokens(model.step, model.tokens) * token_rate(model, task)
     return load_injection(spec, *sizes, grid=model.grid, times=times)
-
-
-def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
-    """Reject a classifier too large for the device's memory, before anything is allocated."""
-    # at least half of the activations, and parameters, gradients and Adam's two means
-    needs = model.bytes_between_layers(batch) // 2 + 16 * model.size
-    if needs > (memory := device_memory(device)):
-        raise PefourierError(
-            f"--d {model.d}, --heads {model.heads}, --layers {model.layers} and --batch-size "
-            f"{batch} on windows of {model.tokens} tokens need at least {needs / 2**30:,.0f} GiB "
-            f"per run, and {memory / 2**30:,.0f} GiB are available; choose smaller values"
-        )
 
 
 def most_members(model: Transformer, batch: int, device: torch.device) -> int:

@@ -184,7 +184,7 @@ def waves_of_rotation(enc: Encoding, table: Array) -> Fields:
     frequencies = np.pad(rates, ((0, 0), (0, cosine.shape[1] - rates.shape[1])))
     table_rotation = cosine + 1j * sine
     rotation = np.exp(1j * ((places + enc.measure.offset) @ frequencies))
-    if not np.allclose(rotation * np.abs(table_rotation), table_rotation, atol=1e-6):
+    if not np.allclose(rotation * abs(table_rotation), table_rotation, atol=1e-6):
         return {}
     return {"places": places, "frequencies": frequencies}
 
@@ -253,7 +253,7 @@ def scale_to_rms(injection: Injection, rms: float, reference: Injection | None =
 def varies(injection: Injection) -> bool:
     """Whether vectors differ between positions by more than rounding."""
     mean, size = mean_and_variation(injection)
-    return size > 1e-12 * float(np.abs(mean).max())
+    return size > 1e-12 * float(abs(mean).max())
 
 
 def mean_and_variation(injection: Injection) -> tuple[Array, float]:

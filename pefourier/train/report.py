@@ -468,7 +468,8 @@ def read_scores(path: str) -> list[Fields]:
         )
     for unit in ("seed", "fold"):
         rows[unit] = factorize(rows[unit])[0] if unit in rows else 0
-    return rows.assign(split="blocks", f1=f1, line=cells.index).to_dict("records")
+    records: list[Fields] = rows.assign(split="blocks", f1=f1, line=cells.index).to_dict("records")
+    return records
 
 
 def unpaired(rows: Sequence[Values]) -> list[Reason]:

@@ -359,7 +359,7 @@ def holm(p: Sequence[float]) -> Array:
     """
     order = np.argsort(p)
     steps = np.arange(len(p), 0, -1) * np.array(p)[order]
-    return np.minimum(np.maximum.accumulate(steps), 1.0)[order.argsort()]
+    return np.asarray(np.minimum(np.maximum.accumulate(steps), 1.0)[order.argsort()])
 
 
 def compare_pairs(
@@ -435,11 +435,11 @@ def signed_rank_p(differences: Array) -> float:
     0.0625
     """
     d = differences[differences != 0]
-    ranks = np.rint(2 * average_ranks(-np.abs(d)[None])).astype(int)  # doubled: ties have halves
+    ranks = np.rint(2 * average_ranks(-abs(d)[None])).astype(int)  # doubled: ties have halves
     counts = np.ones(1)  # of sign patterns, by the sum of positive ranks
     for rank in ranks:
         counts = np.pad(counts, (0, rank)) + np.pad(counts, (rank, 0))
-    off = np.abs(2 * np.arange(len(counts)) - ranks.sum())
+    off = abs(2 * np.arange(len(counts)) - ranks.sum())
     return float(counts[off >= abs((np.sign(d) * ranks).sum())].sum() / counts.sum())
 
 
@@ -450,7 +450,10 @@ def cliques(average: Mapping[str, float], p: Array) -> list[Texts]:
     >>> cliques({"a": 1.0, "b": 1.5, "c": 2.1}, apart)
     [('a', 'b'), ('b', 'c')]
     """
-    names, order = sorted(average, key=average.__getitem__), np.argsort([*average.values()])
+    names, order = (
+        sorted(average, key=average.__getitem__),
+        np.argsort([*average.values()], kind="stable"),
+    )
     ordered, groups, last = p[np.ix_(order, order)], list[Texts](), 0
     for start in range(len(names)):
         ends = range(start + 1, len(names) + 1)
