@@ -167,7 +167,7 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     even = 2 * max(len(task.grid), 1) * options.heads  # a rotary pair for each axis
     d = even if options.d is None else options.d
     sizes = d, options.heads, options.layers, patch, stride, options.ffn
-    model = Transformer(task.length, channels, classes, *sizes, task.grid, options.inject)
+    model = Transformer(task.length, channels, classes, *sizes, task.grid)
     if options.d is None:
         model = replace(model, d=-(-max(LEAST_D, model.tokens) // even) * even)
     batch, steps = batch_and_steps(task, options.batch_size)

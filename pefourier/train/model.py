@@ -6,8 +6,7 @@ M members, B windows per batch, L rows and C channels per window, T tokens of `p
 dimensions, H heads of c = d / H, K classes. The first axis of every parameter is the member: (M,
 …). Layers follow ``torch.nn.TransformerEncoderLayer`` (norm after each sum, ReLU) without biases on
 queries, keys and values; logits are computed from the mean of the tokens. Added vectors enter
-unchanged, or with inject "concat" through a separate linear map, which equals the first linear map
-of input and vector concatenated. Dropout follows torch, except for attention weights, where torch's
+unchanged. Dropout follows torch, except for attention weights, where torch's
 fused kernels use one rate for all members.
 
 All members share one path through attention, whatever they inject: scores = q·k / √c + bias (M, 1
@@ -31,7 +30,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from math import prod
-from typing import get_args
 
 import numpy as np
 import torch
@@ -50,7 +48,7 @@ from pefourier.encodings.model_positions import temperature_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import NUMBERS, WIDEST, PefourierError, check_count
 from pefourier.train.data.split import Task
-from pefourier.train.options import LEAST_D, Inject, Options
+from pefourier.train.options import LEAST_D, Options
 from pefourier.types import Array, Counts, Fields, Ints, Values, frozen, frozen_arrays
 
 ACTS = ("add", "rotate", "bias", "key", "key-query")
@@ -459,14 +457,11 @@ class Transformer:
     stride: int | None = None  # rows from one token to the next; default: patch
     ffn: int | None = None  # default: 2 d
     grid: Counts = ()  # sides, if rows are points in raster order
-    inject: Inject = "add"
 
     def __post_init__(self) -> None:
         for key in ("heads", "d", "layers", "patch", "stride", "ffn"):
             if getattr(self, key) is not None:
                 check_count(f"--{key}", getattr(self, key), 1, WIDEST)
-        if self.inject not in get_args(Inject):
-            raise PefourierError(f"--inject must be one of {', '.join(get_args(Inject))}")
         if self.d % self.heads or self.d // self.heads % 2:
             raise PefourierError(
                 f"--d must be an even multiple of --heads {self.heads}, got {self.d}"
@@ -505,8 +500,6 @@ class Transformer:
         """Parameter shapes of one member; weights are (inputs, outputs)."""
         d, wide = self.d, self.wide
         shapes: Shapes = {"project.w": (self.patch * self.channels, d), "project.b": (1, d)}
-        if self.inject == "concat":
-            shapes["inject.w"] = (d, d)
         for i in range(self.layers):
             shapes |= {
                 f"{i}.qkv.w": (d, 3 * d),
@@ -559,11 +552,7 @@ class Transformer:
         rows = x.unfold(2, self.patch, self.step).transpose(3, 4)  # (M, B, T, patch, C)
         h = affine(p, "project", rows.flatten(3).flatten(1, 2)).to(x.dtype)
         h = torch.unflatten(h, 1, (x.shape[1], self.tokens))
-        if table is None:
-            return h
-        if self.inject == "concat":
-            table = torch.bmm(table.flatten(1, -2).to(x.dtype), p["inject.w"]).view_as(table)
-        return torch.add(h, of_windows(table)).to(x.dtype)
+        return h if table is None else torch.add(h, of_windows(table)).to(x.dtype)
 
     def attention(
         self,

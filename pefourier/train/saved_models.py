@@ -205,7 +205,10 @@ def load_classifier(path: str | Path) -> TrainedClassifier:
 def from_arrays(arrays: Mapping[str, Array]) -> TrainedClassifier:
     """Make a classifier from the tensors of its file; raise an error for invalid tensors."""
     settings = parse_json(arrays["settings"].astype(np.uint8).tobytes())
-    model = KINDS[settings["kind"]](**settings["sizes"])
+    sizes = settings["sizes"]
+    if sizes.pop("inject", "add") != "add":  # of earlier versions
+        raise ValueError("its vectors are not added to the input")
+    model = KINDS[settings["kind"]](**sizes)
     shapes = {f"model.{name}": shape for name, shape in model.shapes().items()}
     shapes |= dict.fromkeys(("mean", "scale"), (model.channels,))
     if any(arrays[name].shape != shape for name, shape in shapes.items()):

@@ -45,7 +45,11 @@ LONGEST = 2**24  # characters of a configuration, or of a line of results
 NOT_NUMBERS = frozenset(("data", "out", "plot", "resume", "save_models", "predict"))
 NOT_NUMBERS |= {"beside"}  # methods are listed with the encodings
 NOT_COMPARED = ("device", "versions", "stack", "codes", "dropped")  # of a configuration
-GONE = {"pool": "mean", "compile": "auto"}  # options of earlier versions, now fixed
+GONE = {
+    "pool": "mean",
+    "compile": "auto",
+    "inject": "add",
+}  # options of earlier versions, now fixed
 KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table
 RULES = {  # that the numbers depend on and that differed in an earlier version
     "choice": "highest score on validation (average precision; of more than two classes macro F1), "
