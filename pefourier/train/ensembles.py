@@ -411,13 +411,30 @@ class Experiment:
     @property
     def description(self) -> Fields:
         """All that the numbers depend on, including the largest number of runs in a stack."""
-        sizes = [-(-len(self.keys) // self.ranks)]
+        sizes, tasks = [-(-len(self.keys) // self.ranks)], [entry.task for entry in self.resolved]
         for entry in self.resolved:
             batch, _ = batch_and_steps(entry.task, self.options.batch_size)
             sizes.append(most_members(entry.model, batch, self.device))
+        timed = {f"times of {t.name}": t.times[:, None] for t in tasks if t.times is not None}
+        arrays = {task.name: task.rows for task in tasks} | timed
         return {
             **{k: v for k, v in asdict(self.options).items() if k not in NOT_NUMBERS},
-            **describe_data(self.resolved),
+            "windows": {t.name: np.bincount(t.labels).tolist() for t in tasks},  # of a class
+            "splits": {
+                task.name: checksum(
+                    task.labels,
+                    *(part for f in task.folds for part in (f.train, f.valid, f.test)),
+                    *([] if task.lengths is None else [task.lengths]),
+                )
+                for task in tasks
+            },
+            "data": {name: fingerprint(array) for name, array in arrays.items()},
+            "tables": {
+                f"{spec} on {entry.task.name}": fingerprint(injection.table())
+                for entry in self.resolved
+                for spec, injection in entry.injections.items()
+                if source_of(spec) != "name"
+            },
             **RULES,
             "device": str(self.device),
             "versions": {
@@ -460,31 +477,6 @@ def choose_device(device: str) -> torch.device:
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
     return torch.device(device)
-
-
-def describe_data(resolved: Sequence[ResolvedTask]) -> Fields:
-    """Fingerprints of all data, splits and tables that the numbers depend on."""
-    tasks = [entry.task for entry in resolved]
-    timed = {f"times of {t.name}": t.times[:, None] for t in tasks if t.times is not None}
-    arrays = {task.name: task.rows for task in tasks} | timed
-    return {
-        "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
-        "splits": {
-            task.name: checksum(
-                task.labels,
-                *(part for f in task.folds for part in (f.train, f.valid, f.test)),
-                *([] if task.lengths is None else [task.lengths]),
-            )
-            for task in tasks
-        },
-        "data": {name: fingerprint(array) for name, array in arrays.items()},
-        "tables": {
-            f"{spec} on {entry.task.name}": fingerprint(injection.table())
-            for entry in resolved
-            for spec, injection in entry.injections.items()
-            if source_of(spec) != "name"
-        },
-    }
 
 
 def checksum(*arrays: Array) -> str:
