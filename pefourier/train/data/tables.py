@@ -216,7 +216,7 @@ def stripped(cells: Sequence[Any] | Array, *, labels: bool = False) -> Array:
     texts = Series(cells).str.strip()
     if labels and all(map(reads_as_number, texts.unique())):
         texts = texts.map(lambda text: f"{float(text):g}")
-    return texts.to_numpy(object)
+    return np.asarray(texts, object)
 
 
 # Roles
