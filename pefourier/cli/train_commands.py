@@ -86,7 +86,7 @@ def train(
     Example:
     pefourier train --dataset smd --data data
     """
-    print_results = None if output.quiet else note
+    print_results = str if output.quiet else note  # `str` prints nothing
     if scores is not None:
         from pefourier.train.report import scores_page
 

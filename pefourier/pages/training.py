@@ -23,7 +23,13 @@ from pefourier.report import training_figures
 from pefourier.train.options import BESIDE, Options, flag_of
 from pefourier.train.report import all_words, summary_page
 from pefourier.train.statistics import Summary, common_runs, rows_by, summarize_runs
-from pefourier.train.store import RULES, Store, earlier_options, option_of, read_configuration
+from pefourier.train.store import (
+    RULES,
+    Store,
+    earlier_options,
+    read_configuration,
+    stored_options,
+)
 from pefourier.types import Texts, Values, frozen
 from pefourier.writing.page import Page
 from pefourier.writing.text import parts_of_words, printable
@@ -32,7 +38,6 @@ COSTS = (
     "Seconds are training time divided by the runs that were trained together, so they compare "
     "encodings of one kind on one device."
 )
-ELSEWHERE = {"data", "out", "plot", "resume", "device"}  # options of the machine
 
 
 @frozen
@@ -120,13 +125,12 @@ def settings_part(folder: TrainFolder) -> list[PagePart]:
 
 def training_command(config: Values, path: str) -> str:
     """Return the command of a folder, with options that differ from their defaults."""
-    words = ["pefourier", "train"]
-    for option in fields(Options):
-        value = option_of(config, option.name)
-        if option.name in ELSEWHERE or value == option_of({}, option.name):
+    words, usual = ["pefourier", "train"], vars(Options())
+    for name, value in vars(stored_options(config)).items():
+        if name == "device" or value == usual[name]:
             continue
-        flag = flag_of(option.name)
-        values = value if isinstance(value, list) else [value]
+        flag = flag_of(name)
+        values = value if isinstance(value, tuple) else [value]
         pairs = [(flag_of("beside") if v in BESIDE else flag, str(v)) for v in values]
         words += [flag] if value is True else [word for pair in pairs for word in pair]
     return command_line(*words, "--out", path)

@@ -116,7 +116,7 @@ from pefourier.types import Array, Fields, Texts, Values, frozen, frozen_arrays
 from pefourier.version import __version__
 from pefourier.writing.files import remove_old_drafts
 from pefourier.writing.page import Page, flattened, plain
-from pefourier.writing.text import agreeing, fill, first_few, join, paragraph, printable
+from pefourier.writing.text import agree, agreeing, fill, first_few, join, paragraph, printable
 
 Note = Callable[[str], object]  # shows a line to the user during training
 FEW = 10  # examples of a class
@@ -128,7 +128,6 @@ STACK_MOST = {"cpu": 16, "cuda": 256}
 FACTS = ("split", "leaky", "length", "positive")  # of a task, in lines of results
 RIGHT = 0.85  # share of windows of each class that a planned classifier gets right
 PLANNED = ("planned", "planned")  # two encodings before training
-UNITS = {"folds": ("fold", "folds"), "runs": ("run", "runs")}
 # the subject of a comparison, and options that do not change its numbers
 APART = {"dataset", "encoding", "seeds", "folds", "split", "positive", "window", "stride"}
 APART |= {"device", "columns", "channels", "labels", "channels_first", "missing"}
@@ -168,11 +167,18 @@ def resolve_task(task: Task, options: Options, device: torch.device) -> Resolved
     even = 2 * max(len(task.grid), 1) * options.heads  # a rotary pair for each axis
     d = even if options.d is None else options.d
     sizes = d, options.heads, options.layers, patch, stride, options.ffn
-    model = Transformer(task.length, channels, classes, *sizes, task.grid, options.inject)
+    model = Transformer(task.length, channels, classes, *sizes, task.grid)
     if options.d is None:
         model = replace(model, d=-(-max(LEAST_D, model.tokens) // even) * even)
     batch, steps = batch_and_steps(task, options.batch_size)
-    check_memory(model, batch, device)
+    # at least half of the activations, and parameters, gradients and Adam's two means
+    needs = model.bytes_between_layers(batch) // 2 + 16 * model.size
+    if needs > (memory := device_memory(device)):  # before anything is allocated
+        raise PefourierError(
+            f"--d {model.d}, --heads {model.heads}, --layers {model.layers} and --batch-size "
+            f"{batch} on windows of {model.tokens} tokens need at least {needs / 2**30:,.0f} GiB "
+            f"per run, and {memory / 2**30:,.0f} GiB are available; choose smaller values"
+        )
     injections: dict[str, Injection] = {}
     arms = {name: parse_arm(name) for name in options.encoding}
     for arm in arms.values():
@@ -218,18 +224,6 @@ def load_for(model: Transformer, spec: str, seed: int, task: Task) -> Injection:
     return load_injection(spec, *sizes, grid=model.grid, times=times)
 
 
-def check_memory(model: Transformer, batch: int, device: torch.device) -> None:
-    """Reject a classifier too large for the device's memory, before anything is allocated."""
-    # at least half of the activations, and parameters, gradients and Adam's two means
-    needs = model.bytes_between_layers(batch) // 2 + 16 * model.size
-    if needs > (memory := device_memory(device)):
-        raise PefourierError(
-            f"--d {model.d}, --heads {model.heads}, --layers {model.layers} and --batch-size "
-            f"{batch} on windows of {model.tokens} tokens need at least {needs / 2**30:,.0f} GiB "
-            f"per run, and {memory / 2**30:,.0f} GiB are available; choose smaller values"
-        )
-
-
 def most_members(model: Transformer, batch: int, device: torch.device) -> int:
     """Estimate how many members fit into the memory allowed for a stack."""
     scores = 8 * batch * model.tokens * model.heads * model.tokens * model.layers
@@ -253,6 +247,7 @@ def facts_of_fold(task: Task, number: int) -> Fields:
     fold = task.folds[number]
     return {
         **{name: getattr(task, name) for name in FACTS},
+        "fold": number,
         "windows": len(fold.test),
         "trained": len(fold.train),
     }
@@ -298,10 +293,9 @@ def plan_ensembles(resolved: ResolvedTask, size: int) -> list[Ensemble]:
     return ensembles
 
 
-def planned_units(task: Task, seeds: int) -> tuple[int, float, Chance]:
-    """Units of a comparison, folds or runs of one, their expected deviation, and their chance."""
-    numbers = range(len(task.folds))
-    facts = [facts_of_fold(task, number) | {"fold": number} for number in numbers]
+def planned_units(task: Task, seeds: int) -> tuple[float, int, Chance, Texts]:
+    """Expected deviation of a comparison's units, folds or runs; units, chance and encodings."""
+    facts = [facts_of_fold(task, number) for number in range(len(task.folds))]
     several = len(facts) > 1
     units = len(facts) if several else seeds
     tested = np.concatenate([task.labels[fold.test] for fold in task.folds])
@@ -312,26 +306,20 @@ def planned_units(task: Task, seeds: int) -> tuple[int, float, Chance]:
     deviation = SPREAD
     if several and not chance.are_redrawn:  # folds differ at least by the draw of their windows
         deviation = max(SPREAD, float(np.sqrt(units * chance.drawn(PLANNED))))
-    return units, deviation, chance
+    return deviation, units, chance, PLANNED
 
 
-def find_difference(task: Task, seeds: int) -> float | None:
-    """Find the smallest difference in F1 that is detected if deviations are as expected."""
-    units, deviation, chance = planned_units(task, seeds)
-    return least_difference(deviation, units, chance, PLANNED)
-
-
-def describe_detection(task: Task, options: Options) -> str:
-    """What the planned runs can detect, and what would detect the difference of --find."""
-    units, deviation, chance = planned_units(task, options.seeds)
-    found, find = least_difference(deviation, units, chance, PLANNED), options.find or FIND
+def describe_detection(task: Task, options: Options) -> tuple[float | None, str]:
+    """Smallest difference that the planned runs detect, and what would detect that of --find."""
+    deviation, units, chance, _ = planned = planned_units(task, options.seeds)
+    found, find = least_difference(*planned), options.find or FIND
     least = "no difference" if found is None else f"differences of {found} or more"
     named = (
-        f"{units} {agreeing(units, *UNITS[chance.over])} with a standard deviation of "
-        f"{deviation:.2g} {agreeing(units, 'detects', 'detect')} {least} in F1 with 80% power"
+        f"{agree(f'{units} {chance.over}')} with a standard deviation of {deviation:.2g} "
+        f"{agreeing(units, 'detects', 'detect')} {least} in F1 with 80% power"
     )
     if found is not None and found <= find:
-        return named
+        return found, named
     ways = [] if found is None else [f"--find {found}"]
     if chance.draws_decide:
         if number := windows_needed(find, deviation, chance, PLANNED):
@@ -341,7 +329,7 @@ def describe_detection(task: Task, options: Options) -> str:
             ways.append(f"--seeds {number}")
         elif found is None and (number := units_needed(deviation, FIND, chance, PLANNED)):
             ways.append(f"--seeds {number} --find {FIND}")
-    return f"{named}, not of {find:g}; use {' or '.join(ways or ['more data'])}"
+    return found, f"{named}, not of {find:g}; use {' or '.join(ways or ['more data'])}"
 
 
 def parameters(resolved: ResolvedTask) -> dict[str, Fields]:
@@ -352,7 +340,8 @@ def parameters(resolved: ResolvedTask) -> dict[str, Fields]:
         params[arm.name] = own
         if (injection := resolved.injections.get(arm.spec)) is not None:
             own |= injection.params
-            if collides(injection, resolved.model.tokens):
+            few = injection.has_vectors and len(injection.vectors) < resolved.model.tokens
+            if injection.act == "add" and few:  # some tokens share a vector
                 own["collides"] = True
     return params
 
@@ -384,11 +373,6 @@ def remarks_on_task(task: Task) -> list[str]:
     ]
 
 
-def collides(injection: Injection, tokens: int) -> bool:
-    """Whether added vectors are fewer than tokens, which makes some tokens share one."""
-    return injection.act == "add" and injection.has_vectors and len(injection.vectors) < tokens
-
-
 @frozen_arrays
 class Experiment:
     """A comparison: its data, device, rank and result folder."""
@@ -415,11 +399,11 @@ class Experiment:
         for entry in self.resolved:
             task, tokens = entry.task, entry.model.tokens
             lines = remarks_on_task(task)
-            for arm in entry.arms.values():
-                injection = entry.injections.get(arm.spec)
-                if injection is not None and collides(injection, tokens):
-                    text, count = REMARKS["few codes"], len(injection.vectors)
-                    lines.append(fill(text, encoding=arm.name, count=count, tokens=tokens))
+            for name, own in parameters(entry).items():
+                if own.get("collides"):
+                    count = len(entry.injections[entry.arms[name].spec].vectors)
+                    text = REMARKS["few codes"]
+                    lines.append(fill(text, encoding=name, count=count, tokens=tokens))
             if lines:
                 all_lines.append(f"{task.name}: {'; '.join(lines)}")
         return all_lines if len(all_lines) < 3 else [". ".join(all_lines)]
@@ -427,13 +411,30 @@ class Experiment:
     @property
     def description(self) -> Fields:
         """All that the numbers depend on, including the largest number of runs in a stack."""
-        sizes = [-(-len(self.keys) // self.ranks)]
+        sizes, tasks = [-(-len(self.keys) // self.ranks)], [entry.task for entry in self.resolved]
         for entry in self.resolved:
             batch, _ = batch_and_steps(entry.task, self.options.batch_size)
             sizes.append(most_members(entry.model, batch, self.device))
+        timed = {f"times of {t.name}": t.times[:, None] for t in tasks if t.times is not None}
+        arrays = {task.name: task.rows for task in tasks} | timed
         return {
             **{k: v for k, v in asdict(self.options).items() if k not in NOT_NUMBERS},
-            **describe_data(self.resolved),
+            "windows": {t.name: np.bincount(t.labels).tolist() for t in tasks},  # of a class
+            "splits": {
+                task.name: checksum(
+                    task.labels,
+                    *(part for f in task.folds for part in (f.train, f.valid, f.test)),
+                    *([] if task.lengths is None else [task.lengths]),
+                )
+                for task in tasks
+            },
+            "data": {name: fingerprint(array) for name, array in arrays.items()},
+            "tables": {
+                f"{spec} on {entry.task.name}": fingerprint(injection.table())
+                for entry in self.resolved
+                for spec, injection in entry.injections.items()
+                if source_of(spec) != "name"
+            },
             **RULES,
             "device": str(self.device),
             "versions": {
@@ -478,31 +479,6 @@ def choose_device(device: str) -> torch.device:
     return torch.device(device)
 
 
-def describe_data(resolved: Sequence[ResolvedTask]) -> Fields:
-    """Fingerprints of all data, splits and tables that the numbers depend on."""
-    tasks = [entry.task for entry in resolved]
-    timed = {f"times of {t.name}": t.times[:, None] for t in tasks if t.times is not None}
-    arrays = {task.name: task.rows for task in tasks} | timed
-    return {
-        "windows": {task.name: np.bincount(task.labels).tolist() for task in tasks},  # of a class
-        "splits": {
-            task.name: checksum(
-                task.labels,
-                *(part for f in task.folds for part in (f.train, f.valid, f.test)),
-                *([] if task.lengths is None else [task.lengths]),
-            )
-            for task in tasks
-        },
-        "data": {name: fingerprint(array) for name, array in arrays.items()},
-        "tables": {
-            f"{spec} on {entry.task.name}": fingerprint(injection.table())
-            for entry in resolved
-            for spec, injection in entry.injections.items()
-            if source_of(spec) != "name"
-        },
-    }
-
-
 def checksum(*arrays: Array) -> str:
     """CRC-32 of whole numbers and of the length of each array."""
     numbers = np.concatenate([np.array([len(array) for array in arrays]), *arrays])
@@ -524,10 +500,6 @@ def fingerprint(array: Array) -> list[float]:
 
 Results = Sequence[tuple[Fields, bytes]]  # rows of results.jsonl, with traces
 LINE_EVERY = 10.0  # seconds between notes
-
-
-def silent(_: str) -> None:
-    """Show nothing."""
 
 
 def train_rank(experiment: Experiment, note: Note) -> Summary | None:
@@ -753,19 +725,17 @@ class DatasetPlan:
     conclusion: str
 
 
-def plan_training(options: Options, note: Note | None = None) -> tuple[DatasetPlan, ...]:
+def plan_training(options: Options, note: Note = str) -> tuple[DatasetPlan, ...]:
     """Plan the training on each dataset, without training or writing anything."""
-    began, note = time.monotonic(), note or silent
+    began = time.monotonic()
     options = settle_options(options)
     if read_rank()[0]:
         return ()
     experiment = resolve(options, began, note)
     for entry in experiment.resolved:
-        found = find_difference(entry.task, experiment.options.seeds)
+        found, sentence = describe_detection(entry.task, experiment.options)
         if options.find is not None and (found is None or found > options.find):
-            raise PefourierError(
-                f"--plan: {entry.task.name}: {describe_detection(entry.task, experiment.options)}"
-            )
+            raise PefourierError(f"--plan: {entry.task.name}: {sentence}")
     finished = {key_of(row) for row in experiment.store.rows()}
     for line in experiment.remarks:
         note(line)
@@ -780,17 +750,17 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
     unfinished, steps = len(keys - finished), resolved.schedule.steps
     of_step = seconds_of_steps(resolved, experiment)
     seconds = of_step * steps * unfinished / len(keys)
-    runs = f"{unfinished} {agreeing(unfinished, 'run', 'runs')}"
+    found, sentence = describe_detection(task, options)
     conclusion = (
-        f"{task.name}: {runs} of at most {steps} steps, at most about "
-        f"{max(1, round(seconds / 60))} min. {describe_detection(task, options)}."
+        f"{task.name}: {agree(f'{unfinished} runs')} of at most {steps} steps, at most about "
+        f"{max(1, round(seconds / 60))} min. {sentence}."
     )
     choices = [
         {
             "minutes": minutes,
             "seeds": seeds,
             "steps": number,
-            "detectable": find_difference(task, seeds),
+            "detectable": least_difference(*planned_units(task, seeds)),
         }
         for minutes in TIMES
         for seeds, number in [divide_time(60 * minutes, of_step / options.seeds, experiment)]
@@ -812,7 +782,7 @@ def plan_of(resolved: ResolvedTask, experiment: Experiment, finished: set[Key]) 
         finished=len(keys & finished),
         budget=resolved.schedule.budget,
         seconds=round(seconds, 1),
-        detectable=find_difference(task, options.seeds),
+        detectable=found,
         minutes=tuple(choices),
         conclusion=conclusion,
     )
@@ -895,7 +865,7 @@ def fit_into_minutes(experiment: Experiment, began: float, note: Note) -> Experi
         experiment = replace(experiment, options=options, resolved=resolved)
         each = of_steps(experiment) / seeds
     note(
-        f"{seeds} {agreeing(seeds, 'run', 'runs')} of each fold and encoding, {steps} steps each, "
+        f"{agree(f'{seeds} runs')} of each fold and encoding, {steps} steps each, "
         f"about {each * seeds * steps / 60:.1f} min; --seeds {seeds} --steps {steps} "
         "--patience-steps 0 repeats them"
     )
@@ -924,8 +894,7 @@ def plan_tables(plan: DatasetPlan) -> list[tuple[str, list[list[str]]]]:
         for fold in plan.folds
     ]
     split = f"{plan.split}, leaky" if plan.leaky else plan.split
-    channels = f"{plan.channels} {agreeing(plan.channels, 'channel', 'channels')}"
-    sizes = f"windows of {plan.length} rows and {channels}"
+    sizes = f"windows of {plan.length} rows and {agree(f'{plan.channels} channels')}"
     title = f"{plan.dataset}: {sizes}, split {split}, of classes {' / '.join(plan.classes)}"
     detects = f"{plan.dataset}: runs of each fold and encoding in a time, and what they detect"
     choices = [[str(value or "none") for value in choice.values()] for choice in plan.minutes]

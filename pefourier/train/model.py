@@ -6,8 +6,7 @@ M members, B windows per batch, L rows and C channels per window, T tokens of `p
 dimensions, H heads of c = d / H, K classes. The first axis of every parameter is the member: (M,
 …). Layers follow ``torch.nn.TransformerEncoderLayer`` (norm after each sum, ReLU) without biases on
 queries, keys and values; logits are computed from the mean of the tokens. Added vectors enter
-unchanged, or with inject "concat" through a separate linear map, which equals the first linear map
-of input and vector concatenated. Dropout follows torch, except for attention weights, where torch's
+unchanged. Dropout follows torch, except for attention weights, where torch's
 fused kernels use one rate for all members.
 
 All members share one path through attention, whatever they inject: scores = q·k / √c + bias (M, 1
@@ -31,7 +30,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from math import prod
-from typing import get_args
 
 import numpy as np
 import torch
@@ -50,7 +48,7 @@ from pefourier.encodings.model_positions import temperature_of
 from pefourier.encodings.registry import BUILDERS
 from pefourier.errors import NUMBERS, WIDEST, PefourierError, check_count
 from pefourier.train.data.split import Task
-from pefourier.train.options import LEAST_D, Inject, Options
+from pefourier.train.options import LEAST_D, Options
 from pefourier.types import Array, Counts, Fields, Ints, Values, frozen, frozen_arrays
 
 ACTS = ("add", "rotate", "bias", "key", "key-query")
@@ -90,17 +88,6 @@ class Injection:
     def table(self) -> Array:
         """Vector of every place, shape (places, k), or the distinct vectors of all times."""
         return np.take(self.vectors, self.index, axis=0) if self.index.ndim == 1 else self.vectors
-
-    def rotated(self, change: Array) -> "Injection":
-        """Injection with other frequencies, or slopes and shifts, changed by `change`."""
-        if self.act == "add":
-            lines = self.places @ (self.frequencies + change)
-            vectors = np.hstack([lines[:, :1], np.sin(lines[:, 1:])])
-        else:
-            cosine, sine = np.split(self.vectors, 2, axis=1)
-            rotation = np.exp(1j * (self.places @ change)) * (cosine + 1j * sine)
-            vectors = np.hstack([rotation.real, rotation.imag])
-        return replace(self, vectors=vectors, frequencies=self.frequencies + change)
 
 
 NOTHING = Injection(ACTS[0], np.zeros((1, 1)), np.zeros(1, dtype=int))
@@ -195,7 +182,7 @@ def waves_of_rotation(enc: Encoding, table: Array) -> Fields:
     frequencies = np.pad(rates, ((0, 0), (0, cosine.shape[1] - rates.shape[1])))
     table_rotation = cosine + 1j * sine
     rotation = np.exp(1j * ((places + enc.measure.offset) @ frequencies))
-    if not np.allclose(rotation * np.abs(table_rotation), table_rotation, atol=1e-6):
+    if not np.allclose(rotation * abs(table_rotation), table_rotation, atol=1e-6):
         return {}
     return {"places": places, "frequencies": frequencies}
 
@@ -264,7 +251,7 @@ def scale_to_rms(injection: Injection, rms: float, reference: Injection | None =
 def varies(injection: Injection) -> bool:
     """Whether vectors differ between positions by more than rounding."""
     mean, size = mean_and_variation(injection)
-    return size > 1e-12 * float(np.abs(mean).max())
+    return size > 1e-12 * float(abs(mean).max())
 
 
 def mean_and_variation(injection: Injection) -> tuple[Array, float]:
@@ -314,26 +301,36 @@ class StackVectors:
 
         The shape is (M, places, k), or (M, B, places, k) if places are times of `windows` (M, B).
         """
-        vectors = self.vectors
-        if trained is not None and self.places is not None:
-            are_lines = self.start.shape[2] == vectors.shape[2]
-            change = torch.where(self.learn, trained if are_lines else trained - self.start, 0.0)
-            # no matrix product: a GPU would compute its angles in bfloat16
-            angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (M, U, k or k / 2)
-            if are_lines:
-                moved = torch.cat([angle[..., :1], angle[..., 1:].sin()], dim=2)
-                vectors = torch.where(self.learn.any(dim=1, keepdim=True), moved, vectors)
-            else:
-                from pefourier.nn import rotate_pairs  # imports much more, only for rotations
-
-                vectors = rotate_pairs(vectors, angle.cos(), angle.sin())
-        elif trained is not None:
-            vectors = torch.where(self.learn, trained, vectors)
-        index = self.index
+        vectors, index = self.with_trained(trained), self.index
         if windows is not None and index.dim() == 3:
             index = torch.take_along_dim(index, windows[:, :, None], dim=1)  # (M, B, places)
         rows = index.flatten(1)[:, :, None].expand(-1, -1, vectors.shape[2])
         return vectors.gather(1, rows).view(*index.shape, -1)
+
+    def with_trained(self, trained: Tensor | None) -> Tensor:
+        """Return the distinct vectors (M, U, k) with trained numbers."""
+        vectors = self.vectors
+        if trained is None:
+            return vectors
+        if self.places is None:
+            return torch.where(self.learn, trained, vectors)
+        are_lines = self.start.shape[2] == vectors.shape[2]
+        change = torch.where(self.learn, trained if are_lines else trained - self.start, 0.0)
+        # no matrix product: a GPU would compute its angles in bfloat16
+        angle = (self.places[..., None] * change[:, None]).sum(dim=2)  # (M, U, k or k / 2)
+        if are_lines:
+            moved = torch.cat([angle[..., :1], angle[..., 1:].sin()], dim=2)
+            return torch.where(self.learn.any(dim=1, keepdim=True), moved, vectors)
+        from pefourier.nn import rotate_pairs  # imports much more, only for rotations
+
+        return rotate_pairs(vectors, angle.cos(), angle.sin())
+
+
+def with_frequencies(injection: Injection, frequencies: Array) -> Injection:
+    """Return a trained injection with other frequencies, or slopes and shifts."""
+    stack = StackVectors(injection.act, [injection], torch.device("cpu"), torch.float64)
+    (vectors,) = stack.with_trained(torch.as_tensor(frequencies[None])).numpy()
+    return replace(injection, vectors=vectors, frequencies=frequencies)
 
 
 def of_windows(table: Tensor) -> Tensor:
@@ -460,14 +457,11 @@ class Transformer:
     stride: int | None = None  # rows from one token to the next; default: patch
     ffn: int | None = None  # default: 2 d
     grid: Counts = ()  # sides, if rows are points in raster order
-    inject: Inject = "add"
 
     def __post_init__(self) -> None:
         for key in ("heads", "d", "layers", "patch", "stride", "ffn"):
             if getattr(self, key) is not None:
                 check_count(f"--{key}", getattr(self, key), 1, WIDEST)
-        if self.inject not in get_args(Inject):
-            raise PefourierError(f"--inject must be one of {', '.join(get_args(Inject))}")
         if self.d % self.heads or self.d // self.heads % 2:
             raise PefourierError(
                 f"--d must be an even multiple of --heads {self.heads}, got {self.d}"
@@ -506,8 +500,6 @@ class Transformer:
         """Parameter shapes of one member; weights are (inputs, outputs)."""
         d, wide = self.d, self.wide
         shapes: Shapes = {"project.w": (self.patch * self.channels, d), "project.b": (1, d)}
-        if self.inject == "concat":
-            shapes["inject.w"] = (d, d)
         for i in range(self.layers):
             shapes |= {
                 f"{i}.qkv.w": (d, 3 * d),
@@ -560,11 +552,7 @@ class Transformer:
         rows = x.unfold(2, self.patch, self.step).transpose(3, 4)  # (M, B, T, patch, C)
         h = affine(p, "project", rows.flatten(3).flatten(1, 2)).to(x.dtype)
         h = torch.unflatten(h, 1, (x.shape[1], self.tokens))
-        if table is None:
-            return h
-        if self.inject == "concat":
-            table = torch.bmm(table.flatten(1, -2).to(x.dtype), p["inject.w"]).view_as(table)
-        return torch.add(h, of_windows(table)).to(x.dtype)
+        return h if table is None else torch.add(h, of_windows(table)).to(x.dtype)
 
     def attention(
         self,

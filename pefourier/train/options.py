@@ -28,7 +28,6 @@ MINUTES, MOST_TOKENS = 10, 64  # by default for a user's data
 FLAGS = {"encoding": ("--encoding", "-e")}  # of options with a short flag
 Split = Literal["blocks", "chronological", "random"]
 Missing = Literal["previous", "mean", "drop"]
-Inject = Literal["add", "concat"]
 Positions = Literal["index", "time"]
 
 
@@ -84,7 +83,6 @@ class Options:
     ffn: int | None = None
     patch: int = 1
     tokens: int | None = None
-    inject: Inject = "add"
     positions: Positions = "index"
     device: str = "auto"
     out: str | None = None

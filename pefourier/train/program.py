@@ -39,7 +39,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -137,8 +137,7 @@ def draw_batches(
     epochs = range(first // steps, (first + count - 1) // steps + 1)
     rngs = (np.random.default_rng([seed, number, epoch]) for epoch in epochs)
     shuffled = [rng.permutation(fold.train)[: steps * batch].reshape(steps, batch) for rng in rngs]
-    begin = first - epochs[0] * steps
-    return np.asarray(np.concatenate(shuffled)[begin : begin + count])
+    return np.asarray(np.concatenate(shuffled)[first % steps :][:count])
 
 
 def class_weights(task: Task, fold: Fold) -> Array:
@@ -264,13 +263,13 @@ class TrainedRun:
 def trace_of(task: Task, outcome: TrainedRun) -> bytes:
     """Return the trace of a run as the bytes of a file."""
     fold = task.folds[outcome.member.fold]
-    threshold, labels = threshold_of(task, outcome), task.labels[fold.test]
+    threshold = threshold_of(task, outcome)
     probabilities = class_probabilities(outcome.test, threshold)
     arrays: Fields = {
         "valid": outcome.valid.astype(np.float32),
         "valid_labels": task.labels[fold.valid],
         "test": outcome.test.astype(np.float32),
-        "test_labels": labels,
+        "test_labels": task.labels[fold.test],
         "valid_rows": task.starts[fold.valid],
         "test_rows": task.starts[fold.test],
         "rows": np.array(ORDER_OF_ROWS),
@@ -502,8 +501,7 @@ class Program:
     @torch.no_grad()
     def with_members(self, chosen: Ints) -> "Program":
         """Return a program of some of the members at the same point of training."""
-        members = [self.members[i] for i in chosen]
-        fewer = Program(self.data, self.model, members, self.schedule, self.compiler)
+        fewer = replace(self, members=[self.members[i] for i in chosen])
         fewer.done = self.done
         index = torch.as_tensor(chosen, device=self.data.device)
         for name, p in fewer.parameters.items():
@@ -575,7 +573,7 @@ def fit(
 ) -> list[TrainedRun]:
     """Train members together."""
     try:
-        return Training(data, model, members, schedule, compiler).run(progress)
+        return Training(Program(data, model, members, schedule, compiler)).run(progress)
     except RuntimeError as error:
         memory = isinstance(error, torch.OutOfMemoryError)
         if not memory and not any(text in str(error) for text in MEMORY_ENDS):
@@ -585,19 +583,13 @@ def fit(
         ) from error
 
 
-@dataclass(eq=False)
 class Training:
     """Training of a stack: its members and the best weights of each so far."""
 
-    data: Resident
-    model: Classifier
-    members: Sequence[Replica]
-    schedule: Schedule
-    compiler: Compiler = EAGER
-
-    def __post_init__(self) -> None:
-        self.running = Program(self.data, self.model, self.members, self.schedule, self.compiler)
-        self.best = {name: p.detach().clone() for name, p in self.running.parameters.items()}
+    def __init__(self, program: Program) -> None:
+        self.running, self.members = program, program.members
+        self.schedule, self.device = program.schedule, program.data.device
+        self.best = {name: p.detach().clone() for name, p in program.parameters.items()}
         count = len(self.members)
         self.highest: Array = np.tile([-1.0, np.inf], (count, 1))  # score and loss
         self.best_step: Array = np.zeros(count, dtype=np.int64)  # steps; 0: untrained
@@ -607,7 +599,7 @@ class Training:
     def run(self, progress: Progress) -> list[TrainedRun]:
         """Train to the end."""
         looks, began = deque[Callable[[], tuple[int, int, float]]](), time.perf_counter()
-        ahead, steps = AHEAD[self.data.device.type], self.schedule.steps
+        ahead, steps = AHEAD[self.device.type], self.schedule.steps
         while len(self.active) and (looks or self.running.done < steps):
             if self.running.done < steps:
                 looks.append(self.begin_look())
@@ -623,10 +615,10 @@ class Training:
         The function keeps better weights, and returns steps, members, and mean training loss.
         """
         program, active, begun = self.running, self.active, self.running.done
-        steps, device = min(self.schedule.every, self.schedule.steps - begun), self.data.device
+        steps = min(self.schedule.every, self.schedule.steps - begun)
         results, wait = fetch([program.train(steps), program.logits_of("valid")])
         parameters, done = program.parameters, program.done
-        if AHEAD[device.type]:  # training changes them meanwhile
+        if AHEAD[self.device.type]:  # training changes them meanwhile
             parameters = {name: p.detach().clone() for name, p in parameters.items()}
 
         def judge() -> tuple[int, int, float]:
@@ -640,7 +632,7 @@ class Training:
             better = np.flatnonzero(is_better(scores, self.highest[active]) & patient)
             members = active[better]
             self.highest[members], self.best_step[members] = scores[better], done
-            rows, of_all = (send(torch.as_tensor(x), device) for x in (better, members))
+            rows, of_all = (send(torch.as_tensor(x), self.device) for x in (better, members))
             for name, p in parameters.items():
                 places: Indices = of_all, *map(slice, p.shape[1:])
                 self.best[name][places] = p.detach()[rows]
@@ -660,30 +652,23 @@ class Training:
             self.active = self.active[:0]
         elif not patient.all():
             stay = np.flatnonzero(patient)
-            if self.data.device.type != "cpu":
-                stay = self.choose_smaller(patient)
-            if len(stay) < len(patient):
+            if self.device.type == "cpu" or self.pays_to_leave(len(stay)):
                 self.running = self.running.with_members(stay.tolist())
                 self.active = self.active[stay]
 
-    def choose_smaller(self, patient: Array) -> Array:
-        """Return members that stay on a GPU: all, unless fewer save more than a capture costs."""
-        size = 1 << (int(patient.sum()) - 1).bit_length()  # few sizes, compiled once
-        batch = self.running.index.shape[1]
-        now, then = (seconds_of_step(self.model, batch, n) for n in (len(patient), size))
-        last = int(self.best_step[self.active].max()) + (self.schedule.patience or 0)
-        steps = min(last, self.schedule.steps) - self.running.done  # at least
-        cost = CAPTURING + (COMPILING if self.compiler.works else 0)
-        if 3 * size > 2 * len(patient) or steps * (now - then) < cost:
-            return np.arange(len(patient))
-        filled = np.flatnonzero(~patient)[: size - patient.sum()]
-        return np.sort(np.concatenate([np.flatnonzero(patient), filled]))
+    def pays_to_leave(self, stay: int) -> bool:
+        """Whether so few members save more time on a GPU than their capture takes."""
+        of, batch = self.running, self.running.index.shape[1]
+        now, then = (seconds_of_step(of.model, batch, n) for n in (len(self.active), stay))
+        last = int(self.best_step[self.active].max()) + self.schedule.patience
+        steps = min(last, self.schedule.steps) - of.done  # at least
+        return steps * (now - then) >= CAPTURING + COMPILING * of.compiler.works
 
     def collect_outcomes(self, seconds: float) -> list[TrainedRun]:
         """Return the outcome of each member with its best weights."""
         program, curve = self.running, np.stack(self.curve)
         if len(program.members) < len(self.members):
-            program = Program(self.data, self.model, self.members, self.schedule, eager=True)
+            program = replace(program, members=self.members, compiler=EAGER, eager=True)
         with torch.no_grad():
             for name, p in program.parameters.items():
                 p.copy_(self.best[name])
@@ -718,9 +703,8 @@ def is_better(scores: Array, before: Array) -> Array:
 @torch.no_grad()
 def trained_injections(program: Program, p: Parameters) -> list[Injection]:
     """Return each member's injection with trained vectors of all places, and its frequencies."""
-    found = []
-    fixed = {act: c for act, c in program.injected.items() if c.index.dim() == 2}
-    tables = {act: c.table(p.get(f"codes.{act}")).cpu() for act, c in fixed.items()}
+    found, stacks = [], program.injected.items()
+    tables = {a: c.table(p.get(f"codes.{a}")).cpu() for a, c in stacks if c.index.dim() == 2}
     for i, own in enumerate(m.injection for m in program.members):
         vectors, rates = own.table(), own.frequencies
         if own.act in tables:

@@ -12,9 +12,9 @@ the ratio of test to training data is that of as many folds.
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -437,6 +437,8 @@ KEPT += " dataset_verdict best left_out difference average_rank"
 
 def read_scores(path: str) -> list[Fields]:
     """Read a .csv as rows with dataset, encoding, numbers of seed and fold, and the score as f1."""
+    from pandas import DataFrame, factorize
+
     found = read_columns(Path(path))
     names = [name.lower() for name in found.names]
     score = next((name for name in SCORE if name in names), "score")
@@ -446,33 +448,28 @@ def read_scores(path: str) -> list[Fields]:
                 f"--scores {shown(path)} needs one column {name}, and at best dataset, seed and "
                 f"fold; its first line names {shown(', '.join(names))}"
             )
-    columns = dict(zip(names, found.cells, strict=True))
+    cells = DataFrame(dict(zip(names, found.cells, strict=True)), index=found.lines)
     units = [name for name in ("dataset", "encoding", "seed", "fold") if name in names]
-    rows, lines_of, counts = list[dict[str, Any]](), dict[Any, int](), Counter[Any]()
-    for i, line in enumerate(found.lines.tolist()):
-        where = f"--scores {shown(path)}, line {line}"
-        own = {"dataset": Path(path).stem} | {unit: str(columns[unit][i]) for unit in units}
-        if not {"seed", "fold"} & own.keys():  # paired in order
-            counts[own["dataset"], own["encoding"]] += 1
-            own["seed"] = str(counts[own["dataset"], own["encoding"]])
-        value = number_in(str(columns[score][i]), found.delimiter)
-        if not 0 <= value <= 1 or "" in own.values():
-            raise PefourierError(
-                f"{where}: expected a score from 0 to 1 (percent: divide by 100) and no empty "
-                f"cell, got {shown(columns[score][i])}, {', '.join(own.values())}"
-            )
-        first = lines_of.setdefault(tuple(own.values()), line)
-        if first != line:
-            raise PefourierError(
-                f"{where} repeats dataset, encoding, seed and fold of line {first}; add a "
-                "column seed or fold that tells the runs apart"
-            )
-        facts = {"seed": "0", "fold": "0", "split": "blocks", **own}
-        rows.append(facts | {"f1": value, "line": line})
+    rows = DataFrame({"dataset": Path(path).stem}, index=cells.index).assign(**cells[units])
+    if not {"seed", "fold"} & {*units}:  # paired in order
+        rows["seed"] = rows.groupby(["dataset", "encoding"]).cumcount().astype(str)
+    f1 = cells[score].map(partial(number_in, delimiter=found.delimiter))
+    for line in cells.index[~f1.between(0, 1) | (rows == "").any(axis=1)][:1]:
+        raise PefourierError(
+            f"--scores {shown(path)}, line {line}: expected a score from 0 to 1 (percent: divide "
+            f"by 100) and no empty cell, got {shown(cells[score][line])}, "
+            f"{', '.join(rows.loc[line])}"
+        )
+    for line in cells.index[rows.duplicated()][:1]:
+        first = cells.index[(rows == rows.loc[line]).all(axis=1)][0]
+        raise PefourierError(
+            f"--scores {shown(path)}, line {line} repeats dataset, encoding, seed and fold of line "
+            f"{first}; add a column seed or fold that tells the runs apart"
+        )
     for unit in ("seed", "fold"):
-        numbers = {name: i for i, name in enumerate(dict.fromkeys(row[unit] for row in rows))}
-        rows = [row | {unit: numbers[row[unit]]} for row in rows]
-    return rows
+        rows[unit] = factorize(rows[unit])[0] if unit in rows else 0
+    records: list[Fields] = rows.assign(split="blocks", f1=f1, line=cells.index).to_dict("records")
+    return records
 
 
 def unpaired(rows: Sequence[Values]) -> list[Reason]:

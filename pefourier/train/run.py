@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def run_comparison(
     options: Options,
     deliver: Callable[[Summary], None] | None = None,
-    note: Note | None = None,
+    note: Note = str,
 ) -> Summary | None:
     """Train, score and compare; results are written to `out` during training.
 
@@ -31,7 +31,7 @@ def run_comparison(
     options = settle_options(options)  # before torch is loaded, which takes seconds
     from pefourier.train import ensembles
 
-    note = ensembles.silent if read_rank()[0] or note is None else note
+    note = str if read_rank()[0] else note
     whole = ensembles.resolve(options, began, note)
     if options.save_models is not None:
         make_folder("--save-models", options.save_models)

@@ -55,6 +55,7 @@ from pefourier.train.model import (
     scale_to_rms,
     stack_vectors,
     token_rate,
+    with_frequencies,
 )
 from pefourier.train.options import USUAL, Options
 from pefourier.train.program import TrainedRun, threshold_of
@@ -130,6 +131,10 @@ class TrainedClassifier:
             logits.append(model.logits(p, injected, windows, None, rows, index)[0])
         return torch.cat(logits).double().numpy()
 
+    def logits_at(self, task: Task, at: Array, lengths: Array | None = None) -> Array:
+        """Logits (n, K) of windows of a task by their rows (n, length)."""
+        return self.logits(task.rows[at], lengths, None if task.times is None else task.times[at])
+
     def predict(self, x: Array, lengths: Array | None = None, times: Array | None = None) -> Array:
         """The class of each window, as an index into `classes`."""
         return decide(self.logits(x, lengths, times), self.threshold)
@@ -142,7 +147,7 @@ def inject_at(
     injection = load_injection(spec, model.tokens, model.d, model.heads, seed, times=times)
     if not trained.frequencies.size:
         return injection
-    return injection.rotated(trained.frequencies - injection.frequencies)
+    return with_frequencies(injection, trained.frequencies)
 
 
 def classifier_of(
@@ -200,7 +205,10 @@ def load_classifier(path: str | Path) -> TrainedClassifier:
 def from_arrays(arrays: Mapping[str, Array]) -> TrainedClassifier:
     """Make a classifier from the tensors of its file; raise an error for invalid tensors."""
     settings = parse_json(arrays["settings"].astype(np.uint8).tobytes())
-    model = KINDS[settings["kind"]](**settings["sizes"])
+    sizes = settings["sizes"]
+    if sizes.pop("inject", "add") != "add":  # of earlier versions
+        raise ValueError("its vectors are not added to the input")
+    model = KINDS[settings["kind"]](**sizes)
     shapes = {f"model.{name}": shape for name, shape in model.shapes().items()}
     shapes |= dict.fromkeys(("mean", "scale"), (model.channels,))
     if any(arrays[name].shape != shape for name, shape in shapes.items()):
@@ -244,9 +252,7 @@ def score_lengths(
             longer = replace(model, length=task.length)
             injection = injection_at(own, outcome, longer, task, load)
             classifier = classifier_of(own, outcome, longer, injection)
-            at = task.starts[:, None] + np.arange(task.length)
-            times = None if task.times is None else task.times[at]
-            logits = classifier.logits(task.rows[at], times=times)
+            logits = classifier.logits_at(task, task.starts[:, None] + np.arange(task.length))
             if not np.isfinite(logits).all():
                 raise PefourierError("its logits are not finite")
             predicted = decide(logits, classifier.threshold)
@@ -285,7 +291,8 @@ def lengthen(outcome: TrainedRun, longer: Injection, tokens: int) -> Injection:
     if not injection.learn:
         return longer
     if injection.frequencies.size:
-        return longer.rotated(outcome.injection.frequencies - injection.frequencies)
+        change = outcome.injection.frequencies - injection.frequencies
+        return with_frequencies(longer, longer.frequencies + change)
     trained = {one.tobytes(): own for one, own in zip(injection.table(), after, strict=True)}
     keys = [vector.tobytes() for vector in longer.vectors]
     vectors = [trained[key] for key in keys if key in trained]
@@ -356,12 +363,11 @@ def predict_windows(task: Task, models: Sequence[TrainedClassifier]) -> tuple[Ar
     within = np.minimum(np.arange(length), rows[:, None] - 1)  # padding is masked
     at = task.starts[series, None] + first[:, None] + within
     lengths = rows if (rows < length).any() else None
-    times = None if task.times is None else task.times[at]
-    logits = [(m, m.logits(task.rows[at], lengths, times)) for m in models]
-    return series, first, np.mean([class_probabilities(x, m.threshold) for m, x in logits], axis=0)
+    p = [class_probabilities(m.logits_at(task, at, lengths), m.threshold) for m in models]
+    return series, first, np.mean(p, axis=0)
 
 
-def predict_classes(options: Options, note: Callable[[str], object] | None = None) -> Page:
+def predict_classes(options: Options, note: Callable[[str], object] = str) -> Page:
     """Predict the classes of new data, write them to --out, and return the answer."""
     if options.out is None or options.predict is None or len(options.dataset) != 1:
         raise PefourierError("--predict needs new data and --out FILE.csv")
@@ -369,8 +375,7 @@ def predict_classes(options: Options, note: Callable[[str], object] | None = Non
     models = load_models(options.predict, options.encoding)
     task = load_task(options.dataset[0], options)
     series, first, p = predict_windows(task, models)
-    if note is not None:
-        note(f"{task.name}: read as {task.remarks['read'][0]}")
+    note(f"{task.name}: read as {task.remarks['read'][0]}")
     labels = [models[0].classes[k] for k in p.argmax(axis=1)]
     names = task.names or [str(i) for i in range(len(task.starts))]
     chances = map(FORMAT.format, p.max(axis=1))

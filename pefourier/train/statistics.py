@@ -77,6 +77,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, field, fields, replace
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -345,7 +346,7 @@ def units_needed(deviation: float, find: float, chance: Chance, pair: Strings = 
         return LEAST_UNITS
 
     folds = len(np.unique(chance.folds))
-    units = range(folds, folds + 1) if chance.draws_decide else range(LEAST_UNITS, MOST_UNITS)
+    units = [folds] if chance.draws_decide else range(LEAST_UNITS, MOST_UNITS)
     place = bisect_left(units, 1, key=lambda n: detects(find, deviation, n, chance, pair))
     return units[place] if place < len(units) else None
 
@@ -356,12 +357,9 @@ def holm(p: Sequence[float]) -> Array:
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    values = np.asarray(p, dtype=float)
-    order = np.argsort(values, kind="stable")
-    steps = (len(values) - np.arange(len(values))) * values[order]
-    adjusted = np.empty_like(values)
-    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
-    return adjusted
+    order = np.argsort(p)
+    steps = np.arange(len(p), 0, -1) * np.array(p)[order]
+    return np.asarray(np.minimum(np.maximum.accumulate(steps), 1.0)[order.argsort()])
 
 
 def compare_pairs(
@@ -424,9 +422,9 @@ def wilcoxon_holm(scores: Array) -> Array:
     """
     k = scores.shape[1]
     above = np.triu_indices(k, 1)
-    differences = [scores[:, i] - scores[:, j] for i, j in zip(*above, strict=True)]
+    differences = (scores[:, above[0]] - scores[:, above[1]]).T
     p = np.eye(k)
-    p[above] = holm([signed_rank_p(d) for d in differences])
+    p[above] = holm([*map(signed_rank_p, differences)])
     return np.maximum(p, p.T)
 
 
@@ -437,11 +435,11 @@ def signed_rank_p(differences: Array) -> float:
     0.0625
     """
     d = differences[differences != 0]
-    ranks = np.rint(2 * average_ranks(-np.abs(d)[None])).astype(int)  # doubled: ties have halves
+    ranks = np.rint(2 * average_ranks(-abs(d)[None])).astype(int)  # doubled: ties have halves
     counts = np.ones(1)  # of sign patterns, by the sum of positive ranks
     for rank in ranks:
         counts = np.pad(counts, (0, rank)) + np.pad(counts, (rank, 0))
-    off = np.abs(2 * np.arange(len(counts)) - ranks.sum())
+    off = abs(2 * np.arange(len(counts)) - ranks.sum())
     return float(counts[off >= abs((np.sign(d) * ranks).sum())].sum() / counts.sum())
 
 
@@ -452,8 +450,10 @@ def cliques(average: Mapping[str, float], p: Array) -> list[Texts]:
     >>> cliques({"a": 1.0, "b": 1.5, "c": 2.1}, apart)
     [('a', 'b'), ('b', 'c')]
     """
-    names, place = sorted(average, key=average.__getitem__), [*average].index
-    order = [place(name) for name in names]
+    names, order = (
+        sorted(average, key=average.__getitem__),
+        np.argsort([*average.values()], kind="stable"),
+    )
     ordered, groups, last = p[np.ix_(order, order)], list[Texts](), 0
     for start in range(len(names)):
         ends = range(start + 1, len(names) + 1)
@@ -515,7 +515,7 @@ def decide(
         verdict = "cut short" if "cut short" in left_out.values() else "alone"
         return Decision(verdict, tuple(names), left_out=left_out)
     means = {e: float(runs[e].mean()) for e in sorted(names, key=lambda e: -runs[e].mean())}
-    pairs = [(a, b) for i, a in enumerate(means) for b in list(means)[i + 1 :]]
+    pairs = list(combinations(means, 2))
     found = dict(zip(pairs, compare_pairs(runs, pairs, chance, find), strict=True))
     table = {frozenset((e, d.reference)): d for e, d in differences.items()}
     beaten = find_worse(runs, found, table, chance)

@@ -45,7 +45,11 @@ LONGEST = 2**24  # characters of a configuration, or of a line of results
 NOT_NUMBERS = frozenset(("data", "out", "plot", "resume", "save_models", "predict"))
 NOT_NUMBERS |= {"beside"}  # methods are listed with the encodings
 NOT_COMPARED = ("device", "versions", "stack", "codes", "dropped")  # of a configuration
-GONE = {"pool": "mean", "compile": "auto"}  # options of earlier versions, now fixed
+GONE = {
+    "pool": "mean",
+    "compile": "auto",
+    "inject": "add",
+}  # options of earlier versions, now fixed
 KNOWN = ("windows", "splits", "data", "tables")  # of each dataset and table
 RULES = {  # that the numbers depend on and that differed in an earlier version
     "choice": "highest score on validation (average precision; of more than two classes macro F1), "
@@ -273,16 +277,6 @@ def stored_options(config: Values) -> Options:
     return Options(**{name: config[name] for name in names & config.keys()})
 
 
-def option_of(config: Values, name: str) -> Any:
-    """Return an option of a folder as JSON; options missing in earlier versions had the default.
-
-    >>> option_of({"seeds": 2}, "seeds"), option_of({}, "positive")
-    (2, [])
-    """
-    value = config.get(name, getattr(Options, name, None))
-    return list(value) if isinstance(value, tuple) else value
-
-
 def earlier_options(config: Values) -> Fields:
     """Options of an earlier version in a configuration that changed its numbers.
 
@@ -295,21 +289,21 @@ def earlier_options(config: Values) -> Fields:
 
 def check_same(file: Path, old: Values, config: Values) -> None:
     """Reject resuming if anything that numbers depend on has changed, by its name."""
-    now = json.loads(json.dumps(config))
+    now, was = json.loads(json.dumps((config, {**asdict(Options()), **old})))
     for key, value in earlier_options(old).items():
         raise PefourierError(
             f"--resume: {file} has {key} {shown(value)}, of another version; choose another --out"
         )
     for key in sorted({*now} - {*KNOWN, *NOT_COMPARED}):
-        if (was := option_of(old, key)) != (have := now.get(key)):
+        if (before := was.get(key)) != now[key]:
             raise PefourierError(
-                f"--resume: {file} has {key} {shown(was)}, now it is {shown(have)}; use the same "
-                "value or choose another --out"
+                f"--resume: {file} has {key} {shown(before)}, now it is {shown(now[key])}; use the "
+                "same value or choose another --out"
             )
     for key in KNOWN:
-        was, have = old.get(key) or {}, now[key]
-        for name in sorted(was.keys() | have.keys()):
-            if not equal_up_to_rounding(was.get(name), have.get(name)):
+        facts, have = old.get(key) or {}, now[key]
+        for name in sorted(facts.keys() | have.keys()):
+            if not equal_up_to_rounding(facts.get(name), have.get(name)):
                 raise PefourierError(
                     f"--resume: {shown(name)} ({key}) has changed since {file} was written; "
                     "choose another --out"

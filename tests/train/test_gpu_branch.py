@@ -97,7 +97,7 @@ def stack(monkeypatch):
     "kind",
     [
         *({}, {"names": ("learned",)}, {"padded": True}),
-        *({"sizes": replace(SIZES, inject="concat")}, {"sizes": replace(SIZES, layers=2)}),
+        {"sizes": replace(SIZES, layers=2)},
         {"names": ("none",), "sizes": OrderFree(8, 2, 2, 4)},
         {"names": ("sinusoidal", "rope", "alibi"), "times": np.arange(320.0).reshape(40, 8) ** 0.9},
     ],

@@ -22,19 +22,6 @@ def drawn(sizes, seed=0):
     return {k: v[None] for k, v in model.draw_parameters(sizes.shapes(), seed).items()}
 
 
-def test_side_by_side_is_a_first_map_of_input_and_vectors(rng):
-    """Concatenation is [x ; e] W = x W_x + e W_e, with separately initialised maps."""
-    sizes = replace(SIZES, inject="concat")
-    p = drawn(sizes, 5)
-    x, vectors = torch.as_tensor(rng.normal(size=(1, 4, 8, 2))), injection("dft")
-    injected = model.stack_vectors([vectors], CPU, torch.float64)
-    got = sizes.tokens_with_vectors(p, injected["add"].table(None), x)[0]
-    wide = torch.cat([p["project.w"][0], p["inject.w"][0]])
-    both = torch.cat([x[0], torch.as_tensor(vectors.table()).expand(4, -1, -1)], dim=2)
-    assert (got - (both @ wide + p["project.b"][0])).abs().max() < 1e-12
-    assert sizes.size == SIZES.size + SIZES.d**2
-
-
 class Changed(torch.nn.Module):
     def forward(self, x):
         return 2 * x - 1
@@ -86,7 +73,7 @@ def twin(p, i):
     [
         *(({"d": 10, "heads": 4}, "--heads 4"), ({"d": 12, "heads": 4}, "--heads 4")),
         *(({"layers": 0}, "--layers"), ({"ffn": 0}, "--ffn")),
-        *(({"inject": "multiply"}, "--inject"), ({"patch": 3}, "--patch 3")),
+        ({"patch": 3}, "--patch 3"),
         *(({"patch": 9, "stride": 1}, "--patch 9"), ({"patch": 4, "stride": 0}, "--stride")),
         *(({"patch": patch, "stride": 3}, "starting every 3") for patch in (2, 4)),
     ],

@@ -44,7 +44,7 @@ def test_uneven_times_have_the_vectors_of_their_encoding(spec, rng):
 
 
 @pytest.mark.parametrize("few", [32, 0])  # tokens up to which attention is written out
-@pytest.mark.parametrize("sizes", [SIZES, replace(SIZES, inject="concat", layers=2)])
+@pytest.mark.parametrize("sizes", [SIZES, replace(SIZES, layers=2)])
 def test_each_window_of_a_batch_is_as_alone_with_its_own_table(rng, monkeypatch, few, sizes):
     """Each window has its table in a stack of all encodings, reordered and partly padded."""
     monkeypatch.setitem(model.FEW_TOKENS, "cpu", few)

@@ -274,7 +274,7 @@ def borders(events: Array, n: int, blocks: int, window: int, clock: int) -> list
         rows = np.arange(max(nominal - reach, 1), min(nominal + reach, n - 1) + 1)
         before, after = (np.searchsorted(events, rows + shift) for shift in (-window, window + 1))
         clean = rows[before == after]
-        edges.update(clean[np.abs(clean - nominal).argsort(kind="stable")][:1].tolist())
+        edges.update(clean[abs(clean - nominal).argsort(kind="stable")][:1].tolist())
     return sorted(edges)
 
 
@@ -505,7 +505,7 @@ def make_fold(
         np.add.at(used, (starts + window)[parts[0]].astype(int), -1)
         training_rows = rows[np.cumsum(used[:-1]) > 0].astype(float)
         mean, scale = training_rows.mean(axis=0), training_rows.std(axis=0)
-        scale = np.where(scale > 1e-6 * np.abs(mean), scale, 1.0)  # constant channels: no scaling
+        scale = np.where(scale > 1e-6 * abs(mean), scale, 1.0)  # constant channels: no scaling
     return Fold(*parts, mean.astype(np.float32), scale.astype(np.float32))
 
 
@@ -622,7 +622,7 @@ def check_rows(name: str, rows: Array) -> None:
         raise PefourierError(
             f"{name}: expected numbers of shape (n, channels), got {rows.dtype} {rows.shape}"
         )
-    for row, column in np.argwhere(~(np.abs(rows) <= np.float64(LARGEST)))[:1]:
+    for row, column in np.argwhere(~(abs(rows) <= np.float64(LARGEST)))[:1]:
         value = rows[row, column]
         way_out = "scale such values" if np.isfinite(value) else "fill missing values"
         raise PefourierError(

@@ -47,7 +47,7 @@ from pefourier.errors import PefourierError, shown, unknown
 from pefourier.train.data import split
 from pefourier.train.data.split import Task
 from pefourier.train.options import Options
-from pefourier.types import Array, Ints, Strings, Texts, frozen_arrays
+from pefourier.types import Array, Strings, Texts, frozen_arrays
 from pefourier.writing.files import label as name_of_file
 from pefourier.writing.files import read_toml, suffix_of
 from pefourier.writing.text import join
@@ -132,7 +132,15 @@ def parse_columns(files: Sequence[Path]) -> FileColumns:
             if line != first:
                 other = f"has other columns than {shown(str(files[0]))}"
                 raise lacks(files[i], [line], other, "write the same columns")
-        numbers.append(row_numbers(texts[i], delimiter, len(names), 1 + is_named))
+        own = list[int]()
+        for number, line in enumerate(re.sub('"[^"]*"', "", texts[i]).split("\n"), 1 + is_named):
+            if line.strip(" "):
+                if (count := len(line.split(delimiter or None))) != len(names):
+                    raise ValueError(f"line {number} has {count} cells, the first has {len(names)}")
+                own.append(number)
+        if not own:
+            raise ValueError("there is no line below the column names")
+        numbers.append(own)
     frame = read_csv(
         io.StringIO("\n".join(texts)),
         sep=delimiter or r"\s+",
@@ -146,19 +154,6 @@ def parse_columns(files: Sequence[Path]) -> FileColumns:
         raise ValueError("a quotation mark is not closed")
     file = np.repeat(np.arange(len(files)), [*map(len, numbers)])
     return FileColumns(names, [*frame.to_numpy().T], file, lines, delimiter, is_named)
-
-
-def row_numbers(text: str, delimiter: str, width: int, start: int) -> list[int]:
-    """Return the line number of each row, from `start` on, if all rows have `width` cells."""
-    found = list[int]()
-    for number, line in enumerate(re.sub('"[^"]*"', "", text).split("\n"), start):
-        if line.strip(" "):
-            if (cells := len(line.split(delimiter or None))) != width:
-                raise ValueError(f"line {number} has {cells} cells, the first has {width}")
-            found.append(number)
-    if not found:
-        raise ValueError("there is no line below the column names")
-    return found
 
 
 def read_text(path: Path) -> str:
@@ -214,18 +209,14 @@ def number_in(cell: str, delimiter: str) -> float:
         return np.nan if cell.strip().lower() in ABSENT else np.inf
 
 
-def coded(cells: Sequence[Any] | Array, *, labels: bool = False) -> tuple[Array, list[str]]:
-    """Return the code of each cell of text, and the distinct texts in alphabetical order.
-
-    The `labels` 1 and 1.0 are one.
-    """
-    from pandas import Series, factorize
+def stripped(cells: Sequence[Any] | Array, *, labels: bool = False) -> Array:
+    """Return cells of text without blanks around them; the `labels` 1 and 1.0 are one."""
+    from pandas import Series
 
     texts = Series(cells).str.strip()
     if labels and all(map(reads_as_number, texts.unique())):
         texts = texts.map(lambda text: f"{float(text):g}")
-    codes, names = factorize(texts, sort=True)
-    return codes, names.tolist()
+    return np.asarray(texts, object)
 
 
 # Roles
@@ -296,29 +287,28 @@ class Table(FileColumns):
     path: Path
     files: Sequence[Path]
     roles: list[str]  # of all columns, "" of channels
-    texts: dict[str, tuple[Array, list[str]]]  # codes (n,) and names of a role
+    texts: dict[str, Array]  # of a role (n,)
     remarks: dict[str, list[str]]  # by code
 
     def place(self, row: int, column: int | None = None) -> str:
         """Describe a cell's place: file, line, series and optional column."""
         where = f"{shown(str(self.files[self.file[row]]))}, line {self.lines[row]}: series "
-        where += shown(self.common("series", [row])[0])
+        where += shown(self.texts["series"][row])
         return where if column is None else f"{where}, column {self.names[column]}"
 
-    def common(self, role: str, rows: Ints | Array | slice) -> list[str]:
+    def common(self, role: str, rows: Array | slice) -> list[str]:
         """Texts of a role in some rows, the most common first."""
-        codes, names = self.texts[role]
-        return [names[code] for code, _ in Counter(codes[rows].tolist()).most_common()]
+        return [text for text, _ in Counter(self.texts[role][rows]).most_common()]
 
     def use(self, column: int, role: str) -> None:
         """Give a column a role."""
         self.roles[column] = role
-        self.texts[role] = coded(self.cells[column], labels=role == "label")
+        self.texts[role] = stripped(self.cells[column], labels=role == "label")
         self.remarks["columns"].append(f"{self.names[column]} as {role}")
 
     def texts_of(self, rows: Array) -> dict[str, Array]:
         """Texts of all roles in some rows."""
-        return {role: np.array(names)[codes[rows]] for role, (codes, names) in self.texts.items()}
+        return {role: own[rows] for role, own in self.texts.items()}
 
     def numbers(self, column: int, *, missing: bool = True) -> Array:
         """Numbers of a column, nan if missing."""
@@ -350,41 +340,37 @@ def read_table(path: Path, options: Options) -> Table:
         for role in USUAL
     }
     columns = [f"{names[i]} as {role}" for role in USUAL for i in at[role]]
-    remarks = {"columns": columns, "doubts": doubts}
-    table = Table(**vars(found), path=path, files=files, roles=roles, texts={}, remarks=remarks)
+    remarks, texts = {"columns": columns, "doubts": doubts}, dict[str, Array]()
+    table = Table(**vars(found), path=path, files=files, roles=roles, texts=texts, remarks=remarks)
     for name in {*chosen.values()} - {NONE, *names}:
         raise lacks(path, names, f"has no column {shown(name)}")
     used = [name for name, role in zip(names, roles, strict=True) if role]
     for name in used:
         if used.count(name) > 1:
             raise lacks(path, names, f"has several columns {name}")
-    name_series(table, at, chosen)
-    for role, (codes, own) in table.texts.items():
-        for row in np.flatnonzero(codes == 0)[:1] if own[0] == "" else ():
+    naming = [table.cells[i] for i in at["series"]]
+    if len(files) > 1 or not naming:
+        naming.insert(0, stems(table))
+    texts["series"] = stripped(["/".join(own) for own in zip(*naming, strict=True)])
+    for role in ("label", "group"):
+        for i in at[role]:
+            texts[role] = stripped(table.cells[i], labels=role == "label")
+    who = [i for i in at["series"] if plain_name(names[i]) in WORDS["who"]]
+    if who and len(at["series"]) > 1 and "group" not in (*texts, *chosen):
+        texts["group"] = stripped(table.cells[who[0]])
+        columns.append(f"{names[who[0]]} as group")
+    for role, of_rows in texts.items():
+        for row in np.flatnonzero(of_rows == "")[:1]:
             raise PefourierError(f"{table.place(row, at[role][0])}: {role} is missing")
     add_labels(table, options.labels)
     return table
 
 
-def name_series(table: Table, at: dict[str, list[int]], chosen: dict[str, str]) -> None:
-    """Add the names of series, labels and groups to a table, from the columns of these roles."""
-    texts, naming = table.texts, [table.cells[i] for i in at["series"]]
-    if len(table.files) > 1 or not naming:
-        naming.insert(0, np.array(stems(table), object)[table.file])
-    texts["series"] = coded(["/".join(own) for own in zip(*naming, strict=True)])
-    for role in ("label", "group"):
-        for i in at[role]:
-            texts[role] = coded(table.cells[i], labels=role == "label")
-    who = [i for i in at["series"] if plain_name(table.names[i]) in WORDS["who"]]
-    if who and len(at["series"]) > 1 and "group" not in (*texts, *chosen):
-        texts["group"] = coded(table.cells[who[0]])
-        table.remarks["columns"].append(f"{table.names[who[0]]} as group")
-
-
-def stems(table: Table) -> list[str]:
-    """Names of the files of a table within its folder, without suffix."""
+def stems(table: Table) -> Array:
+    """Name of the file of each row within its folder, without suffix."""
     folder = table.path if table.path.is_dir() else table.path.parent
-    return [without_suffix(file.relative_to(folder).as_posix()) for file in table.files]
+    names = [without_suffix(file.relative_to(folder).as_posix()) for file in table.files]
+    return np.array(names, object)[table.file]
 
 
 def files_of_folder(path: Path, labels: str | None) -> list[Path]:
@@ -414,7 +400,7 @@ def add_labels(table: Table, labels: str | None) -> None:
     the series or files.
     """
     is_folder = table.path.is_dir()
-    keys, which = (stems(table), table.file) if is_folder else table.texts["series"][::-1]
+    keys = stems(table) if is_folder else table.texts["series"]
     lists = [f for f in table.path.glob("*.*") if without_suffix(f.name).lower() in WORDS["lists"]]
     if labels or lists:
         found = read_columns(file := Path(labels or lists[0]))
@@ -422,10 +408,10 @@ def add_labels(table: Table, labels: str | None) -> None:
         at = roles.index("label") if "label" in roles else len(roles) - 1
         rows = [found.names, *zip(*found.cells, strict=True)]
         label = {without_suffix(row[0 if at else -1]): row[at] for row in rows}
-        if lacking := [key for key in keys if key not in label]:
+        if lacking := sorted({*keys} - {*label}):
             raise PefourierError(
                 f"{shown(str(file))} has no label of {shown(lacking[0])} ({len(lacking)} of "
-                f"{len(keys)} lack one); write a line for each: name,label"
+                f"{len({*keys})} lack one); write a line for each: name,label"
             )
         own, role, source = [label[key] for key in keys], "label", file.name
     else:
@@ -433,8 +419,7 @@ def add_labels(table: Table, labels: str | None) -> None:
         role = "group" if "label" in table.texts else "label"
         if not is_folder or not any(own):
             return
-    codes, found_names = coded(own, labels=True)
-    table.texts[role] = codes[which], found_names
+    table.texts[role] = stripped(own, labels=True)
     table.remarks["columns"].append(f"{source} as {role}")
 
 
@@ -467,12 +452,12 @@ def from_tables(path: Path, options: Options) -> Task:
     """Read examples or recordings from a file of columns, or from a folder of such files."""
     table = read_table(path, options)
     if options.predict is not None:  # without labels, or regardless of them
-        table.texts["label"] = np.zeros(len(table.lines), int), ["?"]
+        table.texts["label"] = np.full(len(table.lines), "?", object)
     is_file_series = path.is_dir() and "label" in table.texts and "label" not in table.roles
     keyed = {"time", "series"} & {*table.roles}
     if not (table.is_named or keyed):
         series_at_start(table)
-    is_line = "series" in table.roles and len(table.texts["series"][1]) == len(table.lines)
+    is_line = "series" in table.roles and len({*table.texts["series"]}) == len(table.lines)
     values: dict[str, list[int]] = {}
     if not is_file_series and (is_line or not keyed):
         sensors = is_line or ("label" in table.texts and not is_in_order(table))
@@ -494,9 +479,9 @@ def from_tables(path: Path, options: Options) -> Task:
 
 def series_at_start(table: Table) -> None:
     """Use a first column of distinct names, or of line numbers, as series of an unnamed table."""
-    numbers, (codes, names) = numbers_in(table.cells[0], table.delimiter), coded(table.cells[0])
+    cells, numbers = table.cells[0], numbers_in(table.cells[0], table.delimiter)
     is_name = np.isinf(numbers).all() or (np.diff(numbers) == 1).all()
-    if is_name and len(table.names) > 1 + FEWEST and len(names) == len(codes):
+    if is_name and len(table.names) > 1 + FEWEST and len({*cells}) == len(cells):
         table.use(0, "series")
 
 
@@ -620,7 +605,7 @@ def from_long(table: Table, options: Options) -> Task:
 
 def is_in_order(table: Table) -> bool:
     """Whether lines without times are in order: series and labels stay for several lines."""
-    runs = sum(np.diff(codes) != 0 for codes, _ in table.texts.values())
+    runs = sum(own[1:] != own[:-1] for own in table.texts.values())
     return bool(FEWEST * (1 + np.count_nonzero(runs)) <= len(table.lines))
 
 
@@ -654,16 +639,17 @@ def channels_left(table: Table) -> list[int]:
 
 def rows_of_series(table: Table, times: Array) -> list[Array]:
     """Return the rows of each series in time order, series sorted by name."""
-    series, _ = table.texts["series"]
-    order = np.lexsort((times, series))
-    repeated = (np.diff(series[order]) == 0) & (np.diff(times[order]) == 0)
-    for row in order[1:][repeated][:1]:
+    from pandas import DataFrame
+
+    rows = DataFrame({"series": table.texts["series"], "time": times})
+    rows = rows.sort_values(["series", "time"])
+    for row in rows.index[rows.duplicated()][:1]:
         time = table.cells[table.roles.index("time")][row]
         raise PefourierError(
             f"{table.place(row)} has a time twice: {time}; use --columns series=NAME to name the "
             "column that distinguishes series"
         )
-    return np.split(order, np.cumsum(np.bincount(series))[:-1])
+    return [own.to_numpy() for own in rows.groupby("series").groups.values()]
 
 
 def pieces_of(times: Array, parts: Sequence[Array]) -> Array:
@@ -671,7 +657,7 @@ def pieces_of(times: Array, parts: Sequence[Array]) -> Array:
     piece, steps = np.zeros(len(times), int), [np.diff(times[part]) for part in parts]
     every = np.concatenate(steps)
     usual = np.median(every) if len(every) else 0
-    if np.count_nonzero(np.abs(every - usual) < usual / 2) >= EVEN * len(every):
+    if np.count_nonzero(abs(every - usual) < usual / 2) >= EVEN * len(every):
         for part, own in zip(parts, steps, strict=True):
             piece[part[1:]] = np.cumsum(own > GAP * usual)
     return piece
@@ -697,7 +683,7 @@ def refuse_mixed(table: Table, parts: Sequence[Array], role: str, way_out: str =
     for part in parts if role in table.texts else ():
         names = table.common(role, part)
         if len(names) > 1:
-            row = next(i for i in part.tolist() if table.common(role, [i]) == names[-1:])
+            row = part[(table.texts[role][part] == names[-1]).argmax()]
             several = f"{len(names)} {role}s, {join(map(shown, names))}"
             raise PefourierError(f"{table.place(row)} has {several}; give each series one{way_out}")
 
@@ -734,7 +720,11 @@ def recordings_of(
 
 def classes_of_rows(table: Table, positive: Strings) -> tuple[Array, Texts]:
     """Return the class of each row and the classes: bool for anomalies, numbers for activities."""
-    codes, names = table.texts["label"]
+    from pandas import factorize
+
+    labels = table.texts["label"]
+    codes, found = factorize(labels, sort=True)
+    names = found.tolist()
     split.check_labels(str(table.path), names, len(codes))
     chosen = [name for name in names if name in positive]
     if len(chosen) > 1:
@@ -750,4 +740,4 @@ def classes_of_rows(table: Table, positive: Strings) -> tuple[Array, Texts]:
     anomaly = chosen[0] if chosen else table.common("label", slice(None))[1]
     others = [name for name in names if name != anomaly]
     normal = others[0] if len(others) == 1 else f"not {anomaly}"
-    return codes == names.index(anomaly), (normal, anomaly)
+    return labels == anomaly, (normal, anomaly)
