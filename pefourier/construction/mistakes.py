@@ -322,9 +322,9 @@ def fitted_mistakes(sought: Sought) -> Iterator[Misreading]:
         return
     if (np.abs(observed) * sought.observed.length <= STILL).all():
         yield Misreading("step", {"positions": ("p", "0 p")}, 0 * omega)
-    unaliased = np.argsort(np.abs(observed) >= 1, kind="stable")  # first
-    rotating = unaliased[(omega * observed)[unaliased] != 0]
-    for k, digits, power in product(rotating[:1], DIGITS, (1, -1)):
+    rotating = np.flatnonzero(omega * observed)
+    unaliased = rotating[np.abs(observed[rotating]) < 1]
+    for k, digits, power in product((*unaliased, *rotating)[:1], DIGITS, (1, -1)):
         number = float(f"{(observed[k] / omega[k]) ** power:.{digits}g}")
         change = {"positions": ("p", f"{number:g} p" if power > 0 else f"p / {number:g}")}
         if number != 1:
@@ -490,9 +490,9 @@ def lengths_apart(a: Encoding, b: Encoding) -> tuple[str, dict[str, int]] | None
 
     Scalings that depend on the length change at an original length; both sides of it are tried.
     """
-    first, second, compared = Rope.of(a), Rope.of(b), min(len(a), len(b))
-    if not (first and second and is_rotation(a) and is_rotation(b)):
+    if not (is_rotation(a) and is_rotation(b) and (first := Rope.of(a)) and (second := Rope.of(b))):
         return None
+    compared = min(len(a), len(b))
     lengths, differs = lengths_of_interest(compared, first, second), dict[int, Bools]()
     for n in lengths:
         if n != compared and (pair := both_at(n, first.settings, second.settings)):

@@ -454,13 +454,16 @@ def read_scores(path: str) -> list[Fields]:
     if not {"seed", "fold"} & {*units}:  # paired in order
         rows["seed"] = rows.groupby(["dataset", "encoding"]).cumcount().astype(str)
     f1 = cells[score].map(partial(number_in, delimiter=found.delimiter))
-    for line in cells.index[~f1.between(0, 1) | (rows == "").any(axis=1)][:1]:
+    wrong, again = ~f1.between(0, 1) | (rows == "").any(axis=1), rows.duplicated()
+    if wrong.any():
+        line = wrong.idxmax()
         raise PefourierError(
             f"--scores {shown(path)}, line {line}: expected a score from 0 to 1 (percent: divide "
             f"by 100) and no empty cell, got {shown(cells[score][line])}, "
             f"{', '.join(rows.loc[line])}"
         )
-    for line in cells.index[rows.duplicated()][:1]:
+    if again.any():
+        line = again.idxmax()
         first = cells.index[(rows == rows.loc[line]).all(axis=1)][0]
         raise PefourierError(
             f"--scores {shown(path)}, line {line} repeats dataset, encoding, seed and fold of line "

@@ -347,8 +347,8 @@ def scale_recording(
             f"{name}: expected train and test rows of equal channels and a label for each test "
             f"row, got {train.shape}, {test.shape} and {label.shape}"
         )
-    for wrong in label[~np.isin(label, (0, 1))][:1]:
-        raise PefourierError(f"{name}: row labels must be 0 or 1, got {shown(wrong.item())}")
+    if len(wrong := label[~np.isin(label, (0, 1))]):
+        raise PefourierError(f"{name}: row labels must be 0 or 1, got {shown(wrong[0].item())}")
     scale = np.maximum(train.std(axis=0, dtype=float), floor)
     mean = train.mean(axis=0, dtype=float)
     scaled = np.clip((test - mean) / scale, -LIMIT, LIMIT).astype(np.float32)

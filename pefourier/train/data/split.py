@@ -622,7 +622,9 @@ def check_rows(name: str, rows: Array) -> None:
         raise PefourierError(
             f"{name}: expected numbers of shape (n, channels), got {rows.dtype} {rows.shape}"
         )
-    for row, column in np.argwhere(~(abs(rows) <= np.float64(LARGEST)))[:1]:
+    beyond = ~(abs(rows) <= np.float64(LARGEST))
+    if beyond.any():
+        row, column = np.argwhere(beyond)[0]
         value = rows[row, column]
         way_out = "scale such values" if np.isfinite(value) else "fill missing values"
         raise PefourierError(
@@ -712,7 +714,8 @@ def check_times(name: str, times: Array, shape: Counts, lengths: Array | None = 
     places = np.minimum(np.arange(shape[1]), last[:, None] - 1)
     times = np.take_along_axis(times.astype(float), places, axis=1)
     wrong = ~((np.diff(times) > 0) | (np.diff(places) == 0)) | ~np.isfinite(times[:, 1:])
-    for example, row in np.argwhere(wrong)[:1]:
+    if wrong.any():
+        example, row = np.argwhere(wrong)[0]
         raise PefourierError(
             f"{name}: times must increase; example {example} has {times[example, row]} in row "
             f"{row} and {times[example, row + 1]} in the next"

@@ -313,7 +313,9 @@ class Table(FileColumns):
     def numbers(self, column: int, *, missing: bool = True) -> Array:
         """Numbers of a column, nan if missing."""
         found = numbers_in(self.cells[column], self.delimiter)
-        for row in np.flatnonzero(np.isinf(found) if missing else ~np.isfinite(found))[:1]:
+        wrong = np.isinf(found) if missing else ~np.isfinite(found)
+        if wrong.any():
+            row = int(wrong.argmax())
             raise PefourierError(
                 f"{self.place(row, column)}: expected a finite number without thousands "
                 f"separators, got {shown(self.cells[column][row])}; choose columns with "
@@ -360,8 +362,9 @@ def read_table(path: Path, options: Options) -> Table:
         texts["group"] = stripped(table.cells[who[0]])
         columns.append(f"{names[who[0]]} as group")
     for role, of_rows in texts.items():
-        for row in np.flatnonzero(of_rows == "")[:1]:
-            raise PefourierError(f"{table.place(row, at[role][0])}: {role} is missing")
+        if (is_missing := of_rows == "").any():
+            place = table.place(int(is_missing.argmax()), at[role][0])
+            raise PefourierError(f"{place}: {role} is missing")
     add_labels(table, options.labels)
     return table
 
@@ -437,7 +440,8 @@ def read_times(table: Table) -> Array | None:
     dates = to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
     zoned = texts.str[10:].str.contains("[Zz+-]")
     odd = dates.isna() | (zoned != zoned[0]) | texts.str.match("[A-Za-z]")  # such as today
-    for row in np.flatnonzero(odd)[:1]:
+    if odd.any():
+        row = int(odd.idxmax())
         raise PefourierError(
             f"{table.place(row, column)}: expected numbers or ISO 8601, all with a zone or all "
             f"without, got {shown(cells[row])}; pandas.to_datetime reads other formats"
@@ -643,7 +647,8 @@ def rows_of_series(table: Table, times: Array) -> list[Array]:
 
     rows = DataFrame({"series": table.texts["series"], "time": times})
     rows = rows.sort_values(["series", "time"])
-    for row in rows.index[rows.duplicated()][:1]:
+    if (again := rows.duplicated()).any():
+        row = int(again.idxmax())
         time = table.cells[table.roles.index("time")][row]
         raise PefourierError(
             f"{table.place(row)} has a time twice: {time}; use --columns series=NAME to name the "
