@@ -17,9 +17,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pefourier.construction.explain import Named
+from pefourier.construction.explain import Named, explain
 from pefourier.construction.mistakes import find_mistakes
-from pefourier.construction.pairs import pairs_apart
+from pefourier.construction.pairs import pairs_apart, recover_positions
+from pefourier.construction.rows import Clamped, Divided, Rounded, agree
 from pefourier.construction.steps import StepChanged, is_scaled
 from pefourier.construction.waves import (
     LAYOUTS,
@@ -266,9 +267,13 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     layouts = [name for name in known if np.array_equal(known[name], queries.columns)]
     is_apart = pairs_apart(meant, queries)[0].any()
     found = find_mistakes(expected, meant, queries) if is_apart else ()
-    if not layouts or (is_apart and not found) or (found and found[-1].angles):
+    moves = moved_positions(meant, queries, positions) if is_apart and not found else ()
+    causes: list[Any] = [*found, *moves]
+    if not layouts or (is_apart and not causes) or (found and found[-1].angles):
         return ()
-    causes: list[Any] = [*found]
+    places = positions
+    for move in moves:
+        places = move.apply(places)
     if any(is_still):
         causes.append(Unrotated("keys" if is_still[1] else "queries"))
     ahead = int(keys.moved - queries.moved)
@@ -291,11 +296,24 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     made = np.array([np.tile(unit, (len(positions), 1, 1))] * 2)
     for k, moved in ((0, 0), (1, ahead)):
         if not is_still[k]:
-            phases = np.multiply.outer((positions + moved) // divisor, omega)
+            phases = np.multiply.outer((places + moved) // divisor, omega)
             made[k] = rotation_matrices(evaluate(phases, sizes[k]), known[layouts[0]], d)
     residual = np.abs(score_matrices(*made) - score_matrices(*both))
     limit = tolerances(expected, observed, positions) * max(1.0, abs(ratio))
     return tuple(causes) if (residual.max(axis=(0, 2, 3)) <= limit).all() else ()
+
+
+def moved_positions(meant: Waves, queries: Waves, positions: Places) -> tuple[Any, ...]:
+    """Return what was done to positions, each alone, if it gives the sinusoids of a function."""
+    if queries.rows is None or len(meant) != len(queries):
+        return ()
+    rows = np.intersect1d(positions, queries.rows)
+    waves, last = queries.numbers(rows) / queries.factor, int(positions[-1])
+    places = recover_positions(meant.frequency, waves, max(queries.eps, FLOAT32_EPS), 0, last)
+    if not places.explained.all():
+        return ()
+    kinds: tuple[Any, ...] = Divided, Clamped, Rounded
+    return explain(rows, places.positions, kinds, agree, lambda *_: False).causes
 
 
 def layouts_of(enc: Encoding) -> dict[str, PairColumns]:

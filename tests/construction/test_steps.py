@@ -405,7 +405,9 @@ def test_law_faults_of_dumps_of_every_rotary_encoding_are_named(spec, draws):
             )
 
 
-def turning(spec, base=1e4, ahead=0, scale=1.0, turn=1, factor=1.0, *, exchanged=False):
+def turning(
+    spec, base=1e4, ahead=0, scale=1.0, turn=1, factor=1.0, *, exchanged=False, at=lambda s: 5 + s
+):
     """Return a function of queries and keys that rotates like an encoding, with faults."""
     if exchanged:
         other = spec.replace(",layout=interleaved", "").replace(":layout=interleaved", "")
@@ -414,7 +416,7 @@ def turning(spec, base=1e4, ahead=0, scale=1.0, turn=1, factor=1.0, *, exchanged
     enc = load(with_base(spec, base), 4 * N, 16)
 
     def rotate(q, k):
-        places = 5 + np.arange(q.shape[-2])
+        places = at(np.arange(q.shape[-2]))
         matrices = operator_at(enc, places)[0], scale * operator_at(enc, places + ahead)[1]
         turned = (factor * (x if turn > 0 else np.swapaxes(x, 1, 2)) for x in matrices)
         return tuple(
@@ -446,6 +448,25 @@ def test_law_faults_of_functions_of_every_rotary_encoding_are_named(spec, draws)
         is_partial = "partial" in spec and {"mscale", "order"} & {*chosen}
         is_other = spec in ON_GRIDS and "base" in chosen
         assert codes or chosen == ("layout",) or is_partial or is_other or spec == "rope++", told
+
+
+@pytest.mark.parametrize(
+    "spec", [s for s in rotary() if {"fope", "xpos", "rope++", *ON_GRIDS}.isdisjoint([s])]
+)
+def test_law_positions_and_sides_of_functions_are_named(spec, draws):
+    meant, (by, to), right = (
+        load(with_base(spec, 1e4), N, 16),
+        draws.integers(2, 9, 2),
+        turning(spec, at=lambda s: s),
+    )
+    functions = {
+        "divided": turning(spec, at=lambda s: s // by),
+        "clamped": turning(spec, at=lambda s: np.minimum(s, to)),
+        "unrotated": lambda q, k: (right(q, k)[0], k),
+    }
+    for code, rotate in functions.items():
+        found = pefourier.compare(meant, rotate)
+        assert [cause.code for cause in found.causes] == [code], (spec, code, by, to)
 
 
 def biases(heads=8, n=24):

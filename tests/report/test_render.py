@@ -124,7 +124,7 @@ OF_A_WAY = {"xpos", "rope++", "fope"}  # context does not support them
 
 
 @pytest.mark.parametrize("name", BUILDERS)
-@pytest.mark.parametrize("command", [*DRAWN, "compare", "context"])
+@pytest.mark.parametrize("command", [*sorted(DRAWN), "compare", "context"])
 def test_every_encoding_has_an_answer_to_every_question(name, command, run):
     if command == "context" and "grid" in BUILDERS[name].parameters:
         return
