@@ -310,8 +310,9 @@ class GgufFile(ModelConfig):
         )
         params, facts = enc.params, dict[str, Any]()
         times = log_multiplier(self)
-        if times is not None and params["scaling"] == "yarn" and self.kind != "mistral3":
-            # the factor of the logits in DeepSeek's layers: (0.1 m ln s + 1)^2
+        has_gain = not self.is_listed("multiplier", "whole")
+        if times is not None and params["scaling"] == "yarn" and has_gain:
+            # the factor of the logits: (0.1 m ln s + 1)^2
             facts["softmax_factor"] = logits_gain(times, params["factor"], self.label)
         if (axis := self.axis_of_pairs(rotated // 2)) is not None:
             facts["mrope_section"] = describe_axes(axis)
@@ -448,13 +449,13 @@ def known_original(file: GgufFile, params: Values) -> int | None:
 def yarn_attention(file: GgufFile, factor: float) -> float:
     """Return the factor of cosines and sines: 0.1 ln s + 1, or a quotient with yarn_log_multiplier.
 
-    Files of deepseek2 and deepseek32 store a tenth of the multiplier. deepseek2 uses it for both
-    numbers of the quotient unless it is 1.
+    Most files store a tenth of the multiplier. Some architectures use it for both numbers of the
+    quotient unless it is 1.
     """
     scale, times = 1 + 0.1 * log(factor), log_multiplier(file)
     if times is None:
         return scale
-    if file.kind == "deepseek2" and abs(times - 1) > 1e-6:
+    if file.is_listed("multiplier", "both") and abs(times - 1) > 1e-6:
         return 1.0
     return scale / (1 + 0.1 * times * log(factor))
 
@@ -462,4 +463,6 @@ def yarn_attention(file: GgufFile, factor: float) -> float:
 def log_multiplier(file: GgufFile) -> float | None:
     """Return the multiplier that configs call mscale_all_dim; None if llama.cpp ignores it."""
     multiplier = file.optional("rope.scaling.yarn_log_multiplier")
-    return multiplier if multiplier is None or file.kind == "mistral3" else 10 * multiplier
+    if multiplier is None or file.is_listed("multiplier", "whole"):
+        return multiplier
+    return 10 * multiplier
