@@ -117,8 +117,8 @@ PLAIN = """
 CSV GitHub HTML JSON NAME PATH PE SmolLM2-135M TERM V2 X_test X_train above after among anomaly
 answer answers append argument arithmetic arrays averaged batches begin blurs built caches
 called cause changed chooses claim classifiers classifies close command commands commas
-completes complex compute concatenated conclusions could cover define describe detect detected
-distillation draft draws dropped dumped during encoded enter enters equation examine exceeds
+completes complex compute conclusions could cover define describe detect detected
+distillation draft draws dropped dumped during encoded enters equation examine exceeds
 explanations extension fastest figure figures files float64 folder formula frames fully
 functions github given identifies implementations inches inputs instead known large larger latex
 latitude leave limit longitude looks lower meaning means measured measurements middle minutes

@@ -38,7 +38,7 @@ def messages():
             for text in strings_of(row[key])
         )
     for _, verdicts in verdicts_by_command():
-        yield from (text for verdict in verdicts.values() for text in verdict[:2])
+        yield from (text for v in verdicts.values() for text in (v.meaning, v.action))
     for path in SENTENCES:
         yield from strings_of(tomllib.loads(path.read_text()))
 
