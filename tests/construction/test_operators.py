@@ -49,9 +49,8 @@ BY_NAME = {
 def rotated(x, gap, sign=1.0, last=np.inf):
     """Rotate pairs (i, i + gap) in blocks of 2 gap columns, at the frequencies of rope."""
     n, d = x.shape[-2:]
-    angle = torch.outer(
-        torch.arange(n).double().clamp(max=last), torch.tensor(grid(d)).double()
-    ).to(x.dtype)
+    places = torch.arange(n).double().clamp(max=last)
+    angle = torch.outer(places, torch.tensor(grid(d)).double()).to(x.dtype)
     cos, sin, y = angle.cos(), sign * angle.sin(), x.clone()
     first = np.flatnonzero(np.arange(d) // gap % 2 == 0)
     a, b = x[..., first], x[..., first + gap]
@@ -65,10 +64,8 @@ class Turning(torch.nn.Module):
         self.gap, self.signs, self.last = gap, signs, last
 
     def forward(self, q, k):
-        return tuple(
-            rotated(x, self.gap, sign, self.last)
-            for x, sign in zip((q, k), self.signs, strict=True)
-        )
+        one, two = self.signs
+        return rotated(q, self.gap, one, self.last), rotated(k, self.gap, two, self.last)
 
 
 FOURS = [(i, i + 4) for i in range(D) if (i // 4) % 2 == 0], grid(D)
