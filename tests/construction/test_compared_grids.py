@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from grids import table_on
 
 from pefourier.construction.grids import PLACEMENTS, Points
@@ -342,7 +343,6 @@ def test_rotations_differ_by_their_factor_and_rows_before_the_grid():
 @pytest.mark.parametrize("method", ["bicubic", "bilinear", "antialias"])
 def test_resizes_in_float32_are_one(method, rng):
     """Resizes of torch in float32 and float64 agree; a table with a larger difference does not."""
-    torch = pytest.importorskip("torch")
     options = {"mode": method.replace("antialias", "bicubic"), "antialias": method == "antialias"}
     for _ in range(DRAWS):
         side, size = (int(n) for n in rng.permutation(np.arange(5, 16))[:2])
@@ -376,13 +376,12 @@ def test_a_resized_grid_is_named_by_its_method_in_all_its_columns(old, new, real
 
 
 @pytest.mark.parametrize("end", [0, 96])
-def test_a_row_beside_a_grid_is_found(end, rng, tmp_path, run):
+def test_a_row_beside_a_grid_is_found(end, rng, tmp_path):
     table = rng.normal(size=(96, 8))
-    np.save(tmp_path / "a.npy", table)
-    np.save(tmp_path / "b.npy", np.insert(table, end, rng.normal(size=8), axis=0))
-    files = tmp_path / "a.npy", tmp_path / "b.npy"
-    assert run("compare", *files, "--grid", "8x12", "--json").status == 1
-    assert run("compare", *files, "--json").status == 1
+    np.save(first := tmp_path / "a.npy", table)
+    np.save(second := tmp_path / "b.npy", np.insert(table, end, rng.normal(size=8), axis=0))
+    for params in ({"grid": (8, 12)}, None):
+        assert not compare(*load_matching_pair(first, second, params=params)).same
 
 
 @pytest.mark.parametrize(("before", "rows"), [(0, 1), (1, 0), (0, 4), (4, 1)])

@@ -123,9 +123,7 @@ def test_positions_of_each_axis_are_shown_and_not_taken_for_right(form, written)
     ids |= {"text": np.repeat(np.arange(34)[:, None], 3, axis=1)}
     ids |= {"back": np.vstack([text, image, text + 2]), "frames": np.vstack([image, image])}
     for kind, places in ids.items():
-        waves = waves_of(np.ones(1), np.zeros(32), "float64") * np.exp(
-            1j * places[:, axis] * 1e6 ** (-np.arange(32) / 32)
-        )
+        waves = np.exp(1j * places[:, axis] * 1e6 ** (-np.arange(32) / 32))
         table = np.hstack([waves.real, waves.real, waves.imag, waves.imag])
         found = compare(meant, from_table(table.astype(form), eps=EPS[form]))
         assert (found.same, "codes" in found.compared) == (kind in ("images", "text"), False)

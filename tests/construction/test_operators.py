@@ -137,7 +137,6 @@ def test_a_table_does_not_hold_the_pairs():
             shown = table.shape[1] == 2 * D and layout == "halves"  # cosines twice, in halves
             assert ("pairing-unsaid" in [f.code for f in found.findings]) != shown
     half = compare(load("rope", N, D), np.tile(cos, 2))
-    assert (half.verdict, half.transform, half.compared) == ("the same", {}, ("cosines",))
     assert "part-alone" in [f.code for f in half.findings]
 
 

@@ -326,14 +326,6 @@ def with_base(spec, base):
     return f"{spec}{',' if ':' in spec else ':'}rho={base}"
 
 
-@pytest.fixture
-def draws():
-    """Return random numbers of this run; the seed is printed."""
-    seed = np.random.SeedSequence().generate_state(1)[0]
-    print("seed", seed)
-    return np.random.default_rng(seed)
-
-
 def dumped(spec, base=1e4, start=0, step=1, turn=1, factor=1.0, first="cos", columns="halves"):
     """Return the rows of an encoding with faults, in any layout of cosines and sines."""
     enc = load(with_base(spec, base), 4 * N, 16)
@@ -361,15 +353,15 @@ STEPS_OF_DUMPS = {"step": "positions", "shifted": "positions"}  # of faults, if 
 
 
 @pytest.mark.parametrize("spec", [*rotary()])
-def test_law_faults_of_dumps_of_every_rotary_encoding_are_named(spec, draws):
-    meant, faults = load(with_base(spec, 1e4), N, 16), drawn_faults(draws)
-    columns = str(draws.choice(["halves", "neighbours", "twice"]))
+def test_law_faults_of_dumps_of_every_rotary_encoding_are_named(spec, drawn):
+    meant, faults = load(with_base(spec, 1e4), N, 16), drawn_faults(drawn)
+    columns = str(drawn.choice(["halves", "neighbours", "twice"]))
     is_plain = not spec.startswith(OWN_TABLES)
     for form in ("float64", "float32", "float16") if is_plain else ("float64",):
         right = dumped(spec, columns=columns if is_plain else "halves").astype(form)
         assert compare(meant, right).verdict in ("the same", "permuted"), form
     pairs = [p for p in combinations(faults, 2) if len({STEPS_OF_DUMPS.get(x, x) for x in p}) == 2]
-    for names in [*((name,) for name in faults), *(pairs[k] for k in draws.permutation(14)[:3])]:
+    for names in [*((name,) for name in faults), *(pairs[k] for k in drawn.permutation(14)[:3])]:
         done = {key: value for name in names for key, value in faults[name].items()}
         found = compare(meant, dumped(spec, **done, columns=columns if is_plain else "halves"))
         codes, told = {cause.code for cause in found.causes}, (spec, names, done, found.causes)
@@ -411,16 +403,16 @@ def turning(spec, base=1e4, ahead=0, scale=1.0, turn=1, factor=1.0, *, exchanged
 
 
 @pytest.mark.parametrize("spec", [spec for spec in rotary() if "fope" != spec != "xpos"])
-def test_law_faults_of_functions_of_every_rotary_encoding_are_named(spec, draws):
+def test_law_faults_of_functions_of_every_rotary_encoding_are_named(spec, drawn):
     """Functions that scale as they rotate (xpos, fope) are refused when loaded."""
-    faults = {name: done for name, done in drawn_faults(draws).items() if name != "step"}
-    faults |= {"shifted": {"ahead": int(draws.choice([-3, 1, 2]))}, "order": {"scale": 1.5}}
+    faults = {name: done for name, done in drawn_faults(drawn).items() if name != "step"}
+    faults |= {"shifted": {"ahead": int(drawn.choice([-3, 1, 2]))}, "order": {"scale": 1.5}}
     names = {"shifted": "keys-ahead", "order": "keys-scaled"}
     if spec not in ON_GRIDS:
         faults["layout"] = {"exchanged": True}
     meant, pairs = load(with_base(spec, 1e4), N, 16), [*combinations(faults, 2)]
     assert pefourier.compare(meant, turning(spec)).same
-    for chosen in [*((name,) for name in faults), *(pairs[k] for k in draws.permutation(10)[:3])]:
+    for chosen in [*((name,) for name in faults), *(pairs[k] for k in drawn.permutation(10)[:3])]:
         done = {key: value for name in chosen for key, value in faults[name].items()}
         found = pefourier.compare(meant, turning(spec, **done))
         codes, told = {cause.code for cause in found.causes}, (spec, chosen, done, found.causes)

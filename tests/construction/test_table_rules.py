@@ -158,13 +158,11 @@ LAGS = [load(spec, 40, 6).table() for spec in ("alibi", "kerple", "t5", "shaw", 
 
 
 REPEATED = [[0, 0, 0, 1, 1, 1, 1], [0, 1, 2, 1, 0], [0, 3, 1, 2, 1, 3, 0], [0, 0, 1, 1, 1, 2, 2]]
-WIDE, BFLOAT16 = np.arange(64), FORMATS["bfloat16"]
-PHASES = S * 1e4 ** (-WIDE / 64)
 SWEPT = [
     *(("positions-divided", pairs((S[:80] + k) // by * GRID)) for by in (2, 3, 7) for k in (0, 1)),
     *(("repeating-codes", np.tile(NORMAL[:k, :d], (80 // k, 1))) for k, d in ((2, 2), (8, 64))),
     *(("duplicate-rows", NORMAL[rows, :6]) for rows in REPEATED),
-    ("mismatched-pairs", rounded(np.where(WIDE % 2, np.cos(PHASES), np.sin(PHASES)), BFLOAT16)),
+    ("mismatched-pairs", rounded(PLANTS["mismatched-pairs"].make(float), FORMATS["bfloat16"])),
 ]
 
 
