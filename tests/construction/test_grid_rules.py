@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from grids import smooth_table, table_on
+from grids import smooth_table, table_on, waves_on
 from planted import SIDES, D, X, Y, both
 
 from pefourier.encodings import load
@@ -38,6 +38,11 @@ def test_axes_that_fit_together_are_not_blamed(name):
 def test_each_mistake_is_named(code, dtype):
     table = MISTAKEN[code].astype(dtype)
     assert codes_of(SIDES, table, eps=float(np.finfo(dtype).eps)) == [code]
+
+
+def test_frequencies_above_nyquist_are_counted_on_each_axis():
+    nerf = waves_on((16, 16), np.kron(np.eye(2), 2 * np.pi / 15 * 2.0 ** np.arange(10)[:, None]))
+    assert check_faithful(nerf).aliased == pytest.approx([0.7, 0.7])
 
 
 def test_learned_tables_are_not_blamed_and_have_no_convention(rng):
