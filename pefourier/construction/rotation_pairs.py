@@ -212,6 +212,10 @@ def describe_rows(
             "step", {"positions": ("p", f"{step} p")}, step * omega, step="positions"
         )
         return with_causes(reading, (stepped, *later), k, reference)
+    if is_whole and first < 0 and (rows.positions == first - s).all():
+        change = {"sine": ("sin w p", "-sin w p")}
+        turned = Misreading("reversed", change, -omega, step="waves")
+        return with_causes(reading, (Shifted(-first), turned, *later), k, reference)
     if is_whole and (found := causes_of(rows.positions)):
         return with_causes(reading, (*found, *later), k, cause=None)
     if not (is_known.all() or later or (is_known & moved).any()):

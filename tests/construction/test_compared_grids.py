@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from grids import table_on
 
 from pefourier.construction.grids import PLACEMENTS, Points
@@ -32,12 +33,6 @@ def geometric(count, base):
     return base ** (-np.arange(count) / count)
 
 
-def angles_of(coordinates, pairs, base):
-    """Return the phases (n, m) of the pairs of all axes, from one coordinate array (n,) by axis."""
-    parts = [np.outer(x, geometric(m, base)) for x, m in zip(coordinates, pairs, strict=True)]
-    return np.hstack(parts)
-
-
 def places(sides):
     return list(np.indices(sides).reshape(len(sides), -1).astype(float))
 
@@ -47,31 +42,34 @@ def normalised(sides):
     return [2 * np.pi * (2 * (x + 0.5) / n - 1) for x, n in zip(places(sides), sides, strict=True)]
 
 
-def dinov3(sides, d, base=100.0, coordinates=None):
-    return angles_of(coordinates or normalised(sides), [d // 4] * 2, base)
+def scaled(sides, size):
+    return [x * size / n for x, n in zip(places(sides), sides, strict=True)]
 
 
-def qwen2_vl(sides, d, base=1e4, coordinates=None):
-    return angles_of(coordinates or places(sides), [d // 4] * 2, base)
+def places_in(name, sides):
+    """Return the coordinates of a convention; those of timm are of ref_feat_shape 16."""
+    if name == "dinov3":
+        return normalised(sides)
+    return scaled(sides, 16) if name == "timm" else places(sides)
 
 
-def timm_cat(sides, d, base=1e4, coordinates=None, reference=16):
-    """Return phases of RotaryEmbeddingCat with ref_feat_shape: indices times reference / side."""
-    scaled = [x * reference / n for x, n in zip(places(sides), sides, strict=True)]
-    return angles_of(coordinates or scaled, [d // 4] * 2, base)
+BASES = {"dinov3": 100.0}
 
 
-def wan(sides, d, base=1e4, coordinates=None):
+def angles_of(name, sides, d, base=None, coordinates=None):
+    """Return the phases (n, m) of the pairs of all axes, from one coordinate array (n,) by axis."""
     sixth = d // 6
-    return angles_of(coordinates or places(sides), [d // 2 - 2 * sixth, sixth, sixth], base)
+    pairs = [d // 2 - 2 * sixth, sixth, sixth] if name == "wan" else [d // 4] * 2
+    lines = zip(coordinates or places_in(name, sides), pairs, strict=True)
+    return np.hstack([np.outer(x, geometric(m, base or BASES.get(name, 1e4))) for x, m in lines])
 
 
-ROTATIONS = {  # phases, number of axes, and the equivalent SPEC
-    "dinov3": (dinov3, 2, "axial-rope:convention=dinov3"),
-    "qwen2-vl": (qwen2_vl, 2, "axial-rope:convention=qwen2-vl"),
-    "timm": (timm_cat, 2, "axial-rope:convention=eva02,reference=16;16"),
-    "wan": (wan, 3, "axial-rope:convention=wan"),
-    "added": (qwen2_vl, 2, "axial:convention=timm"),
+ROTATIONS = {  # equivalent SPEC
+    "dinov3": "axial-rope:convention=dinov3",
+    "qwen2-vl": "axial-rope:convention=qwen2-vl",
+    "timm": "axial-rope:convention=eva02,reference=16;16",
+    "wan": "axial-rope:convention=wan",
+    "added": "axial:convention=timm",
 }
 
 
@@ -95,8 +93,7 @@ ADDED = ("added",)  # columns of sinusoids that are added keep their order
 
 def drawn(rng, name):
     """Draw a dimension and sides, at least 4 along an axis and all different."""
-    _, axes, _ = ROTATIONS[name]
-    sides = rng.permutation(np.arange(5, 17))[:axes] if axes == 2 else rng.permutation(8)[:3] + 3
+    sides = rng.permutation(np.arange(5, 17))[:2] if name != "wan" else rng.permutation(8)[:3] + 3
     return tuple((2 * sides if name == "qwen2-vl" else sides).tolist()), int(
         rng.choice([32, 64, 96, 128])
     )
@@ -109,44 +106,43 @@ def compared(sides, first, second, other=None):
 
 @pytest.mark.parametrize("name", ROTATIONS)
 def test_one_rotation_is_the_same_however_it_is_stored(name, rng):
-    phases, _, spec = ROTATIONS[name]
     for _ in range(DRAWS):
         sides, d = drawn(rng, name)
         forms = ADDED if name == "added" else FORMS
         for form in forms:
-            numbers = stored(phases(sides, d), form)
+            numbers = stored(angles_of(name, sides, d), form)
             coarse = table_on(sides, rounded(numbers, FORMATS["bfloat16"]), eps=EPS)
             table, case = table_on(sides, numbers, eps=EPS), (SEED, sides, d, form)
             for one in (coarse, table):
-                found = compare(load(spec, None, d, grid=sides), one)
+                found = compare(load(ROTATIONS[name], None, d, grid=sides), one)
                 assert (found.verdict, found.transform, found.pairs) == ("the same", {}, ()), case
             assert ("sines-first" in [f.code for f in found.findings]) == (form == "sines first")
-        other = stored(phases(sides, d), rng.choice(forms))
+        other = stored(angles_of(name, sides, d), rng.choice(forms))
         assert compared(sides, table.table(), other).same
 
 
 def planted(rng, name, sides, d):
     """Yield one mistake of each kind: the setting, its reported value, and the changed phases."""
-    phases, axes, _ = ROTATIONS[name]
-    base = {"dinov3": 100.0}.get(name, 1e4)
+    base, own, axes = BASES.get(name, 1e4), places_in(name, sides), len(sides)
     other = float(rng.choice([b for b in (100.0, 256.0, 1e3, 1e4, 5e5) if b != base]))
-    yield "rho", f"{other:.8g}", phases(sides, d, other)
-    own = {"dinov3": normalised(sides)}.get(name, places(sides))
-    if name == "timm":
-        own = [x * 16 / n for x, n in zip(own, sides, strict=True)]
+    yield "rho", f"{other:.8g}", angles_of(name, sides, d, other)
     if name in ("timm", "qwen2-vl", "added"):
         size = int(rng.choice([8, 12, 20, 24]))
-        scaled = [x * size / n for x, n in zip(places(sides), sides, strict=True)]
-        yield "reference", f"y {size}, x {size}", phases(sides, d, base, scaled)
+        yield (
+            "reference",
+            f"y {size}, x {size}",
+            angles_of(name, sides, d, base, scaled(sides, size)),
+        )
     if name == "qwen2-vl":
-        yield "axes", None, np.roll(phases(sides, d), d // 4, axis=1)
+        yield "axes", None, np.roll(angles_of(name, sides, d), d // 4, axis=1)
     factors = rng.choice([0.31, 0.4437, 0.557, 0.713], axes)
-    yield "scale", None, phases(sides, d, base, [x * f for x, f in zip(own, factors, strict=True)])
+    points = [x * f for x, f in zip(own, factors, strict=True)]
+    yield "scale", None, angles_of(name, sides, d, base, points)
     moved = [x + s for x, s in zip(own, rng.choice([0.5, 1.0, 3.0, -2.5], axes), strict=True)]
-    yield "offset", None, phases(sides, d, base, moved)
+    yield "offset", None, angles_of(name, sides, d, base, moved)
     if name == "added":
         moved = [x * f for x, f in zip(moved, factors, strict=True)]
-        yield "rho scale offset", None, phases(sides, d, other, moved)
+        yield "rho scale offset", None, angles_of(name, sides, d, other, moved)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -159,20 +155,18 @@ def test_rotations_of_timm_as_recorded_are_the_same(name, form):
 
 @pytest.mark.parametrize("name", ROTATIONS)
 def test_another_base_reference_scale_or_offset_is_found(name, rng):
-    phases, _, spec = ROTATIONS[name]
     for _ in range(DRAWS):
         sides, d = drawn(rng, name)
         forms = ADDED if name == "added" else FORMS
-        right = table_on(sides, stored(phases(sides, d), forms[0]), eps=EPS)
+        right = table_on(sides, stored(angles_of(name, sides, d), forms[0]), eps=EPS)
         for key, value, angles in planted(rng, name, sides, d):
             second = table_on(sides, stored(angles, rng.choice(forms)), eps=EPS)
-            for enc in (load(spec, None, d, grid=sides), right):
+            for enc in (load(ROTATIONS[name], None, d, grid=sides), right):
                 found = compare(enc, second)
                 case = (name, sides, d, key, value, found.cause, found.transform, found.verdict)
-                changed = (
-                    found.transform if key == "offset" else found.cause and found.cause.changes
-                )
-                assert found.verdict == ("equivalent" if key == "offset" else "different"), case
+                is_same = key == "offset"
+                changed = found.transform if is_same else found.cause and found.cause.changes
+                assert found.verdict == ("equivalent" if is_same else "different"), case
                 assert set(changed or ()) == set(key.split()), case
                 shown = changed[key][1] if value else None
                 assert value in (None, f"{shown:.8g}" if key == "rho" else shown), case
@@ -242,7 +236,7 @@ def test_moved_points_of_registered_encodings_are_named_alone_and_in_pairs(spec,
 
 def sincos(sides, d):
     """Return the table of timm: sines of y and x, then cosines."""
-    return stored(qwen2_vl(sides, d), "added")
+    return stored(angles_of("added", sides, d), "added")
 
 
 def random_sides(rng, low=4, high=20):
@@ -289,7 +283,7 @@ def test_points_in_another_order_and_crops_are_found(kind, rng):
         if kind == "sincos":
             table = sincos(sides, d)
         elif kind == "rotation":
-            table = stored(qwen2_vl(sides, d), FORMS[rng.integers(3)])
+            table = stored(angles_of("qwen2-vl", sides, d), FORMS[rng.integers(3)])
         for name, rows, other in orders(sides):
             found = compared(sides, table, table[rows.ravel()], other)
             assert (found.verdict, found.transform) == ("different", {"rows": name}), (sides, found)
@@ -309,23 +303,17 @@ def test_points_in_another_order_and_crops_are_found(kind, rng):
         assert found.transform == {"crop": f"{text} of the second"}
 
 
-def test_unrelated_tables_have_no_findings(rng):
-    for _ in range(DRAWS):
-        sides = random_sides(rng)
-        tables, right = rng.standard_normal((2, np.prod(sides), 32)), sincos(sides, 32)
-        for pair in (tables, (right, right + 1e-4 * tables[0])):
-            found = compared(sides, *(table.astype(np.float32) for table in pair))
-            assert (found.verdict, found.transform, found.cause) == ("different", {}, None)
-
-
 def test_waves_of_any_frequencies_differ_where_they_differ(rng):
-    """Learned frequencies and permuted rows differ where they differ, whatever the fit."""
+    """Unrelated tables, learned frequencies and permuted rows differ, whatever the fit."""
     for _ in range(DRAWS):
         sides, m = random_sides(rng), 8
+        tables = rng.standard_normal((2, np.prod(sides), 32)).astype(np.float32)
+        found = compared(sides, *tables)
+        assert (found.verdict, found.transform, found.cause) == ("different", {}, None)
         omega = rng.uniform(0, np.pi, (2, m)) * rng.integers(0, 2, (2, m))
         angles = np.stack(places(sides), axis=1) @ omega
         rows = rng.permutation(len(angles))
-        for phases in (angles, angles[rows], wan((*sides, 2), 48)[: len(angles)]):
+        for phases in (angles, angles[rows], angles_of("wan", (*sides, 2), 48)[: len(angles)]):
             right = table_on(sides, stored(phases, "halves"), eps=EPS)
             noise = 1e-3 * rng.standard_normal(phases.shape)
             found = compare(right, table_on(sides, stored(phases + noise, "doubled"), eps=EPS))
@@ -335,7 +323,7 @@ def test_waves_of_any_frequencies_differ_where_they_differ(rng):
 
 
 def test_rotations_differ_by_their_factor_and_rows_before_the_grid():
-    sides, first = (5, 6), stored(qwen2_vl((5, 6), 32), "halves")
+    sides, first = (5, 6), stored(angles_of("qwen2-vl", (5, 6), 32), "halves")
     found = compared(sides, first, 1.25 * first)
     assert (found.verdict, found.cause.misreadings) == ("different", ("mscale",))
     before = np.repeat([[1.0, 0.0]], 32, axis=1).astype(np.float32)
@@ -349,7 +337,6 @@ def test_rotations_differ_by_their_factor_and_rows_before_the_grid():
 @pytest.mark.parametrize("method", ["bicubic", "bilinear", "antialias"])
 def test_resizes_in_float32_are_one(method, rng):
     """Resizes of torch in float32 and float64 agree; a table with a larger difference does not."""
-    torch = pytest.importorskip("torch")
     options = {"mode": method.replace("antialias", "bicubic"), "antialias": method == "antialias"}
     for _ in range(DRAWS):
         side, size = (int(n) for n in rng.permutation(np.arange(5, 16))[:2])
@@ -365,46 +352,30 @@ def test_resizes_in_float32_are_one(method, rng):
         assert not compare(first, table_on((size, size), moved, eps=EPS)).same
 
 
-@pytest.mark.parametrize("real", [np.float64, np.float32])
+@pytest.mark.parametrize("real", [np.float64, np.float32, np.float16])
 @pytest.mark.parametrize(("old", "new"), [((8, 12), (5, 9)), ((6, 6), (9, 13))])
-def test_a_resized_grid_is_named_by_its_method(old, new, real, rng, tmp_path, run):
-    table = rng.normal(size=(np.prod(old), 5))
-    np.save(tmp_path / "old.npy", table.astype(real))
+def test_a_resized_grid_is_named_by_its_method_in_all_its_columns(old, new, real, rng, tmp_path):
+    sizes = np.repeat([100.0, 0.01], 4)  # no column hides behind larger ones
+    table = (sizes * rng.normal(size=(np.prod(old), 8))).astype(real)
+    np.save(first := tmp_path / "old.npy", table)
     for method in ("bilinear", "align-corners", "bicubic", "antialias", "fourier"):
-        made = resize_lattice(table.astype(real), old, new, method)
+        made = resize_lattice(table, old, new, method).astype(real)
         damaged = made.copy()
-        damaged[3, 2] += 0.01
-        for rows, causes in (
-            (made, [{"code": "resized", "step": "positions", "method": method}]),
-            (damaged, []),
-        ):
-            np.save(tmp_path / "new.npy", rows.astype(real))
-            files = tmp_path / "old.npy", tmp_path / "new.npy"
-            grids = "--grid", "x".join(map(str, old))
-            done = run("compare", *files, *grids, "--json")
-            answer = done.results[0]
-            assert (done.status, answer["verdict"], answer["causes"]) == (1, "different", causes)
+        damaged[3, 4:] *= 2
+        for rows, causes in ((made, [("resized", method)]), (damaged, [])):
+            np.save(second := tmp_path / "new.npy", rows)
+            found = compare(*load_matching_pair(first, second, params={"grid": old}))
+            assert found.verdict == "different"
+            assert [(cause.code, cause.method) for cause in found.causes] == causes
 
 
 @pytest.mark.parametrize("end", [0, 96])
-def test_a_row_beside_a_grid_is_found(end, rng, tmp_path, run):
+def test_a_row_beside_a_grid_is_found(end, rng, tmp_path):
     table = rng.normal(size=(96, 8))
-    np.save(tmp_path / "a.npy", table)
-    np.save(tmp_path / "b.npy", np.insert(table, end, rng.normal(size=8), axis=0))
-    files = tmp_path / "a.npy", tmp_path / "b.npy"
-    assert run("compare", *files, "--grid", "8x12", "--json").status == 1
-    assert run("compare", *files, "--json").status == 1
-
-
-@pytest.mark.parametrize("real", [np.float64, np.float32, np.float16])
-def test_no_column_of_a_resized_grid_hides_behind_larger_ones(real, rng):
-    sizes = np.repeat([100.0, 0.01], 4)
-    old = (sizes * rng.normal(size=(64, 8))).astype(real)
-    new = resize_lattice(old, (8, 8), (5, 6), "bilinear").astype(real)
-    eps = float(np.finfo(real).eps)
-    for table, codes in ((new, ["resized"]), (np.where(sizes > 1, new, 0).astype(real), [])):
-        grids = table_on((8, 8), old, eps=eps), table_on((5, 6), table, eps=eps)
-        assert [cause.code for cause in compare(*grids).causes] == codes
+    np.save(first := tmp_path / "a.npy", table)
+    np.save(second := tmp_path / "b.npy", np.insert(table, end, rng.normal(size=8), axis=0))
+    for params in ({"grid": (8, 12)}, None):
+        assert not compare(*load_matching_pair(first, second, params=params)).same
 
 
 @pytest.mark.parametrize(("before", "rows"), [(0, 1), (1, 0), (0, 4), (4, 1)])

@@ -18,14 +18,11 @@ def aliased_in(enc):
     return found[0].rpartition(": ")[2] if found else ""
 
 
-MASSES = 2 * np.pi * 1e3 * 1e7 ** (-I / 32)  # from 0.001 on, in steps of 1
 POINTS = 10 * 1e4 ** (-I[:16] / 16)  # centimetres in units of millimetres
 OCTAVES = np.pi / 100 * 2.0 ** np.arange(10)
 TABLES = {
-    "masses": (pairs(S * MASSES), "16 of 32"),
     "points, two axes constant": (np.hstack([pairs(S * POINTS), pairs(0 * S + POINTS)]), "3 of 16"),
     "octaves": (pairs(S * OCTAVES), "3 of 10"),
-    "positions over frequencies": (pairs(S * 1e4 ** (I / 32)), "28 of 32"),
     "below the fold": (pairs(S * 3.14 * 1e4 ** (-I / 32)), ""),
     "random": (pairs(S * np.random.default_rng(0).uniform(0, 7, 32)), ""),
 }

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from grids import table_on
+from planted import PLANTS
 
 from pefourier.encodings import load
 from pefourier.questions.check_faithful import check_faithful
@@ -116,17 +117,8 @@ def test_a_table_with_one_different_row_has_no_convention(changes):
     assert answer((16, 24), table).identified is None
 
 
-def centred(sides, pairs):
-    """Return the phases of DINOv3: 2 pi (2 (i + 1/2) / N - 1) 100^(-k/m)."""
-    places = np.indices(sides).reshape(2, -1)
-    units = [2 * (i + 0.5) / n - 1 for i, n in zip(places, sides, strict=True)]
-    return [2 * np.pi * np.outer(u, 100.0 ** (-np.arange(pairs) / pairs)) for u in units]
-
-
 def test_cosines_of_symmetric_coordinates_are_even():
-    sides = (14, 14)
-    table = np.cos(np.hstack(centred(sides, 16) * 2))
-    r = answer(sides, table)
+    r = answer((14, 14), PLANTS["lone-cosines"].make(np.float64))
     assert [f.code for f in r.findings] == ["lone-cosines"] * 2
     assert (r.distinct, r.identified["conventions"]) == (49, ["dinov3"])
     assert (r.identified["params"]["part"], r.identified["params"]["times"]) == ("cos", 2)

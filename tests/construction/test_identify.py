@@ -55,40 +55,36 @@ def test_producers_are_recognised(name):
         assert identify(table[:12].astype(np.float32), 2.0**-23)["params"] == params
 
 
-@pytest.mark.parametrize("layout", ["halves", "interleaved", None])
-@pytest.mark.parametrize(("part", "wave"), [("cos", np.cos), ("sin", np.sin)])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_rotary_tables_of_one_wave(dtype, part, wave, layout):
-    """A table of only cosines or only sines is recognised in both layouts and undoubled."""
-    half = 1.5 * wave(S * 5e5 ** (-np.arange(32) / 32))
-    table = {"halves": np.hstack([half, half]), "interleaved": np.repeat(half, 2, axis=1)}
-    found = identify(table.get(layout, half).astype(dtype), float(np.finfo(dtype).eps))
-    expected = {"layout": layout} if layout else {"times": 1}
-    assert found["params"].pop("scale") == pytest.approx(1.5, rel=1e-9)
-    assert found["params"] == expected | {"rho": 5e5, "part": part, "divisor": "d"}
-
-
-SCALED = {
-    "llama3": ("rope:rho=5e5,scaling=llama3,factor=8,original=8192,d=64", 5e5),
-    "few pairs": ("rope:rho=5e5,scaling=llama3,factor=8,original=2048,d=16", 5e5),
-    "yarn": ("rope:rho=1e6,scaling=yarn,factor=4,original=32768,d=64", 1e6),
-    "gpt-oss": ("rope:rho=150000,scaling=yarn,factor=32,original=4096,truncate=false,d=64", 1.5e5),
-}
+ROTATIONS = [
+    "rope:rho=5e5,d=64",
+    "rope:rho=5e5,scaling=llama3,factor=8,original=8192,d=64",
+    "rope:rho=5e5,scaling=llama3,factor=8,original=2048,d=16",
+    "rope:rho=1e6,scaling=yarn,factor=4,original=32768,d=64",
+    "rope:rho=150000,scaling=yarn,factor=32,original=4096,truncate=false,d=64",
+]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("name", SCALED)
-def test_tables_of_scaled_rotations(name, dtype):
-    """Scaled rotations are recognised in all forms in which engines cache them."""
-    spec, rho = SCALED[name]
+@pytest.mark.parametrize("spec", ROTATIONS)
+def test_tables_of_rotations(spec, dtype):
+    """Rotations, scaled or not, are recognised in all forms in which engines cache them."""
     enc = load(spec, 400)
-    frequencies, factor = enc.measure.frequencies, enc.params["attention_factor"]
-    cos, sin = (factor * wave(np.outer(np.arange(400), frequencies)) for wave in (np.cos, np.sin))
-    own = {"rho": rho, **{key: enc.params[key] for key in ("scaling", "factor", "original")}}
-    both, twice = np.hstack([cos, sin]), np.hstack([cos, cos, sin, sin])
-    for table in (both, twice, np.hstack([cos, cos]), np.repeat(sin, 2, axis=1), cos):
+    phases = np.outer(np.arange(400), enc.measure.frequencies)
+    scaling = ("scaling", "factor", "original") if "scaling" in spec else ()
+    own = {key: enc.params[key] for key in ("rho", *scaling)}
+    factor = enc.params["attention_factor"] if scaling else 1.5
+    cos, sin = factor * np.cos(phases), factor * np.sin(phases)
+    forms = [({}, np.hstack([cos, sin])), ({}, np.hstack([cos, cos, sin, sin]))]
+    for part, wave in (("cos", cos), ("sin", sin)):
+        alone = {"part": part}
+        forms += [
+            (alone | {"layout": "halves"}, np.hstack([wave, wave])),
+            (alone | {"layout": "interleaved"}, np.repeat(wave, 2, axis=1)),
+            (alone | {"times": 1}, wave),
+        ]
+    for facts, table in forms:
         found = identify(table.astype(dtype), float(np.finfo(dtype).eps))["params"]
-        assert found.items() >= own.items()
+        assert found.items() >= (own | facts).items()
         assert found.get("scale", 1.0) == pytest.approx(factor, rel=1e-6)
 
 
@@ -142,14 +138,6 @@ def test_columns_in_an_order_without_a_name_are_not_identified(name, rng):
 def test_what_is_only_almost_sinusoidal_is_not_identified(table):
     assert identify(table) is None
     assert identify(table.astype(np.float32), 2.0**-23) is None
-
-
-@pytest.mark.parametrize("first", [127, 0, 50])
-def test_rows_that_run_down(first):
-    table = np.hstack([np.sin((first - S) * GRID), np.cos((first - S) * GRID)])
-    expected = HALVES | {"offset": first, "backwards": True}
-    for dtype in (np.float64, np.float32):
-        assert identify(table.astype(dtype), float(np.finfo(dtype).eps))["params"] == expected
 
 
 @pytest.mark.parametrize(("start", "offset"), [(5, 5), (40, 40), (64, 0)])

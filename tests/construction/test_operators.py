@@ -46,10 +46,11 @@ BY_NAME = {
 }
 
 
-def rotated(x, gap, sign=1.0):
+def rotated(x, gap, sign=1.0, last=np.inf):
     """Rotate pairs (i, i + gap) in blocks of 2 gap columns, at the frequencies of rope."""
     n, d = x.shape[-2:]
-    angle = torch.outer(torch.arange(n).double(), torch.tensor(grid(d)).double()).to(x.dtype)
+    places = torch.arange(n).double().clamp(max=last)
+    angle = torch.outer(places, torch.tensor(grid(d)).double()).to(x.dtype)
     cos, sin, y = angle.cos(), sign * angle.sin(), x.clone()
     first = np.flatnonzero(np.arange(d) // gap % 2 == 0)
     a, b = x[..., first], x[..., first + gap]
@@ -58,12 +59,13 @@ def rotated(x, gap, sign=1.0):
 
 
 class Turning(torch.nn.Module):
-    def __init__(self, gap=8, signs=(1.0, 1.0)):
+    def __init__(self, gap=8, signs=(1.0, 1.0), last=np.inf):
         super().__init__()
-        self.gap, self.signs = gap, signs
+        self.gap, self.signs, self.last = gap, signs, last
 
     def forward(self, q, k):
-        return tuple(rotated(x, self.gap, s) for x, s in zip((q, k), self.signs, strict=True))
+        one, two = self.signs
+        return rotated(q, self.gap, one, self.last), rotated(k, self.gap, two, self.last)
 
 
 FOURS = [(i, i + 4) for i in range(D) if (i // 4) % 2 == 0], grid(D)
@@ -119,16 +121,8 @@ def test_both_signs_rotated_back_are_reversed_and_one_is_another_operator(signs,
     assert not name or list(found.permutation) == [*range(8, 16), *range(8)]
 
 
-class Clipped(torch.nn.Module):
-    def forward(self, x, position_ids):
-        angle = position_ids.clamp(max=700)[..., None] * torch.tensor(grid(x.shape[-1]))
-        cos, sin = (wave(torch.cat([angle, angle], -1)).float() for wave in (torch.cos, torch.sin))
-        one, two = x.chunk(2, -1)
-        return x * cos + torch.cat([-two, one], -1) * sin
-
-
 def test_the_first_different_position_is_reported():
-    found = pefourier.compare(Clipped(), "rope", length=2000, d=D).operator
+    found = pefourier.compare(Turning(last=700), "rope", length=2000, d=D).operator
     assert (found.relation, found.first_position) == ("different", 701)
 
 
@@ -143,7 +137,6 @@ def test_a_table_does_not_hold_the_pairs():
             shown = table.shape[1] == 2 * D and layout == "halves"  # cosines twice, in halves
             assert ("pairing-unsaid" in [f.code for f in found.findings]) != shown
     half = compare(load("rope", N, D), np.tile(cos, 2))
-    assert (half.verdict, half.transform, half.compared) == ("the same", {}, ("cosines",))
     assert "part-alone" in [f.code for f in half.findings]
 
 

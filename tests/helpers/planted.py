@@ -31,7 +31,6 @@ class Plant:
     grid: tuple[int, ...] | None = None
     name: str = "table"
     forms: tuple[str, ...] = FORMS  # in which the finding can exist
-    absent: str = ""  # why not in the others
 
 
 PLANTS = {}
@@ -118,12 +117,12 @@ plant("aliased-frequencies")(lambda real: beside(rows(real) * (8 * ladder(real))
 plant("dead-pairs")(lambda real: beside(rows(real) * np.exp(-2 * np.arange(D // 2, dtype=real))))
 
 
-@plant("rounded-phases", forms=("code", "float32"), absent="its numbers are coarser than phases")
+@plant("rounded-phases", forms=("code", "float32"))  # float16 is coarser than the phases
 def rounded_phases(real):
     return beside(rows(np.float32, 4096) * ladder(np.float32))
 
 
-@plant("rank-of-rounding", forms=("code", "float32"), absent="its tolerance covers phases")
+@plant("rank-of-rounding", forms=("code", "float32"))  # a tolerance of float16 covers the phases
 def rank_of_rounding(real):
     return beside(rows(np.float32, 512) * ladder(np.float32, pairs=160, last=1))
 
@@ -188,16 +187,14 @@ on_grid("neighbours-elsewhere", (4, 18))(
 plant("grid-unknown")(lambda real: smooth_table(np.random.default_rng(0), (8, 8)))
 
 
-def named(code, name, absent="source code has no names of arrays"):
-    return plant(code, name=name, forms=FILES, absent=absent)
+def named(code, name):  # source code has no names of arrays
+    return plant(code, name=name, forms=FILES)
 
 
 named("biases-as-codes", "relative_attention_bias.weight")(lambda real: NORMAL)
 named("lags-as-codes", "rel_pos_h")(lambda real: NORMAL)
 named("window-biases", "pos_embed")(lambda real: NORMAL[:81, :6])
-named("single-axes", "table", "of another shape, source code is refused")(
-    lambda real: NORMAL[:, None]
-)
+named("single-axes", "table")(lambda real: NORMAL[:, None])
 
 
 @named("array-chosen", "other")
@@ -205,8 +202,8 @@ def array_chosen(real):
     return {"other": NORMAL[:5], "position_embedding.weight": NORMAL}
 
 
-def in_code(code):
-    return plant(code, forms=("code",), absent="a table shows no calls, types or operators")
+def in_code(code):  # a table shows no calls, types or operators
+    return plant(code, forms=("code",))
 
 
 def rotated(x, *, sign=-1.0, speeds=None, start=0.0, layout="halves"):
