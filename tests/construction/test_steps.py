@@ -430,10 +430,10 @@ def test_law_faults_of_functions_of_every_rotary_encoding_are_named(spec, drawn)
 @pytest.mark.parametrize(
     "spec", [s for s in rotary() if {"fope", "xpos", "rope++", *ON_GRIDS}.isdisjoint([s])]
 )
-def test_law_positions_and_sides_of_functions_are_named(spec, draws):
+def test_law_positions_and_sides_of_functions_are_named(spec, drawn):
     meant, (by, to), right = (
         load(with_base(spec, 1e4), N, 16),
-        draws.integers(2, 9, 2),
+        drawn.integers(2, 9, 2),
         turning(spec, at=lambda s: s),
     )
     functions = {
