@@ -37,7 +37,7 @@ from pefourier.construction.tables import (
     nearest_rows,
 )
 from pefourier.construction.waves import fit
-from pefourier.geometry.precision import float_blocks
+from pefourier.geometry.precision import FLOAT32_EPS, float_blocks
 from pefourier.geometry.tolerance import Allowed, stored_tolerance
 from pefourier.types import Fields, Table, frozen, hidden
 
@@ -117,12 +117,7 @@ class ExponentsOfColumns(Named):
     formula: Formula = hidden()  # of the expected table
     name = "mismatched-pairs"
     changed = "frequencies"
-
-    @property
-    def words(self) -> str:
-        """The exponent of the base."""
-        times = "" if self.times == 1 else f"{self.times} * "
-        return f"the exponent {times}column / d in place of one exponent for each pair"
+    says = "the exponent {c.times} * column / d in place of one exponent for each pair"
 
     @classmethod
     def propose(
@@ -140,8 +135,10 @@ class ExponentsOfColumns(Named):
         amplitude, _, phase = own.waves
         omega = own.params.get("step", 1.0) * own.params["rho"] ** (-self.times * np.arange(d) / d)
         s = np.arange(len(expected.values)) + own.offset
-        numbers = amplitude * np.sin(np.multiply.outer(s, omega) + phase)
-        return TableNumbers(numbers, np.full_like(numbers, expected.error.max()))
+        angles = np.multiply.outer(s, omega)
+        numbers = amplitude * np.sin(angles + phase)
+        unit = expected.error.max() / np.abs(expected.values).max()  # of rounding
+        return TableNumbers(numbers, unit * np.abs(numbers) + FLOAT32_EPS * (angles + 1))
 
 
 def with_errors(

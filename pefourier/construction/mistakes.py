@@ -51,7 +51,6 @@ from pefourier.errors import PefourierError
 from pefourier.geometry.precision import FLOAT32_EPS, FORMATS, Format, phase_rounding, rounded
 from pefourier.types import (
     Bools,
-    Fields,
     Floats,
     Places,
     Texts,
@@ -207,13 +206,14 @@ def scaled_mistakes(sought: Sought) -> tuple[Misreading, ...]:
     a, b = (waves.of_pairs(slice(1)) for waves in (sought.expected, sought.observed))
     fastest = replace(sought, expected=a, observed=b, rope=None)
     for scaled in chain(derived(fastest), fitted_mistakes(fastest)):
-        if scaled.code in ("degrees", "step") and scaled.residual(a, b) <= 1:
+        is_factor = scaled.code in ("degrees", "step") and scaled.omega.all()
+        if is_factor and scaled.residual(a, b) <= 1:
             speed = float(scaled.omega[0] / a.frequency[0])
             found = simplest(replace(sought, speed=speed))
             if not found or found.step != "frequencies":
                 return ()
-            facts: Fields = {"omega": found.omega, "factor": found.factor}
-            return found, replace(scaled, step=step_of(scaled.code), **facts)
+            step = step_of(scaled.code)
+            return found, replace(scaled, step=step, omega=found.omega, factor=found.factor)
     return ()
 
 

@@ -304,8 +304,8 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
 
 
 def moved_positions(meant: Waves, queries: Waves, positions: Places) -> tuple[Any, ...]:
-    """Return what was done to positions, each alone, if it gives the sinusoids of a function."""
-    if queries.rows is None or len(meant) != len(queries):
+    """Return what was done to positions from 0 on, if it gives the sinusoids of a function."""
+    if queries.rows is None or queries.moved or len(meant) != len(queries):
         return ()
     rows = np.intersect1d(positions, queries.rows)
     waves, last = queries.numbers(rows) / queries.factor, int(positions[-1])

@@ -316,11 +316,10 @@ def relate(
     outcome = compare_lengths(compare_models(outcome, encodings), encodings)
     if tolerance is not None and outcome.verdict == "the same":
         outcome = replace(outcome, verdict="different", unit="columns")
-    ordered = (f for enc in encodings for f in enc.findings if f.code == "rows-in-blocks")
-    outcome = outcome.with_findings(*ordered)
     if any(enc.origin != "formula" for enc in encodings):
         rotations = (enc for enc in encodings if enc.params.get("scaling") in BY_LENGTH)
-        outcome = outcome.with_findings(*map(length_note, rotations))
+        notes = (f for enc in encodings for f in enc.findings if f.code.endswith("in-blocks"))
+        outcome = outcome.with_findings(*map(length_note, rotations), *notes)
     return outcome, encodings
 
 

@@ -221,6 +221,12 @@ def test_law_two_mistakes_are_named_both_or_not_at_all(seed):
         assert compare(meant, stored(np.outer(places, cases[codes]))).causes
 
 
+def test_a_pair_at_rest_besides_another_base_has_no_cause():
+    omega = omega_of({"d": D, "rho": 7e4})
+    omega[0] = 0
+    assert compare(loaded({"d": D}), stored(np.outer(np.arange(N), omega))).causes == ()
+
+
 def test_small_angles_are_no_sines_of_the_same_rotation():
     """Angles of radians taken for degrees stay below 1; no amplitude makes them sines."""
     meant = loaded({"d": D, "scaling": "linear", "factor": 8})
