@@ -35,6 +35,7 @@ from pefourier.construction.mistakes import (
 from pefourier.construction.operators import OperatorComparison, head_size, rotates
 from pefourier.construction.outcome import (
     MOST_ROWS,
+    SIDES,
     HeadDifference,
     Outcome,
     Similarity,
@@ -50,9 +51,11 @@ from pefourier.construction.rope import BY_LENGTH, known_mistakes
 from pefourier.construction.rotation_pairs import (
     compare_rotations,
     explains_rows,
+    is_matched,
     length_note,
     read_pairs,
 )
+from pefourier.construction.rows import explain_rows
 from pefourier.construction.steps import describe_changes
 from pefourier.construction.waves import LAYOUTS, copies_of
 from pefourier.encodings.encoding import (
@@ -61,6 +64,7 @@ from pefourier.encodings.encoding import (
     Finding,
     as_encoding,
     finding,
+    from_table,
     largest_number,
     split_pairs,
     without_prefix,
@@ -77,7 +81,7 @@ from pefourier.encodings.loader import (
 from pefourier.encodings.model_positions import at_rows_of, refuse_random, temperature_of
 from pefourier.errors import OtherGrid, PefourierError
 from pefourier.geometry.interpolation import recovered_sides
-from pefourier.geometry.precision import FLOAT32_EPS
+from pefourier.geometry.precision import FLOAT32_EPS, first_duplicate
 from pefourier.questions.result import Result
 from pefourier.types import Array, Fields, Texts, Values, frozen
 from pefourier.writing.text import Verdict, agreeing, first_few, joined_runs, number
@@ -306,9 +310,15 @@ def relate(
     if (shown := outcome.first) and numbers.verdict == "the same" and numbers.tolerance:
         if abs(shown.expected - shown.observed) > numbers.tolerance:
             outcome = numbers  # the numbers are not those of the pairs that were declared
+    is_open = outcome.verdict == "different" and not (outcome.causes or outcome.cause)
+    is_open &= not outcome.positions
+    reordered = compare_reordered(outcome, encodings) if is_open else None
+    outcome = reordered or outcome
     is_apart = is_long and pairs and all(map(explains_rows, pairs)) and frequencies_apart(*pairs)
     are_rows = outcome.positions and (outcome.causes or any(map(rotates, encodings)))
-    is_explained = are_rows or is_apart or (is_long and (outcome.cause or outcome.positions))
+    is_explained = (
+        reordered or are_rows or is_apart or (is_long and (outcome.cause or outcome.positions))
+    )
     if on_grids or (outcome.verdict == "different" and not is_explained):
         outcome = compare_tables(outcome, encodings)
     if are_one_resize(outcome, encodings):
@@ -321,6 +331,35 @@ def relate(
         notes = (f for enc in encodings for f in enc.findings if f.code.endswith("in-blocks"))
         outcome = outcome.with_findings(*map(length_note, rotations), *notes)
     return outcome, encodings
+
+
+def compare_reordered(outcome: Outcome, encodings: Two) -> Outcome | None:
+    """Add causes besides rows of a table in reverse order, or rows that repeat others.
+
+    None if the rows in order have no cause. Rows that repeat others are left out.
+    """
+    for k in (1, 0):
+        enc = encodings[k]
+        is_table = enc.origin != "formula" and enc.domain.kind == "position" and not enc.operator
+        if not is_table or not enc.domain.is_line or not is_matched(table := enc.table()):
+            continue
+        index = np.arange(len(table))
+        leaders, ids = np.unique(first_duplicate(table), return_inverse=True)
+        for rows, positions in ((leaders, ids), (index[::-1], index[::-1])):
+            if np.array_equal(positions, index):
+                continue
+            in_order = replace(from_table(table[rows]), injection=enc.injection, eps=enc.eps)
+            both = (encodings[0], in_order) if k else (in_order, encodings[1])
+            pairs = read_pairs(*both)
+            found = pairs and compare_rotations(compare_numbers(*both), both, pairs)
+            moved = explain_rows(index, positions).causes
+            codes = {cause.code for cause in moved}
+            is_whole = found and found.causes and found.expected == SIDES[1 - k]
+            if found and is_whole and codes.isdisjoint(cause.code for cause in found.causes):
+                fields = ("compared", "pairs", "pair_counts", "unit", "differing", "counted")
+                facts = {name: getattr(found, name) for name in (*fields, "expected", "findings")}
+                return replace(outcome, **facts, causes=(*moved, *found.causes), explained=1.0)
+    return None
 
 
 def are_on_grids(*encodings: Encoding) -> bool:

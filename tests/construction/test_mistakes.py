@@ -221,6 +221,26 @@ def test_law_two_mistakes_are_named_both_or_not_at_all(seed):
         assert compare(meant, stored(np.outer(places, cases[codes]))).causes
 
 
+@pytest.mark.parametrize(
+    ("code", "places"),
+    [
+        ("reversed", np.arange(N)[::-1]),
+        ("divided", np.arange(N) // 3),
+        ("restarted", np.arange(N) % 400),
+    ],
+)
+@pytest.mark.parametrize("form", ["float32", "bfloat16"])
+def test_another_base_besides_other_rows_is_named_with_them(code, places, form):
+    first, second = (
+        stored(np.outer(p, omega_of({"d": D, "rho": base})), form)
+        for p, base in ((np.arange(N), 5e5), (places, 1e4))
+    )
+    for meant in (loaded({"d": D, "rho": 5e5}), first):
+        causes = compare(meant, second).causes
+        assert [cause.code for cause in causes] == [code, "base"]
+        assert causes[-1].changes == {"rho": (5e5, 1e4)}
+
+
 def test_a_pair_at_rest_besides_another_base_has_no_cause():
     omega = omega_of({"d": D, "rho": 7e4})
     omega[0] = 0
