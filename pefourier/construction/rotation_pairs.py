@@ -205,8 +205,9 @@ def describe_rows(
     reading = with_rows(outcome, SIDES[1 - k], rows.positions, is_known, readings)
     (first, step), omega = rows.positions[:2].tolist(), reference.frequency
     if is_whole and (rows.positions == first + s).all() and not later:
-        runs, offset = reading.positions, {"offset": first}
-        return replace(outcome, verdict="equivalent", transform=offset, positions=runs)
+        offset: Fields = {"offset": -first if k else first}
+        moved = replace(outcome, transform=offset, positions=reading.positions)
+        return with_causes(moved, (Shifted(first),), k, cause=None, verdict="equivalent")
     if is_whole and step > 1 and (rows.positions == step * s).all():
         stepped = Misreading(
             "step", {"positions": ("p", f"{step} p")}, step * omega, step="positions"

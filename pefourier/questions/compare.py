@@ -295,6 +295,7 @@ def relate(
 
         first, second = in_raster_order(first, second), in_raster_order(second, first)
     encodings = first, second
+    has_table = any(enc.origin != "formula" for enc in encodings)
     numbers = uncompared("grids", lengths, (first.dim, second.dim))
     if on_grids and first.domain.sides != second.domain.sides:
         return compare_tables(numbers, encodings), encodings
@@ -311,7 +312,7 @@ def relate(
         if abs(shown.expected - shown.observed) > numbers.tolerance:
             outcome = numbers  # the numbers are not those of the pairs that were declared
     is_open = outcome.verdict == "different" and not (outcome.causes or outcome.cause)
-    is_open &= not outcome.positions
+    is_open &= has_table and not outcome.positions
     reordered = compare_reordered(outcome, encodings) if is_open else None
     outcome = reordered or outcome
     is_apart = is_long and pairs and all(map(explains_rows, pairs)) and frequencies_apart(*pairs)
@@ -321,12 +322,12 @@ def relate(
     )
     if on_grids or (outcome.verdict == "different" and not is_explained):
         outcome = compare_tables(outcome, encodings)
-    if are_one_resize(outcome, encodings):
+    if has_table and are_one_resize(outcome, encodings):
         outcome = replace(outcome, verdict="the same", findings=(), positions=(), transform={})
     outcome = compare_lengths(compare_models(outcome, encodings), encodings)
     if tolerance is not None and outcome.verdict == "the same":
         outcome = replace(outcome, verdict="different", unit="columns")
-    if any(enc.origin != "formula" for enc in encodings):
+    if has_table:
         rotations = (enc for enc in encodings if enc.params.get("scaling") in BY_LENGTH)
         notes = (f for enc in encodings for f in enc.findings if f.code.endswith("in-blocks"))
         outcome = outcome.with_findings(*map(length_note, rotations), *notes)

@@ -156,6 +156,9 @@ def test_an_offset_of_a_rotation_is_no_change_of_scores_and_of_vectors_is():
     assert "cached keys" in found.conclusion
     assert found.compared == ("rotations", "factors")
     assert found.positions[0].first == 5
+    found = compare(dump(S[:40] + 5, meant.measure.frequencies), meant)
+    assert (found.transform, found.expected) == ({"offset": -5}, "second")
+    assert [(cause.code, cause.by) for cause in found.causes] == [("shifted", 5)]
     shifted = load("sinusoidal:offset=5", 40, 8)
     assert "trained weights do not" in compare(load("sinusoidal", 40, 8), shifted).conclusion
 
