@@ -9,7 +9,7 @@ from refusals import refusal
 
 from pefourier.encodings import load
 from pefourier.encodings.model_positions import axis_in
-from pefourier.encodings.sources.gguf_file import BLOCKS, TYPES, TensorPlace, read_header
+from pefourier.encodings.sources.gguf_header import BLOCKS, TYPES, TensorPlace, read_header
 from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context
 
@@ -81,7 +81,7 @@ def test_a_file_is_that_of_its_config_whichever_rows_llama_cpp_pairs(
     ("arch", "layout", "vectors"),
     [
         ("llama", "interleaved", ["rope-scaling-lost"]),  # base 5e5 and 131072 positions
-        ("smollm3", "interleaved", ["gguf-unsaid"]),  # its layers without positions
+        ("smollm3", "interleaved", ["rope-some-layers"]),  # its layers without positions
         ("qwen3", "halves", []),
         ("qwen3vl", "halves", ["rope-axes"]),
         ("nobody", "halves", ["gguf-unsaid"]),
@@ -118,7 +118,7 @@ def test_axes_of_pairs_are_those_of_llama_cpp(write, arch, sections, expected):
 ONES = {"rope_freqs.weight": np.ones(64, np.float32)}
 ALPHA = {"rope__scaling__alpha": 1000.0}  # base alpha^(d / (d - 2)): src/models/hunyuan-vl.cpp
 REFUSED = [  # architecture, tensors, values, part of the error
-    ("bert", {}, {}, "sets no rope.dimension_count or size of heads"),
+    ("bert", {}, {}, "sets no attention.key_length"),
     ("bloom", {}, SIZES, "does not rotate in 'bloom'"),
     ("llama", ONES, SIZES | {"rope__scaling__type": "yarn"}, "scaling 'yarn' .* rope_freqs"),
     ("llama", {}, SIZES | YARN | {EXT: 0.5}, "yarn_ext_factor 0.5"),
