@@ -114,8 +114,9 @@ class GgufFile(ModelConfig):
     def layers(self) -> list[LayerRun]:
         """Return runs of layers with equal positions; one run if their types are unknown."""
         rotations = [
-            (own.number(*own.row.bases), own.count(*own.row.size), own.count(*own.row.shares))
+            (own.number(*row.bases), own.count(*row.size), own.count(*row.shares), scaling)
             for own in map(self.of_layer, PARTS)
+            for row, scaling in [(own.row, scaling_of_file(own))]
         ]
         whole = self.of_layer("")
         if whole.get("sliding_window_pattern"):  # a period, which ends in full attention
@@ -216,7 +217,9 @@ def as_config(own: Values, kind: str) -> Fields:
         values["layer_types"] = [PARTS[bool(local)] for local in pattern]
         values["sliding_window_pattern"] = None
         is_known = is_count(count, 0, len(pattern))
-    if values["sliding_window"] and not is_known:
+    if values["sliding_window"] == 0:
+        values["sliding_window"] = None
+    elif values["sliding_window"] and not is_known:
         values |= {"sliding_window": None, "num_hidden_layers": None}
     return values
 

@@ -211,6 +211,7 @@ GEMMA |= {"attention__sliding_window": 512}
             *(20000.0, (2, 5, 8, 11)),
         ),
         ("modern-bert", {}, 10000.0, (0, 3, 6, 9)),
+        ("olmo2", YARN, 1e6, (3, 7, 11)),  # only layers without a window have a scaling
         ("gemma2", {}, None, (1, 3, 5, 7, 9, 11)),  # its windows share the base of the other layers
     ],
 )
