@@ -139,6 +139,7 @@ class GgufFile(ModelConfig):
         self.positive(self.spelled(self.first(*self.row.bases)[0]))
         layout = "interleaved" if self.pairing == "interleaved" else "halves"
         row = ModelRow(self.row, layout=layout, families=type_row(self.kind).families)
+        row.update(unrotated=None, turning=None)  # `notes_on_file` reports them
         values = {**self.values, "rope_scaling": scaling_of_file(self)}
         model = replace(self, values=values, row=row, part="", length=length, d=d)
         enc = read_rotation(model, [lint_lost] if self.part != SLIDING else [])
@@ -233,6 +234,9 @@ def notes_on_file(file: GgufFile, unread: Strings) -> Iterator[Finding]:
         yield finding("gguf-unsaid", "base", who=who)
     if file.pairing == "axes":
         yield finding("rope-axes")
+    layers = file.row.still_layers
+    if layers and (file.row.unrotated or file.get("attention.sliding_window")):
+        yield finding("gguf-unsaid", "still", who=who, layers=layers)
     for key in unread[:5]:
         yield finding(
             "unread-key", "plain", config=file.label, key=shown(key), value=shown(file.values[key])
