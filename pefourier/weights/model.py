@@ -32,7 +32,8 @@ from pefourier.encodings.model_positions import (
     ModelPositions,
     describe_positions,
 )
-from pefourier.encodings.sources.gguf_file import BLOCKS, NUMPY, GgufFile, open_gguf, read_header
+from pefourier.encodings.sources.gguf_file import GgufFile, open_gguf
+from pefourier.encodings.sources.gguf_header import BLOCKS, NUMPY, read_header
 from pefourier.encodings.sources.huggingface import ModelFile, all_tensors, open_config
 from pefourier.encodings.sources.json_object import Section, read_object
 from pefourier.encodings.sources.tables import DECODERS, KINDS, RawArray, bfloat16, open_arrays

@@ -18,7 +18,7 @@ MOST_LAYERS = 2**14
 SINGLE = ("num_single_layers",)  # layers of a second kind after LAYERS (FLUX, HunyuanVideo)
 LAYERS = tuple("num_hidden_layers n_layer n_layers num_layers encoder_layers depth".split())
 HEADS = tuple("num_attention_heads n_head n_heads num_heads encoder_attention_heads".split())
-LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS, "block_count"), MOST_LAYERS)  # others: 2^53
+LARGEST = dict.fromkeys((*LAYERS, *SINGLE, *HEADS), MOST_LAYERS)  # others: 2^53
 
 
 class TrackedKeys(dict[str, Any]):
@@ -105,9 +105,14 @@ class Section:
             raise self.wrong(key, value, "an object {…}")
         return Section(shorten(f"{shown(key)[1:-1]} of {self.label}"), value or {}, key)
 
+    def spelled(self, key: str) -> str:
+        """Return the name of a key in the file."""
+        return key
+
     def wrong(self, key: str, value: Any, rule: str) -> PefourierError:
         """Return the error for a value that breaks a rule."""
-        return PefourierError(f"{key} of {self.label} must be {rule}; got {shown(value)}")
+        where = f"{self.spelled(key)} of {self.label}"
+        return PefourierError(f"{where} must be {rule}; got {shown(value)}")
 
 
 def read_object(file: str) -> Fields:

@@ -9,7 +9,7 @@ from refusals import refusal
 
 from pefourier.encodings import load
 from pefourier.encodings.model_positions import axis_in
-from pefourier.encodings.sources.gguf_file import BLOCKS, TYPES, TensorPlace, read_header
+from pefourier.encodings.sources.gguf_header import BLOCKS, TYPES, TensorPlace, read_header
 from pefourier.questions.compare import compare
 from pefourier.questions.context import describe_context
 
@@ -118,7 +118,7 @@ def test_axes_of_pairs_are_those_of_llama_cpp(write, arch, sections, expected):
 ONES = {"rope_freqs.weight": np.ones(64, np.float32)}
 ALPHA = {"rope__scaling__alpha": 1000.0}  # base alpha^(d / (d - 2)): src/models/hunyuan-vl.cpp
 REFUSED = [  # architecture, tensors, values, part of the error
-    ("bert", {}, {}, "sets no rope.dimension_count or size of heads"),
+    ("bert", {}, {}, "sets no attention.key_length"),
     ("bloom", {}, SIZES, "does not rotate in 'bloom'"),
     ("llama", ONES, SIZES | {"rope__scaling__type": "yarn"}, "scaling 'yarn' .* rope_freqs"),
     ("llama", {}, SIZES | YARN | {EXT: 0.5}, "yarn_ext_factor 0.5"),
@@ -211,6 +211,7 @@ GEMMA |= {"attention__sliding_window": 512}
             *(20000.0, (2, 5, 8, 11)),
         ),
         ("modern-bert", {}, 10000.0, (0, 3, 6, 9)),
+        ("olmo2", YARN, 1e6, (3, 7, 11)),  # only layers without a window have a scaling
         ("gemma2", {}, None, (1, 3, 5, 7, 9, 11)),  # its windows share the base of the other layers
     ],
 )

@@ -71,6 +71,7 @@ PAIRED: dict[str, Pairing] = {"halves": "halves", "interleaved": "neighbours"}  
 # only: Values; supported values and the rule for others, by key
 # facts: Values; parameters of the rotation: backwards (by -p at position p), trailing (the last
 # rows of a head)
+# scalings: Sequence[str]; rope_types of this section that transformers lacks
 # section: str; the function that reads the section of a rotation in a vendor's words
 # temperature: Values; keys of the temperature of queries: scale, floor (default: the length before
 # scaling), switch, and the section that has them ("": that of the rotation)
@@ -175,9 +176,14 @@ def model_types() -> dict[str, Fields]:
     """
     here = Path(__file__)
     rows: dict[str, Fields] = json.loads(here.with_name("models.json").read_bytes())
-    for by_hand in json.loads(here.with_name("models_by_hand.json").read_bytes()):
-        for kind in by_hand["types"].split():
-            rows[kind] = {**rows.get(kind, {}), **by_hand}
+    return add_groups(rows, json.loads(here.with_name("models_by_hand.json").read_bytes()))
+
+
+def add_groups(rows: dict[str, Fields], groups: Iterable[Fields]) -> dict[str, Fields]:
+    """Add facts to the rows of the ``types`` of each group; the last have priority."""
+    for group in groups:
+        for kind in group["types"].split():
+            rows[kind] = {**rows.get(kind, {}), **group}
     return rows
 
 
@@ -376,7 +382,7 @@ class ModelConfig(Section):
 
     def dimension(self, value: int | None, keys: str) -> int:
         """Return the dimension of the config, or the requested dimension if it sets none."""
-        d = self.d if value is None else value
+        d, keys = self.d if value is None else value, self.spelled(keys)
         if d is None:
             raise PefourierError(f"{self.shown_file} sets no {keys}; give the dimension by --d")
         if self.d not in (None, d):
@@ -536,7 +542,7 @@ def layer_types(model: ModelConfig, number: int) -> tuple[list[str], bool]:
             return once, False
         interval = model.count(*(row.every or EVERY))
         if interval and FULL in once and len({*once}) == 2:
-            windowed = [*({*once} - {FULL})] * (interval - 1)
+            windowed = [*({*once} - {FULL})] * min(interval - 1, number or 1)
             once = [FULL, *windowed] if once[0] == FULL else [*windowed, FULL]
         first = [FULL] * min(dense_layers(model), number)
         start = -number % len(once) if row.from_end and once else 0
@@ -628,7 +634,7 @@ def window_of(model: ModelConfig, kind: str, layer: int) -> int | None:
         return usual
     if isinstance(window, list):  # one per layer
         window = window[layer] if layer < len(window) else None
-    size = Section(model.label, {key: window}).count(key, minimum=-1) or 0
+    size = replace(model, values={key: window}).count(key, minimum=-1) or 0
     if row.square:
         block, pixels = (model.count(key) or usual for key, usual in row.square)
         return int((max(size, 0) // (block * pixels) * block) ** 2) or None

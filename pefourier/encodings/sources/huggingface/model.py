@@ -44,11 +44,12 @@ tokens; ``reference``, the base of both axes over a scale.
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, replace
 from difflib import get_close_matches
 from functools import cached_property, partial
+from itertools import chain
 from math import isqrt
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,12 @@ from pefourier.encodings.encoding import (
     rows_up_to,
 )
 from pefourier.encodings.families.relative import of_distances, t5_buckets
-from pefourier.encodings.families.rotary import logits_gain, rotated_share, scaling_parameters
+from pefourier.encodings.families.rotary import (
+    logits_gain,
+    original_of_llama3,
+    rotated_share,
+    scaling_parameters,
+)
 from pefourier.encodings.grids import (
     OF_CLASS_TOKEN,
     biases_within,
@@ -710,7 +716,7 @@ def section_by_alpha(model: ModelConfig, section: Section) -> Section:
     alpha = section.number("alpha") if type_of_scaling(model, section) == "dynamic" else None
     if not alpha:
         return section
-    others = {key: value for key, value in section.values.items() if key != "type"}
+    others = {key: value for key, value in section.values.items() if key in COMMON - {"type"}}
     return replace(section, values={**others, "rope_type": "ntk", "factor": alpha})
 
 
@@ -747,9 +753,7 @@ def read_scaling(
 ) -> tuple[str, Fields, set[str]]:
     """Return the scaling of a section, its parameters for `rope`, and the keys that it may have."""
     kind = type_of_scaling(model, section)
-    if kind == "ntk":
-        return kind, {"factor": section.number("factor")}, set()
-    scaling = TYPES[kind]
+    scaling = TYPES.get(kind, kind)
     kinds = {key: usual.annotation for key, usual in scaling_parameters(scaling).items()}
     needs_original = kinds.pop("original", None) is not None
     allowed = COMMON | kinds.keys()
@@ -786,7 +790,7 @@ def type_of_scaling(model: ModelConfig, section: Section) -> str:
     if not isinstance(kind, str):
         raise section.wrong("rope_type", kind, "a string")
     kind = str((model.row.renamed or {}).get(kind, kind))
-    if kind == "ntk" and model.row.section:
+    if kind in (model.row.scalings or ()):
         return kind
     if kind not in TYPES:
         raise unknown(f"rope_type of {section.label}", kind, TYPES)
@@ -837,21 +841,6 @@ def trained_as_stated(params: Values) -> int | None:
     return params.get("trained") or params.get("original")
 
 
-def lost_family(row: ModelRow, params: Values, longest: int, layer: str = "") -> Values:
-    """Return the published models with a rotation's base if it lacks their scaling, or empty."""
-    family = family_of(row, params["rho"], layer)
-    lacks = params["scaling"] == "none" and "scaling" in family and longest >= family["from"]
-    return family if lacks else {}
-
-
-def family_lost(label: str, longest: int, family: Values) -> Finding:
-    """Return the finding that a file lacks the scaling of published models with its base."""
-    words = ", ".join(f"{key}={value}" for key, value in family["scaling"].items())
-    return finding(
-        "rope-scaling-lost", "family", config=label, longest=longest, known=family, words=words
-    )
-
-
 @frozen_arrays
 class ConfigCase:
     """A rotation of a config, with the sections that it was read from."""
@@ -879,7 +868,7 @@ class ConfigCase:
             params=self.enc.params,
             known=self.published,
             turns=self.type_keys,
-            original=ORIGINAL,
+            original=self.model.spelled(ORIGINAL),
         )
 
 
@@ -934,18 +923,26 @@ def spelled_out(section: Values, base: object) -> Fields:
     return {key: x for key, x in settings.items() if x is not None and key != "type"}
 
 
+def lint_lost(case: ConfigCase) -> Notes:
+    """Report a long context without scaling."""
+    model, scaling, family = case.model, case.enc.params["scaling"], case.published
+    stated, original = model.count(*LONGEST) or 0, model.count(ORIGINAL) or 0
+    if scaling != "none":
+        return
+    if original and stated >= LONG * original:
+        key = model.length_key
+        yield case.says("rope-scaling-lost", "told", key=key, longest=stated, before=original)
+    elif stated >= family.get("from", np.inf) and "factor" not in case.section.values:
+        words = ", ".join(f"{key}={value}" for key, value in family["scaling"].items())
+        yield case.says("rope-scaling-lost", "family", longest=stated, words=words)
+
+
 def lint_lengths(case: ConfigCase) -> Notes:
     """Report lengths that contradict the scaling, and a base or scaling that is not set."""
     model, params, says, published = case.model, case.enc.params, case.says, case.published
     scaling, rho, longest = params["scaling"], params["rho"], case.longest or 0
     stated, before = model.count(*LONGEST) or 0, params.get("original")
-    # a long context without scaling
     original = model.count(ORIGINAL) or 0
-    family = lost_family(model.row, params, stated, case.layer)
-    if scaling == "none" and original and stated >= LONG * original:
-        yield says("rope-scaling-lost", "told", longest=stated, before=original)
-    elif family and "factor" not in case.section.values:
-        yield family_lost(model.label, stated, family)
     # lengths before and after scaling that contradict the factor
     start = before or params.get("trained")
     ratio = longest / start if start else 0.0
@@ -997,7 +994,6 @@ INDEXER = "indexer"  # the part of a model that selects keys, with a separate ro
 IGNORED = {"mrope_section", "mrope_interleaved"}
 THETA = ("rope_theta", "rotary_emb_base")
 SHARE = ("partial_rotary_factor", "rotary_pct")
-DIMENSIONS = ("rotary_dim", "qk_rope_head_dim")  # numbers of rotated dimensions, not shares
 EVIDENCE = {"rope_parameters", "rope_scaling", "rotary_dim", *THETA, *SHARE}
 UNKNOWN = ModelRow(  # keys for unknown model types
     size=("qk_rope_head_dim", "head_dim"),
@@ -1009,7 +1005,12 @@ UNKNOWN = ModelRow(  # keys for unknown model types
 Layer = tuple[Section, ModelRow]
 
 
-def read_rotation(model: ModelConfig) -> Encoding:
+LINTS = (lint_keys, lint_lost, lint_lengths, lint_sizes)
+
+
+def read_rotation(
+    model: ModelConfig, lints: Iterable[Callable[[ConfigCase], Notes]] = LINTS
+) -> Encoding:
     """Read rotary positions from the new ``rope_parameters`` or the old ``rope_scaling``."""
     if len(model.grid) > 1 and rotates_on_axes(model):
         rule = "rotates text by one position, without a grid"
@@ -1052,7 +1053,7 @@ def read_rotation(model: ModelConfig) -> Encoding:
     enc = noted(enc, **facts)
     longest = model.longest()
     case = ConfigCase(model.untracked, layer, section, type_keys, longest, enc)
-    enc = noted(enc, *lint_keys(case), *lint_lengths(case), *lint_sizes(case))
+    enc = noted(enc, *chain.from_iterable(lint(case) for lint in lints))
     family, trained = case.published, None
     if trained_as_stated(enc.params):
         return enc
@@ -1060,6 +1061,8 @@ def read_rotation(model: ModelConfig) -> Encoding:
         trained = family.get("trained")
     elif scaling in ("linear", "proportional"):
         trained = original_of_linear(longest, factor, family.get("lengths", ()))
+    elif scaling == "factors":
+        trained = original_of_llama3(enc.params)
     return noted(enc, trained=trained) if trained else enc
 
 
@@ -1137,16 +1140,19 @@ def find_share(
     """Return the rotated share of a head, with findings."""
     if type_keys.fixed or (type_keys.whole and scaling == "none"):
         return 1.0, ()
-    keys = tuple(key for key in type_keys.shares if key not in DIMENSIONS)
+    keys = tuple(key for key in type_keys.shares if "dim" not in key)
     if not model.row.layers and (type_keys.whole or scaling != "none"):
         keys = keys or SHARE[:1]
     partial, findings = reconcile(section, SHARE, model, keys)
-    rotated = model.count(*(key for key in type_keys.shares if key in DIMENSIONS))
+    counted = [key for key in type_keys.shares if "dim" in key]
+    rotated = model.count(*counted)
     if partial is not None:
         return partial, findings
     # the default share of the class applies only without a section
     if scaling == "none" and model.row.given_whole and section.key in model.row.layers:
         return 1.0, findings
+    if rotated and rotated > d:
+        raise model.wrong(model.first(*counted)[0], rotated, f"at most {d}, the size of a head")
     if rotated:
         return rotated_share(rotated, d), findings
     scaled = None if scaling == "none" else type_keys.scaled_share
