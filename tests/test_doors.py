@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refusal
 
 import pefourier
 from pefourier.encodings import load
@@ -179,6 +180,6 @@ def test_bases_and_scalings_are_designed_equal(run):
         assert run("design", *options, "--d", 16, *words).results == found
     for to in (0, 20):
         refused = run("design --extend-from missing.json --to", to)
-        with pytest.raises(PefourierError) as reported:
+        with refusal() as reported:
             pefourier.extend("missing.json", to)
         assert (refused.status, refused.err) == (2, f"pefourier: {reported.value}\n")

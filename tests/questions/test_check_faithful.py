@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from grids import table_on
+from refusals import refusal
 
 from pefourier.encodings import build, load
-from pefourier.errors import PefourierError
 from pefourier.questions.check_faithful import LADDER, check_faithful, shortfalls
 from pefourier.questions.relations import relate
 from pefourier.questions.spectrum import spectrum
@@ -55,9 +55,9 @@ def test_masks_are_apart_from_biases():
     assert spectrum(causal).summary.centroid > 0
     assert relate(causal).verdict == "one direction"
     for ask in (check_faithful, spectrum, relate):
-        with pytest.raises(PefourierError, match=r"-inf, a mask, at lag -8: .*pefourier compare"):
+        with refusal(r"-inf, a mask, at lag -8: .*pefourier compare"):
             ask(np.where(np.abs(lag) > 3, -np.inf, slopes))
-        with pytest.raises(PefourierError, match="-inf, a mask, at lag 1: "):
+        with refusal("-inf, a mask, at lag 1: "):
             ask(np.where(lag > 0, -np.inf, 0 * slopes))
 
 

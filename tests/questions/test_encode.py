@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose, assert_array_equal
 from rotary_modules import config_class, modeling, quiet
 from safetensors.torch import load_file
 
@@ -65,7 +66,7 @@ def test_it_writes_what_transformers_computes(kind, values, layer, n, layout, wr
     spec = written({"model_type": kind, **values}) + (f"#{layer}" if layer else "")
     frequencies = written_array(tmp_path, spec, "inv_freq", length=n).numpy()
     inv_freq = getattr(module, f"{layer}_inv_freq" if layer else "inv_freq").numpy()
-    np.testing.assert_allclose(frequencies, inv_freq, rtol=2e-6)
+    assert_allclose(frequencies, inv_freq, rtol=2e-6)
     factor = float(load(spec, n).params["attention_factor"])
     limits = allowed(frequencies, n, "float32", factor)
     for what, expected in zip(("cos", "sin"), waves, strict=True):
@@ -129,7 +130,7 @@ def test_numbers_are_rounded_once(tmp_path):
             path = tmp_path / f"x.{suffix}"
             enc = load("rope", 300, 16)
             write_numbers(enc, enc.domain.x, str(path), "vectors", None, dtype)
-            np.testing.assert_array_equal(load(str(path)).table(), exact.astype(kind))
+            assert_array_equal(load(str(path)).table(), exact.astype(kind))
     stored = written_array(tmp_path, "rope", "vectors", None, "bfloat16", length=300, d=16)
     assert stored.dtype == torch.bfloat16
     by_torch = torch.tensor(exact).to(torch.bfloat16).double().numpy()
@@ -138,14 +139,14 @@ def test_numbers_are_rounded_once(tmp_path):
 
 def test_python_gives_the_same_arrays(run, tmp_path):
     cosines = pefourier.encode("rope", d=8, length=9, what="cos")
-    np.testing.assert_array_equal(cosines[:, :4], cosines[:, 4:])
+    assert_array_equal(cosines[:, :4], cosines[:, 4:])
     turns = pefourier.encode("rope:layout=interleaved", [3], d=8, what="cos")
-    np.testing.assert_array_equal(turns, np.repeat(cosines[3:4, :4], 2, axis=1))
+    assert_array_equal(turns, np.repeat(cosines[3:4, :4], 2, axis=1))
     frequencies, path = pefourier.encode("rope:rho=500", d=8, what="inv_freq"), tmp_path / "f.csv"
     assert run("encode rope:rho=500 --d 8 --what inv_freq --out", path).status == 0
     again = pefourier.encode(f"rope:inv_freq={path}", length=9)
-    np.testing.assert_array_equal(again, pefourier.encode("rope:rho=500", d=8, length=9))
-    np.testing.assert_array_equal(frequencies, np.loadtxt(path))
+    assert_array_equal(again, pefourier.encode("rope:rho=500", d=8, length=9))
+    assert_array_equal(frequencies, np.loadtxt(path))
 
 
 @pytest.mark.usefixtures("folder")
@@ -162,7 +163,7 @@ def test_a_number_that_does_not_fit_leaves_the_file_as_it_was(run, monkeypatch):
         assert Path("x.npy").read_bytes() == b"before"
         assert len(list(Path().iterdir())) == 2
         assert run("encode table.npy --dtype float32 --out y.npy").status == 0
-        np.testing.assert_array_equal(np.load("y.npy"), table.astype(np.float32))
+        assert_array_equal(np.load("y.npy"), table.astype(np.float32))
         Path("y.npy").unlink()
 
 
@@ -237,7 +238,7 @@ def test_golden_tolerances_pass_right_engines_and_fail_wrong_ones(dtype, d, tmp_
 def test_numbers_are_printed(run, ask):
     table = pefourier.encode("rope", [3, 5], d=16)
     done = run("encode rope --d 16 --pos 3,5 --out -")
-    np.testing.assert_array_equal(np.loadtxt(done.out.splitlines(), delimiter=","), table)
+    assert_array_equal(np.loadtxt(done.out.splitlines(), delimiter=","), table)
     shown = ask("encode rope --d 16 --pos 3,5")
     assert (shown["verdict"], shown["numbers"], shown["out"]) == ("shown", table.tolist(), None)
     waves = ask("encode rope --d 32 --what inv_freq")

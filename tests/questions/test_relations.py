@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 import pefourier.encodings
 from pefourier.encodings import load
@@ -79,7 +80,7 @@ def test_biases_of_lags():
     alibi = relate(build("alibi", length=9, d=4))
     assert (alibi.asymmetry, alibi.zero, alibi.verdict) == (0.0, None, "distance only")
     slopes, lags = 2.0 ** -np.arange(2, 9, 2), np.arange(400)
-    np.testing.assert_allclose(alibi.by_lag, -slopes.mean() * lags[:9])
+    assert_allclose(alibi.by_lag, -slopes.mean() * lags[:9])
     weights = np.exp(-np.outer(lags, slopes)).mean(axis=1)
     long = relate(build("alibi", length=400, d=4))
     assert (long.half, long.tenth) == tuple((weights <= level).argmax() for level in (0.5, 0.1))
@@ -92,4 +93,4 @@ def test_biases_of_lags():
     asymmetry = np.linalg.norm(table - table[::-1]) / (2 * np.linalg.norm(table))
     found = relate(window)
     assert (found.length, found.asymmetry) == (9, pytest.approx(asymmetry))
-    np.testing.assert_allclose(found.by_lag, table[8::-1].mean(axis=1))
+    assert_allclose(found.by_lag, table[8::-1].mean(axis=1))

@@ -3,10 +3,10 @@
 import json
 
 import numpy as np
-import pytest
+from numpy.testing import assert_allclose
 from published_configs import PUBLISHED
+from refusals import refusal
 
-from pefourier.errors import PefourierError
 from pefourier.questions.context import describe_context
 from pefourier.questions.extend import extend
 from pefourier.report import plot
@@ -31,15 +31,15 @@ def test_wavelengths_of_each_band_stand_where_they_are(tmp_path):
         top, low = wavelengths(answers, plot.USUAL).axes
     plain, *treated = ticks(top)
     (r,) = answers[0].result.rotations
-    np.testing.assert_allclose(plain, 2 * np.pi / r.trained_frequencies)
+    assert_allclose(plain, 2 * np.pi / r.trained_frequencies)
     assert [len(band) for band in treated] == [29, 6, 29]
-    np.testing.assert_allclose(np.concatenate(treated), 2 * np.pi / r.frequencies)
+    assert_allclose(np.concatenate(treated), 2 * np.pi / r.frequencies)
     assert [line.get_xdata()[0] for line in top.lines] == [8192, 131072]
     assert (low.get_xscale(), len(ticks(low)[0])) == ("log", 32)
 
 
 def test_positions_that_do_not_turn_have_no_figure():
-    with plot.figure_style(), pytest.raises(PefourierError):
+    with plot.figure_style(), refusal():
         wavelengths([answer("alibi", length=100)], plot.USUAL)
 
 
@@ -48,5 +48,5 @@ def test_an_extension_shows_wavelengths_and_cosines():
     with plot.figure_style():
         top, low = extension([answer_of(found)], plot.USUAL).axes
     assert [len(row) for row in ticks(top)] == [64] * 5
-    np.testing.assert_allclose(ticks(top)[1], 4 * ticks(top)[0])
+    assert_allclose(ticks(top)[1], 4 * ticks(top)[0])
     assert low.lines[2].get_ydata()[0] > 0.999
