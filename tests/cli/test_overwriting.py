@@ -82,16 +82,12 @@ def test_other_files_are_replaced(run):
 
 
 FULL = [
-    *(("encode", "dft", "--d", "4096", "--out", f"f.{end}") for end in ("npy", "npz", "csv")),
-    ("encode", "dft", "--d", "8", "--out", "f.safetensors"),
-    *(("spectrum", "dft", "--d", "8", "--plot", f"f.{end}") for end in ("png", "pdf", "svg")),
     ("report", "dft", "--d", "8", "--out", "f.html"),
     ("compare", *ROPES, "--permutation", "f.npy"),
     ("resize", "t.npy", "--from", "4x4", "--to", "6x6", "--out", "f.npy"),
 ]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
 @pytest.mark.parametrize("words", FULL, ids=" ".join)
 def test_a_full_disk_is_reported_in_a_line(run, words):
     Path(words[-1]).symlink_to("/dev/full")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from grids import waves_along
+from grids import waves_on
 from numpy.testing import assert_allclose
 
 from pefourier.encodings import build
@@ -14,7 +14,7 @@ from pefourier.geometry.singular_values import decompose
 
 
 def declared(frequencies, length):
-    return waves_along(frequencies, length, squared_length=float(len(frequencies)))
+    return waves_on(length, frequencies, squared_length=float(len(frequencies)))
 
 
 CASES = {

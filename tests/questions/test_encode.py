@@ -82,8 +82,8 @@ def powers(d, base):
     return 1.0 / (base ** (torch.arange(0, d, 2, dtype=torch.float) / d))
 
 
-def angles_of(d, base, n):
-    return torch.outer(torch.arange(n).float(), powers(d, base))
+def by_powers(p, base, d, kind=torch.float32):
+    return (p.to(kind)[:, None] * powers(d, base).to(kind)).float()
 
 
 def vllm_cache(angles):
@@ -112,7 +112,7 @@ def freqs_cis(angles):
 )
 def test_it_writes_what_engines_cache(engine, what, layout, pairs, tmp_path):
     d, base, n = 32, 5e5, 700
-    expected = engine(angles_of(d, base, n))
+    expected = engine(by_powers(torch.arange(n), base, d))
     spec = f"rope:rho={base},layout={pairs}"
     found = written_array(tmp_path, spec, what, layout, "float32", length=n, d=d)
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
@@ -188,11 +188,6 @@ def test_golden_rows_are_the_formula_in_many_digits(tmp_path):
                 most = limits["absolute"] + limits["per_radian"] * (i + 2) * angle
                 assert abs(row["cos"][i] - mpmath.cos(angle)) <= most
                 assert abs(row["sin"][i] - mpmath.sin(angle)) <= most
-
-
-def by_powers(p, base, d, kind=torch.float32):
-    angles = p.to(kind)[:, None] * (1.0 / base ** (torch.arange(0, d, 2).float() / d)).to(kind)
-    return angles.float()
 
 
 def by_products(p, base, d):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from grids import mixed_frequencies, residual_of_products, table_on, waves_on
+from grids import residual_of_products, table_on
 
 import pefourier
 from pefourier.encodings import load
@@ -19,7 +19,7 @@ def named(spec, sides, d=64, prefix=0):
 
 
 def test_mixed_frequencies_are_rounder_than_axes():
-    enc = waves_on((16, 16), mixed_frequencies(seed=3))
+    enc = named("mixed-rope:heads=12,seed=3", (16, 16))
     found = position_functions(enc, [(8, 8)]).reconstructions[0]
     assert check_faithful(enc).isotropy["A4"] < 0.5
     assert 0.27 < found.peak < 0.32  # 12 heads with random angles; 0.294 published

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from refusals import refusal
@@ -16,7 +15,6 @@ from pefourier.train.store import Store
 SCORES = dict.fromkeys(store.MEASURES, 0.5)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_stated_and_what_is_finished_stays(tmp_path):
     nothing = dict.fromkeys(SCORES)
     tested = [{"length": 9, **SCORES, "reason": ""}, {"length": 9, **nothing, "reason": "few"}]

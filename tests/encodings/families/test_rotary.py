@@ -1,5 +1,7 @@
 """Rotary frequencies and factors of queries: closed forms, published values, public code."""
 
+from unittest.mock import Mock
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -270,6 +272,7 @@ GOLDEN = [  # settings, position, factor by the closed form in its comment
     ("llama4", 8190, 1.0),
     ("llama4", 8191, 1.06931472),
     ("llama4", 131071, 1.28332133),
+    ("llama4,temperature_floor=4", 23, 1.19459101),  # 1 + .1 ln 7
     ("ministral3", 16383, 1.0),
     ("ministral3", 16384, 1.06931472),
     ("ministral3", 262143, 1.27725887),
@@ -291,20 +294,6 @@ def test_factors_are_the_published_ones(name, settings, position, factor):
     assert found.at(np.array([position])) == pytest.approx(factor, abs=5e-9)
 
 
-def queries_in_attention(attention, monkeypatch, code, *rest, **options):
-    """The queries that a model's attention hands to the softmax."""
-    seen = []
-
-    def catch(_module, query, key, *_args, **_options):
-        seen.append((query, key))
-        return query.transpose(1, 2), None
-
-    monkeypatch.setattr(code, "eager_attention_forward", catch)
-    with torch.no_grad():
-        attention(*rest, **options)
-    return seen[0]
-
-
 def test_queries_of_ministral_are_those_of_the_module(written, monkeypatch):
     with quiet():
         theirs = config_class("ministral3")(**{**MINISTRAL, "rope_parameters": dict(ROPE)})
@@ -315,9 +304,11 @@ def test_queries_of_ministral_are_those_of_the_module(written, monkeypatch):
     torch.nn.init.eye_(attention.q_proj.weight)
     torch.nn.init.eye_(attention.k_proj.weight)
     x, ids = torch.randn(1, 20, 32), torch.arange(20)[None]
-    queries, keys = queries_in_attention(
-        attention, monkeypatch, code, x, rotation(x, ids), None, position_ids=ids
-    )
+    seen = Mock(side_effect=lambda _, query, *__, **___: (query.transpose(1, 2), None))
+    monkeypatch.setattr(code, "eager_attention_forward", seen)
+    with torch.no_grad():
+        attention(x, rotation(x, ids), None, position_ids=ids)
+    _, queries, keys, *_ = seen.call_args.args
     rows = x.view(1, 20, 2, 16).transpose(1, 2)
     path = written(MINISTRAL | {"rope_parameters": ROPE, "num_key_value_heads": 2})
     spec = "rope:temperature=ministral3,temperature_floor=4"
@@ -326,26 +317,6 @@ def test_queries_of_ministral_are_those_of_the_module(written, monkeypatch):
             q, k = rotary.rotate(rows, rows, chosen)
             assert_close(q, queries, atol=1e-5, rtol=1e-5)
             assert_close(k[:, :1], keys[:, :1], atol=1e-5, rtol=1e-5)
-
-
-def test_queries_of_llama4_without_positions_have_the_factor_of_none(monkeypatch):
-    with quiet():
-        theirs = config_class("llama4_text")(
-            hidden_size=32, num_attention_heads=2, num_key_value_heads=2, head_dim=16,
-            num_hidden_layers=4, floor_scale=4, no_rope_layers=[0, 0, 0, 0],
-        )  # fmt: skip
-        theirs._attn_implementation = "eager"
-        code = modeling("transformers.models.llama4.modeling_llama4")
-        attention = code.Llama4TextAttention(theirs, 0)
-    torch.nn.init.eye_(attention.q_proj.weight)
-    x = torch.randn(1, 20, 32)
-    queries, _ = queries_in_attention(attention, monkeypatch, code, x, None, None)
-    params = load("none:temperature=llama4,temperature_floor=4", 20, 16).params
-    factors = temperature_in(params, 20).at(np.arange(20))
-    wanted = (
-        x.view(1, 20, 2, 16).transpose(1, 2) * torch.tensor(factors, dtype=torch.float32)[:, None]
-    )
-    assert_close(queries, wanted, atol=1e-5, rtol=1e-5)
 
 
 @pytest.fixture
