@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from published_configs import sized
 from refusals import refusal
 
 import pefourier
@@ -19,8 +20,7 @@ from pefourier.encodings import load
 from pefourier.errors import PefourierError
 
 SIZES = {"length": 20, "d": 8}
-LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8}
-LLAMA |= {"max_position_embeddings": 64, "rope_theta": 500.0}
+LLAMA = sized("llama", 64, 8, 64, rope_theta=500.0)
 CODE = """import numpy as np
 def codes(n, d):
     return np.cos(np.outer(np.arange(n), 1 / np.arange(1, d + 1)))

@@ -1,7 +1,6 @@
 """Imports point downwards, and a command loads only the modules that it uses."""
 
 import ast
-import json
 import os
 import re
 import subprocess
@@ -11,6 +10,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from published_configs import sized
 
 PACKAGE = Path(__file__).parents[1] / "pefourier"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -148,11 +148,9 @@ UNUSED = {  # modules that an answer does without, by the command; each takes mi
 
 
 @pytest.mark.parametrize("command", UNUSED)
-def test_a_command_loads_no_module_that_its_answer_does_not_use(command, tmp_path):
-    config = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 4}
+def test_a_command_loads_no_module_that_its_answer_does_not_use(command, tmp_path, written):
     for name, base in (("a", 1e4), ("b", 5e5)):
-        facts = config | {"max_position_embeddings": 4096, "rope_theta": base}
-        (tmp_path / f"{name}.json").write_text(json.dumps(facts))
+        written(sized("llama", 512, 4, 4096, rope_theta=base), f"{name}.json")
     code = f"import sys; from pefourier.cli.main import main; status = main({command.split()!r}); "
     code += f"print(status < 2, sorted({UNUSED[command]!r} & set(sys.modules)), file=sys.stderr)"
     done = subprocess.run(

@@ -45,9 +45,8 @@ def test_names_of_other_libraries_lead_to_an_encoding(name, meant, run):
         assert re.search(rf"\b{meant}\b", done.err or done.out)
 
 
-def test_a_file_is_not_a_name_in_capitals(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "DFT").write_text("1,2")
+def test_a_file_is_not_a_name_in_capitals(folder):
+    (folder / "DFT").write_text("1,2")
     with refusal("has no suffix"):
         load("DFT")
 

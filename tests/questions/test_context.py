@@ -26,11 +26,8 @@ QWEN = "rope:rho=1e6,scaling=yarn,factor=4,original={}"
 
 
 BOUNDS = [  # first m with B(m) < 0: the bound of arXiv 2405.14591 at published bases and heads
-    ("rope:rho=1e4", 128, 1707),
     ("rope:rho=1.2e4", 128, 1554),  # not monotone in the base
     ("rope:rho=1e7", 128, 144660),
-    ("rope:scaling=ntk,factor=16", 128, 7920),
-    ("rope:scaling=yarn,factor=4,original=4096", 128, 4328),
     (LLAMA3, 128, 85133),
     (GPT_OSS.format("false"), 64, 64255),
 ]

@@ -107,7 +107,8 @@ OWN = [  # model type, sides, the method and its library
 
 
 @pytest.mark.parametrize(("kind", "new", "method", "library"), OWN)
-def test_a_known_model_is_resized_by_its_own_method(kind, new, method, library, folder, rng):
+@pytest.mark.usefixtures("folder")
+def test_a_known_model_is_resized_by_its_own_method(kind, new, method, library, written, rng):
     name = {
         "clip_vision_model": "vision_model.embeddings.position_embedding.weight",
     }.get(kind, "embeddings.position_embeddings")
@@ -115,7 +116,7 @@ def test_a_known_model_is_resized_by_its_own_method(kind, new, method, library, 
     table = table if kind.startswith("clip") else table[None]
     save_file({name: torch.tensor(table)}, "model.safetensors")
     config = {"model_type": kind, "image_size": 96, "patch_size": 16, "hidden_size": 16}
-    (folder / "config.json").write_text(json.dumps(config))
+    written(config)
     r = pefourier.resize(".", new)
     assert (r.method, r.library) == (method, library)
     assert f"{method} interpolation as in {library}" in r.conclusion

@@ -1,11 +1,11 @@
 """Densities equal 50-digit values, closed forms and sums written out."""
 
-import json
-
 import mpmath
 import numpy as np
 import pytest
+from findings import codes
 from numpy.testing import assert_allclose, assert_array_equal
+from published_configs import sized
 from refusals import refusal
 
 from pefourier.encodings import build, load
@@ -72,13 +72,13 @@ POINTS += ["alibi:d=8 500 500", "config.json - 512", "config.json 20 20", "table
 
 
 @pytest.mark.parametrize("case", POINTS)
-def test_the_lattice_is_the_length_where_that_is_set(case, folder):
+@pytest.mark.usefixtures("folder")
+def test_the_lattice_is_the_length_where_that_is_set(case, written):
     """The lattice has the number of positions if that is set; the default of 80 does not count.
 
     The 500 positions of ALiBi have 999 lags.
     """
-    rotary = {"hidden_size": 1536, "num_attention_heads": 1, "max_position_embeddings": 512}
-    (folder / "config.json").write_text(json.dumps({"model_type": "llama", **rotary}))
+    written(sized("llama", 1536, 1, 512))
     np.save("table.npy", np.eye(40, 16))
     spec, length, points = case.split()
     enc = load(spec, None if length == "-" else int(length))
@@ -113,7 +113,7 @@ def test_the_share_that_is_the_same_in_all_rows(size, grid, offset, rng, tmp_pat
 
 def test_without_its_mean_a_table_has_nothing_at_frequency_zero(rng):
     table = rng.normal(size=(40, 6)) + 3
-    assert "common-part" in [f.code for f in spectrum(table).findings]
+    assert "common-part" in codes(spectrum(table))
     enc = without_mean(as_encoding(table))
     result, expected = (spectrum(x, 40, 0) for x in (enc, table - table.mean(axis=0)))
     assert result.density[0] == pytest.approx(0, abs=1e-25)

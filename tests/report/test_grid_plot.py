@@ -15,8 +15,8 @@ from pefourier.report.render import Answer
 
 
 @pytest.mark.parametrize("sides", [(5, 8), (4, 7), (3, 4, 6)], ids=str)
-def test_the_plane_is_whole_and_the_same_at_opposite_frequencies(sides):
-    frequencies = np.random.default_rng(0).normal(size=(6, len(sides)))
+def test_the_plane_is_whole_and_the_same_at_opposite_frequencies(sides, rng):
+    frequencies = rng.normal(size=(6, len(sides)))
     s = spectrum_of(waves_on(sides, frequencies))
     plane = whole_plane(s.density, sides)
     assert plane.shape == sides[-2:]

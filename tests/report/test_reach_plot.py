@@ -1,7 +1,5 @@
 """Figures of contexts, designs and extensions: the data on their axes."""
 
-import json
-
 import numpy as np
 from numpy.testing import assert_allclose
 from published_configs import PUBLISHED
@@ -23,10 +21,9 @@ def ticks(axes):
     return [np.array(c.get_segments())[:, 0, 0] for c in axes.collections]
 
 
-def test_wavelengths_of_each_band_stand_where_they_are(tmp_path):
-    path = tmp_path / "llama.json"
-    path.write_text(json.dumps(PUBLISHED["meta-llama/Llama-3.1-8B"]))
-    answers = [answer(str(path)), answer("rope:rho=5e5", length=4096, d=64)]
+def test_wavelengths_of_each_band_stand_where_they_are(written):
+    path = written(PUBLISHED["meta-llama/Llama-3.1-8B"])
+    answers = [answer(path), answer("rope:rho=5e5", length=4096, d=64)]
     with plot.figure_style():
         top, low = wavelengths(answers, plot.USUAL).axes
     plain, *treated = ticks(top)

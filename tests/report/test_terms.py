@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
 import pefourier
 from pefourier.cli.main import program
@@ -191,7 +192,6 @@ def test_explain_answers_in_every_form(run, ask):
 
 
 def test_the_yaml_of_the_hooks_is_that_of_the_package(run):
-    yaml = pytest.importorskip("yaml")
     lines = run("explain pre-commit").out.splitlines()
     pasted = "\n".join(line for line in lines if line.startswith("    "))
     ((repository,), hooks) = yaml.safe_load(pasted), yaml.safe_load(HOOKS.read_text())

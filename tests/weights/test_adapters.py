@@ -1,6 +1,7 @@
 """The merged weights of adapters equal those of peft."""
 
 import json
+from pathlib import Path
 
 import peft
 import pytest
@@ -62,12 +63,6 @@ def test_merged_weights_are_those_of_peft(name, base, tmp_path):
     assert moved.moved > 0.01
 
 
-def write_config(adapter, **changes):
-    config = json.loads((adapter / "adapter_config.json").read_text())
-    (adapter / "adapter_config.json").write_text(json.dumps(config | changes))
-    return str(adapter)
-
-
 REFUSED = [
     ({"base_model_name_or_path": "meta-llama/Llama-3.1-8B"}, "--base DIR, or merge"),
     ({"peft_type": "IA3"}, "peft_type IA3"),
@@ -78,9 +73,10 @@ REFUSED = [
 
 @pytest.mark.parametrize(("changes", "named"), REFUSED)
 def test_adapters_that_merge_otherwise_are_refused(changes, named, base, tmp_path):
-    adapt(base, tmp_path)
-    path = write_config(tmp_path / "adapter", **changes)
+    adapter, _ = adapt(base, tmp_path)
+    path = Path(adapter, "adapter_config.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     with refusal(named):
-        use_of_model(path)
+        use_of_model(adapter)
     with refusal("no PEFT adapter"):
         use_of_model(base, base=base)

@@ -14,6 +14,7 @@ import pytest
 import safetensors.torch
 import torch
 import transformers
+from findings import codes
 from numpy.testing import assert_allclose
 from refusals import refusal
 from safetensors.numpy import save_file
@@ -171,7 +172,7 @@ def test_a_norm_that_takes_out_means_leaves_what_is_across_them(tmp_path, kind, 
 def test_a_second_norm_of_queries_or_of_keys_is_reported(tmp_path, normed):
     gains = {f"model.layers.0.self_attn.{part}_norm.weight": ones(8) for part in normed}
     usage = use_of_model(write_model(tmp_path, random_tensors() | gains))
-    assert "usage-normed" in [finding.code for finding in usage.findings]
+    assert "usage-normed" in codes(usage)
 
 
 def louder(tensors, rows):
@@ -194,7 +195,7 @@ def test_weights_in_another_order_than_the_config_reports_are_doubted(
     usage = use_of_model(path)
     is_doubted = rows not in (reported, "both")
     for answer in (usage, pefourier.check(path)):
-        assert ("usage-pairing-doubt" in {f.code for f in answer.findings}) == is_doubted
+        assert ("usage-pairing-doubt" in codes(answer)) == is_doubted
     assert (usage.verdict == "probably a mistake") == is_doubted
     assert (usage.pairing.name, usage.pairing.source) == (reported, "config")
     if rows == "both":
@@ -213,9 +214,9 @@ def test_a_file_that_becomes_shorter_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(), (32,), (32, 1), (4, 3)])
-def test_scales_of_stored_numbers_are_applied(tmp_path, shape):
+def test_scales_of_stored_numbers_are_applied(tmp_path, shape, rng):
     tensors = random_tensors()
-    scale = np.random.default_rng(2).uniform(0.1, 9.0, size=shape).astype(np.float32)
+    scale = rng.uniform(0.1, 9.0, size=shape).astype(np.float32)
     tall = np.kron(scale, np.ones((8, 8))) if shape == (4, 3) else scale.reshape(*shape[:1], -1)
     stored = np.round(9 * tensors[Q]).astype(np.int8 if shape else np.float32)
     plain = {**tensors, Q: (stored * tall).astype(np.float32)}
@@ -271,7 +272,7 @@ def test_a_gguf_file_is_read_like_the_weights_it_was_made_from(tmp_path, kind, n
     q, k = write_gguf(path, "nobody-knows", counts, named, kind)[1:]
     usage = use_of_model(path)
     assert (usage.pairing.name, usage.pairing.source) == (name, "weights")
-    assert "usage-pairing-guessed" in {f.code for f in usage.findings}
+    assert "usage-pairing-guessed" in codes(usage)
     expected = by_definition(q, k, tensors[NORM], PAIRS[name])
     assert_allclose(usage.shares[0].product, expected, rtol=2e-5)
     monkeypatch.setitem(sys.modules, "gguf", None)
