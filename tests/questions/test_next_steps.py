@@ -37,12 +37,12 @@ ASKED = [  # command line and the command of its next step
 
 
 @pytest.mark.parametrize(("line", "following"), ASKED)
-def test_the_next_step_is_a_command_that_answers(line, following, run, ask, folder, rng):
+def test_the_next_step_is_a_command_that_answers(line, following, run, folder, rng):
     table = rng.normal(size=(20, 16))
     np.save("a.npy", table)
     np.save("b.npy", table[::-1] * np.arange(1, 17))
     (folder / "mine.py").write_text(CODE)
-    asked = ask(line)
+    asked, *_ = run(line, "--json").results
     (command,) = re.findall("^Run `pefourier (.+)` to see [^`]+[.]$", asked["action"])
     assert command.startswith(following)
     assert asked["action"] in asked["conclusion"]

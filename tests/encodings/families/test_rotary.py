@@ -259,7 +259,7 @@ def test_the_layer_multiplies_as_the_table_says(spec):
         torch.testing.assert_close(turned, wanted, atol=2e-4, rtol=1e-4)
 
 
-MINISTRAL = sized("ministral3", 32, 2, 32, num_hidden_layers=2)
+MINISTRAL = sized("ministral3", 32, 2, 32, num_hidden_layers=2, head_dim=16)
 ROPE = {"rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1}
 ROPE |= {"original_max_position_embeddings": 4}
 
