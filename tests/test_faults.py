@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from published_configs import SMALL_LLAMA
 from stored import HEADER, npy_bytes, npy_file, npz_file, put, safetensors_bytes
 from training import lines
 
@@ -230,7 +231,7 @@ POINTERS = HEADER.replace(b"'<f8'", b"'|O'")
 THREE, FORTY = (POINTERS.replace(b"5, 3", axes) for axes in (b"3,", b"40, 1, 1"))
 LETTERS = HEADER.replace(b"<f8", b"<U1").replace(b"5, 3", b"1200,")
 F4 = {"a": {"dtype": "F4", "shape": [8, 1], "data_offsets": [0, 4]}}
-NESTED = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
+NESTED = SMALL_LLAMA
 for _ in range(300):
     NESTED = {"text_config": NESTED}
 

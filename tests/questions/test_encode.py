@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from published_configs import PUBLISHED
+from published_configs import PUBLISHED, sized
 from rotary_modules import config_class, quiet, rotary_classes
 from safetensors.torch import load_file
 
@@ -170,8 +170,8 @@ def golden(tmp_path, spec, **sizes):
 
 
 def test_golden_rows_are_the_formula_in_many_digits(written, tmp_path):
-    values = {"model_type": "llama", **SIZES, "head_dim": 64, "max_position_embeddings": 32768}
-    _, found = golden(tmp_path, written({**values, "rope_theta": 5e5}))
+    path = written(sized("llama", 64, 4, 32768, head_dim=64, rope_theta=5e5))
+    _, found = golden(tmp_path, path)
     places = [0, 1, 2, 3, 17, 255, 256, 1023, 4095, 4096, 32767]
     assert [row["position"] for row in found["rows"]] == places
     limits = found["tolerance"]["float64"]

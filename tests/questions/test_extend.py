@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
-from published_configs import PUBLISHED
+from published_configs import PUBLISHED, sized
 from refusals import refusal
 from transformers import AutoConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -184,8 +184,7 @@ def test_layers_with_a_window_need_no_scaling(changes, window, unseen, written):
 
 def test_an_advice_takes_no_pair_to_new_angles(written):
     long = {"rope_type": "longrope", "long_factor": [1.0 + i for i in range(48)]}
-    own = {"original_max_position_embeddings": 4096, "max_position_embeddings": 131072}
-    config = {"model_type": "phi3", "hidden_size": 3072, "num_attention_heads": 32} | own
+    config = sized("phi3", 3072, 32, 131072, original_max_position_embeddings=4096)
     result = extend(written(config | {"rope_scaling": long | {"short_factor": [1.0] * 48}}), 2**18)
     assert (result.unchanged.unseen, result.chosen.unseen) == (14, 0)
 

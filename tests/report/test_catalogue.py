@@ -4,6 +4,7 @@ import csv
 import re
 
 import pytest
+from published_configs import sized
 
 import pefourier
 from pefourier.encodings.registry import SYNONYMS, canonical_spec
@@ -30,8 +31,7 @@ def test_every_example_of_the_list_is_answered(run):
 @pytest.mark.parametrize("kind", [kind for used in USED_BY.values() for kind in used.split()])
 def test_models_use_what_is_stated_of_them(written, kind):
     """A model's config is read as the listed encoding, or refused because weights hold it."""
-    config = {"model_type": kind, "hidden_size": 64, "num_attention_heads": 4, "image_size": 224}
-    config |= {"max_position_embeddings": 64, "num_hidden_layers": 2, "patch_size": 16}
+    config = sized(kind, 64, 4, 64, num_hidden_layers=2, image_size=224, patch_size=16)
     config |= {"relative_attention": True, "position_biased_input": False, "position_buckets": 8}
     config |= {"pos_att_type": "c2p|p2c"}
     try:

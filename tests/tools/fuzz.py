@@ -36,6 +36,7 @@ import numpy as np
 import torch
 import torch.nested._internal.ops  # torch imports this module by itself at a later time
 import typer
+from published_configs import SMALL_LLAMA, sized
 from safetensors.torch import save_file
 from stored import (
     TABLE,
@@ -336,9 +337,8 @@ def position_ids(rng):
 
 
 IDS_OF = [  # configs whose ids have other rules
-    {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4},
-    {"model_type": "roberta", "hidden_size": 16, "max_position_embeddings": 9},
-    {"model_type": "opt", "hidden_size": 16, "max_position_embeddings": 9},
+    SMALL_LLAMA,
+    *(sized(kind, 16, 1, 9) for kind in ("roberta", "opt")),
     {"model_type": "bloom", "hidden_size": 64, "n_head": 4},
 ]
 
