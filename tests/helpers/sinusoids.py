@@ -6,7 +6,7 @@ from planted import D, beside, ladder, rows
 
 from pefourier.encodings.encoding import from_table
 
-DIM = D
+DIM, NORMAL = D, planted.NORMAL
 S = rows(int)
 I = np.arange(DIM // 2)  # noqa: E741 (pairs, as in the papers)
 GRID = ladder(float)
