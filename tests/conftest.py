@@ -73,6 +73,18 @@ def ask(run):
 
 
 @pytest.fixture
+def refused(run):
+    """Return a function that runs a command that must be refused, and returns the error line."""
+
+    def command(*arguments):
+        done = run(*arguments)
+        assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
+        return done.err
+
+    return command
+
+
+@pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Change to an empty folder."""
     monkeypatch.chdir(tmp_path)

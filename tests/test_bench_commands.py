@@ -17,16 +17,6 @@ from pefourier.cli.main import main
 STORED = Path(__file__).parents[1] / "figures" / "bench.json"
 
 
-@pytest.mark.parametrize(
-    ("ratios", "slower", "lowest"),
-    [((1.2,), False, 1.2), ((2.0, 1.25), False, 1.25), ((1.5, 1.4, 1.6), True, 1.4)],
-)
-def test_a_command_is_slower_where_each_of_its_runs_is(ratios, slower, lowest):
-    runs = iter(ratios)
-    assert bench.is_slower(1.0, lambda: next(runs)) == (slower, lowest)
-    assert next(runs, None) is None  # the check makes no more runs than it needs
-
-
 def test_a_check_counts_what_is_slower_or_not_stored(monkeypatch, capsys):
     took = {"quick": 1.0, "slow": 2.7, "new": 1.0}
     monkeypatch.setattr(bench, "COMMANDS", list(took))

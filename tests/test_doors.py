@@ -12,14 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from published_configs import sized
+from refusals import refusal
 
 import pefourier
 from pefourier.encodings import load
 from pefourier.errors import PefourierError
 
 SIZES = {"length": 20, "d": 8}
-LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8}
-LLAMA |= {"max_position_embeddings": 64, "rope_theta": 500.0}
+LLAMA = sized("llama", 64, 8, 64, rope_theta=500.0)
 CODE = """import numpy as np
 def codes(n, d):
     return np.cos(np.outer(np.arange(n), 1 / np.arange(1, d + 1)))
@@ -179,6 +180,6 @@ def test_bases_and_scalings_are_designed_equal(run):
         assert run("design", *options, "--d", 16, *words).results == found
     for to in (0, 20):
         refused = run("design --extend-from missing.json --to", to)
-        with pytest.raises(PefourierError) as reported:
+        with refusal() as reported:
             pefourier.extend("missing.json", to)
         assert (refused.status, refused.err) == (2, f"pefourier: {reported.value}\n")

@@ -7,9 +7,12 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
+from findings import codes
 from numpy.testing import assert_allclose, assert_array_equal
+from public_axes import qwen2_rotation
+from published_configs import sized
 from refusals import refusal
-from rotary_modules import config_class, modeling, quiet
+from rotary_modules import config_class, quiet, rotary_classes
 
 from pefourier.encodings import build, load
 from pefourier.encodings.registry import BUILDERS
@@ -22,8 +25,7 @@ ADDITIVE = [
     for name, enc in ((name, build(name, length=12, d=8)) for name in sorted(BUILDERS))
     if enc.injection == "add" and enc.dim == 8
 ]
-LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "rope_theta": 5e5}
-LLAMA |= {"max_position_embeddings": 32, "head_dim": 16}
+LLAMA = sized("llama", 64, 4, 32, rope_theta=5e5)
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 LONG = {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 32}
 LONG |= {"short_factor": [1.0] * 8, "long_factor": [1.0 + i for i in range(8)]}
@@ -74,12 +76,10 @@ def heads(n, d=16, count=2, dtype=torch.float32):
 def by_transformers(values, q, k, positions):
     """Rotate queries and keys with the transformers implementation of a config's model."""
     config = config_class(values["model_type"]).from_dict(json.loads(json.dumps(values)))
-    names = ("RotaryEmbedding", "TextRotaryEmbedding", "Qwen2VLRotaryEmbedding")
-    names = names[1:] if values["model_type"].endswith("_text") else names[:1]
+    (cls,) = rotary_classes(config)
     with quiet():
-        module = modeling(type(config).__module__)
-        (cls,) = (v for n, v in vars(module).items() if n.endswith(names))
-        return module.apply_rotary_pos_emb(q, k, *cls(config)(q, positions))
+        rotate = sys.modules[cls.__module__].apply_rotary_pos_emb
+        return rotate(q, k, *cls(config)(q, positions))
 
 
 def assert_close(rotated, expected):
@@ -272,30 +272,21 @@ def dinov3(side, **own):
     return Rotary("axial-rope:convention=dinov3", 16, grid=(side, side), **own)
 
 
+WIDTHS = {"qwen2_vl": {"embed_dim": 32}, "qwen3_vl": {"hidden_size": 32}}
+
+
 @pytest.mark.parametrize(("kind", "side"), [("qwen2_vl", 2), ("qwen2_vl", 4), ("qwen3_vl", 2)])
-def test_tokens_of_a_vision_tower_run_through_its_blocks(tmp_path, kind, side):
+def test_tokens_of_a_vision_tower_run_through_its_blocks(written, kind, side):
     """A vision tower's blocks of merged tokens get the rotation that transformers computes."""
-    vision = pytest.importorskip("transformers.vision_utils")
-    module = import_module(f"transformers.models.{kind}.modeling_{kind}")
-    name = f"Qwen{kind[4]}VL"
-    configuration = import_module(f"transformers.models.{kind}.configuration_{kind}")
-    own = {"num_heads": 2, "spatial_merge_size": side, "patch_size": 14}
-    own |= {"embed_dim": 32} if kind == "qwen2_vl" else {"hidden_size": 32}
-    config = getattr(configuration, f"{name}VisionConfig")(**own)
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": kind, "vision_config": own, "rope_theta": 1e6}))
-    grid = (8, 12)
-    ids = vision.get_vision_position_ids(torch.tensor([[1, *grid]]), side)
-    q, k = (torch.randn(1, 2, 96, 16) for _ in range(2))
-    cos, sin = getattr(module, f"{name}VisionRotaryEmbedding")(config)(q, ids)
-    flat = (x[0].transpose(0, 1) for x in (q, k))
-    made = module.apply_rotary_pos_emb_vision(*flat, cos.reshape(96, 16), sin.reshape(96, 16))
-    enc = load(f"{path}#vision_config", grid=grid)
-    assert "tokens-in-blocks" in [f.code for f in enc.findings]
-    for found, expected in zip(Rotary(enc).rotate(q, k), made, strict=True):
-        torch.testing.assert_close(found[0].transpose(0, 1), expected, atol=1e-5, rtol=0)
+    own = WIDTHS[kind] | {"num_heads": 2, "spatial_merge_size": side, "patch_size": 14}
+    spec = written({"model_type": kind, "vision_config": own, "rope_theta": 1e6}) + "#vision_config"
+    enc = load(spec, grid=(8, 12))
+    assert "tokens-in-blocks" in codes(enc)
+    ones = torch.tensor([1.0, 0.0]).repeat_interleave(8).expand(1, 1, 96, 16)
+    waves = torch.cat(qwen2_rotation((8, 12), 16, side), 1)
+    torch.testing.assert_close(Rotary(enc).rotate(ones, ones)[0][0, 0], waves, atol=1e-5, rtol=0)
     with refusal("such as"):
-        Rotary(f"{path}#vision_config", grid=(8, 9))
+        Rotary(spec, grid=(8, 9))
 
 
 AXES = [("qwen2_vl", [16, 24, 24]), ("qwen3_vl", [24, 20, 20])]
@@ -306,9 +297,8 @@ AXES += [("ernie4_5_vl_moe", [22, 22, 20])]  # sections of rows, columns and fra
 @pytest.mark.parametrize(("kind", "sections"), AXES)
 def test_three_axes_turn_as_the_model_of_a_config_rotates_them(kind, sections, written):
     """Text has one id for all axes, and image patches have one id for each of three axes."""
-    values = {"model_type": f"{kind}_text", "max_position_embeddings": 64, "hidden_size": 512}
     rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": sections}
-    values |= {"num_attention_heads": 4, "head_dim": 128, "rope_parameters": rope}
+    values = sized(f"{kind}_text", 512, 4, 64, head_dim=128, rope_parameters=rope)
     q, k = heads(7, d=128)
     positions = torch.randint(0, 40, (3, 3, 7))
     expected = by_transformers(values, q, k, positions)

@@ -51,13 +51,6 @@ print(main({arguments!r}), file=sys.stderr)
 """
 
 
-def without(missing, *arguments):
-    """Return the answer of a command without some packages, and stderr with the status."""
-    code = WITHOUT.format(missing=missing, arguments=list(arguments))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout, done.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "missing"),
     [
@@ -69,9 +62,10 @@ def without(missing, *arguments):
 @pytest.mark.usefixtures("folder")
 def test_a_missing_package_is_named_in_one_line(arguments, missing):
     torch.save({"a": torch.eye(3)}, "x.pt")
-    out, err = without([missing], *arguments)
+    code = WITHOUT.format(missing=[missing], arguments=arguments)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     stated = f"pefourier: this needs {missing}, which is not installed; pip install {missing}\n2\n"
-    assert (out, err) == ("", stated)
+    assert (done.stdout, done.stderr) == ("", stated)
 
 
 def test_wheel_and_sdist_are_complete(tmp_path):

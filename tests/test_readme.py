@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from published_configs import PUBLISHED
 from tiny_models import NO_SMOLLM2, SMOLLM2
 
 import pefourier
@@ -31,14 +32,7 @@ SHOWN, WIDTH, CUT = 6, 76, " …"
 ANSWERED = re.compile(r"^    pefourier (.+)\n\n((?:    .+\n)+)", re.MULTILINE)
 COMMANDS = sorted(set(re.findall(r"^    pefourier (.+)$", TEXT, re.MULTILINE)))
 LONG = ("train", "reproduce")  # other tests cover these; the second writes files
-CONFIG = {
-    "model_type": "llama",  # the config of Llama 3
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "rope_theta": 500000.0,
-    "max_position_embeddings": 8192,
-}
+CONFIG = PUBLISHED["meta-llama/Meta-Llama-3-8B"] | {"num_hidden_layers": 32}
 MODEL = """
 import torch
 

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "pefourier"
 PAGES = (ROOT / "README.md", ROOT / ".github/CONTRIBUTING.md")
 PARSERS = {".toml": tomllib.loads, ".json": json.loads}
+KINDS = ("data text", "docstring", "message", "comment", "page")
 LIMIT = 3.0
 SHOWN = 30  # matches that a failure lists
 VERSE = r"(?:it|they|one)\s+(?:is|are|was|were|has|have|does|do|asks?|says?|stands?)"
@@ -82,7 +83,7 @@ def prose_of(page):
 @cache
 def pieces():
     """Return (file, line, text) of all texts, by kind."""
-    found = {kind: [] for kind in ("data text", "docstring", "message", "comment", "page")}
+    found = {kind: [] for kind in KINDS}
     for path in sorted(PACKAGE.rglob("*.*")):
         name = str(path.relative_to(ROOT))
         if path.suffix == ".py":
@@ -109,7 +110,7 @@ def matches(texts):
     return found
 
 
-@pytest.mark.parametrize("kind", ["data text", "docstring", "message", "comment", "page"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_texts_are_in_plain_english(kind):
     texts = pieces()[kind]
     words = sum(len(text.split()) for *_, text in texts)

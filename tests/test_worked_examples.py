@@ -57,9 +57,9 @@ print(json.dumps(answers))
     return json.loads(output_of(folder, "-c", code, given))
 
 
-def output_of(folder, *arguments, **variables):
+def output_of(folder, *arguments):
     """Run Python in the copy and return stdout; the package that it imports is the copy."""
-    command = ["env", *(f"{name}={x}" for name, x in variables.items()), sys.executable, *arguments]
+    command = [sys.executable, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done
     return done.stdout
@@ -77,6 +77,7 @@ def complete(tmp_path_factory):
     return copy_with(tmp_path_factory.mktemp("complete"), EXAMPLES)
 
 
+LAW = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
 ANSWERED = [  # command, status, and what its answer or its refusal has
     ("list sawtooth", 0, "The position divided by 1 … d, modulo a period."),
     ("list sawtooth", 0, "Positions after which the first column repeats."),
@@ -98,8 +99,8 @@ def test_an_encoding_and_a_question_are_listed_explained_and_answered(required):
 
 
 def test_an_encoding_obeys_the_laws(required):
-    laws = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/encodings/test_laws.py"]
-    assert "14 passed" in output_of(required, *laws, "-k", "sawtooth")
+    laws = output_of(required, *LAW, "tests/encodings/test_laws.py", "-k", "sawtooth")
+    assert "14 passed" in laws
 
 
 def test_a_finding_is_reported(required):
@@ -107,15 +108,8 @@ def test_a_finding_is_reported(required):
     ((status, out, _),) = answers_of(required, "check-faithful ids.csv")
     assert status == 0
     assert "all numbers of 3 rows are integers, like indices" in " ".join(out.split()).lower()
-    law = [
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "tests/construction/test_every_finding.py",
-    ]
-    assert "4 passed" in output_of(required, *law, "-k", "whole or catalogue")
+    law = "tests/construction/test_every_finding.py"
+    assert "4 passed" in output_of(required, *LAW, law, "-k", "whole or catalogue")
 
 
 def test_a_dataset_reader_reads(required):

@@ -66,14 +66,13 @@ def test_encode_then_check(run, ask, tmp_path):
     assert run("check-faithful", out, "--json").results[0]["closest_pair"] == [1, 2]
 
 
-def test_an_order_of_rows_is_written_where_there_is_one(run, tmp_path):
+def test_an_order_of_rows_is_written_where_there_is_one(run, refused, tmp_path):
     words = "compare rope:layout=interleaved rope --d 8 --permutation"
     assert run(words, tmp_path / "order.npy").status == 1
     assert np.load(tmp_path / "order.npy").tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
     for a, b in (("rope", "rope:rho=9"), ("dft", "sinusoidal"), ("rope", "rope")):
         figure = ["--plot", tmp_path / "none.svg"]
-        done = run("compare", a, b, "--permutation", tmp_path / "none.npy", *figure)
-        assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)
+        refused("compare", a, b, "--permutation", tmp_path / "none.npy", *figure)
         assert not list(tmp_path.glob("none.*"))
 
 

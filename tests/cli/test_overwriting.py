@@ -16,8 +16,8 @@ ROPES = ("rope", "rope:layout=interleaved", "--d", "16")
 
 
 @pytest.fixture(autouse=True)
-def files(folder):
-    table = np.random.default_rng(0).normal(size=(16, 16))
+def files(folder, rng):
+    table = rng.normal(size=(16, 16))
     for path in ("t.npy", "t.csv", "t.npz", "t.safetensors", "real.npy"):
         write_table(path, table)
     write_table("column.csv", np.arange(1.0, 9.0)[:, None])
@@ -60,11 +60,9 @@ design --extend-from real.npy --to 4096 --plot x.png
 
 
 @pytest.mark.parametrize("words", CASES)
-def test_a_file_that_is_read_is_not_replaced(run, words):
+def test_a_file_that_is_read_is_not_replaced(refused, words):
     before = contents()
-    done = run(words)
-    assert (done.status, done.out, done.err.count("\n")) == (2, "", 1)
-    assert "which is read" in done.err
+    assert "which is read" in refused(words)
     assert contents() == before
 
 
@@ -82,16 +80,12 @@ def test_other_files_are_replaced(run):
 
 
 FULL = [
-    *(("encode", "dft", "--d", "4096", "--out", f"f.{end}") for end in ("npy", "npz", "csv")),
-    ("encode", "dft", "--d", "8", "--out", "f.safetensors"),
-    *(("spectrum", "dft", "--d", "8", "--plot", f"f.{end}") for end in ("png", "pdf", "svg")),
     ("report", "dft", "--d", "8", "--out", "f.html"),
     ("compare", *ROPES, "--permutation", "f.npy"),
     ("resize", "t.npy", "--from", "4x4", "--to", "6x6", "--out", "f.npy"),
 ]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
 @pytest.mark.parametrize("words", FULL, ids=" ".join)
 def test_a_full_disk_is_reported_in_a_line(run, words):
     Path(words[-1]).symlink_to("/dev/full")

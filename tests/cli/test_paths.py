@@ -26,14 +26,14 @@ TABLES += ["c#d.npy", "#.npy"]
 
 
 @pytest.fixture
-def repository(folder):
+def repository(folder, rng):
     """Make a git repository of odd file names, with a module that leaves a mark when imported."""
     Path("evil.py").write_text(MARK)
     for name in FOLDERS:
         Path(name).mkdir(parents=True)
         Path(name, "config.json").write_text(json.dumps(SMALL_LLAMA))
     for name in TABLES:
-        np.save(name, np.random.default_rng(0).normal(size=(8, 16)))
+        np.save(name, rng.normal(size=(8, 16)))
     for words in (["init", "-q"], ["add", "-A"]):
         subprocess.run(["git", *words], check=True)
     yield folder

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from published_configs import sized
 from stored import HEADER, npy_bytes
 
 from pefourier.cli.main import main
@@ -143,7 +144,6 @@ def draft():
         ([signal.SIGTERM, signal.SIGTERM], 143, "", 0),
         ([signal.SIGKILL], -signal.SIGKILL, "", 1),
     ],
-    ids=["interrupted", "terminated", "killed"],
 )
 def test_a_signal_while_a_file_is_written_leaves_the_old_one(numbers, status, message, drafts):
     Path("x.csv").write_text("1,2\n")
@@ -233,6 +233,10 @@ HUGE = [
     "spectrum sinusoidal:length=1000000000000000",
     "spectrum dft:d=1000000000000",
     "spectrum --lattice 1000000000000",
+    "design --length 64M --d 128 --for rank",
+    "check-faithful rope --length 60M",
+    "context rope --length 60M --against base=1e6",
+    "check-faithful tupe:length=10000",
     "spectrum --sigma 1e308 --d 16 --lattice 100000000",
     "check-faithful learned --length 10000000 --d 4096",
     "check-faithful tree --length 100000",
@@ -265,9 +269,9 @@ def test_impossible_sizes_are_refused_cheaply(measured, command):
 
 
 @pytest.mark.parametrize("spec", ["codes.npy", "sinusoidal:length=131072,d=256"])
-def test_a_large_table_is_answered_within_its_size(measured, spec):
+def test_a_large_table_is_answered_within_its_size(measured, spec, rng):
     """Memory stays near the size of the table for a mapped file and for a formula."""
-    np.save("codes.npy", np.random.default_rng(0).standard_normal((12_000, 200)))
+    np.save("codes.npy", rng.standard_normal((12_000, 200)))
     status, out, _, peak, _ = measured("check-faithful", spec, "--json", "-q")
     (answer,) = json.loads(out)["results"]
     rows, d = (12_000, 200) if spec == "codes.npy" else (131072, 256)
@@ -292,10 +296,9 @@ def test_a_gibibyte_is_written_in_little_memory(measured, out):
     Path(name).unlink()
 
 
-def test_a_head_of_a_million_dimensions_is_answered(measured):
-    config = {"model_type": "llama", "hidden_size": 2**20, "num_attention_heads": 1}
-    Path("wide.json").write_text(json.dumps({**config, "max_position_embeddings": 2**26}))
-    status, _, err, peak, _ = measured("context", "wide.json", "--json", "--length", 8192)
+def test_a_head_of_a_million_dimensions_is_answered(measured, written):
+    path = written(sized("llama", 2**20, 1, 2**26))
+    status, _, err, peak, _ = measured("context", path, "--json", "--length", 8192)
     assert (status, err, peak < 2 * GIB) == (0, [], True)
 
 

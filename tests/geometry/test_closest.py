@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 from double_loop import assert_agree, by_definition
-from grids import waves_along, waves_on
+from grids import waves_on
 
 from pefourier.encodings.encoding import from_table
 from pefourier.geometry import closest as room
@@ -18,18 +18,18 @@ def dft(period, length):
     """Return an encoding of all frequencies of a period, with the weights of the real DFT."""
     k = np.arange(period // 2 + 1)
     weights = np.where((k == 0) | (2 * k == period), 1.0, 2.0) / period
-    return waves_along(2 * np.pi * k / period, length, weights, period=period)
+    return waves_on(length, 2 * np.pi * k / period, weights, period=period)
 
 
 MEASURES = {
-    "geometric": waves_along(100.0 ** (-np.arange(40) / 40), 300, squared_length=20.0),
-    "random": waves_along(RANDOM.standard_cauchy(50), 400, RANDOM.dirichlet(np.ones(50))),
-    "one frequency": waves_along([1.0], 400),
-    "nearly periodic": waves_along([2 * np.pi / 7, 2 * np.pi * 3.0001 / 7], 300),
+    "geometric": waves_on(300, 100.0 ** (-np.arange(40) / 40), squared_length=20.0),
+    "random": waves_on(400, RANDOM.standard_cauchy(50), RANDOM.dirichlet(np.ones(50))),
+    "one frequency": waves_on(400, [1.0]),
+    "nearly periodic": waves_on(300, [2 * np.pi / 7, 2 * np.pi * 3.0001 / 7]),
     "dft, even": dft(48, 48),
     "dft, odd": dft(51, 51),
     "dft, part": dft(60, 17),
-    "periodic": waves_along(2 * np.pi * np.array([1, 5, 70]) / 210, 200, period=210),
+    "periodic": waves_on(200, 2 * np.pi * np.array([1, 5, 70]) / 210, period=210),
 }
 
 
@@ -52,22 +52,22 @@ STEP = 2 * np.pi * 1e-11
 KNOWN = [  # vectors and their known distance, pair and number of distinct vectors
     (from_table(np.ones((1, 4))), (np.inf, None, 1)),
     (from_table(np.array([[0.0], [1e-200], [1.0]])), (1e-200, (0, 1), 3)),  # its square is 0
-    (waves_along([1.0], 1), (np.inf, None, 1)),
+    (waves_on(1, [1.0]), (np.inf, None, 1)),
     *((dft(p, k * p + 1), (0.0, (0, p), p)) for p in (2, 9, 128) for k in (1, 3)),
-    (waves_along(2 * np.pi * np.array([10, 15]) / 60, 100, period=60), (0.0, (0, 12), 12)),
+    (waves_on(100, 2 * np.pi * np.array([10, 15]) / 60, period=60), (0.0, (0, 12), 12)),
     *(
-        (waves_along(2 * np.pi * k * np.array([1, 2, 12]) / 1e3, 5000), (0.0, (0, 1000), 1000))
+        (waves_on(5000, 2 * np.pi * k * np.array([1, 2, 12]) / 1e3), (0.0, (0, 1000), 1000))
         for k in (1, 3)
     ),
     (
-        waves_along([2 * np.pi / 75], 400),
+        waves_on(400, [2 * np.pi / 75]),
         (0.0, (0, 75), 75),
     ),  # a later lag rounds to a smaller distance
-    (waves_along([2 * np.pi * (1 + 1e-11) / 500], 900), (STEP, (0, 500), 900)),  # nearly a period
-    (waves_along([1e-9, 3e-9], 1000), (5**0.5 * 1e-9, (0, 1), 1000)),  # a short step is not zero
-    (waves_along([0.0], 5), (0.0, (0, 1), 1)),
+    (waves_on(900, [2 * np.pi * (1 + 1e-11) / 500]), (STEP, (0, 500), 900)),  # nearly a period
+    (waves_on(1000, [1e-9, 3e-9]), (5**0.5 * 1e-9, (0, 1), 1000)),  # a short step is not zero
+    (waves_on(5, [0.0]), (0.0, (0, 1), 1)),
     (
-        waves_along([1e17], 50),
+        waves_on(50, [1e17]),
         (0.0, (0, 1), 1),
     ),  # phases without a correct digit distinguish nothing
     (waves_on((3, 3), [[1e17, 3e17], [2e17, 1e17]]), (0.0, (0, 1), 1)),

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from grids import waves_along
+from grids import waves_on
+from numpy.testing import assert_allclose
 
 from pefourier.encodings import build
 from pefourier.encodings.encoding import FLOAT64_EPS, from_table
@@ -13,7 +14,7 @@ from pefourier.geometry.singular_values import decompose
 
 
 def declared(frequencies, length):
-    return waves_along(frequencies, length, squared_length=float(len(frequencies)))
+    return waves_on(length, frequencies, squared_length=float(len(frequencies)))
 
 
 CASES = {
@@ -51,7 +52,7 @@ def test_factors_are_those_of_the_whole_table(name, size, monkeypatch):
     table = enc.table()
     left, sigma, _ = np.linalg.svd(table, full_matrices=False)
     factors = decompose(enc)
-    np.testing.assert_allclose(factors.sigma, sigma, atol=2e-13 * sigma[0])
+    assert_allclose(factors.sigma, sigma, atol=2e-13 * sigma[0])
     above = sigma > factors.tolerance
     assert factors.rank == above.sum() == np.linalg.matrix_rank(table)
     full = factors.rank == min(table.shape)
@@ -118,7 +119,7 @@ def test_long_declared_vectors_have_the_factors_of_their_table(rho, n, d, monkey
     factors, table = decompose(enc), enc.table()
     left, sigma, _ = np.linalg.svd(table, full_matrices=False)
     error = 4 * FLOAT64_EPS * sigma[0]
-    np.testing.assert_allclose(factors.sigma, sigma, rtol=0, atol=2e-13 * sigma[0])
+    assert_allclose(factors.sigma, sigma, rtol=0, atol=2e-13 * sigma[0])
     for cut in (factors.tolerance, 1e-6 * sigma[0]):
         kept = replace(factors, tolerance=cut)
         assert kept.rank == (sigma > cut).sum()

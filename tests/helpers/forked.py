@@ -32,10 +32,6 @@ class Forked:
     def stated(self):
         return self.file.read_text().strip()
 
-    @property
-    def is_alive(self):
-        return self.process.is_alive()
-
     def wait_for(self, text):
         """Wait until the text is printed or the process ends; return whether it was printed."""
         while self.process.is_alive() and text not in self.stated:

@@ -31,18 +31,6 @@ def waves_on(domain, frequencies, weights=None, **facts):
     return Encoding("waves", domain, 2 * m, vectors, measure=measure)
 
 
-def mixed_frequencies(heads=12, size=64, base=10.0, seed=0):
-    """Return the initial frequencies of RoPE-Mixed (Heo et al., 2024).
-
-    Each head has a random angle, and its second half is rotated by 90 degrees.
-    """
-    angle = np.random.default_rng(seed).random((heads, 1)) * 2 * np.pi
-    length = base ** (-4 * np.arange(size // 4) / size)
-    rotated = [angle + quarter for quarter in (0, np.pi / 2)]
-    parts = [np.stack([length * np.sin(a), length * np.cos(a)], axis=-1) for a in rotated]
-    return np.concatenate(parts).reshape(-1, 2)
-
-
 def mean_products(table, sides, points=slice(None)):
     """Return inner products of points and their means over pairs with one displacement."""
     places = np.indices(sides).reshape(len(sides), -1).T[points]
@@ -57,11 +45,6 @@ def residual_of_products(table, sides, points=slice(None)):
     """Return the residual of inner products that depend only on displacements of the points."""
     products, means = mean_products(table, sides, points)
     return np.linalg.norm(products - means) / np.linalg.norm(products)
-
-
-def waves_along(frequencies, length, weights=None, **facts):
-    """Return the encoding of cosines and sines that a measure of positions declares."""
-    return waves_on(length, frequencies, weights, **facts)
 
 
 def smooth_table(rng, sides, d=24, reach=2**0.5, noise=0.0):

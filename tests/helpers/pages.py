@@ -36,8 +36,5 @@ class Page(HTMLParser):
         for tag in set(self.stack):
             self.text[tag][-1] += data
 
-    def values(self, tag, key):
-        return [a[key] for name, a in self.elements if name == tag and key in a]
-
-    def all_values(self, key):
+    def values(self, key):
         return [a[key] for _, a in self.elements if key in a]

@@ -3,6 +3,7 @@
 import numpy as np
 from claims import read_conclusion
 
+OMEGA = 5e5 ** (-np.arange(0, 32, 2) / 32)  # of the small Llama
 APPLIED = {  # what each cause makes of a list, with the test's own arithmetic
     "shifted": lambda e, by: [x + by for x in e],
     "reversed": lambda e: e[::-1],

@@ -1,22 +1,21 @@
 """Sinusoidal tables of 128 positions and 64 columns, correct or with changed rows."""
 
 import numpy as np
+import planted
+from planted import D, beside, ladder, rows
 
 from pefourier.encodings.encoding import from_table
 
-LENGTH, DIM = 128, 64
-S = np.arange(LENGTH)[:, None]
+DIM, NORMAL = D, planted.NORMAL
+S = rows(int)
 I = np.arange(DIM // 2)  # noqa: E741 (pairs, as in the papers)
-GRID = 1e4 ** (-2 * I / DIM)
-NORMAL = np.random.default_rng(3).standard_normal((LENGTH, DIM))
+GRID = ladder(float)
 
 
 def waves(sine, cosine=None, offset=0):
     """Return sines and cosines in neighbouring columns at the given frequencies."""
-    cosine = sine if cosine is None else cosine
-    table = np.empty((LENGTH, 2 * len(sine)))
-    table[:, ::2], table[:, 1::2] = np.sin((S + offset) * sine), np.cos((S + offset) * cosine)
-    return table
+    places = S + offset
+    return beside(places * sine, places * (sine if cosine is None else cosine))
 
 
 def pairs(phases):
@@ -28,7 +27,5 @@ def stored(table, dtype=np.float32):
     return from_table(table.astype(dtype), eps=float(np.finfo(dtype).eps))
 
 
-def changed(rows, values):
-    table = waves(GRID)
-    table[rows] = values
-    return table
+def changed(at, values):
+    return planted.changed(float, at, values)

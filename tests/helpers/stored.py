@@ -68,6 +68,14 @@ def safetensors(path, tensors):
     )
 
 
+def llama_keys(width, heads, layers, length, **own):
+    """Return the keys of a GGUF file of a Llama-like model; those that are None are left out."""
+    sizes = {"context_length": length, "embedding_length": width, "block_count": layers}
+    sizes |= {"attention.head_count": heads, "rope.dimension_count": width // heads}
+    own = {key: value for key, value in (sizes | own).items() if value is not None}
+    return {"general.architecture": "llama"} | {f"llama.{key}": x for key, x in own.items()}
+
+
 def gguf_bytes(values, counts=None):
     """Return the header of a GGUF file by the format's terms, with its or other counts.
 

@@ -1,7 +1,5 @@
 """Configs of small models, written to files."""
 
-import json
-
 import pytest
 
 SMALL = {"num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 100, "pad_token_id": 1}
@@ -23,13 +21,11 @@ CONFIGS = {
 
 
 @pytest.fixture
-def config(tmp_path):
+def config(written):
     """Return a function that writes a config with changes and returns its path."""
 
     def write(kind, **changes):
-        path = tmp_path / f"{kind}.json"
-        path.write_text(json.dumps({"model_type": kind} | CONFIGS.get(kind, {}) | changes))
-        return str(path)
+        return written({"model_type": kind} | CONFIGS.get(kind, {}) | changes, f"{kind}.json")
 
     write.llama = LLAMA
     return write

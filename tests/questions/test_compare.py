@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from findings import codes
 from sinusoids import pairs, stored
 
 from pefourier.encodings import load
@@ -74,7 +75,7 @@ def test_rows_in_another_order_are_a_difference(spec, rng):
     for rows, name in ((np.arange(60)[::-1], "reversed"), (order, "in another order")):
         found = compare(table, table[rows])
         assert (found.verdict, found.same, found.transform) == ("different", False, {"rows": name})
-        assert "rows-reordered" in [f.code for f in found.findings]
+        assert "rows-reordered" in codes(found)
         assert (found.unit, found.differing) == ("rows", (rows != np.arange(60)).sum())
         runs = ((r.first, r.last, r.last_row - r.first_row + 1) for r in found.positions)
         np.testing.assert_array_equal(np.hstack([np.linspace(*run) for run in runs]), rows)
@@ -87,15 +88,12 @@ def test_rows_in_another_order_are_a_difference(spec, rng):
 
 
 VERDICTS = [
-    ("sinusoidal", "sinusoidal", "the same", None),
     ("sinusoidal", "sinusoidal:layout=halves", "equivalent", "interleaved to halves"),
     ("sinusoidal:layout=halves", "sinusoidal", "equivalent", "halves to interleaved"),
     ("sinusoidal", "sinusoidal:offset=2", "equivalent", None),
-    ("rope", "rope:layout=interleaved", "permuted", None),
     ("dft:d=8", "dft:d=6", "different", None),
     ("sinusoidal:layout=halves", "rope", "used differently", "halves exchanged"),
     ("alibi", "alibi:causal=true", "the same", None),
-    ("alibi", "kerple", "different", None),
 ]
 
 
@@ -148,7 +146,7 @@ def test_missing_rows_are_named_and_forbid_the_same(lengths):
     found = compare(first, second)
     assert (found.same, found.length, found.lengths) == (False, min(lengths), lengths)
     assert (found.unit, found.differing, found.counted) == ("rows", 60 - min(lengths), 60)
-    assert [f.code for f in found.findings] == ["sizes-differ"]
+    assert codes(found) == ["sizes-differ"]
     assert f"{min(lengths)}" in found.findings[0].message
     assert compare(load("learned", 60, 16), second).same  # a dump of some rows of a formula
 

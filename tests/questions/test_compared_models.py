@@ -5,23 +5,20 @@ import tracemalloc
 import numpy as np
 import pytest
 import torch
-from stored import gguf_bytes
+from findings import codes
+from published_configs import sized
+from stored import gguf_bytes, llama_keys
 
 import pefourier
 from pefourier.encodings import load
 from pefourier.encodings.encoding import axes_of_sections, from_table
 from pefourier.questions.compare import compare
 
-SMOLLM3 = {"model_type": "smollm3", "hidden_size": 64, "num_attention_heads": 4}
-SMOLLM3 |= {"num_hidden_layers": 12, "rope_theta": 5e6, "max_position_embeddings": 4096}
-QWEN2 = {"model_type": "qwen2", "hidden_size": 64, "num_attention_heads": 4}
-QWEN2 |= {"num_hidden_layers": 8, "rope_theta": 1e6, "max_position_embeddings": 4096}
+SMOLLM3 = sized("smollm3", 64, 4, 4096, num_hidden_layers=12, rope_theta=5e6)
+QWEN2 = sized("qwen2", 64, 4, 4096, num_hidden_layers=8, rope_theta=1e6)
 QWEN2 |= {"sliding_window": 512, "use_sliding_window": True, "max_window_layers": 4}
-GEMMA3 = {"model_type": "gemma3_text", "hidden_size": 64, "num_attention_heads": 4, "head_dim": 32}
-GEMMA3 |= {"num_hidden_layers": 12, "sliding_window": 64, "max_position_embeddings": 4096}
-YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512}
-LLAMA = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 4}
-LLAMA |= {"num_hidden_layers": 4, "rope_theta": 1e4, "max_position_embeddings": 2048}
+GEMMA3 = sized("gemma3_text", 64, 4, 4096, num_hidden_layers=12, head_dim=32, sliding_window=64)
+LLAMA = sized("llama", 256, 4, 2048, num_hidden_layers=4, rope_theta=1e4)
 CHANGES = [  # config, changed keys, the difference and its layers
     (SMOLLM3, {"no_rope_layers": [1] * 12}, "layers", [3, 7, 11]),
     (SMOLLM3, {"num_hidden_layers": 10}, "layers", [10, 11]),
@@ -52,7 +49,7 @@ def test_a_key_that_nobody_reads_forbids_the_same(written):
     two = written(LLAMA | {"partial_rotary_factor": 0.5}, "two.json")
     found = pefourier.compare(one, two)
     assert (found.verdict, found.same, len(found.unread)) == ("used differently", False, 1)
-    assert "comparison-unread" in [f.code for f in found.findings]
+    assert "comparison-unread" in codes(found)
 
 
 def token_ids(text, rows, columns, frames=1):
@@ -73,8 +70,7 @@ def dumped(ids, axis, base):
 @pytest.mark.parametrize(("rows", "columns", "frames"), [(4, 6, 1), (6, 3, 1), (3, 5, 4)])
 def test_the_axis_of_each_pair_of_an_image_is_reported(rows, columns, frames, interleaved, written):
     kind = "qwen3_vl" if interleaved else "qwen2_vl"
-    text = {"model_type": f"{kind}_text", "hidden_size": 1024, "num_attention_heads": 8}
-    text |= {"head_dim": 128, "rope_theta": 5e6, "max_position_embeddings": 4096}
+    text = sized(f"{kind}_text", 1024, 8, 4096, rope_theta=5e6)
     scaling = {"rope_type": "default", "mrope_section": [24, 20, 20]}
     scaling |= {"mrope_interleaved": True} if interleaved else {}
     text |= {"num_hidden_layers": 2, "rope_scaling": scaling}
@@ -129,7 +125,7 @@ def test_outputs_of_functions_are_compared(one, two, verdict, code):
     found = pefourier.compare(by(**one), by(**two), length=60, d=32)
     assert (found.verdict, found.same) == (verdict, verdict == "the same")
     assert found.same or not found.bitwise
-    assert code is None or code in [f.code for f in found.findings]
+    assert code is None or code in codes(found)
     if "order" in two and verdict == "equivalent":
         first, second = (own.get("order", torch.arange)(32) for own in (one, two))
         assert torch.equal(first[torch.tensor(found.transform["outputs"])], second)
@@ -137,10 +133,7 @@ def test_outputs_of_functions_are_compared(one, two, verdict, code):
 
 def gguf_like(path, **changes):
     """Write a .gguf file as a converter writes it for LLAMA, with some keys changed."""
-    values = {"context_length": 2048, "embedding_length": 256, "attention.head_count": 4}
-    values |= {"block_count": 4, "rope.dimension_count": 64, "rope.freq_base": 1e4} | changes
-    named = {f"llama.{key}": value for key, value in values.items() if value is not None}
-    path.write_bytes(gguf_bytes([("general.architecture", "llama"), *named.items()]))
+    path.write_bytes(gguf_bytes(llama_keys(256, 4, 4, 2048, **changes).items()))
     return str(path)
 
 
@@ -165,7 +158,7 @@ def test_models_that_part_beyond_a_length_are_different_and_rotations_the_same(w
     assert (found.differing, found.counted) == (31, 32)
     assert run("compare", *pair).status == 1
     found = pefourier.compare("rope:scaling=dynamic,factor=4,original=100,d=32", "rope:d=32")
-    assert (found.verdict, "length-dependent" in [f.code for f in found.findings]) == (
+    assert (found.verdict, "length-dependent" in codes(found)) == (
         "the same",
         True,
     )

@@ -1,6 +1,5 @@
 """The next step of an answer is a command that can be typed and answers."""
 
-import json
 import re
 import shlex
 
@@ -38,27 +37,25 @@ ASKED = [  # command line and the command of its next step
 
 
 @pytest.mark.parametrize(("line", "following"), ASKED)
-def test_the_next_step_is_a_command_that_answers(line, following, run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    table = np.random.default_rng(0).normal(size=(20, 16))
+def test_the_next_step_is_a_command_that_answers(line, following, run, folder, rng):
+    table = rng.normal(size=(20, 16))
     np.save("a.npy", table)
     np.save("b.npy", table[::-1] * np.arange(1, 17))
-    (tmp_path / "mine.py").write_text(CODE)
-    asked = json.loads(run(line, "--json").out)["results"][0]
+    (folder / "mine.py").write_text(CODE)
+    asked, *_ = run(line, "--json").results
     (command,) = re.findall("^Run `pefourier (.+)` to see [^`]+[.]$", asked["action"])
     assert command.startswith(following)
     assert asked["action"] in asked["conclusion"]
     done = run(*shlex.split(command), "--json")
     assert (done.status, done.err) == (0, "")
-    results = json.loads(done.out)["results"]
     sides = [asked, asked["other"]] if "other" in asked else [asked]
-    for side, result in zip(sides, results, strict=True):
+    for side, result in zip(sides, done.results, strict=True):
         for key in {"length", "d", "rho", "seed", "grid", "prefix"} & side["params"].keys():
             assert result["params"][key] == side["params"][key]
 
 
-def test_inputs_that_cannot_be_typed_are_named_in_words():
-    table = np.random.default_rng(0).normal(size=(9, 4))
+def test_inputs_that_cannot_be_typed_are_named_in_words(rng):
+    table = rng.normal(size=(9, 4))
     encoding = load("sinusoidal", 9, 4, layout="halves")
     for source in (table, encoding, load(table), np.eye):
         answer = pefourier.spectrum(source)
@@ -67,7 +64,7 @@ def test_inputs_that_cannot_be_typed_are_named_in_words():
     assert "on the same input to see" in without_mean.conclusion
 
 
-def test_biases_of_pairs_have_no_step_that_refuses_them():
-    biases = np.random.default_rng(0).normal(size=(2, 2, 6, 6))
+def test_biases_of_pairs_have_no_step_that_refuses_them(rng):
+    biases = rng.normal(size=(2, 2, 6, 6))
     assert pefourier.compare(*biases).to_dict()["action"] == ""
     assert "Run " not in pefourier.check(biases[0]).conclusion

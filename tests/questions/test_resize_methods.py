@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from diffusers.models.embeddings import PatchEmbed
+from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.torch import save_file
 from torch.nn.functional import interpolate
 from transformers import BeitConfig, SamVisionConfig
@@ -36,7 +37,7 @@ def test_timm_resizes_as_recorded(case, folder):
     np.save(folder / "t.npy", cosines(points + prefix, 2))
     place = {"grid": tuple(old), "prefix": 0 if of_lags else prefix}
     r = pefourier.resize("t.npy", case["to"], method=case["method"], **place)
-    np.testing.assert_allclose(r.table[:: case["every"]], case["rows"], atol=3e-6)
+    assert_allclose(r.table[:: case["every"]], case["rows"], atol=3e-6)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_dinov2_scales_as_its_source_code_does(side, new, rng):
     scale = tuple(float((n + 0.1) / side) for n in new)
     expected = interpolate(planes, scale_factor=scale, mode="bicubic").permute(0, 2, 3, 1)
     r = pefourier.resize(table, new, grid=(side, side), prefix=1, method="dinov2")
-    np.testing.assert_allclose(r.table[1:], expected.reshape(-1, 6), atol=1e-5)
+    assert_allclose(r.table[1:], expected.reshape(-1, 6), atol=1e-5)
     (plain,) = (m for m in r.methods if m.method == "bicubic")
     assert plain.largest_difference > 0.01
 
@@ -63,7 +64,7 @@ def test_beit_of_transformers_is_bilinear(rng, folder):
     np.save(folder / "t.npy", table)
     made = pefourier.resize("t.npy", (6, 6), grid=(4, 4), method="bilinear").table
     index = module.generate_relative_position_index((6, 6)).numpy()
-    np.testing.assert_allclose(np.moveaxis(made[index], -1, 0), expected, atol=1e-6)
+    assert_allclose(np.moveaxis(made[index], -1, 0), expected, atol=1e-6)
 
 
 def test_lags_of_sam_are_resized_linearly_by_default(rng, folder):
@@ -74,7 +75,7 @@ def test_lags_of_sam_are_resized_linearly_by_default(rng, folder):
     r = pefourier.resize("sam.npz", (127,))
     assert (r.method, r.library) == ("bilinear", "transformers 5.23 and segment-anything")
     lags = np.arange(64)[:, None] - np.arange(64) + 63
-    np.testing.assert_allclose(r.table[lags], expected, atol=1e-5)
+    assert_allclose(r.table[lags], expected, atol=1e-5)
     assert r.verdict == "no longer distinct"
 
 
@@ -86,7 +87,7 @@ def test_the_middle_is_that_of_diffusers(height, width):
     expected = module.cropped_pos_embed(2 * height, 2 * width)[0].numpy()
     table = module.pos_embed[0].numpy()
     r = pefourier.resize(table, (height, width), grid=(96, 96), method="center-crop")
-    np.testing.assert_array_equal(r.table, expected)
+    assert_array_equal(r.table, expected)
     assert r.crop == ((96 - height) // 2, (96 - width) // 2)
 
 
@@ -95,7 +96,7 @@ def test_the_middle_of_a_window_keeps_lags(rng, folder):
     np.save(folder / "t.npy", table)
     made = pefourier.resize("t.npy", (5, 3), grid=(7, 5), method="center-crop").table
     expected = table.reshape(13, 9, 3)[2:-2, 2:-2].reshape(-1, 3)
-    np.testing.assert_array_equal(made, expected)
+    assert_array_equal(made, expected)
 
 
 OWN = [  # model type, sides, the method and its library
@@ -106,7 +107,8 @@ OWN = [  # model type, sides, the method and its library
 
 
 @pytest.mark.parametrize(("kind", "new", "method", "library"), OWN)
-def test_a_known_model_is_resized_by_its_own_method(kind, new, method, library, folder, rng):
+@pytest.mark.usefixtures("folder")
+def test_a_known_model_is_resized_by_its_own_method(kind, new, method, library, written, rng):
     name = {
         "clip_vision_model": "vision_model.embeddings.position_embedding.weight",
     }.get(kind, "embeddings.position_embeddings")
@@ -114,7 +116,7 @@ def test_a_known_model_is_resized_by_its_own_method(kind, new, method, library, 
     table = table if kind.startswith("clip") else table[None]
     save_file({name: torch.tensor(table)}, "model.safetensors")
     config = {"model_type": kind, "image_size": 96, "patch_size": 16, "hidden_size": 16}
-    (folder / "config.json").write_text(json.dumps(config))
+    written(config)
     r = pefourier.resize(".", new)
     assert (r.method, r.library) == (method, library)
     assert f"{method} interpolation as in {library}" in r.conclusion

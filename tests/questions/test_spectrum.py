@@ -1,14 +1,15 @@
 """Densities equal 50-digit values, closed forms and sums written out."""
 
-import json
-
 import mpmath
 import numpy as np
 import pytest
+from findings import codes
+from numpy.testing import assert_allclose, assert_array_equal
+from published_configs import sized
+from refusals import refusal
 
 from pefourier.encodings import build, load
 from pefourier.encodings.encoding import as_encoding, from_table, without_mean
-from pefourier.errors import PefourierError
 from pefourier.questions.reconstruct import position_functions
 from pefourier.questions.spectrum import spectrum
 
@@ -34,9 +35,9 @@ def test_sinusoidal_density_is_eq_15_to_the_last_digits(d, rho, sigma):
         frequencies = [mpmath.mpf(rho) ** (-mpmath.mpf(l) / d) for l in range(0, d, 2)]  # noqa: E741
     expected = eq15(frequencies, [1] * len(frequencies), d, sigma)
     result = spectrum(build("sinusoidal", d=d, rho=float(rho)), sigma=sigma)
-    np.testing.assert_allclose(result.density, expected, rtol=1e-12, atol=1e-300)
+    assert_allclose(result.density, expected, rtol=1e-12, atol=1e-300)
     rope = spectrum(build("rope", d=d, rho=float(rho)), sigma=sigma)
-    np.testing.assert_array_equal(rope.density, result.density)
+    assert_array_equal(rope.density, result.density)
 
 
 @pytest.mark.parametrize("d", [8, 9, 256])
@@ -44,12 +45,12 @@ def test_dft_on_its_own_lattice_is_eq_22(d):
     result = spectrum(build("dft", d=d))
     k = np.arange(d // 2 + 1)
     weights = np.where((k == 0) | (2 * k == d), 1, 2) / d
-    np.testing.assert_allclose(result.density, weights, atol=1e-16)
+    assert_allclose(result.density, weights, atol=1e-16)
     assert result.sigma == 0
     given = spectrum(build("dft", d=16), sigma=4)
     weights = np.where(np.arange(9) % 8 == 0, 1, 2) / 16
     expected = eq15(2 * np.pi * np.arange(9) / 16, weights, 16, 4)
-    np.testing.assert_allclose(given.density, expected, rtol=1e-12)
+    assert_allclose(given.density, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("n", [15, 16])
@@ -62,7 +63,7 @@ def test_periodogram_is_the_double_loop(rng, n):
             wave = sum(column[t] * np.exp(-2j * np.pi * j * t / n) for t in s)
             energy[j] += abs(wave) ** 2 * (1 if j == 0 or 2 * j == n else 2)
     result = spectrum(table, lattice=n, sigma=0)
-    np.testing.assert_allclose(result.density, energy / energy.sum(), atol=1e-14)
+    assert_allclose(result.density, energy / energy.sum(), atol=1e-14)
     assert (result.method, result.frequencies) == ("periodogram", None)
 
 
@@ -71,13 +72,13 @@ POINTS += ["alibi:d=8 500 500", "config.json - 512", "config.json 20 20", "table
 
 
 @pytest.mark.parametrize("case", POINTS)
-def test_the_lattice_is_the_length_where_that_is_set(case, folder):
+@pytest.mark.usefixtures("folder")
+def test_the_lattice_is_the_length_where_that_is_set(case, written):
     """The lattice has the number of positions if that is set; the default of 80 does not count.
 
     The 500 positions of ALiBi have 999 lags.
     """
-    rotary = {"hidden_size": 1536, "num_attention_heads": 1, "max_position_embeddings": 512}
-    (folder / "config.json").write_text(json.dumps({"model_type": "llama", **rotary}))
+    written(sized("llama", 1536, 1, 512))
     np.save("table.npy", np.eye(40, 16))
     spec, length, points = case.split()
     enc = load(spec, None if length == "-" else int(length))
@@ -112,13 +113,13 @@ def test_the_share_that_is_the_same_in_all_rows(size, grid, offset, rng, tmp_pat
 
 def test_without_its_mean_a_table_has_nothing_at_frequency_zero(rng):
     table = rng.normal(size=(40, 6)) + 3
-    assert "common-part" in [f.code for f in spectrum(table).findings]
+    assert "common-part" in codes(spectrum(table))
     enc = without_mean(as_encoding(table))
     result, expected = (spectrum(x, 40, 0) for x in (enc, table - table.mean(axis=0)))
     assert result.density[0] == pytest.approx(0, abs=1e-25)
-    np.testing.assert_allclose(result.density, expected.density, atol=1e-14)
+    assert_allclose(result.density, expected.density, atol=1e-14)
     assert (result.summary.mean_share, result.findings) == (0, [])
-    with pytest.raises(PefourierError, match="the table of sinusoidal"):
+    with refusal("the table of sinusoidal"):
         spectrum(without_mean(load("sinusoidal", 50, 8)), method="declared")
 
 

@@ -77,8 +77,8 @@ FITS += [("codes.npy", 8, 0, 0), ("codes.npy", 9, 1, 1), ("none", 9, 0, 0)]
 
 @pytest.mark.parametrize(("spec", "length", "required", "strict"), FITS)
 @pytest.mark.usefixtures("folder")
-def test_unknown_lengths_fail_requirements(spec, length, required, strict, run):
-    np.save("codes.npy", np.random.default_rng(0).normal(size=(8, 4)))
+def test_unknown_lengths_fail_requirements(spec, length, required, strict, run, rng):
+    np.save("codes.npy", rng.normal(size=(8, 4)))
     requested = ("context", spec, "--length", length)
     assert run(*requested, "--require", "fits").status == required
     assert run(*requested, "--strict").status == strict

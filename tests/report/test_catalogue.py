@@ -1,10 +1,10 @@
 """The list of named encodings."""
 
 import csv
-import json
 import re
 
 import pytest
+from published_configs import sized
 
 import pefourier
 from pefourier.encodings.registry import SYNONYMS, canonical_spec
@@ -13,7 +13,7 @@ from pefourier.report.catalogue import USED_BY, description, read_catalogue
 
 
 def test_the_list_is_the_same_in_all_forms(run):
-    records = json.loads(run("list --json").out)["results"]
+    records = run("list --json").results
     rows = list(csv.reader(run("list --csv").out.splitlines()))
     assert [row[0] for row in rows[1:]] == [r["encoding"] for r in records]
     _, _, table = run("list").out.partition("\n\n")
@@ -29,14 +29,13 @@ def test_every_example_of_the_list_is_answered(run):
 
 
 @pytest.mark.parametrize("kind", [kind for used in USED_BY.values() for kind in used.split()])
-def test_models_use_what_is_stated_of_them(tmp_path, kind):
+def test_models_use_what_is_stated_of_them(written, kind):
     """A model's config is read as the listed encoding, or refused because weights hold it."""
-    config = {"model_type": kind, "hidden_size": 64, "num_attention_heads": 4, "image_size": 224}
-    config |= {"max_position_embeddings": 64, "num_hidden_layers": 2, "patch_size": 16}
+    config = sized(kind, 64, 4, 64, num_hidden_layers=2, image_size=224, patch_size=16)
     config |= {"relative_attention": True, "position_biased_input": False, "position_buckets": 8}
-    (tmp_path / "config.json").write_text(json.dumps({**config, "pos_att_type": "c2p|p2c"}))
+    config |= {"pos_att_type": "c2p|p2c"}
     try:
-        names = (pefourier.context(tmp_path / "config.json").encodings[0].name,)
+        names = (pefourier.context(written(config)).encodings[0].name,)
     except PefourierError as error:
         what = re.search(r"(biases|positions) .*(learned|trained)", str(error))[1]
         names = ("swin", "swin2") if what == "biases" else ("learned",)

@@ -2,7 +2,6 @@
 
 import csv
 import html
-import json
 import re
 from pathlib import Path
 
@@ -161,9 +160,9 @@ def test_a_name_in_any_slot_is_text(name, capsys):
 
 
 @pytest.mark.parametrize("name", ["x\x1b[31mPWNED\x07", "x\n::error file=README.md::pwned y"])
-def test_the_name_of_a_tensor_is_text(name, tmp_path, run):
+def test_the_name_of_a_tensor_is_text(name, tmp_path, written, run):
     config = {"model_type": "whisper", "d_model": 8, "max_source_positions": 30}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    written(config)
     tensor = {f"{name}.embed_positions.weight": np.eye(30, 8)}
     safetensors(tmp_path / "model.safetensors", tensor)
     for command in COMMANDS[:3]:

@@ -7,6 +7,7 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from numpy.testing import assert_allclose, assert_array_equal
 from published_configs import PUBLISHED
 from tiny_models import write_model
 
@@ -36,18 +37,18 @@ def test_curves_are_the_numbers_of_the_answers(pair):
     answers = [Answer(e, spectrum_of(e)) for e in pair]
     (axes,) = spectrum(answers, plot.USUAL, axis="linear").axes
     for line, a in zip(axes.lines, answers, strict=True):
-        np.testing.assert_array_equal(line.get_ydata(), a.result.density)
+        assert_array_equal(line.get_ydata(), a.result.density)
         assert line.get_label() == a.encoding.spec
     answers = [Answer(e, position_functions(e, [2, 9])) for e in pair]
     panels = reconstruct(answers, plot.USUAL).axes
     values = answers[1].result.reconstructions[1].values
-    np.testing.assert_array_equal(panels[1].lines[1].get_ydata(), values)
+    assert_array_equal(panels[1].lines[1].get_ydata(), values)
     left, right = Faithfulness.draw([Answer(e, check_faithful(e)) for e in pair], plot.USUAL).axes
     table = pair[0].table()
     sigma = np.linalg.svd(table, compute_uv=False)
-    np.testing.assert_allclose(left.lines[0].get_ydata(), sigma / sigma[0], atol=1e-14)
+    assert_allclose(left.lines[0].get_ydata(), sigma / sigma[0], atol=1e-14)
     means = [np.mean(np.diag(table @ table.T, lag)) / 8 for lag in range(20)]
-    np.testing.assert_allclose(right.lines[0].get_ydata(), means, atol=1e-14)
+    assert_allclose(right.lines[0].get_ydata(), means, atol=1e-14)
 
 
 def test_equal_curves_are_visible_and_named_in_the_legend():
@@ -75,7 +76,7 @@ def test_tables_of_two_lengths_are_compared_as_far_as_both_go():
     two = compare([answer_of(compare_encodings(a, load("dft", 900, 4)))], plot.USUAL).axes
     assert [axes.get_xlabel() for axes in two].count("dimension") == 2  # no difference
     worst = np.abs(a.table() - b.table()[:900]).max(axis=0)
-    np.testing.assert_allclose(apart.images[0].get_array().max(axis=0), worst)
+    assert_allclose(apart.images[0].get_array().max(axis=0), worst)
 
 
 def test_all_lags_of_a_long_kernel_are_drawn_on_a_logarithmic_axis():
@@ -83,8 +84,8 @@ def test_all_lags_of_a_long_kernel_are_drawn_on_a_logarithmic_axis():
     answers = [Answer(one, relate(one)) for one in (enc, alibi)]
     (axes,) = Relations.draw(answers, plot.USUAL).axes
     line, biases = axes.lines
-    np.testing.assert_array_equal(biases.get_ydata(), relate(alibi).by_lag)
-    np.testing.assert_array_equal(line.get_ydata(), kernel(enc))
+    assert_array_equal(biases.get_ydata(), relate(alibi).by_lag)
+    assert_array_equal(line.get_ydata(), kernel(enc))
     assert axes.get_xscale() == "symlog"
 
 
@@ -92,10 +93,10 @@ def test_slow_waves_have_room_on_a_logarithmic_axis():
     enc = load("rope:rho=5e5", 4096, 128)
     axes, above = spectrum([Answer(enc, spectrum_of(enc))], plot.USUAL).axes
     found = spectrum_of(enc).measure.by_decade
-    np.testing.assert_array_equal(axes.lines[0].get_xdata(), found.omega)
-    np.testing.assert_array_equal(axes.lines[0].get_ydata(), found.density)
+    assert_array_equal(axes.lines[0].get_xdata(), found.omega)
+    assert_array_equal(axes.lines[0].get_ydata(), found.density)
     waves = [2 * np.pi / omega for omega in axes.get_xlim()]
-    np.testing.assert_allclose(above.get_xlim(), waves)
+    assert_allclose(above.get_xlim(), waves)
     assert axes.lines[1].get_xdata()[0] == pytest.approx(2 * np.pi / 4096)
 
 
@@ -166,13 +167,13 @@ def test_a_table_is_drawn_with_the_same_weight_for_both_signs(pair):
     """The colour scale is symmetric, and long tables are drawn as means to avoid moiré."""
     table = pair[1].table()
     axes = heatmap([Answer(pair[1], table)], plot.USUAL).axes[0]
-    np.testing.assert_array_equal(axes.images[0].get_array(), table)
+    assert_array_equal(axes.images[0].get_array(), table)
     top = np.abs(table).max()
     assert axes.images[0].get_clim() == (-top, top)
     enc = load("rope", 6000, 8)
     (image,) = heatmap([Answer(enc, enc.table())], plot.USUAL).axes[0].images
     means = enc.table().reshape(400, 15, 8).mean(axis=1)
-    np.testing.assert_allclose(image.get_array(), means, atol=1e-12)
+    assert_allclose(image.get_array(), means, atol=1e-12)
     assert image.get_extent() == [-0.5, 7.5, 5999.5, -0.5]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
 import pefourier
 from pefourier.cli.main import program
@@ -86,24 +87,16 @@ def printed_words():
     yield from (*DIFFERENCES, *CAPTIONS.values(), *NAMED)
     yield from (*interpolation.METHODS, *spectral_density.METHODS[1:])
     yield from (code for code in tomllib.loads(MISTAKES.read_text()))
-    yield from "halves-to-neighbours neighbours-to-halves reversed axes-exchanged partial".split()
-    yield from "columns signs layout scale offset order part axes outputs rows".split()
-    yield from "turns bound rank kept blended stretched same rotary learned alibi t5 none".split()
-    yield from "kv-cache past_key_values quantization rotate_every_two attention_scaling".split()
-    yield from "position_ids input_pos rope-theta mrope_section cos_cached freqs_cis".split()
-    yield from (
-        "inverse frequencies",
-        "sliding window",
-        "one-step map",
-        "cite",
-        "safe",
-        "pre-commit",
-        "warning",
-        "full rotation",
-        "logit",
-    )
+    yield from WORDS
+    yield from ("inverse frequencies", "sliding window", "one-step map", "full rotation")
 
 
+WORDS = """
+halves-to-neighbours neighbours-to-halves reversed axes-exchanged partial columns signs layout scale
+offset order part axes outputs rows turns bound rank kept blended stretched same rotary learned
+alibi t5 none kv-cache past_key_values quantization rotate_every_two attention_scaling position_ids
+input_pos rope-theta mrope_section cos_cached freqs_cis cite safe pre-commit warning logit
+""".split()
 GONE = {
     "triangle",
     "crop",
@@ -199,7 +192,6 @@ def test_explain_answers_in_every_form(run, ask):
 
 
 def test_the_yaml_of_the_hooks_is_that_of_the_package(run):
-    yaml = pytest.importorskip("yaml")
     lines = run("explain pre-commit").out.splitlines()
     pasted = "\n".join(line for line in lines if line.startswith("    "))
     ((repository,), hooks) = yaml.safe_load(pasted), yaml.safe_load(HOOKS.read_text())

@@ -8,9 +8,8 @@ from pefourier.report.training_figures import comparison
 from pefourier.train import statistics
 
 
-def test_runs_are_points_differences_stand_beside_them_and_doubtful_ones_are_hollow():
+def test_runs_are_points_differences_stand_beside_them_and_doubtful_ones_are_hollow(rng):
     scores = {"sinusoidal": 0.5, "dft": 0.7, "rope": 0.5}
-    rng = np.random.default_rng(0)
     rows = [
         result(e, float(rng.normal(mean, 0.01)), seed=seed, fold=fold)
         | {"step": 90 if e == "rope" else 1, "budget": {"steps": 90}}

@@ -20,22 +20,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from published_configs import PUBLISHED
 
 RUNS = 3
 SLOWER = 1.3  # times the stored ratio: the command has become slower
 FAR = 10  # times the limit: the table says why
 PAIRS, MORE = 5, 1.1  # runs of a command now and at a commit before, and the largest ratio
 ROOT = Path(__file__).parents[2]
-CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "max_position_embeddings": 131072,
-    "rope_theta": 500000.0,
-}
-LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-LLAMA3 |= {"original_max_position_embeddings": 8192}
+CONFIG = PUBLISHED["meta-llama/Llama-3.1-8B"] | {"num_hidden_layers": 32}
 WORK = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 START = "import numpy as np; eig = lambda n: np.linalg.eigvalsh(np.random.random((n, n)))"
 NOT_CALLED, WHY = WORK.pop("not_called"), WORK.pop("why")
@@ -58,27 +50,25 @@ def ruler():
 def write_inputs(folder):
     """Write the files that commands read: a table, configs, a dump, ids and weights."""
     from safetensors.numpy import save_file
-    from stored import gguf_bytes
+    from stored import gguf_bytes, llama_keys
 
     rng = np.random.default_rng(0)
     np.save(folder / "table.npy", rng.standard_normal((4096, 768), dtype=np.float32))
     np.save(folder / "ids.npy", np.arange(64))
     np.save(folder / "ids-large.npy", np.tile(np.arange(4096), (256, 1)))
-    configs = {"config": LLAMA3, "linear": {"rope_type": "linear", "factor": 8.0}}
-    for name, scaling in configs.items():
-        text = json.dumps(CONFIG | {"rope_scaling": scaling})
-        (folder / f"{name}.json").write_text(text)
+    linear = CONFIG | {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}
+    for name, config in (("config", CONFIG), ("linear", linear)):
+        (folder / f"{name}.json").write_text(json.dumps(config))
     omega = CONFIG["rope_theta"] ** (-np.arange(64) / 64) / np.where(np.arange(64) > 30, 4, 1)
     phases = np.outer(np.arange(131072, dtype=np.float32), omega.astype(np.float32))
     np.save(folder / "dump.npy", np.hstack([np.cos(phases), np.sin(phases)]))
-    header = {"general.architecture": "llama", "llama.context_length": 131072}
-    header |= {"llama.embedding_length": 4096, "llama.block_count": 32}
-    header |= {"llama.attention.head_count": 32, "llama.rope.dimension_count": 128}
-    header["llama.rope.freq_base"] = 500000.0
+    header = llama_keys(4096, 32, 32, 131072, **{"rope.freq_base": 5e5})
     (folder / "model.gguf").write_bytes(gguf_bytes(header.items()))
     (folder / "model").mkdir()
     sizes = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 4}
-    (folder / "model" / "config.json").write_text(json.dumps(CONFIG | sizes))
+    (folder / "model" / "config.json").write_text(
+        json.dumps(CONFIG | sizes | {"rope_scaling": None})
+    )
     name = "model.layers.{}.self_attn.{}_proj.weight"
     weights = {
         name.format(layer, side): rng.standard_normal((512, 512), dtype=np.float32)

@@ -18,6 +18,7 @@ import os
 import random
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -35,8 +36,18 @@ import numpy as np
 import torch
 import torch.nested._internal.ops  # torch imports this module by itself at a later time
 import typer
+from published_configs import SMALL_LLAMA, sized
 from safetensors.torch import save_file
-from stored import TABLE, gguf_bytes, npy_bytes, npy_file, npz_file, put, safetensors_bytes
+from stored import (
+    TABLE,
+    gguf_bytes,
+    llama_keys,
+    npy_bytes,
+    npy_file,
+    npz_file,
+    put,
+    safetensors_bytes,
+)
 from tiny_models import write_model
 
 from pefourier.api import positions
@@ -201,11 +212,6 @@ def safetensors_file(rng):
     return safetensors_bytes(header, whole[end:])
 
 
-def little(number, width):
-    """Return the bytes of an integer in little-endian order."""
-    return number.to_bytes(width, "little")
-
-
 @cache
 def originals():
     """Return one valid file or more of each format."""
@@ -331,9 +337,8 @@ def position_ids(rng):
 
 
 IDS_OF = [  # configs whose ids have other rules
-    {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4},
-    {"model_type": "roberta", "hidden_size": 16, "max_position_embeddings": 9},
-    {"model_type": "opt", "hidden_size": 16, "max_position_embeddings": 9},
+    SMALL_LLAMA,
+    *(sized(kind, 16, 1, 9) for kind in ("roberta", "opt")),
     {"model_type": "bloom", "hidden_size": 64, "n_head": 4},
 ]
 
@@ -345,9 +350,7 @@ def stored_answer():
     return as_json(page_of([Answer(enc, check_faithful(enc))])).encode()
 
 
-LLAMA = {"general.architecture": "llama", "llama.context_length": 64, "llama.block_count": 2}
-LLAMA |= {"llama.embedding_length": 64, "llama.attention.head_count": 4}
-LLAMA |= {"llama.rope.dimension_count": 16, "llama.rope.freq_base": 1e4}
+LLAMA = llama_keys(64, 4, 2, 64, **{"rope.freq_base": 1e4})
 SCALED = ["llama.rope.scaling.type", "llama.rope.scaling.factor", "tokenizer.ggml.tokens"]
 
 
@@ -357,10 +360,13 @@ def gguf_headers(rng):
     keys = [*LLAMA.items()]
     for _ in range(rng.choice([0, 1, 2])):
         kind, value = rng.choice([4, 6, 7, 8, 9, 10, 12, rng.randrange(20)]), rng.randbytes(24)
-        keys[rng.randrange(len(keys))] = rng.choice([*LLAMA, *SCALED]), little(kind, 4) + value
+        keys[rng.randrange(len(keys))] = (
+            rng.choice([*LLAMA, *SCALED]),
+            struct.pack("<I", kind) + value,
+        )
     name = b"rope_freqs.weight"
-    tensor = little(len(name), 8) + name + little(1, 4) + little(8, 8)
-    tensor += little(rng.choice([0, 0, 1, 99]), 4) + bytes(8)
+    tensor = struct.pack("<Q", len(name)) + name
+    tensor += struct.pack("<IQIQ", 1, 8, rng.choice([0, 0, 1, 99]), 0)
     counts = rng.choice([1, 1, 0, 2**62]), rng.choice([len(keys), len(keys), 2**40])
     body = gguf_bytes(keys, counts) + tensor
     body += bytes(-len(body) % 32) + np.ones(8, "<f4").tobytes()

@@ -258,10 +258,9 @@ def faults(value, rule, root, where="answer"):
     """Yield places where a value violates a schema, and unknown fields of open objects."""
     if "$ref" in rule:
         rule = root["$defs"][rule["$ref"].rpartition("/")[2]]
-    if "const" in rule and value != rule["const"]:
-        yield f"{where}: {value!r} is not {rule['const']!r}"
-    if "enum" in rule and value not in rule["enum"]:
-        yield f"{where}: {value!r} is none of {rule['enum']}"
+    allowed = [rule["const"]] if "const" in rule else rule.get("enum", [value])
+    if value not in allowed:
+        yield f"{where}: {value!r} is none of {allowed}"
     if "type" in rule and not is_a(value, rule["type"]):
         yield f"{where}: {str(value)[:60]} is no {rule['type']}"
         return

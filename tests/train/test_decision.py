@@ -136,16 +136,16 @@ def test_what_is_left_out_has_its_reason(names, judged):
     assert set(left_out.values()) <= set(statistics.KINDS)
 
 
-def arms(rng, means, units=8, spread=0.02):
+def arms(rng, means):
     """Runs whose means are as said."""
-    drawn = {e: rng.normal(0, spread, units) for e in means}
+    drawn = {e: rng.normal(0, 0.02, 8) for e in means}
     return {e: mean + drawn[e] - drawn[e].mean() for e, mean in means.items()}
 
 
-def worse_of(runs, first="a"):
+def worse_of(runs):
     """What is worse by all pairs, differences from the first, and unlimited windows."""
-    chance, others = Chance(np.zeros(len(runs[first]))), [e for e in runs if e != first]
-    found = statistics.compare_pairs(runs, [(e, first) for e in others], chance)
+    chance, others = Chance(np.zeros(8)), "bcd"
+    found = statistics.compare_pairs(runs, [(e, "a") for e in others], chance)
     return set(
         statistics.decide(runs, dict(zip(others, found, strict=True)), chance, 0.1, {}).worse
     )

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from numpy.testing import assert_allclose, assert_array_equal
+from published_configs import sized
 from refusals import refusal
 from training import SIZES, epochs, injection
 
@@ -28,8 +29,8 @@ GRID, N = (3, 4), 12
 PLACES = np.indices(GRID).reshape(2, -1).T
 
 
-def inject(spec, d=16, heads=2, grid=GRID, length=N):
-    return load_injection(spec, length, d, heads, seed=0, grid=grid)
+def inject(spec, grid=GRID):
+    return load_injection(spec, N, 16, 2, seed=0, grid=grid)
 
 
 @pytest.mark.parametrize("name", ["t5", "shaw", "erpe", "shaw:values=true", "xl", "deberta"])
@@ -81,19 +82,15 @@ def test_encodings_that_do_not_fit_are_refused(spec, own, named):
         load_injection(spec, **{"length": 8, **own}, d=16, heads=2, seed=0)
 
 
-def test_positions_of_a_config_are_injected_as_they_are(tmp_path):
-    file = tmp_path / "config.json"
-    text = '{"model_type": "llama", "hidden_size": 32, "num_attention_heads": 4'
-    file.write_text(text + ', "max_position_embeddings": 64, "rope_theta": 500.0}')
-    own, named = (
-        load_injection(spec, 12, 32, 4, 0).table() for spec in (str(file), "rope:rho=500")
-    )
+def test_positions_of_a_config_are_injected_as_they_are(written):
+    file = written(sized("llama", 32, 4, 64, rope_theta=500.0))
+    own, named = (load_injection(spec, 12, 32, 4, 0).table() for spec in (file, "rope:rho=500"))
     assert_allclose(own, named, atol=1e-12)
     with refusal("head_dim"):
-        load_injection(str(file), 12, 64, 4, 0)
-    file.write_text('{"model_type": "bloom", "hidden_size": 32, "n_head": 4}')
+        load_injection(file, 12, 64, 4, 0)
+    file = written({"model_type": "bloom", "hidden_size": 32, "n_head": 4})
     with refusal("no vectors for later keys"):
-        load_injection(str(file), 12, 32, 4, 0)
+        load_injection(file, 12, 32, 4, 0)
 
 
 def test_vectors_added_are_those_of_the_grid_or_of_one_axis():

@@ -79,8 +79,7 @@ def test_folds_as_units_have_scipys_t_and_the_corrected_variance(rng):
 
 
 @pytest.mark.parametrize(("deviation", "ratio"), [(0.06, 0.0), (0.1, 0.0), (0.03, 1 / 3)])
-def test_enough_units_find_what_was_requested_about_as_often_as_stated(deviation, ratio):
-    rng = np.random.default_rng(2)
+def test_enough_units_find_what_was_requested_about_as_often_as_stated(deviation, ratio, rng):
     units = statistics.units_needed(deviation, 0.1, Chance(FIVE, ratio) if ratio else ONE_FOLD)
     error = deviation * (1 / units + ratio) ** 0.5 * units**0.5
     drawn = 0.1 + rng.normal(0, error, (400, units))

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from refusals import refusal
@@ -16,7 +15,6 @@ from pefourier.train.store import Store
 SCORES = dict.fromkeys(store.MEASURES, 0.5)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_stated_and_what_is_finished_stays(tmp_path):
     nothing = dict.fromkeys(SCORES)
     tested = [{"length": 9, **SCORES, "reason": ""}, {"length": 9, **nothing, "reason": "few"}]
@@ -97,11 +95,13 @@ def test_another_configuration_is_refused_and_never_replaced(tmp_path, trained, 
     assert file.read_bytes() == before
 
 
-def test_options_of_an_earlier_version_are_accepted_if_they_changed_nothing(tmp_path, trained):
+def test_options_of_an_earlier_version_are_accepted_if_they_changed_nothing(
+    tmp_path, written, trained
+):
     config = json.loads((trained / "config.json").read_text())
     for edit, named in (({"epochs": 20}, "epochs 20"), ({"pool": "max"}, "pool 'max'"), ({}, "")):
         kept = {"weight_decay": 0.0, "pool": "mean", "compile": "auto", "warmup": 0, "search": []}
-        (tmp_path / "config.json").write_text(json.dumps({**config, **kept, **edit}))
+        written({**config, **kept, **edit})
         (tmp_path / "results.jsonl").write_bytes((trained / "results.jsonl").read_bytes())
         options = Options(out=str(tmp_path), resume=True)
         if not edit:
@@ -111,9 +111,11 @@ def test_options_of_an_earlier_version_are_accepted_if_they_changed_nothing(tmp_
             run_comparison(options)
 
 
-def test_options_of_a_configuration_are_checked_like_those_that_are_typed(tmp_path, trained):
+def test_options_of_a_configuration_are_checked_like_those_that_are_typed(
+    tmp_path, written, trained
+):
     config = json.loads((trained / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**config, "find": -1}))
+    written({**config, "find": -1})
     with refusal(r"^--find"):
         run_comparison(Options(out=str(tmp_path), resume=True))
 

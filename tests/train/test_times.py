@@ -68,11 +68,9 @@ def test_each_window_of_a_batch_is_as_alone_with_its_own_table(rng, monkeypatch,
             assert (got[m, b] - expected[0, 0]).abs().max() < 1e-12, (SPECS[m], b)
 
 
-def write_series(path, times, rng, *, rows=9, series=40):
+def write_series(path, times, rng):
     lines = [
-        f"{s},{times(s, t)},{s % 2},{rng.normal():.3f}"
-        for s in range(series)
-        for t in range(rows - s % 3)
+        f"{s},{times(s, t)},{s % 2},{rng.normal():.3f}" for s in range(40) for t in range(9 - s % 3)
     ]
     path.write_text("\n".join(["series,time,label,v", *lines]))
     return str(path)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refusal
 from stored import TABLE, put
 
 from pefourier.encodings.encoding import FINDINGS
@@ -27,14 +28,14 @@ def test_where_nothing_can_be_written(monkeypatch):
     put("x.npy", b"")
     places = {"folder.npy": "it is a folder", "a/x.npy": f"'{Path.cwd()}/a' first"}
     for path, words in places.items():
-        with pytest.raises(PefourierError, match=f"{path}.*{words}"):
+        with refusal(f"{path}.*{words}"):
             check_suffix(path, [".npy"])
-    with pytest.raises(PefourierError, match=r"Did you mean '\.npy'\? 'x\.npz' may end in"):
+    with refusal(r"Did you mean '\.npy'\? 'x\.npz' may end in"):
         check_suffix("x.npz", [".npy", ".csv"])
     assert check_suffix("X.NPY", [".npy"]) == ".npy"
     for protected in (str(Path.cwd()), "x.npy"):
         monkeypatch.setattr(os, "access", lambda path, _, protected=protected: path != protected)
-        with pytest.raises(PefourierError, match=f"{protected}' is write-protected"):
+        with refusal(f"{protected}' is write-protected"):
             write_table("x.npy", TABLE)
 
 
@@ -86,7 +87,7 @@ def test_what_is_being_written_goes_when_the_process_ends():
         files.remove_drafts()
         assert [*Path().iterdir()] == []
 
-    with pytest.raises(PefourierError, match=r"^cannot write 'x.npy': No such file or directory$"):
+    with refusal(r"^cannot write 'x.npy': No such file or directory$"):
         write_whole("x.npy", write)
     assert files.DRAFTS == set()
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import public_axes as public
 import pytest
 from grids import table_on
 from numpy.testing import assert_allclose, assert_array_equal
@@ -28,26 +29,14 @@ def tolerance(enc):
     return 2 * FLOAT32 * (1 + np.abs(phases).max())
 
 
-@pytest.fixture(scope="module")
-def public():
-    return pytest.importorskip("public_axes")
+PUBLIC = {"axial": public.TABLES, "axial-rope": public.ROTATIONS}
 
 
-TABLES = "diffusers transformers cogvideox detr sam2-sine deformable-detr dino"
-ROTATIONS = (
-    "dinov3 pixtral qwen2-vl qwen2-vl,rows=blocks qwen2-vl-text qwen3-vl-text,rho=1e6 llama4 "
-    "hunyuan-dit lumina cogvideox flux flux2 lumina2 z-image qwen-image hunyuan-video wan ltx "
-    "cosmos"
+@pytest.mark.parametrize(
+    ("family", "name"), [(family, name) for family in PUBLIC for name in PUBLIC[family]]
 )
-
-
-PUBLIC = [("axial", name) for name in TABLES.split()]
-PUBLIC += [("axial-rope", name) for name in ROTATIONS.split()]
-
-
-@pytest.mark.parametrize(("family", "name"), PUBLIC)
-def test_vectors_are_those_of_the_public_implementation(public, family, name):
-    grid, d, make = (public.TABLES if family == "axial" else public.ROTATIONS)[name]
+def test_vectors_are_those_of_the_public_implementation(family, name):
+    grid, d, make = PUBLIC[family][name]
     enc, made = on(f"{family}:convention={name}", grid, d), make(grid, d)
     made = made if family == "axial" else np.hstack([np.asarray(part, float) for part in made])
     assert_allclose(cos_and_sin(enc), made, atol=tolerance(enc), rtol=0)
@@ -65,10 +54,9 @@ def test_a_table_is_the_one_recorded(name):
     assert_allclose(cos_and_sin(enc), RECORDED[name], atol=tolerance(enc), rtol=0)
 
 
-def test_every_convention_is_compared_with_its_source(public):
+def test_every_convention_is_compared_with_its_source():
     """Every convention is compared with a public implementation or a recorded table."""
-    named = [f"axial {name}" for name in public.TABLES]
-    named += [f"axial-rope {name}" for name in public.ROTATIONS]
+    named = [f"{family} {name}" for family in PUBLIC for name in PUBLIC[family]]
     named += [*RECORDED, "axial-rope vjepa2", "axial-rope videorope"]  # have separate tests
     compared = {name.partition(",")[0] for name in named}
     known = {f"{family} {name}" for family, rows in read_conventions().items() for name in rows}
@@ -121,7 +109,7 @@ def test_inner_products_are_the_kernel_declared(spec):
     assert_array_equal(cos_and_sin(enc)[:2], [blank, blank])
 
 
-def test_vjepa2_rotates_its_neighbours_by_cosines_in_halves(public):
+def test_vjepa2_rotates_its_neighbours_by_cosines_in_halves():
     """The rows are the numbers by which V-JEPA 2 multiplies: q * cos + rotate_half(q) * sin."""
     grid, d = (2, 3, 4), 32
     made = public.vjepa2_of_ones(grid, d)

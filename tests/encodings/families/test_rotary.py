@@ -1,10 +1,14 @@
 """Rotary frequencies and factors of queries: closed forms, published values, public code."""
 
+from unittest.mock import Mock
+
 import mpmath as mp
 import numpy as np
 import pytest
 import torch
+from findings import codes
 from numpy.testing import assert_allclose, assert_array_equal
+from published_configs import sized
 from refusals import refusal
 from rotary_modules import config_class, modeling, quiet
 from torch.testing import assert_close
@@ -55,10 +59,6 @@ def grid(d, rho):
     return [mp.power(rho, -mp.mpf(2 * i) / d) for i in range(d // 2)]
 
 
-def ntk_twin(d, rho, factor, **_):
-    return grid(d, rho * mp.mpf(factor) ** (mp.mpf(d) / (d - 2)))
-
-
 def of_transformers(scaling, rho, own):
     """Return the frequencies that the function of transformers computes, in float32."""
     rope = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_type": scaling} | own
@@ -68,10 +68,6 @@ def of_transformers(scaling, rho, own):
     with quiet():
         config = config_class("llama")(**sizes, rope_parameters=rope)
         return ROPE_INIT_FUNCTIONS[scaling](config, "cpu", seq_len=3000)[0].numpy()
-
-
-def over(d, rho, factors):
-    return [t / mp.mpf(f) for t, f in zip(grid(d, rho), factors, strict=True)]
 
 
 def clip_twin(d, rho, clipped=20, **_):
@@ -89,13 +85,15 @@ def riflex_twin(d, rho, factor, original, repeat, **_):
 
 TWINS = {
     "none": lambda d, rho, **_: grid(d, rho),
-    "ntk": ntk_twin,
+    "ntk": lambda d, rho, factor, **_: grid(d, rho * mp.mpf(factor) ** (mp.mpf(d) / (d - 2))),
     "cut": lambda d, rho, original, **_: [
         t if t * original >= 2 * mp.pi else mp.mpf(0) for t in grid(d, rho)
     ],
     "clip": clip_twin,
     "riflex": riflex_twin,
-    "factors": lambda d, rho, factors, **_: over(d, rho, factors),
+    "factors": lambda d, rho, factors, **_: [
+        t / mp.mpf(f) for t, f in zip(grid(d, rho), factors, strict=True)
+    ],
 }
 SHORT, LONG = (tuple(1 + i / 7 for i in range(32)), tuple(1 + i * i / 3 for i in range(32)))
 LISTS = {"short_factor": SHORT, "long_factor": LONG}
@@ -185,8 +183,8 @@ def test_xpos_is_the_formula(layout):
 GRID = 5e5 ** (-np.arange(8) / 8)  # inv_freq vectors as models and engines store them
 
 
-def test_a_vector_of_frequencies_is_the_rotation_of_its_base(tmp_path, monkeypatch, rng):
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("folder")
+def test_a_vector_of_frequencies_is_the_rotation_of_its_base(rng):
     np.savez("some.npz", a=GRID, b=np.eye(2), c=[1.0, np.nan])
     enc, known = load("rope:inv_freq=some.npz#a", 40), load("rope:rho=5e5", 40, 16)
     assert_array_equal(enc.table(), known.table())
@@ -203,10 +201,10 @@ def test_a_vector_of_frequencies_is_the_rotation_of_its_base(tmp_path, monkeypat
             load(f"rope:inv_freq=some.npz{wrong}", 9)
 
 
-def test_scores_of_imaginary_heads_have_the_sine_of_the_lag():
+def test_scores_of_imaginary_heads_have_the_sine_of_the_lag(rng):
     """The score is minus the imaginary part of the complex sum whose real part is rope's score."""
     n, d = 9, 6
-    q, k = np.random.default_rng(0).standard_normal((2, n, d))
+    q, k = rng.standard_normal((2, n, d))
     number = [x[:, : d // 2] + 1j * x[:, d // 2 :] for x in (q, k)]
     lags = np.subtract.outer(np.arange(n), np.arange(n))
     turns = np.exp(1j * lags[..., None] * 10000.0 ** (-2 * np.arange(d // 2) / d))
@@ -261,8 +259,7 @@ def test_the_layer_multiplies_as_the_table_says(spec):
         torch.testing.assert_close(turned, wanted, atol=2e-4, rtol=1e-4)
 
 
-MINISTRAL = {"model_type": "ministral3", "hidden_size": 32, "num_attention_heads": 2}
-MINISTRAL |= {"head_dim": 16, "num_hidden_layers": 2, "max_position_embeddings": 32}
+MINISTRAL = sized("ministral3", 32, 2, 32, num_hidden_layers=2, head_dim=16)
 ROPE = {"rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1}
 ROPE |= {"original_max_position_embeddings": 4}
 
@@ -270,6 +267,7 @@ GOLDEN = [  # settings, position, factor by the closed form in its comment
     ("llama4", 8190, 1.0),
     ("llama4", 8191, 1.06931472),
     ("llama4", 131071, 1.28332133),
+    ("llama4,temperature_floor=4", 23, 1.19459101),  # 1 + .1 ln 7
     ("ministral3", 16383, 1.0),
     ("ministral3", 16384, 1.06931472),
     ("ministral3", 262143, 1.27725887),
@@ -291,20 +289,6 @@ def test_factors_are_the_published_ones(name, settings, position, factor):
     assert found.at(np.array([position])) == pytest.approx(factor, abs=5e-9)
 
 
-def queries_in_attention(attention, monkeypatch, code, *rest, **options):
-    """The queries that a model's attention hands to the softmax."""
-    seen = []
-
-    def catch(_module, query, key, *_args, **_options):
-        seen.append((query, key))
-        return query.transpose(1, 2), None
-
-    monkeypatch.setattr(code, "eager_attention_forward", catch)
-    with torch.no_grad():
-        attention(*rest, **options)
-    return seen[0]
-
-
 def test_queries_of_ministral_are_those_of_the_module(written, monkeypatch):
     with quiet():
         theirs = config_class("ministral3")(**{**MINISTRAL, "rope_parameters": dict(ROPE)})
@@ -315,9 +299,11 @@ def test_queries_of_ministral_are_those_of_the_module(written, monkeypatch):
     torch.nn.init.eye_(attention.q_proj.weight)
     torch.nn.init.eye_(attention.k_proj.weight)
     x, ids = torch.randn(1, 20, 32), torch.arange(20)[None]
-    queries, keys = queries_in_attention(
-        attention, monkeypatch, code, x, rotation(x, ids), None, position_ids=ids
-    )
+    seen = Mock(side_effect=lambda _, query, *__, **___: (query.transpose(1, 2), None))
+    monkeypatch.setattr(code, "eager_attention_forward", seen)
+    with torch.no_grad():
+        attention(x, rotation(x, ids), None, position_ids=ids)
+    _, queries, keys, *_ = seen.call_args.args
     rows = x.view(1, 20, 2, 16).transpose(1, 2)
     path = written(MINISTRAL | {"rope_parameters": ROPE, "num_key_value_heads": 2})
     spec = "rope:temperature=ministral3,temperature_floor=4"
@@ -326,26 +312,6 @@ def test_queries_of_ministral_are_those_of_the_module(written, monkeypatch):
             q, k = rotary.rotate(rows, rows, chosen)
             assert_close(q, queries, atol=1e-5, rtol=1e-5)
             assert_close(k[:, :1], keys[:, :1], atol=1e-5, rtol=1e-5)
-
-
-def test_queries_of_llama4_without_positions_have_the_factor_of_none(monkeypatch):
-    with quiet():
-        theirs = config_class("llama4_text")(
-            hidden_size=32, num_attention_heads=2, num_key_value_heads=2, head_dim=16,
-            num_hidden_layers=4, floor_scale=4, no_rope_layers=[0, 0, 0, 0],
-        )  # fmt: skip
-        theirs._attn_implementation = "eager"
-        code = modeling("transformers.models.llama4.modeling_llama4")
-        attention = code.Llama4TextAttention(theirs, 0)
-    torch.nn.init.eye_(attention.q_proj.weight)
-    x = torch.randn(1, 20, 32)
-    queries, _ = queries_in_attention(attention, monkeypatch, code, x, None, None)
-    params = load("none:temperature=llama4,temperature_floor=4", 20, 16).params
-    factors = temperature_in(params, 20).at(np.arange(20))
-    wanted = (
-        x.view(1, 20, 2, 16).transpose(1, 2) * torch.tensor(factors, dtype=torch.float32)[:, None]
-    )
-    assert_close(queries, wanted, atol=1e-5, rtol=1e-5)
 
 
 @pytest.fixture
@@ -374,7 +340,7 @@ def test_compare_of_names_is_right_at_both_sides_of_the_floor(name):
     spec = f"{name}:temperature=llama4,temperature_floor=16"
     near, far = (compare(load(name, n, 8), load(spec, n, 8)) for n in (15, 16))
     assert (near.verdict, far.verdict) == ("the same", "different")
-    assert [f.code for f in near.findings] == ["temperature-beyond"]
+    assert codes(near) == ["temperature-beyond"]
     assert far.unit == "query factors"
 
 
