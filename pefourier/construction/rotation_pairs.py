@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -306,27 +307,24 @@ def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outco
     waves = table.numbers(np.arange(table.length)) / table.factor
     limits = max(FLOAT32_EPS, meant.eps, table.eps), -len(waves) - SAMPLE, FARTHEST
     axis, omega = assign_axes(meant.frequency, waves[:4096]) or meant.axis, meant.frequency
-    runs, moves, index, unsure = list[PositionRun](), [], np.arange(table.length), 0.0
-    positions = []
-    for name in dict.fromkeys(axis):
-        mine = np.array(axis) == name
-        rows = recover_positions(omega[mine], waves[:, mine], *limits)
-        if not rows.explained.all():
-            return None
-        own = runs_of(index, rows.positions, name)
-        runs += own
-        moves.append(f"{name}: {describe_runs(own)}")
-        positions.append(rows.positions)
-        unsure = max(unsure, rows.uncertainty.max())
-    if unsure:
+    names, index, letters = dict.fromkeys(axis), np.arange(table.length), np.array(axis)
+    lines = [
+        recover_positions(omega[letters == name], waves[:, letters == name], *limits)
+        for name in names
+    ]
+    if not all(line.explained.all() for line in lines):
+        return None
+    runs = [runs_of(index, *own) for own in zip((x.positions for x in lines), names, strict=True)]
+    moves = [f"{own[0].axis}: {describe_runs(own)}" for own in runs]
+    if unsure := max(line.uncertainty.max() for line in lines):
         moves.append(f"exact to {unsure:.0f} positions")
-    kind = kind_of_tokens(np.array(positions))
-    is_plain = kind == "text" and (positions[0] == index).all()
+    kind = kind_of_tokens(np.array([line.positions for line in lines]))
+    is_plain = kind == "text" and (lines[0].positions == index).all()
     outcome = outcome.with_findings(
         finding("axis-positions", "plain" if is_plain else kind, moves="; ".join(moves)),
         verdict="the same" if kind == "images" or is_plain else "used differently",
         compared=without_vectors(outcome.compared),
-        positions=tuple(runs),
+        positions=tuple(chain(*runs)),
     )
     fitted = replace(table, axis=axis, frequency=omega, residual=None)
     return compare_axes(outcome, *((meant, fitted) if meant is first else (fitted, meant)))
@@ -356,11 +354,6 @@ def with_causes(
     cause, side = cause_of(causes, meant, "both" if k is None else "b" if k else "a"), SIDES[k or 0]
     facts = {"causes": tuple(causes), "expected": side, "explained": 1.0, "cause": cause} | facts
     return replace(outcome, **facts)
-
-
-def with_factors(outcome: Outcome, changes: Sequence[StepChanged | Shifted]) -> Outcome:
-    """Build the outcome of rotations that differ by the factor on cosines and sines."""
-    return with_causes(outcome.with_differences("factors", 1, 1), changes)
 
 
 def read_pairs(first: Encoding, second: Encoding) -> TwoWaves | None:
@@ -546,7 +539,7 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
     scores_differ = outcome.operator and outcome.operator.relation == "different"
     changes = [*changed_steps(first, second, encodings)]
     if any(change.code in ("mscale", "scaled") for change in changes):
-        return with_factors(outcome, changes)
+        return with_causes(outcome.with_differences("factors", 1, 1), changes)
     if are_declared or scores_differ:
         cause = settings_cause(*encodings) if are_known(*encodings) else None
         return replace(outcome, cause=cause)  # the numbers or scores already show the difference
