@@ -356,6 +356,11 @@ def with_causes(
     return replace(outcome, **facts)
 
 
+def with_factors(outcome: Outcome, changes: Sequence[StepChanged | Shifted]) -> Outcome:
+    """Build the outcome of rotations that differ by the factor on cosines and sines."""
+    return with_causes(outcome.with_differences("factors", 1, 1), changes)
+
+
 def read_pairs(first: Encoding, second: Encoding) -> TwoWaves | None:
     """Read the pairs of two encodings in one order of cosines and sines; None if one has none."""
     a, b = pairs_of(first, second), pairs_of(second, first)
@@ -510,22 +515,20 @@ def compare_shifted(outcome: Outcome, encodings: Two, pairs: TwoWaves) -> Outcom
     """Report additive sinusoids that begin elsewhere, with all other steps; None for all others."""
     if any(map(rotates, encodings)) or outcome.verdict == "the same":
         return None
-    for b in (pairs[1], exchanged_waves(pairs[1])):
-        by, forms = shift_between(pairs[0], b), [*map(form_of, encodings, (pairs[0], b))]
-        causes = tuple(changed_steps(pairs[0], b, encodings))
-        name = name_of_order(forms[0], forms[1]) if forms[0] and forms[1] else None
-        codes = {change.code for change in causes}
-        if not by or "copies" in codes or ({"layout", "order"} & codes and not name):
-            continue
-        transform: Fields = {"offset": by}
-        if "scaled" in codes:
-            transform["scale"] = b.factor / pairs[0].factor
-        if name:
-            columns = changes_by_name(encodings[0].dim)[name].tolist()
-            transform |= {"columns": columns, "layout": name}
-        facts: Fields = {"transform": transform, "causes": causes, "explained": 1.0}
-        return replace(outcome.without_numbers(), verdict="equivalent", **facts)
-    return None
+    by, forms = shift_between(*pairs), [*map(form_of, encodings, pairs)]
+    causes = tuple(changed_steps(*pairs, encodings))
+    name = name_of_order(forms[0], forms[1]) if forms[0] and forms[1] else None
+    codes = {change.code for change in causes}
+    if not by or "copies" in codes or ({"layout", "order"} & codes and not name):
+        return None
+    transform: Fields = {"offset": by}
+    if "scaled" in codes:
+        transform["scale"] = pairs[1].factor / pairs[0].factor
+    if name:
+        columns = changes_by_name(encodings[0].dim)[name].tolist()
+        transform |= {"columns": columns, "layout": name}
+    facts: Fields = {"transform": transform, "causes": causes, "explained": 1.0}
+    return replace(outcome.without_numbers(), verdict="equivalent", **facts)
 
 
 def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: Waves) -> Outcome:
@@ -539,7 +542,7 @@ def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: 
     scores_differ = outcome.operator and outcome.operator.relation == "different"
     changes = [*changed_steps(first, second, encodings)]
     if any(change.code in ("mscale", "scaled") for change in changes):
-        return with_causes(outcome.with_differences("factors", 1, 1), changes)
+        return with_factors(outcome, changes)
     if are_declared or scores_differ:
         cause = settings_cause(*encodings) if are_known(*encodings) else None
         return replace(outcome, cause=cause)  # the numbers or scores already show the difference

@@ -70,8 +70,8 @@ def aliased_frequencies(enc: Encoding) -> Iterator[Finding]:
         return
     else:
         lines = axis_encodings(enc) if not enc.domain.is_line else [enc]
-        tables = [line.table(line.domain.x[:ROWS]) for line in lines or ()]
-        omega = np.concatenate([np.zeros(0), *(ladder_of(rows, enc.eps) for rows in tables)])
+        ladders = (ladder_of(line.table(line.domain.x[:ROWS]), enc.eps) for line in lines or ())
+        omega = np.concatenate([np.zeros(0), *ladders])
     count = (omega > FOLD).sum()
     if count:
         yield finding("aliased-frequencies", count=count, total=len(omega))
@@ -251,10 +251,9 @@ class TableFacts:
     def of_phases(self) -> bool:
         """Whether columns are lines through 0 of different slopes."""
         rows = self.sample
-        if len(rows) < 4 or rows.shape[1] < 2 or rows[0].any() or np.ptp(rows[1]) == 0:
-            return False
-        lines = np.arange(len(rows))[:, None] * rows[-1] / (len(rows) - 1)
-        return bool((rows[1] > 0).all() and (abs(rows - lines) <= 8 * self.level * lines).all())
+        lines = np.outer(np.arange(len(rows)), rows[-1]) / max(len(rows) - 1, 1)
+        is_line = len(rows) > 3 and (np.abs(rows - lines) <= 8 * self.level * lines).all()
+        return bool(is_line and (lines[1] > 0).all() and np.ptp(lines[1]) > 0)
 
     @cached_property
     def sample(self) -> Floats:
