@@ -21,7 +21,7 @@ from pefourier.construction.explain import Named, explain
 from pefourier.construction.mistakes import find_mistakes
 from pefourier.construction.pairs import pairs_apart, recover_positions
 from pefourier.construction.rows import Clamped, Divided, Rounded, agree
-from pefourier.construction.steps import StepChanged, is_scaled
+from pefourier.construction.steps import StepChanged, changed_steps, is_scaled
 from pefourier.construction.waves import (
     LAYOUTS,
     Complex,
@@ -283,9 +283,8 @@ def explain_scores(expected: Encoding, observed: Encoding) -> tuple[Any, ...]:
     if (np.cos(keys.phase - queries.phase - queries.frequency * ahead) < 0).all():
         ratio = -ratio
     is_shared = not is_scaled(queries.factor, keys.factor, queries, keys)
-    if is_shared and is_scaled(meant.factor, queries.factor, queries):
-        factors = {"attention_factor": (meant.factor, queries.factor)}
-        causes.append(StepChanged("mscale", "waves", factors))
+    if scaled := [*changed_steps(meant, queries, (expected, observed))] if is_shared else []:
+        causes += scaled
     elif is_scaled(1.0, ratio, queries, keys):
         causes.append(KeysScaled(float(f"{ratio:.6g}")))
     own = expected.params.get("layout", "halves")

@@ -119,17 +119,18 @@ def shift_between(a: Waves, b: Waves) -> int | None:
     """
     if len(a) != len(b) or a.repeats != b.repeats or a.has_angles or b.has_angles:
         return None
-    eps, n = max(FLOAT32_EPS, a.eps, b.eps), min(a.length, b.length)
-    slack = 64 * eps / n + 4 * phase_rounding(np.abs(a.frequency), eps)
-    if (np.abs(wrapped(a.frequency - b.frequency, 2 * np.pi)) > slack).any():
-        return None
-    begins = wrapped(b.phase - a.phase, 2 * np.pi)
+    eps, begins = max(FLOAT32_EPS, a.eps, b.eps), wrapped(b.phase - a.phase, 2 * np.pi)
+    slack = slack_of(a.frequency, eps, min(a.length, b.length))
     by = position_offset(begins, a.frequency, eps)
-    if not by or not np.isfinite(by):
-        return None
-    left = np.abs(wrapped(begins - a.frequency * by, 2 * np.pi))
-    is_shift = (left <= 16 * eps + abs(by) * slack).all()
+    left = np.array([a.frequency - b.frequency, begins - a.frequency * by])
+    limits = slack, 16 * eps + abs(by) * slack
+    is_shift = by and (np.abs(wrapped(left, 2 * np.pi)) <= limits).all()  # not if NaN
     return int(by) if is_shift and all(explained_pairs(waves).all() for waves in (a, b)) else None
+
+
+def slack_of(omega: Floats, eps: float, n: int) -> Floats:
+    """Return error bounds of frequencies fitted to some of n rows."""
+    return 64 * eps / n + 4 * phase_rounding(np.abs(omega), eps)
 
 
 def first_difference(a: Waves, b: Waves) -> Difference | None:
@@ -143,10 +144,9 @@ def first_difference(a: Waves, b: Waves) -> Difference | None:
     if not len(rows):
         return None
     pair = int((units_apart(first, second, expected, rows)[0] > 1).argmax())
-    x, y = expected(rows)[0, pair], second.numbers(rows)[0, pair]
-    parts = ((float(x.real), float(y.real)), (float(x.imag), float(y.imag)))
-    numbers = max(parts, key=lambda part: np.nan_to_num(abs(part[0] - part[1])))
-    return Difference((int(rows[0]), pair), *numbers)
+    x, y = (waves(rows)[:, pair].view(float) for waves in (expected, second.numbers))
+    part = np.nan_to_num(np.abs(x - y)).argmax()  # the cosine or the sine
+    return Difference((int(rows[0]), pair), float(x[part]), float(y[part]))
 
 
 def frequencies_apart(a: Waves, b: Waves) -> bool:
@@ -156,9 +156,8 @@ def frequencies_apart(a: Waves, b: Waves) -> bool:
     """
     if len(a) != len(b):
         return True
-    eps = max(a.eps, b.eps)
     first, second = (np.sort(np.abs(wrapped(x.frequency, 2 * np.pi))) for x in (a, b))
-    slack = 64 * eps / min(a.length, b.length) + 4 * phase_rounding(first, eps)
+    slack = slack_of(first, max(a.eps, b.eps), min(a.length, b.length))
     return bool((np.abs(first - second) > slack).any())
 
 

@@ -153,9 +153,7 @@ class Rope:
         groups = [scaling, *({key} for key in changes.keys() - scaling - {"d"})]
         for group in filter(None, groups):
             mixed = first | {key: second.get(key) for key in changes.keys() - group}
-            is_scaling = group is scaling
-            pair = (first if is_scaling else mixed, second)
-            if all(are_close(both_at(n, *pair, relative=is_scaling)) for n in lengths):
+            if all(are_close(both_at(n, mixed, second)) for n in lengths):
                 changes = {key: pair for key, pair in changes.items() if key not in group}
         return changes
 
@@ -166,22 +164,16 @@ def is_rotation(enc: Encoding) -> bool:
     return is_on_a_line and enc.injection == "rotate" and "scaling" in enc.params
 
 
-def both_at(
-    length: int, first: Values, second: Values, *, relative: bool = False
-) -> list[Floats] | None:
-    """Return the frequencies of two settings, or the factors of their scalings if `relative`.
+def both_at(length: int, first: Values, second: Values) -> list[Floats] | None:
+    """Return the frequencies of two settings.
 
     None if settings are inconsistent or the numbers of pairs differ.
     """
-    settings = [first, second]
-    settings += [{**values, "scaling": "none"} for values in settings] if relative else []
     try:
-        omega = [rotation_of(values, length)[0] for values in settings]
+        omega = [rotation_of(values, length)[0] for values in (first, second)]
     except PefourierError:
         return None
-    if len({*map(len, omega)}) > 1:
-        return None
-    return [omega[0] / omega[2], omega[1] / omega[3]] if relative else omega
+    return omega if len(omega[0]) == len(omega[1]) else None
 
 
 def are_close(pair: Sequence[Any] | None) -> bool:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -307,27 +308,24 @@ def compare_axes_of_rows(outcome: Outcome, first: Waves, second: Waves) -> Outco
     waves = table.numbers(np.arange(table.length)) / table.factor
     limits = max(FLOAT32_EPS, meant.eps, table.eps), -len(waves) - SAMPLE, FARTHEST
     axis, omega = assign_axes(meant.frequency, waves[:4096]) or meant.axis, meant.frequency
-    runs, moves, index, unsure = list[PositionRun](), [], np.arange(table.length), 0.0
-    positions = []
-    for name in dict.fromkeys(axis):
-        mine = np.array(axis) == name
-        rows = recover_positions(omega[mine], waves[:, mine], *limits)
-        if not rows.explained.all():
-            return None
-        own = runs_of(index, rows.positions, name)
-        runs += own
-        moves.append(f"{name}: {describe_runs(own)}")
-        positions.append(rows.positions)
-        unsure = max(unsure, rows.uncertainty.max())
-    if unsure:
+    names, index, letters = dict.fromkeys(axis), np.arange(table.length), np.array(axis)
+    lines = [
+        recover_positions(omega[letters == name], waves[:, letters == name], *limits)
+        for name in names
+    ]
+    if not all(line.explained.all() for line in lines):
+        return None
+    runs = [runs_of(index, *own) for own in zip((x.positions for x in lines), names, strict=True)]
+    moves = [f"{own[0].axis}: {describe_runs(own)}" for own in runs]
+    if unsure := max(line.uncertainty.max() for line in lines):
         moves.append(f"exact to {unsure:.0f} positions")
-    kind = kind_of_tokens(np.array(positions))
-    is_plain = kind == "text" and (positions[0] == index).all()
+    kind = kind_of_tokens(np.array([line.positions for line in lines]))
+    is_plain = kind == "text" and (lines[0].positions == index).all()
     outcome = outcome.with_findings(
         finding("axis-positions", "plain" if is_plain else kind, moves="; ".join(moves)),
         verdict="the same" if kind == "images" or is_plain else "used differently",
         compared=without_vectors(outcome.compared),
-        positions=tuple(runs),
+        positions=tuple(chain(*runs)),
     )
     fitted = replace(table, axis=axis, frequency=omega, residual=None)
     return compare_axes(outcome, *((meant, fitted) if meant is first else (fitted, meant)))
@@ -518,22 +516,20 @@ def compare_shifted(outcome: Outcome, encodings: Two, pairs: TwoWaves) -> Outcom
     """Report additive sinusoids that begin elsewhere, with all other steps; None for all others."""
     if any(map(rotates, encodings)) or outcome.verdict == "the same":
         return None
-    for b in (pairs[1], exchanged_waves(pairs[1])):
-        by, forms = shift_between(pairs[0], b), [*map(form_of, encodings, (pairs[0], b))]
-        causes = tuple(changed_steps(pairs[0], b, encodings))
-        name = name_of_order(forms[0], forms[1]) if forms[0] and forms[1] else None
-        codes = {change.code for change in causes}
-        if not by or "copies" in codes or ({"layout", "order"} & codes and not name):
-            continue
-        transform: Fields = {"offset": by}
-        if "scaled" in codes:
-            transform["scale"] = b.factor / pairs[0].factor
-        if name:
-            columns = changes_by_name(encodings[0].dim)[name].tolist()
-            transform |= {"columns": columns, "layout": name}
-        facts: Fields = {"transform": transform, "causes": causes, "explained": 1.0}
-        return replace(outcome.without_numbers(), verdict="equivalent", **facts)
-    return None
+    by, forms = shift_between(*pairs), [*map(form_of, encodings, pairs)]
+    causes = tuple(changed_steps(*pairs, encodings))
+    name = name_of_order(forms[0], forms[1]) if forms[0] and forms[1] else None
+    codes = {change.code for change in causes}
+    if not by or "copies" in codes or ({"layout", "order"} & codes and not name):
+        return None
+    transform: Fields = {"offset": by}
+    if "scaled" in codes:
+        transform["scale"] = pairs[1].factor / pairs[0].factor
+    if name:
+        columns = changes_by_name(encodings[0].dim)[name].tolist()
+        transform |= {"columns": columns, "layout": name}
+    facts: Fields = {"transform": transform, "causes": causes, "explained": 1.0}
+    return replace(outcome.without_numbers(), verdict="equivalent", **facts)
 
 
 def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: Waves) -> Outcome:

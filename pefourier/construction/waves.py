@@ -45,7 +45,6 @@ from pefourier.types import (
     Array,
     Bools,
     Counts,
-    Fields,
     Floats,
     Indices,
     Ints,
@@ -282,8 +281,7 @@ def fit_line(table: Array, repeats: int, form: Form, eps: float) -> Waves | None
     """Fit the frequencies of a table in a given form; None if the rows contradict the form."""
     steps = table[::repeats]
     n = len(steps)
-    rows = distinct(np.array([0, *(2 ** np.arange(40)), n - 1]))
-    rows = rows[rows < n]
+    rows = np.unique([0, *2 ** np.arange(int(n - 1).bit_length()), n - 1])
     waves = form.numbers(steps[rows])
     factor, start = 1.0, np.zeros(waves.shape[1])
     if form.part == "angles":
@@ -317,12 +315,17 @@ def fit_line(table: Array, repeats: int, form: Form, eps: float) -> Waves | None
     is_scaled = form.part == "sin" and factor != 1  # by a number that was fitted, too
     if form.part != "both" and (np.median(residual) if is_scaled else residual.min()) > 1:
         return None
-    offset, amplitude = position_offset(start, omega, eps), np.full(len(omega), factor)
-    facts: Fields = {"residual": residual, "repeats": repeats}
     return Waves(
-        *(omega, start, amplitude, lambda rows: form.numbers(table[rows]), len(table)),
-        *(eps, offset, form),
-        **facts,
+        omega,
+        start,
+        np.full(len(omega), factor),
+        lambda rows: form.numbers(table[rows]),
+        len(table),
+        eps,
+        position_offset(start, omega, eps),
+        form,
+        residual=residual,
+        repeats=repeats,
     )
 
 
@@ -386,11 +389,9 @@ def position_offset(start: Floats, omega: Floats, eps: float) -> float:
     >>> position_offset(np.array([3.0, 0.3]) - [2 * np.pi, 0], np.array([3.0, 0.3]), 1e-9)
     1.0
     """
-    moved = np.abs(start) > 16 * eps
-    if not moved.any():
+    if (np.abs(start) <= 16 * eps).all():
         return 0.0
-    slow = np.where(moved & (omega != 0), np.abs(omega), np.inf).argmin()
-    steps = float(np.rint(start[slow] / (omega[slow] or np.nan)))
+    steps = float(np.rint(common_offset(np.abs(omega), start * np.sign(omega), 4)[0]))
     residual = wrapped(start - omega * steps, 2 * np.pi)
     return steps if (np.abs(residual) < 1e-2).all() else np.nan
 

@@ -41,3 +41,9 @@ def test_a_given_factor_stays_unless_the_scaling_changes():
     rope = Rope.of(load("rope:scaling=yarn,factor=4,original=64,attention_factor=1", 80, D))
     assert rope.with_(rho=5e4).rotation(80)[1] == 1.0
     assert rope.with_(scaling="none").attention_factor == 0.0
+
+
+def test_a_scaling_by_1_besides_another_fraction_is_no_difference():
+    narrow = Rope(16, 1e4).with_(partial=0.5)
+    unscaled = narrow.with_(scaling="linear", factor=1.0)
+    assert Rope(16, 1e4).diff(unscaled, 80) == {"partial": (1.0, 0.5)}
