@@ -516,20 +516,22 @@ def compare_shifted(outcome: Outcome, encodings: Two, pairs: TwoWaves) -> Outcom
     """Report additive sinusoids that begin elsewhere, with all other steps; None for all others."""
     if any(map(rotates, encodings)) or outcome.verdict == "the same":
         return None
-    by, forms = shift_between(*pairs), [*map(form_of, encodings, pairs)]
-    causes = tuple(changed_steps(*pairs, encodings))
-    name = name_of_order(forms[0], forms[1]) if forms[0] and forms[1] else None
-    codes = {change.code for change in causes}
-    if not by or "copies" in codes or ({"layout", "order"} & codes and not name):
-        return None
-    transform: Fields = {"offset": by}
-    if "scaled" in codes:
-        transform["scale"] = pairs[1].factor / pairs[0].factor
-    if name:
-        columns = changes_by_name(encodings[0].dim)[name].tolist()
-        transform |= {"columns": columns, "layout": name}
-    facts: Fields = {"transform": transform, "causes": causes, "explained": 1.0}
-    return replace(outcome.without_numbers(), verdict="equivalent", **facts)
+    for b in (pairs[1], exchanged_waves(pairs[1])):
+        by, forms = shift_between(pairs[0], b), [*map(form_of, encodings, (pairs[0], b))]
+        causes = tuple(changed_steps(pairs[0], b, encodings))
+        name = name_of_order(forms[0], forms[1]) if forms[0] and forms[1] else None
+        codes = {change.code for change in causes}
+        if not by or "copies" in codes or ({"layout", "order"} & codes and not name):
+            continue
+        transform: Fields = {"offset": by}
+        if "scaled" in codes:
+            transform["scale"] = b.factor / pairs[0].factor
+        if name:
+            columns = changes_by_name(encodings[0].dim)[name].tolist()
+            transform |= {"columns": columns, "layout": name}
+        facts: Fields = {"transform": transform, "causes": causes, "explained": 1.0}
+        return replace(outcome.without_numbers(), verdict="equivalent", **facts)
+    return None
 
 
 def compare_equal_pairs(outcome: Outcome, encodings: Two, first: Waves, second: Waves) -> Outcome:

@@ -22,7 +22,7 @@ from pefourier.construction.identify import (
     geometric_grid,
 )
 from pefourier.construction.tables import shortest
-from pefourier.construction.waves import LAYOUTS, Waves, fit_columns, recurrence, unfold
+from pefourier.construction.waves import LAYOUTS, Waves, copies_of, fit_columns, recurrence, unfold
 from pefourier.encodings.encoding import (
     Encoding,
     Finding,
@@ -40,11 +40,13 @@ from pefourier.writing.text import agreeing, first_few
 
 FOLD = np.pi * (1 + 1e-9)  # radians from point to point, above which a frequency is aliased
 ROWS = 32  # first rows, where phases in float32 keep digits of high frequencies
+ROTATIONS = 5  # full rotations per row tried for the second-lowest frequency
 KNOWN = 3  # frequencies below the fold needed to extrapolate those above
 ROUNDED = 2.0**-7  # relative tolerance for frequencies in 16 bits
 LARGEST_FACTOR = 1024  # largest ratio of two scale factors in a known scaling
 SMALLEST_BASE = 1000  # of a model with a scaled rotation
 ZERO_MEAN = 1e-6  # mean of sinusoids over whole periods, up to rounding
+NOISE = 0.2  # largest residual of columns without a partner, whose phases were rounded
 SAMPLE = 2**9  # rows whose columns are examined one by one
 CYCLIC = 0.05  # residual of a sinusoid rounded to two decimals, as a share
 CONSTANT = 1e-6  # largest difference of rows of a constant table, relative to the norm
@@ -83,28 +85,37 @@ def ladder_of(table: Table, eps: float) -> Floats:
     Frequencies rise or fall in the order of columns. Those above pi per row are unfolded, starting
     from the lowest frequencies.
     """
-    rows, level = table[:ROWS].astype(float), max(eps, FLOAT32_EPS)
-    pairs = fit_columns(rows, level) if min(len(rows), 2 * rows.shape[1]) >= 8 else None
-    if pairs is None or (m := len(pairs)) <= KNOWN:
+    rows = table[:ROWS].astype(float)
+    if len(rows) < 8 or rows.shape[1] < 4:
         return np.zeros(0)
-    order = np.argsort(pairs.columns.min(axis=0))
-    for places in (order, order[::-1]):
-        folded, unlike = (
-            pairs.frequency[places],
-            recurrence(rows[:, pairs.columns[1, places]], 1)[2],
-        )
-        ladder = unfold(folded, folded[1])
-        slack = frequency_slack(ladder, level, len(rows))
-        # phases of higher frequencies have no significant digits
-        sharp = np.argmin(np.append(slack < np.pi / 8, False))
-        if sharp <= KNOWN or ladder[:sharp].max() <= np.pi:
+    level = max(eps, FLOAT32_EPS)
+    pairs = fit_columns(rows, level)
+    if pairs is None:
+        layout, noise = copies_of(rows), NOISE
+        columns = split_pairs(rows, layout)[0] if layout else rows
+        omega = np.arccos(recurrence(columns, 1)[0])
+    else:
+        order = np.argsort(pairs.columns.min(axis=0))
+        columns, omega, noise = rows[:, pairs.columns[1, order]], pairs.frequency[order], np.inf
+    left, m = recurrence(columns, 1)[2], len(omega)
+    for step in (1, -1) if m > KNOWN else ():
+        folded, unlike = omega[::step], left[::step]
+        if (unlike[: KNOWN + 1] >= SHARE + 4 * eps).any():
             continue
-        grid = geometric_grid(ladder[:sharp], slack[:sharp], 2 * m)
-        exact = frequencies(grid, 2 * m) if grid else np.zeros(0)
-        phases = 4 * phase_rounding(exact, level) * len(rows)
-        is_known = grid and ("step" not in grid or (exact <= np.pi).sum() >= KNOWN)
-        if is_known and (unlike < SHARE + 4 * eps + phases).all():
-            return exact if places is order else exact[::-1]
+        for turns in range(-ROTATIONS, ROTATIONS + 1):
+            second = 2 * np.pi * abs(turns) + (-1) ** (turns < 0) * folded[1]
+            ladder = unfold(folded, second)
+            slack = frequency_slack(ladder, level, len(rows))
+            # phases of higher frequencies have no significant digits
+            sharp = np.argmin(np.append(slack < np.pi / 8, False))
+            if sharp <= KNOWN or ladder[:sharp].max() <= np.pi:
+                continue
+            grid = geometric_grid(ladder[:sharp], slack[:sharp], 2 * m)
+            exact = frequencies(grid, 2 * m) if grid else np.zeros(0)
+            if grid and ("step" not in grid or (exact <= np.pi).sum() >= KNOWN):
+                phases = 4 * phase_rounding(exact, level) * len(rows)
+                if (unlike < SHARE + 4 * eps + np.minimum(phases, noise)).all():
+                    return exact[::step]
     return np.zeros(0)
 
 
