@@ -350,19 +350,15 @@ def passed_waves(layer: LayerArrays, shape: Counts) -> Array | None:
     """Return the cosines and sines that were passed, as (rows, tokens, pairs) of w."""
     if layer.cos is None or layer.sin is None or layer.cos.shape != layer.sin.shape:
         return None
-    waves = np.squeeze(layer.cos + 1j * layer.sin)
-    if waves.ndim not in (2, 3) or waves.shape[-2] != shape[1]:
+    waves, m = np.squeeze(layer.cos + 1j * layer.sin), shape[2]
+    if waves.ndim not in (2, 3):
         return None
-    m = shape[2]
     if waves.shape[-1] == 2 * m:
         is_half = np.array_equal(waves[..., :m], waves[..., m:])
         waves = waves[..., :m] if is_half else waves[..., ::2]
     waves = waves.reshape(-1, *waves.shape[-2:])
-    return (
-        np.broadcast_to(waves, shape)
-        if len(waves) in (1, shape[0]) and waves.shape[-1] == m
-        else None
-    )
+    is_known = len(waves) in (1, shape[0]) and waves.shape[1:] == shape[1:]
+    return np.broadcast_to(waves, shape) if is_known else None
 
 
 def deviation(w: Array, wanted: Array, weight: Floats) -> float:

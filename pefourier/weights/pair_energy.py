@@ -26,7 +26,7 @@ from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen, hidde
 from pefourier.weights.model import LayerEnergies, ModelWeights
 from pefourier.writing.text import number, percent, ranges
 
-MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean")
+MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean$")
 LEAST_LIKENESS = 0.1  # least correlation, and least lead over the other layout, for a decision
 PAIRINGS = {  # llama.cpp calls pairings "interleaved" and "axes"
     "halves": "halves",
@@ -175,18 +175,17 @@ def shares_of_means(path: str, rotating: Bools, layout: str = "halves") -> Itera
         If the file has no such names, lacks a head, or has another number of pairs.
     """
     means: dict[int, dict[str, dict[int, Floats]]] = {}
-    recorded = means_of_recording(path, pair_rows(len(rotating), layout))
+    stored = means_of_recording(path, pair_rows(len(rotating), layout))
     with open_arrays(path, regular=True) as file:
-        for match in filter(None, map(MEANS.fullmatch, recorded or file.arrays)):
-            name, (layer, head, part) = match[0], match.groups()
-            row = recorded[name] if recorded else file.load(name, "float64").reshape(-1)
-            if len(row) != len(rotating) or not np.isfinite(row).all():
-                raise PefourierError(
-                    f"{name} of {shown(path)} must be {len(rotating)} finite numbers; it has "
-                    f"{len(row)}"
-                )
-            of_layer = means.setdefault(int(layer), {"q": {}, "k": {}})
-            of_layer[part][int(head)] = row**2
+        stored = stored or {n: file.load(n, "float64") for n in filter(MEANS.match, file.arrays)}
+    for name, row in stored.items():
+        layer, head, part = MEANS.findall(name)[0]
+        if row.size != len(rotating) or not np.isfinite(row).all():
+            raise PefourierError(
+                f"{name} of {shown(path)} must be {len(rotating)} finite numbers; it has {row.size}"
+            )
+        of_layer = means.setdefault(int(layer), {"q": {}, "k": {}})
+        of_layer[part][int(head)] = row.ravel() ** 2
     if not means:
         raise PefourierError(
             f"{shown(path)} holds no means of heads; expected names like layer00_head00.q_abs_mean"
