@@ -215,14 +215,14 @@ def due_of(file: Any, spec: str | None, number: int, one: Sequence, layer: Layer
     if run is None:
         return Due("unknown")
     if run.kind == "none":
-        return Due("none", None, None, run.window)
+        return Due("none", window=run.window)
     try:
         own: ModelFile = file.of_layer(run.part) if run.part else file
         enc = own.encoding(max(one.width, 2), is_sketch=True)
     except PefourierError:
-        return Due("unknown", None, None, run.window)
+        return Due("unknown", window=run.window)
     if enc.name == "learned" and enc.origin == "formula":  # without weights
-        return Due("add", None, None, run.window)
+        return Due("add", window=run.window)
     kind = "none" if enc.name == "none" else enc.injection
     return Due(kind, enc, file.pairing, run.window)
 
@@ -312,11 +312,10 @@ def fit_rotation(
     """Fit w over heads, in the layouts of columns that make it a rotation."""
     d, width = before.shape[-1], 2 * pairs
     before = before[:, : after.shape[1]]
-    columns = slice(0, d - d % 2)
-    if width < d and np.array_equal(before[..., width:], after[..., width:]):
-        columns = slice(0, width)
-    elif width < d and np.array_equal(before[..., : d - width], after[..., : d - width]):
-        columns = slice(d - width, d)
+    columns = slice(d - d % 2)
+    for part in (slice(d - width, d), slice(width)) if width < d else ():
+        if (np.delete(before, part, axis=-1) == np.delete(after, part, axis=-1)).all():
+            columns = part  # the others are not rotated
     x, y = (np.asarray(a[..., columns], float) for a in (before, after))
     rounded = is_coarse(after)
     limit = COARSE**2 if rounded else NOT_ROTATION

@@ -282,7 +282,9 @@ class Recording:
                 return function(*args, **kwargs)
             self.busy = True
             given = signature.bind(*args, **kwargs).arguments
-            kept = {k: self.thin(v) if isinstance(v, Tensor) else v for k, v in given.items()}
+            kept = {  # a function can change them in place
+                k: v.detach().clone() if isinstance(v, Tensor) else v for k, v in given.items()
+            }
             try:
                 out = function(*args, **kwargs)
             finally:
@@ -292,23 +294,12 @@ class Recording:
 
         return wrapped
 
-    def thin(self, tensor: Tensor) -> Tensor:
-        """Copy a tensor that a function could change in place, without most heads."""
-        if tensor.ndim < 4:
-            return tensor
-        axis = self.axis_of_heads(tensor)
-        return tensor.detach().narrow(axis, 0, min(self.heads, tensor.shape[axis])).clone()
-
-    def axis_of_heads(self, tensor: Tensor) -> int:
-        """Return the axis of heads of (rows, heads, tokens, d) or (rows, tokens, heads, d)."""
-        count = self.running[-1][2]
-        return 2 if tensor.shape[1] == count != tensor.shape[2] else 1
-
     def heads_first(self, tensor: Tensor) -> Array:
         """Return queries or keys as (rows, heads, tokens, d), with few heads."""
         if tensor.ndim == 3:
             tensor = tensor[:, None]
-        tensor = tensor.transpose(1, 2) if self.axis_of_heads(tensor) == 2 else tensor
+        if tensor.shape[1] == self.running[-1][2] != tensor.shape[2]:  # tokens before heads
+            tensor = tensor.transpose(1, 2)
         return copy(tensor[:, : self.heads, : self.tokens])
 
     def note_rotation(self, given: dict[str, Any], out: Any) -> None:

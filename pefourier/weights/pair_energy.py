@@ -22,7 +22,7 @@ from pefourier.encodings.sources.huggingface import ModelFile
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
 from pefourier.recording.file import means_of_recording
-from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen, hidden
+from pefourier.types import Bools, Fields, Floats, Places, frozen, hidden
 from pefourier.weights.model import LayerEnergies, ModelWeights
 from pefourier.writing.text import number, percent, ranges
 
@@ -251,7 +251,6 @@ class RotationUse:
     never_turn: Portion
     often: Portion
     effective_pairs: float  # median over heads of exp(entropy of the shares)
-    half: Counts  # the fewest pairs that hold half of the product
     kinds: tuple[Fields, ...] = hidden(default=())  # bands, slow, fast
 
     @property
@@ -315,16 +314,12 @@ def summarise(
         label = f"{ranges(sorted(index[band].tolist()))} ({ends})"
         kinds.append((label, portion(np.isin(np.arange(len(order)), band))))
     kinds += [("without a full rotation", slow), (f"more than {OFTEN} rotations", fast)]
-    strongest = np.argsort(-means[-1], kind="stable")
-    held = np.cumsum(means[-1][strongest])
-    count = int(np.searchsorted(held, 0.5 * held[-1] * (1 - 1e-12))) + 1
     return RotationUse(
         name=name,
         pairs=tuple(map(PairUse, index.tolist(), *np.vstack([waves, turns, means]).tolist())),
         never_turn=slow,
         often=fast,
         effective_pairs=float(np.median(np.exp(entropy))),
-        half=tuple(np.sort(index[strongest[:count]]).tolist()),
         kinds=tuple({"rotation": name or None, "kind": k, "portion": p} for k, p in kinds),
     )
 

@@ -92,7 +92,6 @@ def test_planted_pairs_are_found_and_reported(tmp_path):
     fastest = 1024 / 2 / np.pi
     assert [p.turns for p in rotation.pairs][:2] == pytest.approx([fastest, fastest / 1e6**0.25])
     assert rotation.effective_pairs == pytest.approx(1.0)
-    assert rotation.half == (3,)
     assert [kind["portion"].pairs for kind in usage.kinds] == [1, 1, 1, 1, 2, 1]
 
 
