@@ -312,11 +312,11 @@ def judge_shard(document: Document, index: Numbers) -> Span:
         Recounted("local-ids", "ids-local-ids", words, "use ids of the whole sequence", index)
     ]
     first, half = int(ids[0]) - rules.start, max(1, len(ids) // 2)
-    for rank in dict.fromkeys((first, first // len(ids), first // half)):
+    for rank in {first, first // len(ids), first // half} & {*range(rules.ranks)}:
         for shard, numbers in shards(rules, len(ids), rank).items():
             words = f"positions of rank {rank} of {rules.ranks} (--shard {shard})"
             facts = ("wrong-shard", "ids-wrong-shard", words, "check how tokens are shared")
-            if 0 <= rank < rules.ranks and (ids == numbers).all():
+            if (ids == numbers).all():
                 known.append(Recounted(*facts, numbers))
     tries = [(explain_rows(part, ids, [Given(known)]), part) for part in chosen.values()]
     found, expected = min(tries, key=lambda tried: (*rank_of(tried), np.abs(tried[1] - ids).sum()))
@@ -379,19 +379,16 @@ def times_of(frames: int, interval: float) -> Counts:
     return tuple(np.floor(np.arange(frames) * interval).astype(int).tolist())
 
 
-def blocks_of(
-    grids: Array | None, vision: Vision, seconds: Array | None = None, *, video: bool
-) -> Iterator[Block]:
+def blocks_of(grids: Array | None, vision: Vision, seconds: Array | None = None) -> Iterator[Block]:
     """Yield the blocks of images or videos, in the order of their tokens."""
     for i, (frames, rows, columns) in enumerate([] if grids is None else grids.tolist()):
         sides = rows // vision.merge, columns // vision.merge
-        if video and vision.by_frame:
+        if vision.by_frame:
             yield from [Block((0,), *sides)] * frames
             continue
-        rate = vision.tokens_per_second if video else None
-        second = 1.0 if seconds is None or not video else float(seconds[i])
-        count = frames // vision.frames_merged if video else frames
-        yield Block(times_of(count, 1.0 if rate is None else rate * second), *sides)
+        rate, second = vision.tokens_per_second, 1.0 if seconds is None else float(seconds[i])
+        interval = 1.0 if rate is None else rate * second
+        yield Block(times_of(frames // vision.frames_merged, interval), *sides)
 
 
 def layout_of(kinds: Any, blocks: dict[int, Iterator[Block]]) -> DocumentLayout:

@@ -433,8 +433,8 @@ def spans_of(batch: Batch, rules: Rules) -> list[Span]:
     """Check each document."""
     axes = batch.ids[-3:]
     blocks = {
-        1: blocks_of(batch.images, rules.vision, video=False),
-        2: blocks_of(batch.videos, rules.vision, batch.seconds, video=True),
+        1: blocks_of(batch.images, Vision(merge=rules.vision.merge)),
+        2: blocks_of(batch.videos, rules.vision, batch.seconds),
     }
     has_grids = batch.images is not None or batch.videos is not None
     spans: list[Span] = []

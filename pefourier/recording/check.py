@@ -56,6 +56,10 @@ AHEAD = 64  # positions after the last one that are tried
 NOT_ROTATION = 1e-5  # share of the energy that no rotation explains
 ROWS = {"shifted", "cache-offset", "padding-counted", "other-row"}  # causes of ids alone
 T5_BIAS = "SelfAttention.relative_attention_bias.weight"
+ROTATION = (  # what was seen of it, whole or not
+    "rotation and positions of queries and keys",
+    "a rotation that was not seen whole, or that no cause explains",
+)
 VERDICTS = ("different", "partly seen", "as expected")  # the worst first
 
 
@@ -211,14 +215,14 @@ def due_of(file: Any, spec: str | None, number: int, one: Sequence, layer: Layer
     if run is None:
         return Due("unknown")
     if run.kind == "none":
-        return Due("none", None, None, run.window)
+        return Due("none", window=run.window)
     try:
         own: ModelFile = file.of_layer(run.part) if run.part else file
         enc = own.encoding(max(one.width, 2), is_sketch=True)
     except PefourierError:
-        return Due("unknown", None, None, run.window)
+        return Due("unknown", window=run.window)
     if enc.name == "learned" and enc.origin == "formula":  # without weights
-        return Due("add", None, None, run.window)
+        return Due("add", window=run.window)
     kind = "none" if enc.name == "none" else enc.injection
     return Due(kind, enc, file.pairing, run.window)
 
@@ -228,48 +232,39 @@ def check_layer(
 ) -> LayerCheck:
     """Check the rotation, the positions and the mask of a layer."""
     causes: list[Fields] = []
-    seen: list[str] = []
-    is_partial = False
+    seen = dict[str, bool]()  # whether it leaves the layer partly seen
     others = any(x.q_after is not None for x in one.layers.values())
     if due.kind == "rotate" and layer.q_before is None:
         if layer.is_attended and others:
-            causes.append({"code": "unrotated"})
+            causes = [{"code": "unrotated"}]
         else:
-            is_partial = True
-            seen.append("the rotation was not seen; name its function with rotate=")
-    elif due.kind == "rotate" and due.encoding is not None:
-        found, is_partial = check_rotation(layer, one, due)
-        causes += found
-        seen.append(
-            "a rotation that was not seen whole, or that no cause explains"
-            if is_partial
-            else "rotation and positions of queries and keys"
-        )
+            seen["the rotation was not seen; name its function with rotate="] = True
+    elif due.kind == "rotate":
+        causes, is_open = check_rotation(layer, one, due)
+        seen[ROTATION[is_open]] = is_open
     elif layer.q_before is not None and layer.q_after is not None:
         if not np.allclose(layer.q_before, layer.q_after, rtol=1e-2, atol=1e-5):
             if due.kind in ("none", "add", "bias"):
-                causes.append({"code": "rotated"})
+                causes = [{"code": "rotated"}]
             else:
-                is_partial = True
-                seen.append("a rotation that the config does not describe")
+                seen["a rotation that the config does not describe"] = True
     elif due.kind == "bias" and due.encoding is not None and layer.bias is not None:
-        causes += check_bias(layer.bias[0], one, due.encoding)
-        seen.append("biases of the recorded heads")
+        causes = check_bias(layer.bias[0], one, due.encoding)
+        seen["biases of the recorded heads"] = False
     elif due.kind in ("none", "add") and layer.is_attended:
-        seen.append("attention without a rotation")
+        seen["attention without a rotation"] = False
     else:
-        is_partial = True
-        seen.append("positions of this kind were not seen")
-    masked, is_open = check_mask(layer, one, due)
-    causes += masked
-    seen += ["mask"] if masked or is_open is False else []
-    if is_open:
-        is_partial = True
-        seen.append("a mask that the config does not describe")
+        seen["positions of this kind were not seen"] = True
+    known = check_mask(layer, one, due)
+    if known:
+        causes += known[0]
+        seen["mask"] = False
+    elif known is None:
+        seen["a mask that the config does not describe"] = True
     if left_out:
-        seen.append(f"{left_out} calls are not recorded")
+        seen[f"{left_out} calls are not recorded"] = False
     is_bad = any(not cause.get("harmless") for cause in causes)
-    verdict = VERDICTS[0 if is_bad else 1 if is_partial else 2]
+    verdict = VERDICTS[0 if is_bad else 1 if any(seen.values()) else 2]
     return LayerCheck((number,), verdict, tuple(causes), tuple(seen))
 
 
@@ -288,17 +283,15 @@ def check_rotation(layer: LayerArrays, one: Sequence, due: Due) -> tuple[list[Fi
     enc = due.encoding
     if enc is None or not enc.measure:
         return [], True
-    omega = enc.measure.frequencies
-    first = np.asarray(enc.vectors(np.arange(1)), float)
-    factor = float(np.linalg.norm(first) / np.sqrt(len(omega)))
     causes, is_open, orders = dict[str, list[Fields]](), False, list[str]()
     for part, name in (("queries", "q"), ("keys", "k")):
         before, after = getattr(layer, f"{name}_before"), getattr(layer, f"{name}_after")
         if before is None or after is None:
             is_open = True
             continue
-        applied = fit_rotation(before, after, len(omega), due.layout or "halves", layer)
-        found = explain_rotation(applied, one, enc, omega, factor, due.layout)
+        pairs = len(enc.measure.frequencies)
+        applied = fit_rotation(before, after, pairs, due.layout or "halves", layer)
+        found = explain_rotation(applied, one, enc, enc.measure.frequencies, due.layout)
         causes[part] = found or []
         if found is None:
             is_open = True
@@ -319,11 +312,10 @@ def fit_rotation(
     """Fit w over heads, in the layouts of columns that make it a rotation."""
     d, width = before.shape[-1], 2 * pairs
     before = before[:, : after.shape[1]]
-    columns = slice(0, d - d % 2)
-    if width < d and np.array_equal(before[..., width:], after[..., width:]):
-        columns = slice(0, width)
-    elif width < d and np.array_equal(before[..., : d - width], after[..., : d - width]):
-        columns = slice(d - width, d)
+    columns = slice(d - d % 2)
+    for part in (slice(d - width, d), slice(width)) if width < d else ():
+        if (np.delete(before, part, axis=-1) == np.delete(after, part, axis=-1)).all():
+            columns = part  # the others are not rotated
     x, y = (np.asarray(a[..., columns], float) for a in (before, after))
     rounded = is_coarse(after)
     limit = COARSE**2 if rounded else NOT_ROTATION
@@ -357,19 +349,15 @@ def passed_waves(layer: LayerArrays, shape: Counts) -> Array | None:
     """Return the cosines and sines that were passed, as (rows, tokens, pairs) of w."""
     if layer.cos is None or layer.sin is None or layer.cos.shape != layer.sin.shape:
         return None
-    waves = np.squeeze(layer.cos + 1j * layer.sin)
-    if waves.ndim not in (2, 3) or waves.shape[-2] != shape[1]:
+    waves, m = np.squeeze(layer.cos + 1j * layer.sin), shape[2]
+    if waves.ndim not in (2, 3):
         return None
-    m = shape[2]
     if waves.shape[-1] == 2 * m:
         is_half = np.array_equal(waves[..., :m], waves[..., m:])
         waves = waves[..., :m] if is_half else waves[..., ::2]
     waves = waves.reshape(-1, *waves.shape[-2:])
-    return (
-        np.broadcast_to(waves, shape)
-        if len(waves) in (1, shape[0]) and waves.shape[-1] == m
-        else None
-    )
+    is_known = len(waves) in (1, shape[0]) and waves.shape[1:] == shape[1:]
+    return np.broadcast_to(waves, shape) if is_known else None
 
 
 def deviation(w: Array, wanted: Array, weight: Floats) -> float:
@@ -383,7 +371,6 @@ def explain_rotation(
     one: Sequence,
     enc: Encoding,
     omega: Floats,
-    factor: float,
     layout: str | None,
 ) -> list[Fields] | None:
     """Return the causes that lead from the expected to the applied rotation; None: unknown."""
@@ -392,6 +379,7 @@ def explain_rotation(
     causes: list[Fields] = []
     if not applied.is_rotation:
         return None
+    factor = float(np.linalg.norm(enc.vectors(np.arange(1))) / np.sqrt(len(omega)))
     weight = applied.weight * real[..., None]
     size = float(np.average(abs(applied.w), weights=weight))
     if abs(size / factor - 1) > 4 * applied.near:
@@ -411,12 +399,11 @@ def explain_rotation(
             codes = {cause["code"] for cause in moved}
             if codes <= ROWS or ("rotated-twice" in codes and applied.near > EXACT):
                 return [*causes, *moved]
-            named = explain_frequencies(w, size / factor, ids, real, enc, causes)
-            is_open = named is None or any(cause["code"] == "frequencies" for cause in named)
-            return [*causes, *moved] if is_open else named
+            return [*causes, *(explain_frequencies(applied.w, ids, real, enc, causes) or moved)]
     if deviation(w, np.ones(w.shape), weight) <= applied.near:
         return [{"code": "unrotated"}]
-    return explain_frequencies(w, size / factor, ids, real, enc, causes)
+    named = explain_frequencies(applied.w, ids, real, enc, causes)
+    return [*causes, *(named or [{"code": "frequencies"}])]
 
 
 def positions_of(
@@ -477,65 +464,49 @@ def causes_of_ids(
 
 
 def explain_frequencies(
-    w: Array,
-    ratio: float,
-    ids: Places,
-    real: Bools,
-    enc: Encoding,
-    causes: list[Fields],
-) -> list[Fields] | None:
-    """Compare the cosines and sines of the row with the most tokens with those of the config."""
+    w: Array, ids: Places, real: Bools, enc: Encoding, causes: list[Fields]
+) -> list[Fields]:
+    """Return further causes, of the cosines and sines of the row with the most tokens."""
     row = int(real.sum(axis=1).argmax())
     waves = w[row, real[row]]
     if ids[row, real[row]][0] or len(waves) < 2:
-        return [*causes, {"code": "frequencies"}]
-    scaled = (
-        ratio * np.linalg.norm(np.asarray(enc.vectors(np.arange(1)), float)) / np.sqrt(enc.dim / 2)
-    )
-    dump = scaled * np.hstack([waves.real, waves.imag])
+        return []
+    dump = np.hstack([waves.real, waves.imag]).astype(np.float32)
     try:
-        compared = compare(enc, from_table(dump.astype(np.float32), "recorded"))
+        compared = compare(enc, from_table(dump, "recorded"))
     except PefourierError:
-        return [*causes, {"code": "frequencies"}]
-    named = [dict(cause) for cause in compared.to_dict().get("causes") or ()]
+        return []
     codes = {cause["code"] for cause in causes}
-    return (
-        [*causes, *(c for c in named if c["code"] not in codes)]
-        if named
-        else [*causes, {"code": "frequencies"}]
-    )
+    found = compared.to_dict().get("causes") or ()
+    return [dict(cause) for cause in found if cause["code"] not in codes]
 
 
-def check_mask(layer: LayerArrays, one: Sequence, due: Due) -> tuple[list[Fields], bool | None]:
-    """Return the cause of a mask that is not due, and whether it has no name; None: not seen."""
+def check_mask(layer: LayerArrays, one: Sequence, due: Due) -> list[list[Fields]] | None:
+    """Return the causes of a mask, in a list that is empty if none was seen; None: unknown."""
     if not layer.causal or one.past:
-        return [], None
+        return []
     if layer.mask is not None:
         visible = as_visible(layer.mask)[:, : one.width]
         shaped = visible.reshape(len(layer.mask), -1, *visible.shape[1:])
         visible = np.asarray(shaped.all(axis=1))[..., : visible.shape[-2]]
-    elif layer.is_causal and layer.q_queries > 1:
-        visible = np.tri(layer.q_queries, dtype=bool)[None]
     else:
-        return [], None
+        visible = np.tri(layer.q_queries * layer.is_causal, dtype=bool)[None]
     n, width = visible.shape[1:]
     if width < n or n < 2:
-        return [], None
+        return []
     lag = np.subtract.outer(np.arange(n), np.arange(n))
     _, real = tokens_due(one, n, len(visible))
     pairs = real[:, :, None] & real[:, None]
-    causal: Array = np.asarray(np.broadcast_to(lag >= 0, pairs.shape) & pairs)
+    causal: Array = (lag >= 0) & pairs
     window = due.window
-    wanted: Array = np.asarray(causal & (lag < window)) if window else causal
-    visible = np.asarray(visible & pairs)
+    wanted: Array = causal & (lag < window) if window else causal
     known: list[tuple[list[Fields], Array]] = [
         ([], wanted),
         ([{"code": "mask-transposed"}], wanted.swapaxes(1, 2)),
         ([{"code": "window-ignored", "window": window}], causal),
         ([{"code": "not-causal"}], pairs),
     ]
-    named = next((causes for causes, mask in known if (visible == mask).all()), None)
-    return named or [], named is None
+    return [causes for causes, mask in known if (visible & pairs == mask).all()][:1] or None
 
 
 def check_bias(bias: Array, one: Sequence, enc: Encoding) -> list[Fields]:

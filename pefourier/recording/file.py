@@ -74,25 +74,22 @@ class LayerArrays:
 
     def join(self, other: LayerArrays) -> None:
         """Append the next call."""
-        for name in ("q_before", "k_before", "q_after", "k_after", "cos", "sin"):
+        for name in KEPT:
             a, b = getattr(self, name), getattr(other, name)
             if a is not None and b is not None and a.ndim == b.ndim:
-                setattr(self, name, np.concatenate([a, b], axis=-2))
-        for name in ("mask", "bias"):
-            a, b = getattr(self, name), getattr(other, name)
-            if a is not None and b is not None:
                 setattr(self, name, stacked(a, b))
         self.is_attended = self.is_attended or other.is_attended
 
 
 def stacked(a: Array, b: Array) -> Array:
-    """Join masks of queries; keys that the earlier queries did not have are hidden."""
+    """Join arrays along tokens; keys of a mask that the earlier queries did not have are hidden."""
     width = max(a.shape[-1], b.shape[-1])
     hidden: Any = False if a.dtype == bool else np.finfo(np.float32).min
     parts = [
-        np.pad(x, [(0, 0)] * 3 + [(0, width - x.shape[-1])], constant_values=hidden) for x in (a, b)
+        np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])], constant_values=hidden)
+        for x in (a, b)
     ]
-    return np.concatenate(parts, axis=2)
+    return np.concatenate(parts, axis=-2)
 
 
 def rotated_again(after: Array, got: Array) -> Array:
@@ -196,7 +193,7 @@ def read_recording(path: str) -> Arrays:
         return {}
     try:
         with np.load(path, allow_pickle=False) as file:
-            if "about" not in file.files or not any(LAYER.match(name) for name in file.files):
+            if "about" not in file.files or not any(map(LAYER.match, file.files)):
                 return {}
             return {name: file[name] for name in file.files}
     except (OSError, ValueError, BadZipFile):  # the usual reader reports it

@@ -169,8 +169,8 @@ class Recording:
             from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
             for name, function in list(ALL_ATTENTION_FUNCTIONS.items()):
-                wrapper = self.biasing if "sdpa" in name else self.attending  # sdpa records itself
-                ALL_ATTENTION_FUNCTIONS[name] = wrapper(function)
+                is_outer = "sdpa" in name  # it calls the function of torch
+                ALL_ATTENTION_FUNCTIONS[name] = self.attending(function, is_outer=is_outer)
                 self.undo.callback(ALL_ATTENTION_FUNCTIONS.__setitem__, name, function)
 
     def replace(self, place: Any, name: str, wrapper: Callable[..., Any]) -> None:
@@ -282,7 +282,9 @@ class Recording:
                 return function(*args, **kwargs)
             self.busy = True
             given = signature.bind(*args, **kwargs).arguments
-            kept = {k: self.thin(v) if isinstance(v, Tensor) else v for k, v in given.items()}
+            kept = {  # a function can change them in place
+                k: v.detach().clone() if isinstance(v, Tensor) else v for k, v in given.items()
+            }
             try:
                 out = function(*args, **kwargs)
             finally:
@@ -292,25 +294,12 @@ class Recording:
 
         return wrapped
 
-    def thin(self, tensor: Tensor) -> Tensor:
-        """Copy a tensor that a function could change in place, without most heads."""
-        if tensor.ndim < 4:
-            return tensor
-        axis = self.axis_of_heads(tensor)
-        return tensor.detach().narrow(axis, 0, min(self.heads, tensor.shape[axis])).clone()
-
-    def axis_of_heads(self, tensor: Tensor) -> int:
-        """Return the axis of heads of (rows, heads, tokens, d) or (rows, tokens, heads, d)."""
-        count = self.running[-1][2]
-        return 2 if tensor.shape[1] == count != tensor.shape[2] else 1
-
-    def heads_first(self, tensor: Tensor) -> Array | None:
+    def heads_first(self, tensor: Tensor) -> Array:
         """Return queries or keys as (rows, heads, tokens, d), with few heads."""
         if tensor.ndim == 3:
             tensor = tensor[:, None]
-        if tensor.ndim != 4:
-            return None
-        tensor = tensor.transpose(1, 2) if self.axis_of_heads(tensor) == 2 else tensor
+        if tensor.shape[1] == self.running[-1][2] != tensor.shape[2]:  # tokens before heads
+            tensor = tensor.transpose(1, 2)
         return copy(tensor[:, : self.heads, : self.tokens])
 
     def note_rotation(self, given: dict[str, Any], out: Any) -> None:
@@ -320,32 +309,31 @@ class Recording:
         tensors = {k: x for k, x in given.items() if isinstance(x, Tensor)}
         if layer is None or not tensors:
             return
+        inputs = dict[str, Array]()
         for name, tensor in tensors.items():
             if tensor.is_complex():
                 layer.cos, layer.sin = copy(tensor.real), copy(tensor.imag)
             elif name in ("cos", "sin"):
                 setattr(layer, name, copy(tensor))
-        inputs = [
-            (n, x) for n, x in tensors.items() if n not in ("cos", "sin") and x.ndim in (3, 4)
-        ]
-        inputs = [pair for pair in inputs if not pair[1].is_complex()]
-        for result in filter(lambda x: isinstance(x, Tensor), results[:2]):
-            after = self.heads_first(result)
-            for place, (name, tensor) in enumerate(inputs):
-                before = self.heads_first(tensor)
-                if after is not None and before is not None and before.shape == after.shape:
-                    layer.rotated(name in KEYS, before, after)
-                    del inputs[place]
-                    break
+            elif tensor.ndim in (3, 4):
+                inputs[name] = self.heads_first(tensor)
+        for result in results[:2]:
+            if isinstance(result, Tensor) and result.ndim in (3, 4):
+                after = self.heads_first(result)
+                for name in [name for name, x in inputs.items() if x.shape == after.shape][:1]:
+                    layer.rotated(name in KEYS, inputs.pop(name), after)
 
-    def attending(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function that attends."""
+    def attending(
+        self, function: Callable[..., Any], *, is_outer: bool = False
+    ) -> Callable[..., Any]:
+        """Wrap a function that attends; one that is outer adds a bias for another to attend."""
         is_builtin = inspect.isbuiltin(inspect.unwrap(function))  # no signature
         names = SDPA if is_builtin else tuple(inspect.signature(function).parameters)
 
         @wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            layer = self.layer()
+            self.note_bias(kwargs)
+            layer = None if is_outer else self.layer()
             if layer is not None and not layer.is_attended:
                 given = {**dict(zip(names, args, strict=False)), **kwargs}
                 tensors = [x for x in given.values() if isinstance(x, Tensor)][:2]
@@ -355,21 +343,10 @@ class Recording:
 
         return wrapped
 
-    def biasing(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function that adds a bias before it calls one that attends."""
-
-        @wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            self.note_bias(kwargs)
-            return function(*args, **kwargs)
-
-        return wrapped
-
     def note_mask(self, layer: LayerArrays, given: dict[str, Any]) -> None:
         """Keep the mask or bias that is added to scores."""
         mask = given.get("attn_mask", given.get("attention_mask"))
         layer.is_causal = bool(given.get("is_causal"))
-        self.note_bias(given)
         if isinstance(mask, Tensor) and mask.ndim == 4:
             layer.mask = self.copied(mask[:, : self.heads, : self.tokens, : self.tokens])
 

@@ -107,14 +107,11 @@ def short_text_of(answers: Answers) -> str:
 
 def tables_of(answers: Answers, short: Values | None = None) -> Iterator[TextTable]:
     """Yield the tables of answers, or those of `short`."""
-    if not short:
-        yield from tables_of_rows(answers)
-        yield from listed_tables(answers)
-    for field, labels in (short or {}).items():
-        chosen = {field: labels}
-        yield from (
-            tables_of_rows(answers, labels) if field == "shown" else listed_tables(answers, chosen)
-        )
+    for field, labels in (short or {"shown": (), **answers[0].result.listed}).items():
+        if field == "shown":
+            yield from tables_of_rows(answers, labels)
+        else:
+            yield from listed_table(answers, field, labels)
 
 
 @frozen
@@ -145,10 +142,10 @@ def table_text(table: TextTable) -> str:
     return aligned(rows[named:] if table.has_encodings else [row[named:] for row in rows])
 
 
-def tables_of_rows(answers: Answers, chosen: Iterable[str] = ()) -> Iterator[TextTable]:
+def tables_of_rows(answers: Answers, chosen: Iterable[str]) -> Iterator[TextTable]:
     """Yield the table of rows that some answer has, with a column per encoding.
 
-    `chosen` has the labels of rows, by default all.
+    `chosen` has the labels of rows; empty for all.
     """
     labels = chosen or dict.fromkeys(label for a in answers for label in a.result.shown)
     rows = [
@@ -177,27 +174,21 @@ def value_at(value: Any, path: str) -> Any:
     return value
 
 
-def listed_tables(
-    answers: Answers, chosen: Mapping[str, Iterable[str]] | None = None
-) -> Iterator[TextTable]:
-    """Yield tables of fields with several dataclasses, joined over encodings with equal columns.
+def listed_table(answers: Answers, field: str, labels: Iterable[str]) -> Iterator[TextTable]:
+    """Yield the table of a field with several dataclasses over all encodings, unless it is empty.
 
-    Empty columns are left out. `chosen` has other columns by field: labels alone, or with fields.
+    `labels` are those of columns, alone or with other fields. Empty columns are left out.
     """
-    tables: dict[Any, list[list[str]]] = {}
+    of = labels if isinstance(labels, Mapping) else answers[0].result.listed[field]
+    rows = [["encoding", *labels]]
     for a in answers:
-        for field, labels in (chosen or a.result.listed).items():
-            of = labels if isinstance(labels, Mapping) else a.result.listed[field]
-            paths = [of[name] for name in labels]
-            rows = tables.setdefault((field, *paths), [["encoding", *labels]])
-            for item in getattr(a.result, field):
-                cells = (number(cell_of(value_at(item, path))) for path in paths)
-                rows.append([a.encoding.label, *cells])
-    for rows in tables.values():
-        filled = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"–"}]
-        if len(rows) > 1:
-            table = list(map(list, zip(*filled, strict=True)))
-            yield TextTable(table, has_encodings=False, is_alone=len(answers) == 1)
+        for item in getattr(a.result, field):
+            cells = (number(cell_of(value_at(item, of[name]))) for name in labels)
+            rows.append([a.encoding.label, *cells])
+    filled = [column for column in zip(*rows, strict=True) if {*column[1:]} != {"–"}]
+    if len(rows) > 1:
+        table = list(map(list, zip(*filled, strict=True)))
+        yield TextTable(table, has_encodings=False, is_alone=len(answers) == 1)
 
 
 def findings_text(answer: Answer, stated: Sequence[Finding] = ()) -> str:

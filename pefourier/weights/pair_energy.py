@@ -22,11 +22,11 @@ from pefourier.encodings.sources.huggingface import ModelFile
 from pefourier.encodings.sources.tables import open_arrays
 from pefourier.errors import PefourierError, shown
 from pefourier.recording.file import means_of_recording
-from pefourier.types import Bools, Counts, Fields, Floats, Places, frozen, hidden
+from pefourier.types import Bools, Fields, Floats, Places, frozen, hidden
 from pefourier.weights.model import LayerEnergies, ModelWeights
 from pefourier.writing.text import number, percent, ranges
 
-MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean")
+MEANS = re.compile(r"(?:stats\.)?layer(\d+)_head(\d+)\.([qk])_abs_mean$")
 LEAST_LIKENESS = 0.1  # least correlation, and least lead over the other layout, for a decision
 PAIRINGS = {  # llama.cpp calls pairings "interleaved" and "axes"
     "halves": "halves",
@@ -175,18 +175,17 @@ def shares_of_means(path: str, rotating: Bools, layout: str = "halves") -> Itera
         If the file has no such names, lacks a head, or has another number of pairs.
     """
     means: dict[int, dict[str, dict[int, Floats]]] = {}
-    recorded = means_of_recording(path, pair_rows(len(rotating), layout))
+    stored = means_of_recording(path, pair_rows(len(rotating), layout))
     with open_arrays(path, regular=True) as file:
-        for match in filter(None, map(MEANS.fullmatch, recorded or file.arrays)):
-            name, (layer, head, part) = match[0], match.groups()
-            row = recorded[name] if recorded else file.load(name, "float64").reshape(-1)
-            if len(row) != len(rotating) or not np.isfinite(row).all():
-                raise PefourierError(
-                    f"{name} of {shown(path)} must be {len(rotating)} finite numbers; it has "
-                    f"{len(row)}"
-                )
-            of_layer = means.setdefault(int(layer), {"q": {}, "k": {}})
-            of_layer[part][int(head)] = row**2
+        stored = stored or {n: file.load(n, "float64") for n in filter(MEANS.match, file.arrays)}
+    for name, row in stored.items():
+        layer, head, part = MEANS.findall(name)[0]
+        if row.size != len(rotating) or not np.isfinite(row).all():
+            raise PefourierError(
+                f"{name} of {shown(path)} must be {len(rotating)} finite numbers; it has {row.size}"
+            )
+        of_layer = means.setdefault(int(layer), {"q": {}, "k": {}})
+        of_layer[part][int(head)] = row.ravel() ** 2
     if not means:
         raise PefourierError(
             f"{shown(path)} holds no means of heads; expected names like layer00_head00.q_abs_mean"
@@ -252,7 +251,6 @@ class RotationUse:
     never_turn: Portion
     often: Portion
     effective_pairs: float  # median over heads of exp(entropy of the shares)
-    half: Counts  # the fewest pairs that hold half of the product
     kinds: tuple[Fields, ...] = hidden(default=())  # bands, slow, fast
 
     @property
@@ -316,16 +314,12 @@ def summarise(
         label = f"{ranges(sorted(index[band].tolist()))} ({ends})"
         kinds.append((label, portion(np.isin(np.arange(len(order)), band))))
     kinds += [("without a full rotation", slow), (f"more than {OFTEN} rotations", fast)]
-    strongest = np.argsort(-means[-1], kind="stable")
-    held = np.cumsum(means[-1][strongest])
-    count = int(np.searchsorted(held, 0.5 * held[-1] * (1 - 1e-12))) + 1
     return RotationUse(
         name=name,
         pairs=tuple(map(PairUse, index.tolist(), *np.vstack([waves, turns, means]).tolist())),
         never_turn=slow,
         often=fast,
         effective_pairs=float(np.median(np.exp(entropy))),
-        half=tuple(np.sort(index[strongest[:count]]).tolist()),
         kinds=tuple({"rotation": name or None, "kind": k, "portion": p} for k, p in kinds),
     )
 

@@ -406,3 +406,8 @@ def test_recordings_without_attention_or_config_are_refused(tmp_path):
     for rotate in ("nowhere:f", "math:nothing", "math"):
         with refusal(), pefourier.record(nn.Linear(2, 2), rotate=rotate):
             pass
+
+
+def test_masks_that_no_rule_gives_are_partly_seen(llama, ids):
+    with masks(llama, lambda mask: mask.roll(1, -1)):
+        assert codes(run(llama, input_ids=ids)) == (set(), "partly seen")
