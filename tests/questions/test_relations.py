@@ -9,7 +9,7 @@ import pefourier.encodings
 from pefourier.encodings import load
 from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.registry import build
-from pefourier.questions.relations import first_rise, kernel, relate, shift_residual
+from pefourier.questions.relations import kernel, relate, rises, shift_residual
 
 ROOM = sys.modules["pefourier.questions.relations"]  # the package exports the function
 KERNELS = {  # k(lag)/k(0) at lags 1, 2, 10, 50, 100, 511, and the first lag at which it rises
@@ -26,7 +26,7 @@ def test_kernel_of_the_sinusoidal_encoding(d):
     declared = kernel(build("sinusoidal", length=512, d=d))
     if values:
         assert declared[[1, 2, 10, 50, 100, 511]] == pytest.approx(values, abs=5e-7)
-    assert first_rise(declared) == rise
+    assert rises(declared).argmax() == rise
 
 
 def test_rounding_is_no_rise_and_zeros_have_no_kernel():
