@@ -278,7 +278,7 @@ class Factors:
         block = slice(rows.min(), rows.max() + 1)
         even, odd = (part.vectors(block, slice(r))[rows - block.start] for part, r in parts)
         share = np.where(doubled == 0, 1.0, np.sqrt(0.5))[:, None]
-        return share * np.hstack([even, np.sign(doubled)[:, None] * odd])
+        return np.hstack([share * even, share * np.sign(doubled)[:, None] * odd])
 
     def blocks(self, start: int = 0) -> Iterator[tuple[Indices, Floats]]:
         """Yield positions from `start` on, and their left singular vectors, in blocks."""
@@ -378,7 +378,8 @@ def factor_on_axes(tables: Sequence[Floats]) -> tuple[MatrixPart, ...]:
     small = by_axes(np.hstack([table.mean(axis=0) for table in tables]), lines)
     part = factor(lambda rows, columns: small[rows, columns], *small.shape)
     mean, *lines = np.split(part.vectors(ALL, ALL), np.cumsum([1, *sides[:-1]]))
-    lines = [line * np.sqrt(len(line) / prod(sides)) for line in lines]
+    centred = (line - line.mean(axis=0) for line in lines)  # without rounding of small values
+    lines = [line * np.sqrt(len(line) / prod(sides)) for line in centred]
     lines[0] = lines[0] + mean / np.sqrt(prod(sides))
 
     def vectors(rows: Indices, columns: slice) -> Floats:
