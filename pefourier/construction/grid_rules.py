@@ -42,7 +42,7 @@ from pefourier.encodings.families.axial import LINES, Axes, pairs_of_axes, rows_
 from pefourier.encodings.grids import size_of
 from pefourier.encodings.registry import build, fact_of_convention, read_conventions
 from pefourier.errors import PefourierError
-from pefourier.geometry.closest import ClosestPair, largest_zero, squared_distances
+from pefourier.geometry.closest import ClosestPair, squared_distances
 from pefourier.geometry.precision import FLOAT32_EPS
 from pefourier.geometry.products import better_reading, toeplitz_residual_of_rows
 from pefourier.types import Counts, Fields, Indices, Places, Table, Texts, frozen_arrays
@@ -199,7 +199,7 @@ def remarks_on_formula(enc: Encoding) -> Iterator[Finding]:
     names = axis_letters(len(domain.sides))
     for axis, (name, side) in enumerate(zip(names, domain.sides, strict=True)):
         lags = np.outer([side - 1, 1], np.eye(len(names), dtype=int)[axis])
-        meets, unrotated = squared_distances(enc.measure, lags) <= largest_zero(enc.measure, lags)
+        meets, unrotated = squared_distances(enc.measure, lags) == 0
         if side > 2 and meets and not unrotated:
             yield finding("ends-coincide", name=name)
     if fact_of_convention(enc.name, enc.params.get("convention", ""), "text") == "origin":

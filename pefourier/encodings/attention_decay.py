@@ -13,18 +13,22 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from pefourier.encodings.encoding import row_blocks
 from pefourier.types import Floats, Places
 
 FARTHEST = 2**20  # lags and positions that are searched
 STEP = 2**7  # lags in each row of a matrix product
 FIRST_STARTS, STARTS = 2**4, 2**11  # rows of the first product, which often suffices; most rows
 PAIRS = 2**10  # pairs in memory at a time
-MANY, SPREAD = 2**13, 14  # frequencies above which a grid is used; its points per side
 LEVELS = (0.99, 0.9, 0.5)
 
 
-def lag_sums(frequencies: Floats, farthest: int = FARTHEST) -> Iterator[tuple[int, Floats]]:
-    r"""Yield blocks of :math:`\sum_i \cos m\omega_i` with their first lag m, m below `farthest`.
+def lag_sums(
+    frequencies: Floats, farthest: int = FARTHEST, weights: Floats | None = None
+) -> Iterator[tuple[int, Floats]]:
+    r"""Yield blocks of :math:`\sum_i w_i \cos m\omega_i` with their first lag m below `farthest`.
+
+    Weights are 1 by default.
 
     By the addition theorem, a block is a product of two small matrices. A million lags of 64 pairs
     take a tenth of a second.
@@ -33,43 +37,18 @@ def lag_sums(frequencies: Floats, farthest: int = FARTHEST) -> Iterator[tuple[in
     >>> sums.round(4)
     array([2.    , 1.5403, 0.5837])
     """
-    parts = [frequencies[start : start + PAIRS] for start in range(0, len(frequencies), PAIRS)]
+    weights = np.ones(len(frequencies)) if weights is None else weights
     first, count = 0, STEP * FIRST_STARTS
     while first < farthest:
         rows = -(-(min(first + count, farthest) - first) // STEP)
-        if len(frequencies) > MANY:
-            sums = sums_of_many(first, rows * STEP, frequencies)
-        else:
-            sums = np.zeros(rows * STEP)
-            for part in parts:
-                inner = powers_of_waves(STEP, part)
-                outer = powers_of_waves(rows, STEP * part) * np.exp(1j * first * part)
-                sums += (outer.real @ inner.real.T - outer.imag @ inner.imag.T).ravel()
+        sums = np.zeros(rows * STEP)
+        for pairs in row_blocks(len(frequencies), PAIRS):
+            part = frequencies[pairs]
+            inner, outer = powers_of_waves(STEP, part), powers_of_waves(rows, STEP * part)
+            outer = outer * (weights[pairs] * np.exp(1j * first * part))
+            sums += (outer.real @ inner.real.T - outer.imag @ inner.imag.T).ravel()
         yield first, sums[: farthest - first]
         first, count = first + count, min(2 * count, STEP * STARTS)
-
-
-def sums_of_many(first: int, count: int, frequencies: Floats) -> Floats:
-    """Return the sums for very many frequencies, to 1e-12 of their number, by one FFT.
-
-    A Gaussian spreads each frequency over a grid with twice as many points as lags. The sums are
-    divided by the transform of the Gaussian (Greengard and Lee, 2004, SIAM Review 46, 443).
-    """
-    middle, points = first + count // 2, 2 * count
-    phases, place = middle * frequencies, frequencies * points / (2 * np.pi)
-    nearest, width = np.floor(place), 6 * SPREAD / (np.pi * 4.5)
-    beyond, index = place - nearest, (nearest % points).astype(int)
-    heights = np.exp(-((beyond + SPREAD - 1) ** 2) / width)
-    waves = heights * np.array([np.cos(phases), np.sin(phases)])
-    growth = np.exp(2 * beyond / width)
-    grid = np.zeros(points, complex)
-    for step in range(1 - SPREAD, SPREAD + 1):
-        real, imaginary = (np.bincount(index, wave, points) for wave in waves)
-        grid += np.roll(real + 1j * imaginary, step)
-        waves *= growth * np.exp(-(2 * step + 1) / width)  # the Gaussian at the next point
-    lags = np.arange(-(count // 2), count - count // 2)
-    gaussian = np.sqrt(np.pi * width) * np.exp(-width * (np.pi * lags / points) ** 2)
-    return np.real(np.fft.ifft(grid)[lags] * points / gaussian)
 
 
 def powers_of_waves(count: int, frequencies: Floats) -> NDArray[np.complex128]:

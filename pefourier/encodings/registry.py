@@ -7,10 +7,9 @@ Parameters, types, defaults and allowed values are read from its signature.
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -170,31 +169,7 @@ LEAST = {  # the least value of a parameter that is a whole number
     **dict.fromkeys(("seed", "clip", "clamp", "buckets"), 0),
     **dict.fromkeys(("heads", "max_distance", "width", "threshold"), 1),
 }
-FAMILIES = ("absolute", "axial", "fourier", "graph", "relative", "rotary")  # as listed
-KNOWN: dict[str, Builder] = {}  # of the families that are imported
-
-
-class Builders(Mapping[str, Builder]):
-    """All builders by name; families are imported until the one that has a name."""
-
-    def __getitem__(self, name: str) -> Builder:
-        for family in FAMILIES:
-            if name in KNOWN or not re.fullmatch("[a-z0-9-]+", name):
-                break
-            import_module(f"pefourier.encodings.families.{family}")
-        return KNOWN[name]
-
-    def __iter__(self) -> Iterator[str]:
-        self.get("-")  # imports all
-        places = {family: k for k, family in enumerate(FAMILIES)}  # those of users come last
-        return iter(sorted(KNOWN, key=lambda name: places.get(KNOWN[name].family, len(places))))
-
-    def __len__(self) -> int:
-        self.get("-")
-        return len(KNOWN)
-
-
-BUILDERS = Builders()
+BUILDERS: dict[str, Builder] = {}  # by name, in the order in which they are listed
 F = TypeVar("F", bound=Build)
 
 
@@ -209,7 +184,7 @@ def encoding(
 
     def register(function: F) -> F:
         family = function.__module__.rpartition(".")[2].replace("_", "-")
-        KNOWN[name] = Builder(name, family, paper, domain, untrained, function)
+        BUILDERS[name] = Builder(name, family, paper, domain, untrained, function)
         return function
 
     return register

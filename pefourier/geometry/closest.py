@@ -22,7 +22,7 @@ rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import lru_cache
 from itertools import islice
 from math import prod
@@ -37,6 +37,7 @@ from pefourier.encodings.encoding import (
     Measure,
     axis_columns,
     axis_lines,
+    products,
     row_blocks,
     steps_ahead,
     unit_of,
@@ -221,7 +222,7 @@ MANY = 8  # points that an axis needs to measure its size and period
 APART = 10.0  # least ratio of the distance between groups to that within a group
 CHANCE = 1e-2  # expected number of chance periods from which a period is rejected
 TRIED = 4  # candidates for a period
-LONGEST, CLOSE = 2**24, 1e-13  # longest period for one Fourier transform, and its accuracy
+CLOSE = 1e-13  # accuracy of one Fourier transform
 DIRECTIONS = 4  # along which rows are sorted
 STRIDES = 8  # most columns between a frequency and its double: two per axis, up to four axes
 DOUBLED = 1e-2  # tolerance on the squares of columns that double a frequency
@@ -452,10 +453,7 @@ def stand_apart(table: Table, first: Indices, tolerance: float = np.inf) -> bool
     return closest > APART * widest
 
 
-LAGS_AT_ONCE = 2**12
-FREQUENCIES_AT_ONCE = 8  # the first few rule out most lags
 PHASES_AT_ONCE = 2**20
-MOST_PARTS = 64
 
 
 @frozen
@@ -515,19 +513,10 @@ def closest_pair(
     n, sides = len(enc), enc.domain.sides
     if n == 1:
         return ClosestPair(np.inf, None, 1)
-    if enc.is_stationary and len(sides) > 1:
-        ahead = steps_ahead(sides)
-        tied, distance = closest_lags(enc.measure, ahead, 2 * sides[-1], report)
-        distinct = prod(sides) if distance else distinct_on_grid(tied, sides)
-        return ClosestPair(distance, first_pair(tied, sides), distinct)
     if enc.is_stationary:
-        lags = np.arange(1, min(n - 1, enc.measure.period or n - 1) + 1)
-        likely = lags_of_large_sums(enc.measure, lags)
-        order = np.lexsort((-enc.measure.frequencies, -enc.measure.weights))  # by weight
-        parts = {key: getattr(enc.measure, key)[order] for key in ("frequencies", "weights")}
-        tied, distance = closest_lags(replace(enc.measure, **parts), likely, 2, report)
-        lag = int(tied[0])
-        return ClosestPair(distance, (0, lag), n if distance else lag)
+        lags, distance = closest_lags(enc.measure, sides)
+        distinct = prod(sides) if distance else distinct_on_grid(lags, sides)
+        return ClosestPair(distance, first_pair(lags, sides), distinct)
     table, in_order = enc.table(), enc.domain.kind == "position"
     sides = sides if prod(sides) == n else (n,)  # a class token is not on the grid
     first = first_on_grid(table, enc.eps, sides, in_order=in_order)
@@ -539,99 +528,70 @@ def closest_pair(
     return ClosestPair(0.0, (int(i), int(repeats[first[repeats] == i][0])), n - len(repeats), first)
 
 
-def lags_of_large_sums(measure: Measure, lags: Indices) -> Indices:
-    """Return the lags that may have the smallest distance, or be the first tied lag.
+def closest_lags(measure: Measure, sides: Counts) -> tuple[Indices, float]:
+    """Return the lags (k, axes) of the smallest distance, up to ties, and that distance.
 
-    Their sums of cosines are within rounding and ties of the largest. All lags are returned if
-    weights differ and no period is short enough for one Fourier transform.
+    Sums of cosines, each within an error, leave few lags; on a line, none beyond the first that
+    ties without doubt.
 
     >>> rope = Measure(np.array([1.0, 0.1]), np.full(2, 0.5), squared_length=2.0)
-    >>> lags_of_large_sums(rope, np.arange(1, 100))
-    array([63])
+    >>> closest_lags(rope, (100,))[0]
+    array([[63]])
     """
-    if measure.period and measure.period <= LONGEST:
-        apart = 1 - kernel_of_period(measure)[lags % measure.period]
-        least, last = apart.min(), lags[-1]
-        if least * TIE > 4 * CLOSE:  # otherwise rounding may hide a tie
-            last = lags[(apart <= least * (1 + TIE / 2)).argmax()]
-        near: Indices = lags[(apart <= least * (1 + 2 * TIE) + CLOSE) & (lags <= last)]
-        return near
-    if measure.period or np.ptp(measure.weights):
-        return lags
-    sums = np.concatenate([s for _, s in lag_sums(measure.frequencies, len(lags) + 1)])[1:]
-    rounding = 16 * FLOAT64_EPS * len(lags) * np.abs(measure.frequencies).max() + 4 * TIE
-    likely: Indices = lags[sums >= sums.max() - rounding * len(measure)]
-    return likely
-
-
-def closest_lags(
-    measure: Measure, lags: Indices, first: int, report: Progress
-) -> tuple[Indices, float]:
-    """Return the lags (k,) or (k, axes) of the smallest distance, up to ties, and that distance.
-
-    The first lags, `first` in number, set the initial bound. On one axis, the search stops at a
-    distance of zero.
-    """
-    best = squared_distances(measure, lags[:first]).min()
-    blocks, candidates = row_blocks(len(lags), LAGS_AT_ONCE), []
-    for done, block in enumerate(blocks, 1):
-        promising, squared = promising_lags(measure, lags[block], best)
-        squared[squared <= largest_zero(measure, promising)] = 0.0
-        best = squared.min(initial=best)
-        candidates.append((promising, squared))
-        if best == 0 and lags.ndim == 1:
-            break
-        report(done, len(blocks))
-    lags, squared = (np.concatenate(parts) for parts in zip(*candidates, strict=True))
-    tied = squared <= best * (1 + TIE)
+    period, is_line = measure.period, len(sides) == 1
+    if period and is_line:
+        lags, error = np.arange(1, min(sides[0], period + 1))[:, None], CLOSE
+        sums = kernel_of_period(measure)[lags[:, 0] % period]
+    else:
+        lags, omega = steps_ahead(sides), np.abs(measure.frequencies).reshape(len(measure), -1)
+        error = 16 * FLOAT64_EPS * (1 + omega.max(axis=0) @ sides)
+        sums = sums_of_cosines(measure, sides)[-len(lags) :]
+    apart = 1 - sums
+    least = apart.min()
+    near = apart <= least * (1 + 2 * TIE) + error
+    if is_line and least * TIE > 4 * error:
+        near[(apart <= least * (1 + TIE / 2)).argmax() + 1 :] = False
+    lags = lags[near]
+    squared = np.concatenate(
+        [
+            squared_distances(measure, lags[rows, 0] if is_line else lags[rows])
+            for rows in row_blocks(len(lags), PHASES_AT_ONCE, len(measure))
+        ]
+    )
+    tied = squared <= squared.min() * (1 + TIE)
     return lags[tied], float(np.sqrt(squared[tied][0]))
 
 
-def squared_distances(measure: Measure, lags: Indices, columns: slice = slice(None)) -> Floats:
-    """Return squared distances of vectors `lags` apart, or the part from some frequencies."""
-    sines = np.sin(measure.angles(lags, columns) / 2)
-    weighted: Floats = sines * sines @ measure.weights[columns]
-    return 4 * measure.squared_length * weighted
+def sums_of_cosines(measure: Measure, sides: Counts) -> Floats:
+    """Return weighted sums of cosines at all displacements of a grid, or at lags from 0 on."""
+    if len(sides) == 1:
+        blocks = lag_sums(measure.frequencies, *sides, measure.weights)
+        return np.concatenate([sums for _, sums in blocks])
+    total = np.zeros(())
+    for part in row_blocks(len(measure), PHASES_AT_ONCE, prod(2 * n for n in sides[:-1])):
+        axes = zip(measure.frequencies[part].T, sides, strict=True)
+        *waves, last = (np.exp(1j * np.outer(omega, np.arange(1 - n, n))) for omega, n in axes)
+        before = measure.weights[part, None]
+        for wave in waves:
+            before = (before[:, :, None] * wave[:, None, :]).reshape(len(wave), -1)
+        total = total + (before.T @ last).real
+    return total.ravel()
 
 
-def largest_zero(measure: Measure, lags: Indices) -> Floats:
-    """Return the largest squared distance that float64 phases cannot resolve from zero at each lag.
+def squared_distances(measure: Measure, lags: Indices) -> Floats:
+    """Return squared distances of vectors `lags` apart; 0 if float64 does not resolve them from it.
 
     A frequency is known to one unit in the last place, its product with the lag to half a unit.
     The phase errs by less than 2 eps omega lag, and the vectors, to first order, by the amplitude
     times this error. No error exceeds twice the amplitude.
     """
-    if measure.period:
-        return np.zeros(len(lags))
-    m = len(measure)
-    omega = np.minimum(np.abs(measure.frequencies), 1 / FLOAT64_EPS).reshape(m, -1)
-    steps = 2 * FLOAT64_EPS * np.abs(lags).reshape(-1, omega.shape[1])
-    if steps.max(initial=0.0) * omega.max() * omega.shape[1] <= 1:
-        speeds = (omega.T * measure.weights) @ omega
-        errors: Floats = np.einsum("ia,ab,ib->i", steps, speeds, steps)
-        return measure.squared_length * errors
-    squared = np.zeros(len(lags))  # phases with few significant digits, or none
-    for columns in row_blocks(m, PHASES_AT_ONCE, len(lags)):
-        squared += np.minimum(steps @ omega[columns].T, 2.0) ** 2 @ measure.weights[columns]
-    return measure.squared_length * squared
-
-
-def promising_lags(measure: Measure, lags: Indices, best: float) -> tuple[Indices, Floats]:
-    """Return the lags whose squared distance may be the smallest, with these squared distances.
-
-    Every frequency adds to the sum: a lag is ruled out once a partial sum exceeds the best so far.
-    """
-    zero, m = largest_zero(measure, lags), len(measure)
-    squared = np.zeros(len(lags))
-    wide = min(m // MOST_PARTS, PHASES_AT_ONCE // len(lags))  # long sums have few parts
-    for columns in row_blocks(m, max(FREQUENCIES_AT_ONCE, wide)):
-        squared += squared_distances(measure, lags, columns)
-        if columns.start == 0:
-            promising = lags[[squared.argmin()]]
-            best = min(best, squared_distances(measure, promising)[0])
-        keep = squared <= np.maximum(best * (1 + TIE), zero)
-        lags, squared, zero = lags[keep], squared[keep], zero[keep]
-    return lags, squared
+    sines = np.sin(measure.angles(lags) / 2)
+    squared: Floats = 4 * measure.squared_length * (sines * sines @ measure.weights)
+    if not measure.period:
+        omega = np.minimum(np.abs(measure.frequencies), 1 / FLOAT64_EPS)
+        errors = np.minimum(2 * FLOAT64_EPS * products(np.abs(lags), omega), 2.0)
+        squared[squared <= measure.squared_length * (errors**2 @ measure.weights)] = 0.0
+    return squared
 
 
 def first_pair(lags: Indices, sides: Counts) -> tuple[int, int]:

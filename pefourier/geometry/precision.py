@@ -11,7 +11,7 @@ float8_e4m3 has no infinity and saturates at 448, as in torch.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial, reduce
+from functools import reduce
 from math import prod, sqrt
 
 import numpy as np
@@ -46,9 +46,8 @@ def first_duplicate(table: Table) -> Indices:
     array([0, 1, 0, 1])
     """
     key, check = row_hashes(table).T
-    order = np.argsort(key)
-    first = np.empty_like(order)
-    first[order] = least_of_runs(order, np.append(True, np.diff(key[order]) != 0))
+    _, index, group = np.unique(key, return_index=True, return_inverse=True)
+    first = index[group]
     return np.where(check[first] == check, first, np.arange(len(first)))
 
 
@@ -122,9 +121,8 @@ class FormatLoss:
         >>> FormatLoss(35, None, None).within(24).distinct_cast
         24
         """
-        counts = ("distinct_cast", "distinct_phase", "safe_cast", "safe_phase")
-        values = {name: getattr(self, name) for name in counts}
-        return replace(self, **{k: min(v, distinct) for k, v in values.items() if v is not None})
+        counts = {k: v for k, v in vars(self).items() if k != "max_phase_error" and v is not None}
+        return replace(self, **{k: min(v, distinct) for k, v in counts.items()})
 
 
 def rounded(x: ArrayLike, form: Format) -> Floats:
@@ -184,9 +182,7 @@ def stored_resolution(numbers: Table, eps: float) -> tuple[float, float]:
         if resolution <= eps:  # eps is coarser already
             break
         is_finer = any((x != np.rint(x)).any() for x in (scaled(p, form.digits) for p in parts))
-        near_top = (scaled(part, NEAR_TOP) for part in parts)
-        fits = is_finer and all((rounded(x, form) == x).all() for x in near_top)
-        if fits and has_format(scaled(numbers, NEAR_TOP), form):
+        if is_finer and has_format(scaled(numbers, NEAR_TOP), form):
             eps = resolution
             break
     places = (
@@ -235,14 +231,18 @@ def check_formats(enc: Encoding) -> None:
 
 def loss_on_axes(losses: Sequence[FormatLoss], sides: Ints) -> FormatLoss:
     """Combine the losses along the axes of a grid: counts multiply, the largest error stays."""
-    cast = prod(loss.distinct_cast for loss in losses)
-    safe_cast = first_points([loss.safe_cast for loss in losses], sides)
-    phases = [loss.distinct_phase for loss in losses if loss.distinct_phase is not None]
-    if not phases:
-        return FormatLoss(cast, None, None, safe_cast)
-    errors = [loss.max_phase_error for loss in losses if loss.max_phase_error is not None]
-    safe_phase = first_points([loss.safe_phase for loss in losses], sides)
-    return FormatLoss(cast, prod(phases), float(np.max(errors)), safe_cast, safe_phase)
+    facts = {name: [vars(loss)[name] for loss in losses] for name in vars(losses[0])}
+    phases, errors = (
+        [value for value in facts[name] if value is not None]
+        for name in ("distinct_phase", "max_phase_error")
+    )
+    return FormatLoss(
+        prod(facts["distinct_cast"]),
+        prod(phases) if phases else None,
+        float(np.max(errors)) if errors else None,
+        first_points(facts["safe_cast"], sides),
+        first_points(facts["safe_phase"], sides),
+    )
 
 
 def first_points(safe: Sequence[int | None], sides: Ints) -> int | None:
@@ -265,8 +265,8 @@ def format_losses(
     enc = row_by_row(enc)
     columns, count = vector_columns(enc)
     first = first if not enc.measure else None
-    loss = partial(format_loss, enc, columns, count, first, min_distance)
-    return {name: loss(FORMATS[name]) for name in formats}
+    about = enc, columns, count, first, min_distance
+    return {name: format_loss(*about, FORMATS[name]) for name in formats}
 
 
 def format_loss(
@@ -396,7 +396,7 @@ def max_phase_error(x: Floats, frequencies: Floats, form: Format) -> float:
     """Return the largest |rounded phase - exact phase| in radians, or NaN if a phase is infinite.
 
     The search starts at the last points. On one axis, it reads frequencies by descending bound on
-    their error, including half a unit of the phase, until no bound exceeds the largest error.
+    their error, four units of the phase or all of it, until no bound exceeds the largest error.
     """
     nearest, nearby, worst = rounded(x, form), rounded(frequencies, form), 0.0
     if not np.isfinite(nearest).all():
@@ -404,15 +404,10 @@ def max_phase_error(x: Floats, frequencies: Floats, form: Format) -> float:
     for points in row_blocks(len(x), AT_ONCE)[::-1]:
         own, exact, bounds = nearest[points], x[points], np.full(len(frequencies), np.inf)
         if x.shape[1] == 1:
-            top, size = np.abs(own).max(), np.abs(own).max() * np.abs(nearby[:, 0])
-            bounds = (
-                top * np.abs(nearby - frequencies)[:, 0]
-                + np.abs(own - exact).max() * np.abs(frequencies[:, 0])
-                + np.ldexp(1.0, np.frexp(size)[1] - form.digits - 1)
-                + 2.0**-50 * size
-                + 2.0 ** (form.lowest - form.digits + 1)
-                + np.where(size > form.largest, size + (form.beyond - form.largest), 0.0)
-            )
+            top, omega = np.abs(own).max(), np.abs(nearby[:, 0])
+            size, least = top * omega, 2.0 ** (form.lowest - form.digits + 1)
+            share = np.where(size > form.largest / 2, 1.0, 2.0 ** (2 - form.digits))
+            bounds = share * size + (1 + top + omega) * least
         order = np.argsort(-bounds)
         for part in row_blocks(len(order), AT_ONCE, len(own)):
             j = order[part]

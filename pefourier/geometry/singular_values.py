@@ -23,9 +23,10 @@ others are smaller, the eigenvectors balance the columns, and the Gram matrix of
 columns restores the digits lost by squaring.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -41,11 +42,11 @@ from pefourier.encodings.encoding import (
 from pefourier.errors import NUMBERS, PefourierError, check_cost, check_size, shown
 from pefourier.geometry import Progress, keep_last, map_ahead
 from pefourier.geometry.precision import stored_resolution
-from pefourier.types import Floats, Ints, frozen_arrays
+from pefourier.types import Floats, Indices, Ints, frozen_arrays
 
 BLOCK = 2**20  # numbers of a block: 8 MiB
 SHARP = 2.0**-9  # of the largest singular value: above it, squares keep enough digits
-Entries = Callable[[slice, slice], Floats]  # (rows, columns) -> float64 block of a matrix
+Entries = Callable[[Any, slice], Floats]  # (rows, columns) -> float64 block of a matrix
 ALL = slice(None)
 
 
@@ -54,7 +55,7 @@ class MatrixPart:
     """Singular values of a matrix and, on demand, rows of its left singular vectors."""
 
     sigma: Floats  # descending
-    vectors: Callable[[slice, slice], Floats]  # (rows, columns) -> block of left vectors
+    vectors: Callable[[Any, slice], Floats]  # (rows, columns) -> block of left vectors
 
 
 def part_of(sigma: Floats, vectors: Floats) -> MatrixPart:
@@ -263,39 +264,49 @@ class Factors:
         """Squared Frobenius norm over squared spectral norm; NaN for a table of zeros."""
         return float((self.sigma**2).sum() / self.sigma[0] ** 2) if self.sigma[0] else np.nan
 
-    def left(self, rows: slice) -> Floats:
-        """Return left singular vectors up to the rank at rows of the parts.
+    def left(self, positions: Indices) -> Floats:
+        """Return left singular vectors up to the rank at some positions.
 
-        Two parts begin at the middle position, and mirror positions share a row of each.
+        Two parts begin at the middle position. Mirror positions share a row of each, with the
+        opposite sign in the odd part.
         """
-        share = np.full((rows.stop - rows.start, 1), len(self.parts) ** -0.5)
-        if self.n % 2 and rows.start == 0:
-            share[0] = 1.0  # the middle position is its own mirror image
-        ranks = ((part.sigma > self.tolerance).sum() for part in self.parts)
-        parts = zip(self.parts, ranks, strict=True)
-        return share * np.hstack([part.vectors(rows, slice(rank)) for part, rank in parts])
+        ranks = [int((part.sigma > self.tolerance).sum()) for part in self.parts]
+        if len(self.parts) == 1:
+            return self.parts[0].vectors(positions, slice(ranks[0]))
+        doubled = 2 * positions - (self.n - 1)  # twice the distance from the middle
+        rows, parts = np.abs(doubled) // 2, zip(self.parts, ranks, strict=True)
+        block = slice(rows.min(), rows.max() + 1)
+        even, odd = (part.vectors(block, slice(r))[rows - block.start] for part, r in parts)
+        share = np.where(doubled == 0, 1.0, np.sqrt(0.5))[:, None]
+        return np.hstack([share * even, share * np.sign(doubled)[:, None] * odd])
 
-    def row_blocks(self) -> list[slice]:
-        """Split the rows of a part into blocks."""
-        rows = self.n if len(self.parts) == 1 else (self.n + 1) // 2
-        return row_blocks(rows, AT_ONCE, max(len(part.sigma) for part in self.parts))
+    def blocks(self, start: int = 0) -> Iterator[tuple[Indices, Floats]]:
+        """Yield positions from `start` on, and their left singular vectors, in blocks."""
+        width = max(len(part.sigma) for part in self.parts)
+        for rows in row_blocks(self.n - start, AT_ONCE, width):
+            positions = np.arange(start + rows.start, start + rows.stop)
+            yield positions, self.left(positions)
 
     def inverse_error(self) -> float:
         """Return the largest |E E+ - I|.
 
         I - E E+ is a projection, and its largest entry lies on its diagonal.
         """
-        blocks = self.row_blocks() if self.parts else []
-        missing = (1 - (self.left(rows) ** 2).sum(axis=1).min() for rows in blocks)
+        blocks = self.blocks(self.n // 2 * (len(self.parts) - 1)) if self.parts else ()
+        missing = (1 - (left**2).sum(axis=1).min() for _, left in blocks)
         return max([0.0, *map(float, missing)])
 
     def inverse_errors(self, positions: Ints) -> list[float]:
         """Return the largest |E E+ - I| in the row of each of some positions."""
         if not self.parts:
             return [0.0] * len(positions)
-        lefts = ((rows, self.left(rows)) for rows in self.row_blocks())
-        errors = [[self.row_error(*part, s) for s in positions] for part in lefts]
-        return list(map(max, zip(*errors, strict=True)))
+        rows = np.concatenate([self.left(np.array([s])) for s in positions])
+        errors = [
+            np.abs(left @ rows.T - np.equal.outer(block, positions)).max(axis=0)
+            for block, left in self.blocks()
+        ]
+        largest: list[float] = np.max(errors, axis=0).tolist()
+        return largest
 
     def separable_error(self, sides: Ints) -> float:
         """Return the largest error of recovering a sum of one function per axis.
@@ -307,24 +318,15 @@ class Factors:
             return 1.0
         if self.is_separable or len(sides) == 1:  # with one axis, every function is separable
             return 0.0
-        blocks = row_blocks(self.n, AT_ONCE, separable_rank(sides) + self.d)
-        parts = (separable_basis(sides, rows).T @ self.left(rows) for rows in blocks)
-        cosines = np.linalg.svd(sum(parts, np.zeros(())), compute_uv=False)
-        sine = float(np.sqrt(max(0.0, 1 - cosines[-1] ** 2)))
+        sums = [np.zeros((side, self.rank)) for side in sides]
+        for block, left in self.blocks():
+            for total, place in zip(sums, np.unravel_index(block, sides), strict=True):
+                np.add.at(total, place, left)
+        means = [total * len(total) / self.n for total in sums]
+        projected = by_axes(means[0].mean(axis=0), means)
+        cosine = np.linalg.svd(projected, compute_uv=False)[separable_rank(sides) - 1]
+        sine = float(np.sqrt(max(0.0, 1 - cosine**2)))
         return sine if sine > UNSEEN else 0.0
-
-    def row_error(self, rows: slice, left: Floats, s: int) -> float:
-        """Return the largest |E E+ - I| between position s and some rows of the parts."""
-        is_whole = len(self.parts) == 1
-        row = s if is_whole else abs(2 * s - (self.n - 1)) // 2
-        products = left * self.left(slice(row, row + 1))
-        is_row = np.arange(rows.start, rows.stop) == row
-        error = float(np.abs(products.sum(axis=1) - is_row).max())
-        if is_whole:
-            return error
-        products[:, (self.parts[0].sigma > self.tolerance).sum() :] *= -1  # mirror positions
-        mirror = is_row & (2 * s == self.n - 1)
-        return max(error, float(np.abs(products.sum(axis=1) - mirror).max()))
 
 
 @keep_last
@@ -366,43 +368,39 @@ def decompose(enc: Encoding, progress: Progress | None = None) -> Factors:
 
 
 def factor_on_axes(tables: Sequence[Floats]) -> tuple[MatrixPart, ...]:
-    """Decompose a table on a grid from the columns (side, d_a) that depend on each axis.
+    """Decompose a table on a grid from the columns (side, d_a) that depend on each axis."""
+    sides, widths = ([table.shape[k] for table in tables] for k in (0, 1))
+    ends = np.cumsum(widths)
+    lines = [
+        np.pad(table, [(0, 0), (end - table.shape[1], ends[-1] - end)])
+        for table, end in zip(tables, ends, strict=True)
+    ]
+    small = by_axes(np.hstack([table.mean(axis=0) for table in tables]), lines)
+    part = factor(lambda rows, columns: small[rows, columns], *small.shape)
+    mean, *lines = np.split(part.vectors(ALL, ALL), np.cumsum([1, *sides[:-1]]))
+    centred = (line - line.mean(axis=0) for line in lines)  # without rounding of small values
+    lines = [line * np.sqrt(len(line) / prod(sides)) for line in centred]
+    lines[0] = lines[0] + mean / np.sqrt(prod(sides))
 
-    The table is written in an orthonormal basis of all sums of one function per axis. It then has
-    one row for the constant and side - 1 rows per axis, nonzero only in the columns of that axis.
-    """
-    sides = [len(table) for table in tables]
-    n, bases = prod(sides), [zero_sums(side) * np.sqrt(side / prod(sides)) for side in sides]
-    rows = [np.sqrt(n) * np.hstack([table.mean(axis=0) for table in tables])]
-    start = 0
-    for basis, table in zip(bases, tables, strict=True):
-        block = np.zeros((basis.shape[1], rows[0].size))
-        block[:, start : start + table.shape[1]] = n / len(table) * (basis.T @ table)
-        rows, start = [*rows, block], start + table.shape[1]
-    small = np.vstack(rows)
-    part = factor(lambda rows, columns: small[rows, columns], len(small), small.shape[1])
-    mean, *blocks = np.split(part.vectors(ALL, ALL), np.cumsum([1, *(side - 1 for side in sides)]))
-    lines = [basis @ block for basis, block in zip(bases, blocks, strict=False)]
-    lines[0] = lines[0] + mean / np.sqrt(n)
-
-    def vectors(rows: slice, columns: slice) -> Floats:
-        places = np.unravel_index(np.arange(*rows.indices(n)), sides)
-        parts = [line[place, columns] for line, place in zip(lines, places, strict=True)]
-        total: Floats = sum(parts[1:], parts[0])
-        return total
+    def vectors(rows: Indices, columns: slice) -> Floats:
+        places = zip(lines, np.unravel_index(rows, sides), strict=True)
+        return np.asarray(sum(line[place, columns] for line, place in places))
 
     return (MatrixPart(part.sigma, vectors),)
 
 
-def zero_sums(n: int) -> Floats:
-    """Return an orthonormal basis (n, n - 1) of the functions on n points with sum 0 (DCT-II).
+def by_axes(mean: Floats, lines: Sequence[Floats]) -> Floats:
+    """Return a table with the inner products of columns (n, d) on a grid: a mean plus lines.
 
-    >>> zero_sums(2).round(4).tolist()
-    [[0.7071], [-0.7071]]
+    Column values are the mean (d,) plus, for each axis, a line (side, d), whose own mean does not
+    count. There is one row for the mean and one for each point of each axis.
+
+    >>> by_axes(np.array([2.0]), [np.array([[1.0], [3.0]]), np.zeros((2, 1))]).ravel().round(4)
+    array([ 4.    , -1.4142,  1.4142,  0.    ,  0.    ])
     """
-    basis: Floats = np.cos(np.pi / n * np.outer(np.arange(n) + 0.5, np.arange(1, n)))
-    basis *= np.sqrt(2 / n)
-    return basis
+    n = prod(map(len, lines))
+    centred = (np.sqrt(n / len(line)) * (line - line.mean(axis=0)) for line in lines)
+    return np.vstack([np.sqrt(n) * mean, *centred])
 
 
 def separable_rank(sides: Ints) -> int:
@@ -412,22 +410,6 @@ def separable_rank(sides: Ints) -> int:
     27
     """
     return 1 + sum(n - 1 for n in sides)
-
-
-def separable_basis(sides: Ints, rows: slice) -> Floats:
-    """Return rows of an orthonormal basis of sums of one function per axis, the constant first.
-
-    >>> basis = separable_basis((3, 4), slice(0, 12))
-    >>> bool(np.allclose(basis.T @ basis, np.eye(6)))
-    True
-    """
-    n = prod(sides)
-    places = np.unravel_index(np.arange(*rows.indices(n)), sides)
-    parts = [
-        zero_sums(side)[place] * np.sqrt(side / n)
-        for place, side in zip(places, sides, strict=True)
-    ]
-    return np.hstack([np.full((len(places[0]), 1), 1 / np.sqrt(n)), *parts])
 
 
 def check_products(enc: Encoding) -> None:

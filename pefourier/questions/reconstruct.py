@@ -27,7 +27,6 @@ from pefourier.encodings.encoding import (
     points_in_words,
     without_prefix,
 )
-from pefourier.encodings.encoding import lattice as lattice_of
 from pefourier.encodings.loader import Count, Source, load, whole_numbers
 from pefourier.errors import PefourierError, check_size, check_whole
 from pefourier.geometry.torus import multiplicity
@@ -460,21 +459,14 @@ def position_function(density: Floats, sides: Counts) -> Floats:
 
 def distinct_vectors(enc: Encoding, sides: Counts) -> Vectors:
     """Count the distinct vectors of the rows within a lattice."""
-    from pefourier.geometry.closest import closest_pair, first_equal
+    from pefourier.geometry.closest import closest_pair
 
     lags = enc.domain.kind == "lag"  # a lattice of positions does not limit lags
     within = enc.domain.sides if lags else tuple(map(min, enc.domain.sides, sides))
-    corner = tuple(map(slice, within))
-    rows = np.arange(len(enc)).reshape(enc.domain.sides)[corner].ravel()
-    if enc.is_stationary:
-        closest = closest_pair(replace(enc, domain=lattice_of(within)))
-        pair, distinct = closest.pair or (), closest.distinct
-    else:
-        in_order = enc.domain.kind == "position" and len(sides) == 1
-        first = first_equal(enc.table()[rows], enc.eps, in_order=in_order)
-        again = np.flatnonzero(first != np.arange(len(first)))
-        pair, distinct = (*first[again[:1]], *again[:1]), len(rows) - len(again)
-    return Vectors(len(rows), distinct, tuple(rows[list(pair)].tolist()))
+    rows = np.arange(len(enc)).reshape(enc.domain.sides)[tuple(map(slice, within))].ravel()
+    domain = replace(enc.domain, x=enc.domain.x[rows], grid=within)
+    closest = closest_pair(replace(enc, domain=domain), measured=False)
+    return Vectors(len(rows), closest.distinct, tuple(rows[list(closest.pair or ())].tolist()))
 
 
 def where_to_rebuild(

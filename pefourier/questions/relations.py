@@ -35,7 +35,7 @@ from pefourier.encodings.encoding import (
 from pefourier.geometry import keep_last
 from pefourier.geometry.products import mean_products, toeplitz_residual
 from pefourier.questions.result import Result
-from pefourier.types import Counts, CsvTable, Fields, Floats, Table, frozen
+from pefourier.types import Bools, Counts, CsvTable, Fields, Floats, Table, frozen
 from pefourier.writing.text import Verdict, number
 
 EXACT = 1e-6  # largest residual that counts as rounding
@@ -319,9 +319,9 @@ def relate(encoding: Encoding | ArrayLike) -> Relations | BiasRelations:
         else toeplitz_residual(enc),
         kernel=k,
         lags=in_units(enc, np.arange(len(k))) if has_unit and k is not None else None,
-        first_rise=first_lags(enc, k, partial(first_rise, eps=enc.eps)),
+        first_rise=first_lags(enc, k, partial(rises, eps=enc.eps)),
         **fall_of(enc, k),
-        zero=first_lags(enc, k, partial(first_low, level=-max(1e-12, enc.eps))),
+        zero=first_lags(enc, k, partial(np.greater_equal, -max(1e-12, enc.eps))),
         asymmetry=asymmetry(enc),
         distance_preservation=distance_preservation(enc) if sequence else None,
         encodings=(source,),
@@ -351,7 +351,7 @@ def relate_biases(source: Encoding, enc: Encoding) -> BiasRelations:
         dimension=enc.dim,
         by_lag=means,
         **fall_of(enc, weights),
-        zero=first_lags(enc, means, first_change_of_sign),
+        zero=first_lags(enc, means, other_sign),
         asymmetry=asymmetry(enc),
         encodings=(source,),
     )
@@ -416,7 +416,7 @@ def kernel(enc: Encoding) -> Floats | None:
     if len(sides) > 1 and enc.is_stationary:  # one half, and the other by symmetry
         half = enc.measure.kernel(steps_ahead(sides))
         whole = np.concatenate([half[::-1], [1.0], half])
-        return np.asarray(whole.reshape([2 * n - 1 for n in sides]))
+        return whole.reshape([2 * n - 1 for n in sides])
     if len(sides) == 1 and enc.measure.squared_length:
         return enc.measure.kernel(np.arange(len(enc)))
     if enc.inverse_keys:  # scores of queries with the key at 0, where factors are 1
@@ -435,38 +435,28 @@ def in_units(enc: Encoding, lag: Any) -> Any:
     return lag * enc.domain.spacing
 
 
-def first_lags(enc: Encoding, k: Floats | None, find: Callable[[Floats], int | None]) -> Any:
-    """Return the first lag that a function finds on a line; on a grid, along each axis."""
+def first_lags(enc: Encoding, k: Floats | None, holds: Callable[[Floats], Bools]) -> Any:
+    """Return the first lag at which a condition holds; on a grid, along each axis."""
     if k is None:
         return None
-    found = [find(line) for line in kernel_lines(k)]
+    places = (np.flatnonzero(holds(line)).tolist() for line in kernel_lines(k))
+    found = [next(iter(lags), None) for lags in places]
     return found if k.ndim > 1 else in_units(enc, found[0])
 
 
 def fall_of(enc: Encoding, k: Floats | None) -> Fields:
     """Return the first lags at which a curve is at most half, and a tenth."""
     levels = {"half": 0.5, "tenth": 0.1}
-    return {n: first_lags(enc, k, partial(first_low, level=x)) for n, x in levels.items()}
+    return {n: first_lags(enc, k, partial(np.greater_equal, x)) for n, x in levels.items()}
 
 
-def first_low(line: Floats, level: float) -> int | None:
-    """Return the first lag at which a curve is at most a level; None if it never is.
+def other_sign(line: Floats) -> Bools:
+    """Whether each number has another sign than those before it from lag 0; zeros have none.
 
-    >>> first_low(np.array([1.0, 0.6, 0.2]), 0.5)
-    2
+    >>> other_sign(np.array([0.0, -1.0, 2.0])).tolist(), other_sign(np.zeros(1)).tolist()
+    ([False, False, True], [False])
     """
-    low = line <= level
-    return int(low.argmax()) if low.any() else None
-
-
-def first_change_of_sign(line: Floats) -> int | None:
-    """Return the first lag whose number has another sign than those before; zeros have none.
-
-    >>> first_change_of_sign(np.array([0.0, -1.0, 2.0])), first_change_of_sign(np.zeros(2))
-    (2, None)
-    """
-    nonzero = line[line != 0]
-    return first_low(line * np.sign(nonzero[0]), -5e-324) if len(nonzero) else None
+    return np.asarray(line * np.sign(line[line != 0][:1]).sum() < 0)
 
 
 def kernel_curves(enc: Encoding, k: Floats | None) -> dict[str, tuple[Floats, Floats]] | None:
@@ -505,14 +495,13 @@ def kernel_of_biases(biases: Table) -> Floats:
         return np.asarray(np.exp(largest - largest[0]) * (means / means[0]))
 
 
-def first_rise(kernel: Floats, eps: float = 0.0) -> int | None:
-    """First lag at which the kernel rises beyond rounding; None if it never rises.
+def rises(kernel: Floats, eps: float = 0.0) -> Bools:
+    """Whether the kernel rises beyond rounding at each lag.
 
-    >>> first_rise(np.array([1.0, 0.5, 0.2, 0.3]))
-    3
+    >>> rises(np.array([1.0, 0.5, 0.2, 0.3])).tolist()
+    [False, False, False, True]
     """
-    rises = np.flatnonzero(kernel[1:] > kernel[:-1] + max(1e-12, eps))
-    return int(rises[0]) + 1 if len(rises) else None
+    return np.append(False, kernel[1:] > kernel[:-1] + max(1e-12, eps))
 
 
 def asymmetry(enc: Encoding) -> float | None:

@@ -12,7 +12,7 @@ from pefourier.encodings import build, load
 from pefourier.encodings.encoding import from_table, lattice
 from pefourier.encodings.grids import on_grid
 from pefourier.encodings.loader import source_of
-from pefourier.encodings.registry import ABOVE_ZERO, BUILDERS, KNOWN, LEAST
+from pefourier.encodings.registry import ABOVE_ZERO, BUILDERS, LEAST
 from pefourier.train.options import Options
 
 MEANT = {"rotary:rho=5e5": "rope:rho=5e5", "NoPE": "none", "one-hot": "onehot"}
@@ -66,7 +66,7 @@ def test_an_odd_d_is_filled_as_reported(odd):
 
 def test_an_encoding_of_another_module_is_listed_last(monkeypatch):
     own = replace(BUILDERS["none"], name="my-own", family="elsewhere")
-    monkeypatch.setitem(KNOWN, "my-own", own)
+    monkeypatch.setitem(BUILDERS, "my-own", own)
     names = [*BUILDERS]
     assert (names[-1], len(names)) == ("my-own", len(BUILDERS))
 

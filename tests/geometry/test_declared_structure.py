@@ -51,7 +51,7 @@ def test_a_grid_by_its_axes_is_what_its_table_is(name):
     sigma = np.linalg.svd(table, compute_uv=False)
     assert_allclose(factors.sigma, sigma, atol=1e-12 * sigma[0])
     left = np.linalg.svd(table, full_matrices=False)[0][:, : factors.rank]
-    rows = slice(0, len(enc))
+    rows = np.arange(len(enc))
     if sigma[factors.rank - 1] > 1e-3 * sigma[0]:
         assert_allclose((factors.left(rows) ** 2).sum(axis=1), (left**2).sum(axis=1), atol=1e-9)
 

@@ -23,6 +23,16 @@ def algorithm_1(g, s, n):
     return values / np.linalg.norm(values)
 
 
+def test_published_numbers_at_256():
+    (r,) = position_functions(build("sinusoidal"), [40]).reconstructions
+    assert r.peak == pytest.approx(0.3403, abs=5e-5)
+    assert (r.width, r.half_max_count) == (pytest.approx(11.9, abs=0.05), 11)
+    for name in ("sinusoidal", "rope"):  # sigma blurs frequencies, which sharpens positions
+        results = [position_functions(build(name), [40], sigma=s) for s in (0.5, 1, 4, 16, 64)]
+        widths = [result.reconstructions[0].width for result in results]
+        assert widths == sorted(widths, reverse=True)
+
+
 @pytest.mark.parametrize("name", ["sinusoidal", "dft", "learned"])
 @pytest.mark.parametrize("n", [64, 65])
 def test_values_are_those_of_the_double_loop(name, n):

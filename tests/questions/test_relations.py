@@ -10,9 +10,24 @@ import pefourier.encodings
 from pefourier.encodings import load
 from pefourier.encodings.encoding import as_encoding
 from pefourier.encodings.registry import build
-from pefourier.questions.relations import relate, shift_residual
+from pefourier.questions.relations import kernel, relate, rises, shift_residual
 
 ROOM = sys.modules["pefourier.questions.relations"]  # the package exports the function
+KERNELS = {  # k(lag)/k(0) at lags 1, 2, 10, 50, 100, 511, and the first lag at which it rises
+    16: (None, 4),
+    64: ((0.966151, 0.884496, 0.657863, 0.489806, 0.558583, 0.200753), 6),
+    128: ((0.970214, 0.896592, 0.669063, 0.546172, 0.477241, 0.211428), 12),
+    768: ((0.97336, 0.906143, 0.680028, 0.512001, 0.436889, 0.246429), 44),
+}
+
+
+@pytest.mark.parametrize("d", KERNELS)
+def test_kernel_of_the_sinusoidal_encoding(d):
+    values, rise = KERNELS[d]
+    declared = kernel(build("sinusoidal", length=512, d=d))
+    if values:
+        assert declared[[1, 2, 10, 50, 100, 511]] == pytest.approx(values, abs=5e-7)
+    assert rises(declared).argmax() == rise
 
 
 def test_rounding_is_no_rise_and_zeros_have_no_kernel():
