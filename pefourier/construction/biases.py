@@ -24,7 +24,7 @@ import numpy as np
 
 from pefourier.construction.explain import Cover, Difference, Named, explain
 from pefourier.construction.outcome import HeadDifference, Outcome, uncompared
-from pefourier.construction.tables import Stretch, shortest
+from pefourier.construction.tables import IndexRange, shortest
 from pefourier.encodings.encoding import Encoding, finding
 from pefourier.encodings.families.relative import alibi_slopes, t5_buckets
 from pefourier.geometry.precision import FLOAT32_EPS
@@ -445,7 +445,7 @@ class LagMoved(Named):
 class PartOfBiases:
     """Some heads, queries and keys: the first and the last on each axis that is confined."""
 
-    ranges: tuple[Stretch, ...]
+    ranges: tuple[IndexRange, ...]
 
     @property
     def within(self) -> Fields:
@@ -486,18 +486,18 @@ def labels_of(biases: Biases) -> dict[str, Places]:
 
 def parts_of(expected: Biases, _: Biases, differs: Bools) -> Iterator[Cover[Biases]]:
     """Yield the heads, queries and keys to which differences are confined, or two single heads."""
-    ranges = list[Stretch]()
+    ranges = list[IndexRange]()
     for k, (axis, labels) in enumerate(labels_of(expected).items()):
         own = labels[np.moveaxis(differs, k, 0).any(axis=(1, 2))]
         if len(own) and len(own) == np.ptp(own) + 1 < len(labels):
-            ranges.append(Stretch(axis, int(own[0]), int(own[-1])))
+            ranges.append(IndexRange(axis, int(own[0]), int(own[-1])))
     for count in range(1, 4):
         for some in combinations(ranges, count):
             kinds = NUMBERS if some[-1].axis == "keys" else PARTIAL
             yield [(PartOfBiases(some), kinds)]
     heads = np.flatnonzero(differs.any(axis=(1, 2))).tolist()
     if len(heads) == 2 < len(differs):
-        yield [(PartOfBiases((Stretch("heads", head, head),)), PARTIAL) for head in heads]
+        yield [(PartOfBiases((IndexRange("heads", head, head),)), PARTIAL) for head in heads]
 
 
 def in_words(heads: Ints) -> str:

@@ -75,7 +75,7 @@ def agree(applied: TableNumbers, observed: TableNumbers) -> Bools:
 
 
 @frozen
-class Stretch:
+class IndexRange:
     """Numbers on one axis, first and last."""
 
     axis: str
@@ -96,7 +96,7 @@ class Stretch:
 
 
 @frozen
-class TablePart(Stretch):
+class TablePart(IndexRange):
     """Rows or columns of a table."""
 
     @property
