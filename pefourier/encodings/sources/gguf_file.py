@@ -119,8 +119,9 @@ class GgufFile(ModelConfig):
             for row, scaling in [(own.row, scaling_of_file(own))]
         ]
         whole = self.of_layer("")
-        if whole.get("sliding_window_pattern"):  # a period, which ends in full attention
-            whole.row.update(layer_types=[SLIDING, FULL])
+        if whole.get("sliding_window_pattern"):  # a period
+            types = None if whole.get(PATTERN) else whole.row.layer_types
+            whole.row.update(layer_types=types or [SLIDING, FULL])
         is_local = whole.get("sliding_window") and rotations[0] != rotations[1]
         return layer_schedule(whole, PARTS if is_local else [""])
 
@@ -213,7 +214,7 @@ def as_config(own: Values, kind: str) -> Fields:
     values = {key: x[0] if isinstance(x, list) and x else x for key, x in own.items()}
     values |= {name: values.get(key) for name, key in NAMES.items()}
     pattern, count = own.get(PATTERN), values["num_hidden_layers"]
-    is_known = pattern or "layer_types" in ROWS.get(kind, ())
+    is_known = values["sliding_window_pattern"] = pattern or ROWS.get(kind, {}).get("period")
     if isinstance(pattern, list):
         values["layer_types"] = [PARTS[bool(local)] for local in pattern]
         values["sliding_window_pattern"] = None
