@@ -320,7 +320,8 @@ class Recording:
         for result in results[:2]:
             if isinstance(result, Tensor) and result.ndim in (3, 4):
                 after = self.heads_first(result)
-                for name in [name for name, x in inputs.items() if x.shape == after.shape][:1]:
+                name = next((name for name, x in inputs.items() if x.shape == after.shape), "")
+                if name:
                     layer.rotated(name in KEYS, inputs.pop(name), after)
 
     def attending(
