@@ -64,8 +64,8 @@ from pefourier.encodings.encoding import (
     Finding,
     as_encoding,
     finding,
-    from_table,
     largest_number,
+    positions,
     split_pairs,
     without_prefix,
 )
@@ -346,14 +346,15 @@ def compare_reordered(outcome: Outcome, encodings: Two) -> Outcome | None:
             continue
         index = np.arange(len(table))
         leaders, ids = np.unique(first_duplicate(table), return_inverse=True)
-        for rows, positions in ((leaders, ids), (index[::-1], index[::-1])):
-            if np.array_equal(positions, index):
+        for rows, places in ((leaders, ids), (index[::-1], index[::-1])):
+            if np.array_equal(places, index):
                 continue
-            in_order = replace(from_table(table[rows]), injection=enc.injection, eps=enc.eps)
+            vectors = table[rows].__getitem__
+            in_order = replace(enc, domain=positions(len(rows)), vectors=vectors)
             both = (encodings[0], in_order) if k else (in_order, encodings[1])
             pairs = read_pairs(*both)
             found = pairs and compare_rotations(compare_numbers(*both), both, pairs)
-            moved = explain_rows(index, positions).causes
+            moved = explain_rows(index, places).causes
             codes = {cause.code for cause in moved}
             is_whole = found and found.causes and found.expected == SIDES[1 - k]
             if found and is_whole and codes.isdisjoint(cause.code for cause in found.causes):
