@@ -28,6 +28,7 @@ import numpy as np
 
 from pefourier.construction.mistakes import (
     LikelyMistake,
+    Misreading,
     lengths_apart,
     parameters_cause,
     settings_cause,
@@ -55,8 +56,8 @@ from pefourier.construction.rotation_pairs import (
     length_note,
     read_pairs,
 )
-from pefourier.construction.rows import explain_rows
-from pefourier.construction.steps import describe_changes
+from pefourier.construction.rows import Shifted, explain_rows
+from pefourier.construction.steps import StepChanged, describe_changes
 from pefourier.construction.waves import LAYOUTS, copies_of
 from pefourier.encodings.encoding import (
     Domain,
@@ -337,7 +338,8 @@ def relate(
 def compare_reordered(outcome: Outcome, encodings: Two) -> Outcome | None:
     """Add causes besides rows of a table in reverse order, or rows that repeat others.
 
-    None if the rows in order have no cause. Rows that repeat others are left out.
+    None if the rows in order have no cause that holds at any row. Rows that repeat others are left
+    out.
     """
     for k in (1, 0):
         enc = encodings[k]
@@ -355,13 +357,17 @@ def compare_reordered(outcome: Outcome, encodings: Two) -> Outcome | None:
             pairs = read_pairs(*both)
             found = pairs and compare_rotations(compare_numbers(*both), both, pairs)
             moved = explain_rows(index, places).causes
-            codes = {cause.code for cause in moved}
             is_whole = found and found.causes and found.expected == SIDES[1 - k]
-            if found and is_whole and codes.isdisjoint(cause.code for cause in found.causes):
+            if found and is_whole and moved and all(map(acts_by_position, found.causes)):
                 fields = ("compared", "pairs", "pair_counts", "unit", "differing", "counted")
                 facts = {name: getattr(found, name) for name in (*fields, "expected", "findings")}
                 return replace(outcome, **facts, causes=(*moved, *found.causes), explained=1.0)
     return None
+
+
+def acts_by_position(cause: Any) -> bool:
+    """Whether a cause changes a row by its position alone, not by its index in the table."""
+    return isinstance(cause, Misreading | StepChanged | Shifted)
 
 
 def are_on_grids(*encodings: Encoding) -> bool:
