@@ -539,11 +539,12 @@ def closest_lags(measure: Measure, sides: Counts) -> tuple[Indices, float]:
     array([[63]])
     """
     period, is_line = measure.period, len(sides) == 1
+    lags = np.arange(1, sides[0])[:, None] if is_line else steps_ahead(sides)
     if period and is_line:
-        lags, error = np.arange(1, min(sides[0], period + 1))[:, None], CLOSE
+        lags, error = lags[:period], CLOSE
         sums = kernel_of_period(measure)[lags[:, 0] % period]
     else:
-        lags, omega = steps_ahead(sides), np.abs(measure.frequencies).reshape(len(measure), -1)
+        omega = np.abs(measure.frequencies).reshape(len(measure), -1)
         error = 16 * FLOAT64_EPS * (1 + omega.max(axis=0) @ sides)
         sums = sums_of_cosines(measure, sides)[-len(lags) :]
     apart = 1 - sums

@@ -341,15 +341,17 @@ def projections(
 ) -> Iterator[Projection]:
     """Return the query and the key projection of a module.
 
-    Refuses tensors that are not matrices, and integers without a scale.
+    Refuses tensors that are not matrices, integers without a scale, and a bias of wrong size.
     """
     tensors, label = model.tensors, model.label
     weights = [dotted(module, leaf, "weight") for leaf in leaves]
     for name in weights:
         tensor, stem = tensors[name], name.removesuffix("weight")
-        if len(tensor.shape) != 2:
+        bias = tensors.get(f"{stem}bias")
+        if len(tensor.shape) != 2 or (bias and bias.shape != tensor.shape[:1]):
             raise PefourierError(
-                f"{shown(name)} of {label} has shape {tensor.shape}; expected a matrix"
+                f"{shown(name)} of {label} has shape {tensor.shape}, its bias "
+                f"{bias.shape if bias else 'none'}; expected a matrix, and one bias number per row"
             )
         scaled = any(stem + end in tensors for end in KNOWN["scales"])
         moved = f"{name}_zero_point" in tensors

@@ -326,6 +326,7 @@ REFUSED = [  # tensors, keys of the config, part of the error
     (DRAWN | {Q.replace("_proj", "_norm"): ones(5)}, {}, "got 5"),
     (DRAWN | {Q + "_scale": ones(5, 5)}, {}, r"\(5, 5\)"),
     (DRAWN | {Q: ones(32)}, {}, r"\(32,\)"),
+    (DRAWN | {Q.replace("weight", "bias"): ones(7)}, {}, r"\(7,\)"),
     (DRAWN | {Q: 0 * ones(32, 24)}, {"num_hidden_layers": 1}, "are zero"),
 ]
 
