@@ -15,12 +15,10 @@ several axes, each axis is read from its own pairs.
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
-from pefourier.construction.explain import Cause, Difference
-from pefourier.construction.rows import explain_rows
+from pefourier.construction.explain import Difference
 from pefourier.construction.waves import (
     BLOCK,
     NEAR,
@@ -403,19 +401,3 @@ def describe_runs(runs: Sequence[PositionRun], noun: str = "position(s)") -> str
     if len(runs) > SHOWN:
         texts.append(f"and {len(runs) - SHOWN} more runs")
     return ", ".join(texts)
-
-
-def causes_of(positions: Indices) -> tuple[Cause[Any], ...]:
-    """Return the causes that give all positions of rows that should count from 0.
-
-    A table that was cut may have been longer.
-
-    >>> [cause.code for cause in causes_of(np.array([0, 0, 0, 1, 2]))]
-    ['repeated']
-    >>> [cause.code for cause in causes_of(np.arange(4999, 4879, -1))]
-    ['reversed']
-    """
-    numbers = positions.astype(np.int64)
-    counts = [n for n in (len(positions), int(positions.max()) + 1) if n >= len(positions)]
-    found = [explain_rows(np.arange(n), numbers).causes for n in counts]
-    return min(filter(None, found), key=len, default=())

@@ -43,7 +43,6 @@ from pefourier.construction.outcome import SIDES, Outcome, Two
 from pefourier.construction.pairs import (
     PositionRun,
     RowPositions,
-    causes_of,
     describe_runs,
     exchanged_waves,
     first_difference,
@@ -56,7 +55,7 @@ from pefourier.construction.pairs import (
     shift_between,
 )
 from pefourier.construction.rope import Rope, base_of_grid, is_rotation, list_at
-from pefourier.construction.rows import Shifted
+from pefourier.construction.rows import Shifted, explain_rows
 from pefourier.construction.steps import (
     StepChanged,
     changed_steps,
@@ -218,7 +217,8 @@ def describe_rows(
         change = {"sine": ("sin w p", "-sin w p")}
         turned = Misreading("reversed", change, -omega, step="waves")
         return with_causes(reading, (Shifted(-first), turned, *later), k, reference)
-    if is_whole and (found := causes_of(rows.positions)):
+    expected = np.arange(max(len(s), reference.length))  # a table may be cut
+    if is_whole and (found := explain_rows(expected, rows.positions.astype(np.int64)).causes):
         return with_causes(reading, (*found, *later), k, cause=None)
     if not (is_known.all() or later or (is_known & moved).any()):
         if within := explain_stray_rows(encodings, reference, table, is_known):

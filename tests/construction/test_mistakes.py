@@ -223,6 +223,7 @@ def test_law_two_mistakes_are_named_both_or_not_at_all(seed):
 
 ROWS = {  # positions by row, and whether their cause is one
     "reversed": (np.arange(N)[::-1], True),
+    "reversed, from 5 on": (np.arange(5, N + 5)[::-1], True),
     "divided": (np.arange(N) // 3, True),
     "restarted": (np.arange(N) % 400, True),
     "divided, then restarted": (np.arange(240).repeat(2)[np.arange(N) % 480], False),
