@@ -15,6 +15,7 @@ from pefourier.questions.spectrum import spectrum
 def test_published_numbers_of_the_sinusoidal_encoding():
     r = check_faithful(build("sinusoidal", length=80, d=256))
     assert (r.faithful, r.closest_pair, r.rank, r.condition_number) == (True, (0, 1), 42, None)
+    assert (r.min_distance, r.toeplitz_residual) == (pytest.approx(2.6712016, abs=5e-8), 0)
     assert r.gap == pytest.approx(2.6712016 / np.sqrt(128), abs=1e-8)
 
 

@@ -26,8 +26,11 @@ QWEN = "rope:rho=1e6,scaling=yarn,factor=4,original={}"
 
 
 BOUNDS = [  # first m with B(m) < 0: the bound of arXiv 2405.14591 at published bases and heads
+    ("rope:rho=1e4", 128, 1707),
     ("rope:rho=1.2e4", 128, 1554),  # not monotone in the base
     ("rope:rho=1e7", 128, 144660),
+    ("rope:scaling=ntk,factor=16", 128, 7920),
+    ("rope:scaling=yarn,factor=4,original=4096", 128, 4328),
     (LLAMA3, 128, 85133),
     (GPT_OSS.format("false"), 64, 64255),
 ]
@@ -60,7 +63,7 @@ def test_lag_sums_are_those_of_the_formula(count, length, rng):
 @pytest.mark.parametrize(
     ("d", "base", "length", "critical"),
     [(128, 1e4, n, c) for n, c in zip([512, 2048, 4096, 32768], [62, 82, 92, 120], strict=True)]
-    + [(64, 1e4, 4096, 46), (128, 5e5, 8192, 70)]
+    + [(64, 1e4, 4096, 46), (128, 5e5, 8192, 70), (256, 1e4, 8192, 200), (128, 1e6, 32768, 80)]
     + [(128, 1e4, 10**9, 128), (128, 1e4, 6, 0), (128, 1.0, 100, 128)],
 )
 def test_critical_dimension_is_the_published_one(d, base, length, critical):

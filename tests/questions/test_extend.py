@@ -25,6 +25,22 @@ def ways(result):
     return {extension.way: extension for extension in result.ways}
 
 
+def test_yarn_of_qwen_is_the_published_one():
+    """The bands, bounds and cosines of Qwen's YaRN are the published values."""
+    result = extend("rope:rho=1e6", 131072, trained=32768, d=128)
+    yarn = ways(result)["yarn"]
+    bands = [(band.treatment, band.pairs) for band in yarn.bands]
+    assert bands == [("kept", 24), ("blended", 16), ("stretched", 24)]
+    assert yarn.band_counts == "24/16/24"
+    bounds = {way.way: way.bound for way in result.candidates}
+    assert (bounds["yarn"], bounds["unchanged"]) == (66234, 27115)
+    assert (yarn.below[".99"], yarn.below[".9"]) == (743, 2453)
+    assert_allclose([c for _, c in yarn.cosine], [0.9997, 0.981, 0.766], atol=6e-4)
+    assert yarn.attention_factor == pytest.approx(0.1 * np.log(4) + 1)
+    best = max(result.scaled, key=lambda way: (-way.unseen, way.below[".99"]))
+    assert result.chosen == best
+
+
 SCALED = [
     ("meta-llama/Llama-3.1-8B", 2**18, "llama3", 32, ""),
     ("Qwen/Qwen2.5-7B-Instruct, with its YaRN", 2**18, "yarn", 8, "yarn"),
